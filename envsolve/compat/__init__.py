@@ -1,0 +1,1 @@
+"""The rules of CUDA compatibility, pure: (build, machine) -> verdict."""

@@ -1,0 +1,47 @@
+"""Every failure that envsolve foresees, with its exit code and what to do next.
+
+A stage raises one of these; the command line prints ``message`` and ``hint`` and leaves with ``exit_code``. Anything else
+that escapes is a defect and leaves with 1.
+"""
+
+from __future__ import annotations
+
+
+class EnvsolveError(Exception):
+    """Base of all foreseen failures.
+
+    Attributes:
+        message: What happened, one sentence, no trailing advice.
+        hint: What the user can do next, or None where the message says it all.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(EnvsolveError):
+    """The input is malformed: a file, an option, a requirement or a target that cannot be read."""
+
+    exit_code = 2
+
+
+class ImpossibleError(EnvsolveError):
+    """Nothing published fits: a machine that cannot exist, or a lock that does not fit this machine."""
+
+    exit_code = 3
+
+
+class VerificationError(EnvsolveError):
+    """An environment was made and a check in it failed."""
+
+    exit_code = 4
+
+
+class IndexFailure(EnvsolveError):
+    """A package index or the network failed, or ``--offline`` lacks what the cache does not hold."""
+
+    exit_code = 5

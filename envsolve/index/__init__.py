@@ -1,0 +1,1 @@
+"""Package indexes over HTTP: pages, metadata, cache, credentials."""

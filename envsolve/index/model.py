@@ -1,0 +1,49 @@
+"""What an index says: files of a project, and the core metadata of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """One file on a project page (PEP 503 / 691 / 700).
+
+    Attributes:
+        filename: Percent-decoded file name.
+        url: Absolute address without fragment.
+        hashes: Algorithm to hex digest, as the page gives them.
+        requires_python: Specifier text, or None.
+        yanked: Reason (may be empty) where yanked, else None.
+        upload_time: ISO 8601, or None where the index does not say.
+        size: Bytes, or None.
+        metadata_hashes: Hashes of the ``.metadata`` sibling (PEP 658); empty where offered without a hash; None where not offered.
+        index: Address of the index that listed it.
+    """
+
+    filename: str
+    url: str
+    index: str
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    requires_python: str | None = None
+    yanked: str | None = None
+    upload_time: str | None = None
+    size: int | None = None
+    metadata_hashes: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoreMetadata:
+    """The part of METADATA that a resolver needs.
+
+    Attributes:
+        exact: False where an sdist's PKG-INFO marks its dependencies dynamic, so that they are only the best guess.
+    """
+
+    name: str
+    version: str
+    requires_dist: tuple[str, ...] = ()
+    requires_python: str | None = None
+    provides_extra: tuple[str, ...] = ()
+    exact: bool = True

@@ -1,0 +1,1 @@
+"""A plan or a lock made into an environment on disk."""

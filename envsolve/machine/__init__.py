@@ -1,0 +1,1 @@
+"""What a machine is; reading this host; profile files and target strings."""

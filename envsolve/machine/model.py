@@ -1,0 +1,143 @@
+"""What a machine is: the value that detection, profile files and target strings all produce.
+
+The dataclasses mirror the ``envsolve.machine/1`` JSON field by field. ``None`` means "not known", an empty tuple means
+"known to have none"; nothing is ever filled in silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from envsolve.machine.cc import ComputeCapability
+
+SCHEMA: Literal["envsolve.machine/1"] = "envsolve.machine/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """Operating system side of a machine.
+
+    Attributes:
+        os: ``linux`` or ``windows``.
+        arch: ``x86_64`` or ``aarch64``.
+        libc: ``glibc 2.35`` or ``musl 1.2``.
+        distro: ``ubuntu 22.04``.
+        wsl: Whether this Linux runs under Windows Subsystem for Linux.
+        container: ``docker``, ``podman``, ``apptainer``, ... ; None on bare metal or where unknown.
+        jetson: L4T release (``36.3``) on a Jetson; None elsewhere.
+    """
+
+    os: str | None = None
+    arch: str | None = None
+    libc: str | None = None
+    distro: str | None = None
+    wsl: bool | None = None
+    container: str | None = None
+    jetson: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The NVIDIA kernel driver.
+
+    Attributes:
+        version: ``550.54.15``, or only a branch (``550``).
+        cuda: The newest CUDA version the driver itself supports, ``12.4``; never that of a compat ``libcuda``.
+        compat_libcuda: CUDA version of a cuda-compat ``libcuda`` that the loader would find first, or None.
+    """
+
+    version: str | None = None
+    cuda: str | None = None
+    compat_libcuda: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One visible GPU (or MIG slice).
+
+    Attributes:
+        name: As the driver or the user names it.
+        compute_capability: ``8.9``.
+        memory_mib: Total memory in MiB.
+        mig: Whether MIG mode is enabled.
+        uuid: ``GPU-...`` or ``MIG-...``.
+    """
+
+    name: str | None = None
+    compute_capability: str | None = None
+    memory_mib: int | None = None
+    mig: bool | None = None
+    uuid: str | None = None
+
+    @property
+    def cc(self) -> ComputeCapability | None:
+        """The compute capability as a comparable value, or None where unknown."""
+        return ComputeCapability.parse(self.compute_capability) if self.compute_capability else None
+
+    @property
+    def label(self) -> str:
+        """A short name for messages: ``NVIDIA H100 (cc 9.0)``."""
+        name = self.name or "GPU"
+        return f"{name} (cc {self.compute_capability})" if self.compute_capability else name
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """A CUDA toolkit on disk: its version, root folder, and whether ``nvcc`` is in it."""
+
+    version: str | None = None
+    path: str | None = None
+    nvcc: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostCompiler:
+    """A C++ compiler: kind (``gcc``, ``clang``, ``msvc``), version, path."""
+
+    kind: str
+    version: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python interpreter: version ``3.12.1`` and executable path."""
+
+    version: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Installer:
+    """An installer found on ``PATH``: name (``uv``, ``pip``, ``conda``, ...), version, path."""
+
+    name: str
+    version: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine as envsolve sees it.
+
+    Attributes:
+        python: The Python version that an environment is meant to use, ``3.12``.
+        pythons: Interpreters found.
+        installers: Installers found.
+        environment: CUDA-related environment variables that were set (``CUDA_HOME``, ``CUDA_VISIBLE_DEVICES``, ...).
+        sources: Where each field came from: ``{"driver.version": "nvml", ...}``.
+    """
+
+    schema: Literal["envsolve.machine/1"] = SCHEMA
+    platform: Platform | None = None
+    driver: Driver | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    toolkits: tuple[Toolkit, ...] | None = None
+    host_compilers: tuple[HostCompiler, ...] | None = None
+    python: str | None = None
+    pythons: tuple[Interpreter, ...] | None = None
+    installers: tuple[Installer, ...] | None = None
+    environment: Mapping[str, str] | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,141 @@
+"""The Plan: the one value that rendering, installing and verifying consume.
+
+The dataclasses mirror the ``envsolve.plan/1`` JSON field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from envsolve.machine.model import Machine
+
+SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPackage:
+    """One package of the plan, pinned to one file.
+
+    Attributes:
+        version: Full version, with the local part where the file has one (``2.14.1+cu126``).
+        variant: CUDA flavour of the code inside, None for packages without one.
+        index: Address of the index that serves it; None for a direct reference.
+        filename: Wheel or sdist file name.
+        url: Where the file is; None where only the catalogue knows of it and no index was reached.
+        hashes: Algorithm to hex digest; empty where unknown.
+        kind: ``wheel`` or ``sdist``.
+        size: Bytes, where known.
+        requires: Names of the packages of this plan that it depends on.
+        why: What asked for it, in the words of the requirement.
+        requires_python: Its Requires-Python.
+    """
+
+    name: str
+    version: str
+    variant: str | None
+    index: str | None
+    filename: str | None
+    url: str | None
+    hashes: Mapping[str, str]
+    kind: Literal["wheel", "sdist"]
+    requires: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    size: int | None = None
+    requires_python: str | None = None
+    evidence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """What one package's code can do on one GPU of the plan's machines."""
+
+    package: str
+    gpu: str
+    compute_capability: str | None
+    level: Literal["native", "family", "ptx", "none", "unknown"]
+    code: str | None
+    evidence: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DriverNeed:
+    """The driver that the plan needs and how it is met.
+
+    Attributes:
+        required: Oldest driver version that runs the plan.
+        mode: ``full`` (the driver knows this CUDA), ``minor-version`` (same family, older), ``forward-compat``; None
+            where the driver is unknown or not needed.
+        have: The machine's driver version.
+    """
+
+    required: str | None
+    mode: Literal["full", "minor-version", "forward-compat"] | None
+    have: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """What a source build needs; None in a plan that builds nothing."""
+
+    nvcc: str | None
+    host_compiler: str | None
+    TORCH_CUDA_ARCH_LIST: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """Something the user should know: stable code, message, and what to do about it."""
+
+    code: str
+    message: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictFact:
+    """One member of the set of facts that cannot all hold."""
+
+    fact: str
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change that would make it fit, and what that unlocks; cheapest first in a plan."""
+
+    action: str
+    unlocks: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The resolved answer, or the reason why there is none.
+
+    Attributes:
+        status: ``ok``, ``impossible``, or ``unknown`` (resolved, but something that decides could not be known).
+        python: The environment's Python, ``3.12``.
+        cuda: The flavour, ``cu126`` or ``cpu``; None where no package of the plan has one.
+        requirements: The requirements as asked.
+        packages: Sorted by name.
+        environment: Variables that must be set where the environment runs.
+        catalogue_date: ISO date of the newest fact of the catalogue.
+    """
+
+    schema: Literal["envsolve.plan/1"] = SCHEMA
+    status: Literal["ok", "impossible", "unknown"] = "ok"
+    machines: tuple[Machine, ...] = ()
+    python: str | None = None
+    cuda: str | None = None
+    requirements: tuple[str, ...] = ()
+    packages: tuple[PlannedPackage, ...] = ()
+    support: tuple[Support, ...] = ()
+    driver: DriverNeed | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    toolchain: Toolchain | None = None
+    warnings: tuple[Caution, ...] = ()
+    conflict: tuple[ConflictFact, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    catalogue_date: str | None = None

@@ -1,0 +1,1 @@
+"""Plan formats: one module each, found by name."""

@@ -1,0 +1,1 @@
+"""An environment proved: checks run in its own interpreter."""
