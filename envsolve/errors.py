@@ -1,7 +1,7 @@
 """Every failure that envsolve foresees, with its exit code and what to do next.
 
-A stage raises one of these; the command line prints ``message`` and ``hint`` and leaves with ``exit_code``. Anything else
-that escapes is a defect and leaves with 1.
+A stage raises one of these; the command line prints ``message`` and ``hint`` and leaves with ``exit_code``. Anything
+else that escapes is a defect and leaves with 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class VerificationError(EnvsolveError):
     exit_code = 4
 
 
-class IndexFailure(EnvsolveError):
+class IndexUnavailableError(EnvsolveError):
     """A package index or the network failed, or ``--offline`` lacks what the cache does not hold."""
 
     exit_code = 5

@@ -87,7 +87,7 @@ class Build:
 
 
 def _tags(python: str) -> str:
-    """Interpreter and ABI parts: ``cp312`` -> ``cp312-cp312``, ``cp313t`` -> ``cp313-cp313t``, ``cp37`` -> ``cp37-cp37m``."""
+    """Interpreter and ABI parts of a file name: ``cp312-cp312``, ``cp313-cp313t``, ``cp37-cp37m``."""
     if "-" in python:
         return python
     if python in ("cp36", "cp37"):

@@ -18,7 +18,7 @@ class IndexFile:
         yanked: Reason (may be empty) where yanked, else None.
         upload_time: ISO 8601, or None where the index does not say.
         size: Bytes, or None.
-        metadata_hashes: Hashes of the ``.metadata`` sibling (PEP 658); empty where offered without a hash; None where not offered.
+        metadata_hashes: Hashes of the ``.metadata`` sibling (PEP 658), possibly empty; None where it is not offered.
         index: Address of the index that listed it.
     """
 

@@ -1,0 +1,1 @@
+"""Timings against uv and pip, and the demo."""

@@ -1,0 +1,136 @@
+"""Reading ``index_data/`` into typed records, each file only when something asks for it.
+
+Each file is ``{"schema": "envsolve.catalogue/1", "sources": {id: Source}, "records": [...]}``. Files under
+``builds/<index>/<package>.json`` also hold ``"requires": {group: [Requires-Dist line, ...]}``; a build's ``requires``
+names groups there, so that builds that share their dependencies share one list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from envsolve.catalogue.model import (
+    Architecture,
+    Build,
+    DriverBranch,
+    FamilyMember,
+    Floor,
+    GpuModel,
+    IndexPlace,
+    Source,
+    Toolkit,
+    TritonRelease,
+)
+from envsolve.errors import EnvsolveError
+
+Record = TypeVar("Record")
+
+
+class CatalogueFile(msgspec.Struct, Generic[Record], frozen=True, forbid_unknown_fields=True):
+    """One file of ``index_data/``."""
+
+    schema: Literal["envsolve.catalogue/1"]
+    sources: dict[str, Source]
+    records: tuple[Record, ...]
+    requires: dict[str, tuple[str, ...]] = {}
+
+
+def data_folder() -> Path:
+    """The ``index_data/`` of this installation: inside the package in a wheel, beside it in a checkout.
+
+    Raises:
+        EnvsolveError: The installation carries no catalogue.
+    """
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "index_data", package.parent / "index_data"):
+        if folder.is_dir():
+            return folder
+    raise EnvsolveError("this installation has no catalogue (index_data/)", hint="reinstall envsolve")
+
+
+class Catalogue:
+    """The facts, loaded on demand and kept for the life of the object."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or data_folder()
+        self._sources: dict[str, Source] = {}
+        self._builds: dict[str, tuple[Build, ...]] = {}
+
+    def builds(self, package: str) -> tuple[Build, ...]:
+        """Every known build of a package on every index; empty for a package that the catalogue does not describe."""
+        if package not in self._builds:
+            found: list[Build] = []
+            for path in sorted(self._folder.glob(f"builds/*/{package}.json")):
+                file = self._read(path, Build)
+                for build in file.records:
+                    groups = build.requires
+                    lines = None if groups is None else tuple(line for g in groups for line in file.requires[g])
+                    found.append(replace(build, requires=lines))
+            self._builds[package] = tuple(found)
+        return self._builds[package]
+
+    @cached_property
+    def tritons(self) -> tuple[TritonRelease, ...]:
+        """Triton releases and their assemblers."""
+        return self._read(self._folder / "tritons.json", TritonRelease).records
+
+    @cached_property
+    def toolkits(self) -> tuple[Toolkit, ...]:
+        """CUDA toolkit releases."""
+        return self._read(self._folder / "toolkits.json", Toolkit).records
+
+    @cached_property
+    def floors(self) -> tuple[Floor, ...]:
+        """Driver floors of the CUDA families."""
+        return self._read(self._folder / "floors.json", Floor).records
+
+    @cached_property
+    def drivers(self) -> tuple[DriverBranch, ...]:
+        """Driver branches, oldest first."""
+        return self._read(self._folder / "drivers.json", DriverBranch).records
+
+    @cached_property
+    def gpus(self) -> tuple[GpuModel, ...]:
+        """GPU models."""
+        return self._read(self._folder / "gpus.json", GpuModel).records
+
+    @cached_property
+    def architectures(self) -> Mapping[str, Architecture]:
+        """Architectures by compute capability (``"8.9"``)."""
+        return {a.compute_capability: a for a in self._read(self._folder / "architectures.json", Architecture).records}
+
+    @cached_property
+    def family(self) -> Mapping[str, FamilyMember]:
+        """Torch-family packages by name."""
+        return {m.package: m for m in self._read(self._folder / "family.json", FamilyMember).records}
+
+    @cached_property
+    def indexes(self) -> Mapping[str, IndexPlace]:
+        """Package indexes outside the default one, by key."""
+        return {p.name: p for p in self._read(self._folder / "indexes.json", IndexPlace).records}
+
+    def source(self, key: str) -> Source | None:
+        """The source behind a record's key, among the files read so far."""
+        return self._sources.get(key)
+
+    @cached_property
+    def date(self) -> str | None:
+        """ISO date of the newest source among the torch builds: the age of what a plan stands on."""
+        self.builds("torch")
+        return max((s.date for s in self._sources.values()), default=None)
+
+    def _read(self, path: Path, record: type[Record]) -> CatalogueFile[Record]:
+        try:
+            file = msgspec.json.decode(path.read_bytes(), type=CatalogueFile[record])  # type: ignore[valid-type]
+        except (OSError, msgspec.MsgspecError) as error:
+            raise EnvsolveError(
+                f"the catalogue file {path.name} cannot be read: {error}", hint="reinstall envsolve"
+            ) from error
+        self._sources.update(file.sources)
+        return file
