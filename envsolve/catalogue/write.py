@@ -1,0 +1,113 @@
+"""Writing ``index_data/`` files, the inverse of :mod:`envsolve.catalogue.load`, so that their diffs can be reviewed.
+
+One record per line, fields in the order of the dataclass, defaults left out. The same input always gives the same text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version
+
+from envsolve.catalogue.model import Build, Source
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+SCHEMA = "envsolve.catalogue/1"
+
+
+def dump_catalogue_file(
+    sources: Mapping[str, Source],
+    records: Iterable[DataclassInstance],
+    requires: Mapping[str, Sequence[str]] | None = None,
+) -> str:
+    """The text of one catalogue file.
+
+    Args:
+        sources: By the ids that the records' ``source`` fields name.
+        records: Catalogue dataclasses, already in the order wanted (:func:`build_order` for builds).
+        requires: Requires-Dist lines by group name, for files of builds (:func:`group_requires`).
+
+    Returns:
+        JSON text that ends in a newline.
+    """
+    parts = [f'"schema": {_json(SCHEMA)}', _block("sources", _entries(sources), "{}")]
+    if requires:
+        groups = [f"{_json(name)}: {_json(list(lines))}" for name, lines in requires.items()]
+        parts.append(_block("requires", groups, "{}"))
+    parts.append(_block("records", [_json(_plain(record)) for record in records], "[]"))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def build_order(build: Build) -> tuple[Any, ...]:
+    """Sort key for builds: version, variant, platform, so that a new release is appended."""
+    return (Version(build.version), build.variant, build.platform, build.local)
+
+
+def group_requires(builds: Iterable[Build]) -> tuple[list[Build], dict[str, tuple[str, ...]]]:
+    """Move each build's Requires-Dist lines into named groups, one for all builds that have the same lines.
+
+    Args:
+        builds: With full lines in ``requires``, as :meth:`Catalogue.builds` returns them.
+
+    Returns:
+        The builds, in order, with group names in ``requires``; and the lines by group name.
+    """
+    names: dict[tuple[str, ...], str] = {}
+    grouped: list[Build] = []
+    for build in builds:
+        if not build.requires:
+            grouped.append(build)
+            continue
+        if build.requires not in names:
+            taken = set(names.values())
+            candidates = (
+                build.version,
+                f"{build.version} {build.variant}",
+                f"{build.version} {build.variant} {build.platform}",
+            )
+            names[build.requires] = next(name for name in candidates if name not in taken)
+        grouped.append(dataclasses.replace(build, requires=(names[build.requires],)))
+    return grouped, {name: lines for lines, name in names.items()}
+
+
+def _block(key: str, lines: Sequence[str], brackets: str) -> str:
+    if not lines:
+        return f"{_json(key)}: {brackets}"
+    return f"{_json(key)}: {brackets[0]}\n  " + ",\n  ".join(lines) + f"\n{brackets[1]}"
+
+
+def _entries(mapping: Mapping[str, DataclassInstance]) -> list[str]:
+    return [f"{_json(key)}: {_json(_plain(value))}" for key, value in mapping.items()]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(value: object) -> Any:
+    """A record as JSON values; a field that equals its default is left out, as decoding fills it in again."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if getattr(value, field.name) != _default(field)
+        }
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _default(field: dataclasses.Field[Any]) -> object:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
