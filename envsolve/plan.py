@@ -137,5 +137,4 @@ class Plan:
     warnings: tuple[Caution, ...] = ()
     conflict: tuple[ConflictFact, ...] = ()
     remedies: tuple[Remedy, ...] = ()
-    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     catalogue_date: str | None = None

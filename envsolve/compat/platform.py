@@ -1,0 +1,122 @@
+"""Rule 11: Python, platform and libc tags, for the target machine and not for the one that plans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+
+from envsolve.compat.verdict import Reason
+from envsolve.machine.model import Platform
+
+#: glibc assumed where a Linux machine does not say: the oldest that torch's wheels of 2.7 and later accept.
+ASSUMED_GLIBC = (2, 28)
+_LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
+_LEGACY_GLIBC = {alias: glibc for glibc, alias in _LEGACY.items()}
+_MANYLINUX = re.compile(r"^manylinux_(\d+)_(\d+)_(\w+)$")
+_MUSLLINUX = re.compile(r"^musllinux_(\d+)_(\d+)_(\w+)$")
+
+
+def libc_of(platform: Platform | None) -> tuple[str, tuple[int, int]] | None:
+    """A platform's libc as ``("glibc", (2, 35))``, or None where unknown."""
+    match = re.match(r"^(glibc|musl)\D*(\d+)\.(\d+)", platform.libc) if platform and platform.libc else None
+    return (match[1], (int(match[2]), int(match[3]))) if match else None
+
+
+def platform_tags(platform: Platform) -> Iterator[str]:
+    """Platform tags that a machine accepts, most specific first, as ``packaging.tags`` orders them."""
+    arch = platform.arch or "x86_64"
+    if platform.os == "windows":
+        yield "win_amd64" if arch == "x86_64" else "win_arm64"
+        return
+    kind, version = libc_of(platform) or ("glibc", ASSUMED_GLIBC)
+    if kind == "musl":
+        yield from (f"musllinux_{version[0]}_{n}_{arch}" for n in range(version[1], -1, -1))
+    else:
+        oldest = 5 if arch == "x86_64" else 17
+        for n in range(version[1], oldest - 1, -1):
+            yield f"manylinux_{version[0]}_{n}_{arch}"
+            if (2, n) in _LEGACY:
+                yield f"{_LEGACY[(2, n)]}_{arch}"
+    yield f"linux_{arch}"
+
+
+def wheel_tags(python: str, platform: Platform) -> tuple[Tag, ...]:
+    """Wheel tags that CPython ``python`` (``3.12``) accepts on a platform, most specific first."""
+    major, minor = (int(part) for part in python.split(".")[:2])
+    platforms = list(platform_tags(platform))
+    interpreter = f"cp{major}{minor}"
+    abis = [f"{interpreter}m"] if (major, minor) < (3, 8) else [interpreter]
+    return (
+        *cpython_tags((major, minor), abis=abis, platforms=platforms),
+        *compatible_tags((major, minor), interpreter=interpreter, platforms=platforms),
+    )
+
+
+def glibc_needed(platform_tag: str) -> tuple[int, int] | None:
+    """The glibc that a wheel's platform tag asks for; the lowest, where the tag is compressed (``a.b``)."""
+    needed: list[tuple[int, int]] = []
+    for tag in platform_tag.split("."):
+        match = _MANYLINUX.match(tag)
+        if match:
+            needed.append((int(match[1]), int(match[2])))
+        elif tag.split("_")[0] in _LEGACY_GLIBC:
+            needed.append(_LEGACY_GLIBC[tag.split("_")[0]])
+    return min(needed, default=None)
+
+
+def platform_fits(platform_tag: str, platform: Platform | None) -> Reason:
+    """Rule 11, the platform half: operating system, architecture and libc of a wheel against the machine's.
+
+    Where the machine's libc is not known the tag's demand is stated, not failed. Source: PEP 600, PEP 656.
+    """
+    machine = platform or Platform()
+    if platform_tag == "any":
+        return Reason("platform", True, "the wheel is for any platform")
+    if not any(_same_system(tag, machine) for tag in platform_tag.split(".")):
+        return Reason("platform", False, f"the wheel is for {platform_tag}, the machine is {machine.os} {machine.arch}")
+    needed, have = glibc_needed(platform_tag), libc_of(machine)
+    if needed is None or machine.os == "windows":
+        return Reason("platform", True, f"the wheel is for {platform_tag}")
+    text = f"the wheel ({platform_tag}) needs glibc {needed[0]}.{needed[1]}"
+    if have is None:
+        return Reason("platform", True, f"{text}; the machine's libc is not known")
+    ok = have[0] == "glibc" and have[1] >= needed
+    return Reason("platform", ok, f"{text}; the machine has {have[0]} {have[1][0]}.{have[1][1]}")
+
+
+def _same_system(tag: str, machine: Platform) -> bool:
+    if tag.startswith("win"):
+        arch = {"win_amd64": "x86_64", "win_arm64": "aarch64"}.get(tag)
+        return machine.os == "windows" and machine.arch in (arch, None)
+    if "linux" not in tag:
+        return False
+    return machine.os in ("linux", None) and (machine.arch is None or tag.endswith(machine.arch))
+
+
+def python_fits(pythons: Sequence[str], python: str) -> Reason:
+    """Rule 11, the interpreter half: whether a build has a wheel for CPython ``python`` (``3.12``, ``3.13t``).
+
+    ``pythons`` are the tag parts of file names as the catalogue keeps them: ``cp312``, ``cp313t``, ``py3-none``,
+    ``cp312-abi3``.
+    """
+    wanted = "cp" + python.replace(".", "")
+    ok = python_tag(pythons, python) is not None
+    text = f"a wheel for {wanted} exists" if ok else f"no wheel for {wanted} (only {', '.join(pythons)})"
+    return Reason("platform", ok, text)
+
+
+def python_tag(pythons: Sequence[str], python: str) -> str | None:
+    """The entry of ``pythons`` that serves CPython ``python``, the most specific one; None where none does."""
+    wanted = "cp" + python.replace(".", "")
+    if wanted in pythons:
+        return wanted
+    for tag in pythons:
+        interpreter, _, abi = tag.partition("-")
+        if abi == "none" and interpreter in ("py3", "py2.py3", wanted):
+            return tag
+        stable = re.match(r"^cp3(\d+)$", interpreter)
+        if abi == "abi3" and stable and not python.endswith("t") and int(stable[1]) <= int(python.split(".")[1]):
+            return tag
+    return None

@@ -1,0 +1,60 @@
+"""Rule 6: whether kernels that Triton compiles run on a card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envsolve.catalogue.model import Floor, Ptxas, Toolkit, TritonRelease
+from envsolve.compat.driver import driver_runs
+from envsolve.compat.verdict import Reason
+from envsolve.machine.cc import ComputeCapability
+from envsolve.machine.model import Driver
+
+#: From this compute capability on Triton asks for the architecture-specific form, ``sm_90a``.
+#: Source: ``sm_arch_from_capability`` in triton/backends/nvidia/compiler.py of 3.0 to 3.9.
+_FIRST_SPECIFIC = ComputeCapability(9, 0)
+
+
+def chosen_ptxas(release: TritonRelease, cc: ComputeCapability) -> Ptxas | None:
+    """The assembler that a Triton release runs for a card."""
+    for ptxas in release.ptxas:
+        first = ComputeCapability.parse(ptxas.min_cc)
+        end = ComputeCapability.parse(ptxas.max_cc) if ptxas.max_cc else None
+        if first <= cc and (end is None or cc < end):
+            return ptxas
+    return None
+
+
+def triton_runs(
+    release: TritonRelease,
+    cc: ComputeCapability,
+    driver: Driver | None,
+    os: str | None,
+    toolkits: Sequence[Toolkit],
+    floors: Sequence[Floor],
+) -> Reason:
+    """Rule 6: Triton supports the card, its ptxas knows the arch, and the driver loads that ptxas's cubins.
+
+    A cubin needs the driver family of the ptxas that made it, even where torch's own variant is older.
+    """
+
+    def say(ok: bool | None, text: str) -> Reason:
+        return Reason("triton", ok, f"Triton {release.version} {text}", release.evidence.value, release.source)
+
+    if cc < ComputeCapability.parse(release.min_cc):
+        return say(False, f"supports cc {release.min_cc} and newer, not {cc}")
+    ptxas = chosen_ptxas(release, cc)
+    if ptxas is None:
+        return say(None, f"has no known assembler for cc {cc}")
+    name = cc.sm + ("a" if cc >= _FIRST_SPECIFIC else "")
+    if name not in ptxas.archs:
+        return say(False, f"compiles with {ptxas.file} {ptxas.cuda}, which does not know {name}")
+    fit = driver_runs(ptxas.cuda, driver, os, toolkits, floors)
+    if fit.reason.ok:
+        return say(True, f"compiles {name} with {ptxas.file} {ptxas.cuda}, whose cubins this driver loads")
+    if fit.reason.ok is None:
+        return say(None, f"compiles {name} with {ptxas.file} {ptxas.cuda}, which needs driver {fit.required}")
+    have = driver.version if driver else None
+    return say(
+        False, f"compiles {name} with {ptxas.file} {ptxas.cuda}: its cubins need driver {fit.required}, not {have}"
+    )

@@ -1,0 +1,83 @@
+"""What a rule says, and what all rules together say of a build on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+DriverMode = Literal["full", "minor-version", "forward-compat"]
+
+
+class Level(str, Enum):
+    """How a build's code reaches a GPU.
+
+    ``native``: SASS for exactly this compute capability. ``family``: SASS of an older minor of the same major (binary
+    compatible), or an ``f`` form. ``ptx``: compiled by the driver at first use. ``none``: it does not run.
+    ``unknown``: a fact that decides is not known.
+    """
+
+    NATIVE = "native"
+    FAMILY = "family"
+    PTX = "ptx"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+    @property
+    def rank(self) -> int:
+        """0 for the best level; larger is worse."""
+        return _ORDER.index(self)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the code is known to run."""
+        return self in (Level.NATIVE, Level.FAMILY, Level.PTX)
+
+
+_ORDER = (Level.NATIVE, Level.FAMILY, Level.PTX, Level.UNKNOWN, Level.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One rule's word.
+
+    Attributes:
+        rule: ``driver-floor``, ``driver-ptx``, ``sass``, ``ptx``, ``libraries``, ``triton``, ``life``, ``flavour``,
+            ``platform``.
+        ok: True holds, False fails, None a fact is missing.
+        text: The fact in plain words.
+        evidence: Evidence level of the fact, where it comes from the catalogue.
+        source: Key of the catalogue source behind it.
+    """
+
+    rule: str
+    ok: bool | None
+    text: str
+    evidence: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The conjunction of all rules for one build on one GPU of one machine.
+
+    Attributes:
+        level: See :class:`Level`.
+        code: The code that runs, ``sm_86`` or ``compute_90``; None where none does or it is not known.
+        driver_required: Oldest driver version that runs the build.
+        driver_mode: How this driver runs it; None where unknown or not needed.
+        triton: Whether kernels that the build's own Triton compiles run on the card; None where unknown or not paired.
+        reasons: Every rule's word.
+    """
+
+    level: Level
+    code: str | None
+    driver_required: str | None
+    driver_mode: DriverMode | None
+    triton: bool | None
+    reasons: tuple[Reason, ...]
+
+    @property
+    def failures(self) -> tuple[Reason, ...]:
+        """The rules that fail."""
+        return tuple(r for r in self.reasons if r.ok is False)
