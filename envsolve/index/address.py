@@ -1,0 +1,61 @@
+"""Index and file addresses: splitting credentials off, and printing an address without them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from envsolve.errors import UsageError
+
+
+class Login(NamedTuple):
+    """What an address carries before its ``@``; the password may be absent (keyring knows it)."""
+
+    user: str
+    password: str | None
+
+
+def split_login(url: str) -> tuple[str, Login | None]:
+    """The address without credentials, and the credentials.
+
+    Raises:
+        UsageError: The text is no address.
+    """
+    parts = _split(url)
+    if "@" not in parts.netloc:
+        return url, None
+    userinfo, _, host = parts.netloc.rpartition("@")
+    user, colon, password = userinfo.partition(":")
+    return urlunsplit(parts._replace(netloc=host)), Login(unquote(user), unquote(password) if colon else None)
+
+
+def redact(url: str) -> str:
+    """An address that may be printed: user and password become ``****``."""
+    try:
+        clean, login = split_login(url)
+    except UsageError:
+        return "(an address that cannot be read)"
+    return clean if login is None else clean.replace("://", "://****@", 1)
+
+
+def origin(url: str) -> str:
+    """``scheme://host:port`` in lower case: the reach of credentials, and of a host's death."""
+    parts = _split(url)
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    return f"{parts.scheme}://{(parts.hostname or '').lower()}:{port}"
+
+
+def join_project(index: str, name: str) -> str:
+    """The project page of a normalised name: index, name, slash (PEP 503)."""
+    return f"{index.rstrip('/')}/{name}/"
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # urlsplit checks it on access
+    except ValueError as error:
+        raise UsageError(
+            "an index address cannot be read", hint=f"correct it in your index settings: {error}"
+        ) from None
+    return parts

@@ -1,0 +1,192 @@
+"""Which indexes to ask and how, from options, uv's and pip's configuration, and the built-in default."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envsolve.errors import UsageError
+from envsolve.index.address import split_login
+from envsolve.index.configfiles import Layer, first_value, pip_layers, uv_layers, with_login
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    """How to reach the indexes.
+
+    Attributes:
+        default: The index that is asked first, and for most names alone; may hold credentials.
+        extras: Indexes that are asked, in order, for a name that the default index does not have; may hold credentials.
+        sources: Setting name to where it came from, for messages.
+        ca_bundle: File or folder of certificate authorities that replaces the usual ones.
+        client_cert: PEM file with a client certificate and its key.
+        proxy: Proxy for every request; None leaves it to the environment (``HTTPS_PROXY``, ``NO_PROXY``, ...).
+        trusted_hosts: ``host`` or ``host:port`` whose certificate is not checked.
+        connect_timeout: Seconds to wait for a connection.
+        read_timeout: Seconds to wait for the next bytes of an answer.
+        retries: How often an interrupted or refused (429, 5xx) request is repeated.
+        keyring: ``auto`` (the keyring package, else the keyring command), ``import``, ``subprocess`` or ``disabled``.
+    """
+
+    default: str
+    extras: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    ca_bundle: str | None = None
+    client_cert: str | None = None
+    proxy: str | None = None
+    trusted_hosts: tuple[str, ...] = ()
+    connect_timeout: float = 5.0
+    read_timeout: float = 20.0
+    retries: int = 3
+    keyring: str = "auto"
+
+
+def read_settings(
+    environ: Mapping[str, str] = os.environ,
+    *,
+    index_url: str | None = None,
+    extra_index_urls: Sequence[str] = (),
+    cwd: Path | None = None,
+    home: Path | None = None,
+    prefix: Path | None = None,
+) -> IndexSettings:
+    """The settings in force.
+
+    Order of precedence: the arguments; uv's environment variables; uv's files (project, user, system); pip's environment
+    variables; pip's files (``PIP_CONFIG_FILE``, the Python environment's, the user's, the global); the built-in
+    default. The default index is the first one named. Extra indexes add up in that order, without repetition, since
+    they only serve names that the default index lacks.
+
+    Args:
+        environ: Environment variables.
+        index_url: ``--index-url``.
+        extra_index_urls: ``--extra-index-url``.
+        cwd: Where the search for ``uv.toml`` and ``pyproject.toml`` starts; the current folder when None.
+        home: The user's home; read from ``environ`` when None.
+        prefix: The Python environment whose ``pip.conf`` counts; the running one when None.
+
+    Raises:
+        UsageError: A file or value cannot be read, or an address has no scheme.
+    """
+    home = home or Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    layers = [
+        Layer("command line", default=index_url, extras=tuple(extra_index_urls)),
+        _uv_environment(environ),
+        *uv_layers(environ, cwd or Path.cwd(), home),
+        _pip_environment(environ),
+        *pip_layers(environ, home, prefix or Path(sys.prefix)),
+    ]
+    sources: dict[str, str] = {}
+    default = _default(layers, sources)
+    extras = _extras(layers, default, sources)
+
+    def value(setting: str, *names: str) -> str | None:
+        found = first_value(layers, names)
+        if found is None:
+            return None
+        sources[setting] = found[1]
+        return found[0]
+
+    def number(setting: str, *names: str, default: float) -> float:
+        text = value(setting, *names)
+        try:
+            result = default if text is None else float(text)
+        except ValueError:
+            result = -1
+        if result < 0:
+            raise UsageError(f"{setting} is no number of seconds or times: {text}", hint=f"set in {sources[setting]}")
+        return result
+
+    standard = IndexSettings(default)
+    return IndexSettings(
+        default=default,
+        extras=extras,
+        sources=sources,
+        ca_bundle=value("ca_bundle", "cert") or _ca_environment(environ, sources),
+        client_cert=value("client_cert", "client-cert"),
+        proxy=value("proxy", "proxy"),
+        trusted_hosts=tuple((value("trusted_hosts", "trusted-host") or "").split()),
+        connect_timeout=number("connect_timeout", "connect-timeout", default=standard.connect_timeout),
+        read_timeout=number("read_timeout", "timeout", "default-timeout", default=standard.read_timeout),
+        retries=int(number("retries", "retries", default=standard.retries)),
+        keyring=value("keyring", "keyring-provider") or standard.keyring,
+    )
+
+
+def _default(layers: Sequence[Layer], sources: dict[str, str]) -> str:
+    for layer in layers:
+        if layer.default:
+            sources["default"] = layer.place
+            return _checked(layer.default, layer.place)
+    from envsolve._default_index import DEFAULT_INDEX
+
+    sources["default"] = "built-in"
+    return DEFAULT_INDEX
+
+
+def _extras(layers: Sequence[Layer], default: str, sources: dict[str, str]) -> tuple[str, ...]:
+    seen = {_key(default)}
+    extras = []
+    for layer in layers:
+        for url in layer.extras:
+            if _key(url) not in seen:
+                seen.add(_key(url))
+                extras.append(_checked(url, layer.place))
+                sources.setdefault("extras", layer.place)
+    return tuple(extras)
+
+
+def _key(url: str) -> str:
+    return split_login(url)[0].rstrip("/")
+
+
+def _checked(url: str, place: str) -> str:
+    if not split_login(url)[0].startswith(("https://", "http://", "file://")):
+        raise UsageError(f"an index address of {place} has no https://, http:// or file:// in front")
+    return url
+
+
+def _uv_environment(environ: Mapping[str, str]) -> Layer:
+    def addresses(variable: str) -> Iterator[str]:
+        for entry in environ.get(variable, "").split():
+            name, equals, url = entry.partition("=")
+            named = bool(equals) and "/" not in name and ":" not in name
+            yield with_login(url, name, environ) if named else entry
+
+    values = {
+        "timeout": environ.get("UV_HTTP_TIMEOUT", ""),
+        "connect-timeout": environ.get("UV_HTTP_CONNECT_TIMEOUT", ""),
+        "retries": environ.get("UV_HTTP_RETRIES", ""),
+        "keyring-provider": environ.get("UV_KEYRING_PROVIDER", ""),
+        "trusted-host": environ.get("UV_INSECURE_HOST", ""),
+    }
+    default = next((u for v in ("UV_DEFAULT_INDEX", "UV_INDEX_URL") for u in addresses(v)), None)
+    extras = tuple(u for v in ("UV_INDEX", "UV_EXTRA_INDEX_URL") for u in addresses(v))
+    return Layer("uv's environment variables", default, extras, values)
+
+
+def _pip_environment(environ: Mapping[str, str]) -> Layer:
+    names = (
+        "cert",
+        "client-cert",
+        "proxy",
+        "trusted-host",
+        "timeout",
+        "default-timeout",
+        "retries",
+        "keyring-provider",
+    )
+    values = {name: environ.get("PIP_" + name.upper().replace("-", "_"), "") for name in names}
+    default = environ.get("PIP_INDEX_URL", "").strip() or None
+    return Layer("pip's environment variables", default, tuple(environ.get("PIP_EXTRA_INDEX_URL", "").split()), values)
+
+
+def _ca_environment(environ: Mapping[str, str], sources: dict[str, str]) -> str | None:
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        if environ.get(name):
+            sources["ca_bundle"] = name
+            return environ[name]
+    return None
