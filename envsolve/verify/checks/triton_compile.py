@@ -1,0 +1,95 @@
+"""Triton compiles a kernel to a cubin for a named card; needs neither GPU nor driver.
+
+Triton itself chooses the ptxas. Which one it ran is read off the process that it started, not guessed from its version.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+NAME = "triton-compile"
+RUNS_ON = "architecture"
+ORDER = 60
+NEEDS = ("triton",)
+
+EM_CUDA = 190
+
+
+def check(capability):
+    """Compile for ``capability`` (``9.0``) and look at what came out."""
+    major, minor = (int(part) for part in capability.split("."))
+    arch = 10 * major + minor
+    assemblers = []
+    sys.addaudithook(lambda event, arguments: assemblers.extend(assembler(event, arguments)))
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["TRITON_CACHE_DIR"] = cache  # An old cubin must not stand in for a new one.
+        import triton
+
+        cubin = compiled(triton, arch)
+    found = architecture_of(cubin)
+    if found != arch:
+        raise RuntimeError("asked for sm_{}, and the cubin is for sm_{}".format(arch, found))
+    if not assemblers:
+        raise RuntimeError("Triton {} made a cubin without running a ptxas".format(triton.__version__))
+    return {
+        "detail": "Triton {}: cubin for sm_{} by {}".format(triton.__version__, arch, version_of(assemblers[-1])),
+    }
+
+
+def compiled(triton, arch):
+    """Compile ``out = x * y + 1`` ahead of time; no constants, whose spelling differs between Tritons."""
+    global tl
+    import triton.language as tl
+
+    try:
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+    except ImportError:
+        from unittest import SkipTest
+
+        raise SkipTest(
+            "Triton {} cannot compile for a card that is not there; 3.0 and newer can".format(triton.__version__)
+        ) from None
+
+    @triton.jit
+    def multiply_add(x, y, out, count):
+        at = tl.program_id(0) * 256 + tl.arange(0, 256)
+        inside = at < count
+        tl.store(out + at, tl.load(x + at, mask=inside) * tl.load(y + at, mask=inside) + 1.0, mask=inside)
+
+    signature = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "count": "i32"}
+    source = ASTSource(multiply_add, signature)
+    return triton.compile(source, target=GPUTarget("cuda", arch, 32)).asm["cubin"]
+
+
+def assembler(event, arguments):
+    """Yield the program of a started ``... --gpu-name=...`` process; Triton 3.0 starts it through a shell."""
+    if event != "subprocess.Popen":
+        return
+    words = [os.fspath(word) for word in arguments[1]]
+    if len(words) == 3 and words[1] == "-c":
+        words = shlex.split(words[2])
+    if any(word.startswith("--gpu-name=") for word in words):
+        yield words[0]
+
+
+def version_of(program):
+    """Say which ptxas it is: ``ptxas-blackwell 12.9.86``."""
+    text = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    match = re.search(r"\bV(\d+\.\d+\.\d+)", text)
+    return "{} {}".format(Path(program).name, match.group(1) if match else text.strip())
+
+
+def architecture_of(cubin):
+    """Read the SM number out of an ELF cubin's header: low byte of e_flags up to ABI 7, the next byte from ABI 8 on."""
+    if cubin[:4] != b"\x7fELF" or struct.unpack_from("<H", cubin, 18)[0] != EM_CUDA:
+        raise RuntimeError("what Triton compiled is no CUDA ELF file: it starts with {!r}".format(cubin[:20]))
+    abi, flags = cubin[8], struct.unpack_from("<I", cubin, 48)[0]
+    return (flags >> 8 if abi >= 8 else flags) & 0xFF

@@ -1,0 +1,101 @@
+"""One child process: bounded in time and output, and gone with all its descendants afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_TAIL_BYTES = 64 * 1024
+# Time for the pipe to empty once the process group is dead; only a descendant that left the group can hold it longer.
+_DRAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child process ended.
+
+    Attributes:
+        returncode: As :mod:`subprocess` gives it, negative for a signal; None where the time limit was reached.
+        stderr: The last part of what it wrote to stderr.
+        seconds: Wall time.
+    """
+
+    returncode: int | None
+    stderr: str
+    seconds: float
+
+
+def run_child(command: Sequence[str], *, environment: Mapping[str, str], folder: Path, time_limit: float) -> Ended:
+    """Run a command in a process group of its own and kill the whole group when it ends, however it ends.
+
+    Stdout is dropped; only the tail of stderr is kept, so that a child which writes without end costs no memory.
+
+    Args:
+        command: Program and arguments.
+        environment: The child's whole environment.
+        folder: Working folder.
+        time_limit: Seconds after which the group is killed.
+
+    Raises:
+        OSError: The program cannot be started.
+    """
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        env=dict(environment),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    tail = _Tail(process.stderr.fileno())
+    timed_out = False
+    try:
+        process.wait(time_limit)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+    finally:  # Also on Ctrl-C: the terminal's signal does not reach another session.
+        _kill_group(process)
+        process.wait()
+        tail.join(_DRAIN_SECONDS)
+    if not tail.is_alive():
+        process.stderr.close()
+    return Ended(None if timed_out else process.returncode, tail.text(), time.monotonic() - started)
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    if sys.platform == "win32":  # No process groups to kill: the child alone.
+        process.kill()
+        return
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # The child is reaped and left nobody behind.
+    except PermissionError:
+        process.kill()  # A member changed its user; the child itself is still ours.
+
+
+class _Tail(threading.Thread):
+    """Reads a pipe to its end and keeps the last bytes."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(daemon=True)
+        self._descriptor = descriptor
+        self._kept = b""
+        self.start()
+
+    def run(self) -> None:
+        while chunk := os.read(self._descriptor, _TAIL_BYTES):
+            self._kept = (self._kept + chunk)[-_TAIL_BYTES:]
+
+    def text(self) -> str:
+        return self._kept.decode(errors="replace")

@@ -1,0 +1,57 @@
+"""What verification found: the values behind the ``envsolve.checks/1`` JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
+Status = Literal["pass", "fail", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One step of verification and how it ended.
+
+    Attributes:
+        name: Stable name, ``triton-kernel``.
+        gpu: The GPU it ran on, ``0: NVIDIA H100 80GB HBM3 (cc 9.0)``, or the compute capability that it compiled for,
+            ``9.0``; None for a check of the environment as a whole.
+        status: ``pass``, ``fail``, or ``skip`` for what could not be tried.
+        seconds: Wall time of the check's process; 0 where none was started.
+        detail: What was seen; for a failure the raw error text.
+        cause: Root cause of a failure or a skip where its text tells it, one of the documented codes; else None.
+        command: The shell command that repeats just this check; None where none was started.
+    """
+
+    name: str
+    gpu: str | None
+    status: Status
+    seconds: float
+    detail: str
+    cause: str | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Every check of one verification, in the order in which they ran.
+
+    Attributes:
+        python: The interpreter that was verified.
+    """
+
+    schema: Literal["envsolve.checks/1"] = SCHEMA
+    python: str | None = None
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether something was checked and nothing failed; a report of skips alone has proved nothing."""
+        states = {check.status for check in self.checks}
+        return "pass" in states and "fail" not in states
+
+    def to_json(self) -> str:
+        """The report as ``envsolve.checks/1``, indented."""
+        return json.dumps(asdict(self), indent=2)
