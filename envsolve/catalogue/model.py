@@ -56,6 +56,8 @@ class Build:
         torch: For companions: a specifier on torch's public version that the ABI asks for, even if METADATA is silent.
         cuda: The toolkit version inside, ``13.0``; None for ``cpu``.
         own_ptxas: Version of a ptxas inside this very wheel that inductor uses before Triton's (torch +cu118).
+        released: ISO date on which the first file of this version and platform was uploaded.
+        build_tag: Build tag of the file names (``3`` in ``torch-2.10.0-3-cp312-...``), the highest published, or empty.
         files: Per entry of ``pythons``, what is known of the file.
         evidence: How the existence of the record is known.
         source: Key into ``sources.json``.
@@ -78,11 +80,12 @@ class Build:
     cuda: str | None = None
     own_ptxas: str | None = None
     released: str | None = None
+    build_tag: str = ""
     files: Mapping[str, FileFact] = field(default_factory=dict)
 
     def filename(self, python: str) -> str:
         """The wheel's file name for one entry of ``pythons``."""
-        version = f"{self.version}{self.local}"
+        version = f"{self.version}{self.local}" + (f"-{self.build_tag}" if self.build_tag else "")
         return f"{self.package.replace('-', '_')}-{version}-{_tags(python)}-{self.platform}.whl"
 
 
@@ -120,13 +123,20 @@ class Ptxas:
 
 @dataclass(frozen=True, slots=True)
 class TritonRelease:
-    """A Triton release line and the assemblers it bundles."""
+    """A Triton release line and the assemblers it bundles.
+
+    Attributes:
+        min_cc: Lowest compute capability that it serves.
+        arch_specific_from: Lowest compute capability for which it asks its ptxas for arch-specific code (``sm_90a``);
+            None where the wheel's sources do not show it.
+    """
 
     version: str
     ptxas: tuple[Ptxas, ...]
     min_cc: str
     evidence: Evidence
     source: str
+    arch_specific_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,79 @@
+"""Measuring artefacts: what CUDA code, tools and dependencies a published or installed file really carries.
+
+Nothing here imports what it measures or needs a GPU. Wheels are read through any seekable file, so that one on a server
+costs the few members that hold the answer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+from envsolve.catalogue.measure import ptxas
+from envsolve.catalogue.measure.artefact import WheelFile
+from envsolve.catalogue.measure.environment import measure_environment
+from envsolve.catalogue.measure.model import Assembler, Library, Measurement
+from envsolve.catalogue.measure.package import measure_libraries, measure_package, read_library
+from envsolve.errors import UsageError
+
+__all__ = ["Assembler", "Library", "Measurement", "measure", "measure_path", "measure_wheel", "measure_wheel_libraries"]
+
+
+def measure_path(path: Path) -> Measurement:
+    """Measure what is at a local path: a wheel, a shared library, a ``ptxas``, an environment or ``site-packages``.
+
+    Raises:
+        UsageError: There is nothing there, or nothing that can be measured.
+    """
+    if path.is_dir():
+        return measure_environment(path)
+    try:
+        with path.open("rb") as file:
+            return measure(file, path.name)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def measure(file: BinaryIO, name: str) -> Measurement:
+    """Measure one file: a wheel, a ``ptxas`` or a shared library, told apart by name.
+
+    Args:
+        file: Seekable.
+        name: File name.
+
+    Raises:
+        UsageError: Damaged, or none of these.
+    """
+    if name.endswith(".whl"):
+        return measure_wheel(file, name)
+    if ptxas.is_ptxas(name):
+        return Measurement(kind="program", name=name, assemblers=(ptxas.read_ptxas(file, name),))
+    library = read_library(file, name)
+    if library.machine is None and not (library.sass or library.ptx):
+        raise UsageError(
+            f"{name} is no wheel, shared library, fat binary or ptxas",
+            hint="envsolve measures .whl, .so, .dll and .fatbin files, ptxas programs and environments",
+        )
+    return Measurement(kind="library", name=name, libraries=(library,))
+
+
+def measure_wheel(file: BinaryIO, filename: str) -> Measurement:
+    """Measure a wheel, reading only the members that hold the answer (see :func:`package.measure_package`).
+
+    Args:
+        file: Seekable; may read from a server in ranges.
+        filename: The wheel's file name.
+
+    Raises:
+        UsageError: Not a wheel, or damaged.
+    """
+    return measure_package(WheelFile(file, filename), "wheel")
+
+
+def measure_wheel_libraries(file: BinaryIO, filename: str) -> tuple[Library, ...]:
+    """The machine code of every library in a wheel, torch's own included; reads every library whole.
+
+    Raises:
+        UsageError: Not a wheel, or damaged.
+    """
+    return measure_libraries(WheelFile(file, filename))

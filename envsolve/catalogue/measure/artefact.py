@@ -1,0 +1,115 @@
+"""The files of a wheel or of an installed distribution, behind one small interface."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import copyfileobj
+from typing import BinaryIO, Protocol, cast
+
+from envsolve.errors import UsageError
+
+_IN_MEMORY = 32 << 20
+_LARGEST_TEXT = 16 << 20
+# What zipfile and its decompressors raise for files that are cut off, damaged or made up.
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError)
+
+
+class Artefact(Protocol):
+    """A named set of files."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    def files(self) -> Sequence[str]:
+        """Paths, ``/``-separated."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """One file, seekable; the caller closes it.
+
+        Raises:
+            UsageError: It cannot be read.
+        """
+        ...
+
+
+class WheelFile:
+    """The members of a wheel, decompressed one at a time.
+
+    Args:
+        file: Seekable; only the directory and the members that are opened are read from it.
+        name: File name, for messages.
+
+    Raises:
+        UsageError: Not a zip archive.
+    """
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self.name = name
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except _ZIP_ERRORS as error:
+            raise UsageError(
+                f"{name} is not a readable wheel: {error}", hint="is the download complete? compare its sha256"
+            ) from error
+
+    def files(self) -> Sequence[str]:
+        """Paths of all members, folders left out."""
+        return [path for path in self._zip.namelist() if not path.endswith("/")]
+
+    def open(self, path: str) -> BinaryIO:
+        """A decompressed copy: in memory when small, else in a temporary file; bounded memory either way."""
+        copy = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+        try:
+            with self._zip.open(path) as member:
+                copyfileobj(member, copy, 1 << 20)
+        except KeyError:
+            raise UsageError(f"{self.name} has no {path}") from None
+        except _ZIP_ERRORS as error:
+            raise UsageError(f"{path} in {self.name} is damaged: {error}") from error
+        copy.seek(0)
+        return cast(BinaryIO, copy)
+
+
+class FolderFiles:
+    """Files under a folder: all of them, or those of one installed distribution.
+
+    Args:
+        folder: Root of the paths.
+        name: For messages.
+        only: Paths to show; None for every file.
+    """
+
+    def __init__(self, folder: Path, name: str, only: Sequence[str] | None = None) -> None:
+        self.name = name
+        self._folder = folder
+        self._only = only
+
+    def files(self) -> Sequence[str]:
+        """Paths relative to the folder, of the files that exist."""
+        if self._only is not None:
+            return [path for path in self._only if (self._folder / path).is_file()]
+        return sorted(path.relative_to(self._folder).as_posix() for path in self._folder.rglob("*") if path.is_file())
+
+    def open(self, path: str) -> BinaryIO:
+        """The file itself."""
+        try:
+            return (self._folder / path).open("rb")
+        except OSError as error:
+            raise UsageError(f"{path} in {self.name} cannot be read: {error.strerror}") from error
+
+
+def read_text(artefact: Artefact, path: str) -> str:
+    """A text member, UTF-8; at most 16 MiB of it.
+
+    Raises:
+        UsageError: It is missing or unreadable.
+    """
+    with artefact.open(path) as file:
+        return file.read(_LARGEST_TEXT).decode("utf-8", "replace")

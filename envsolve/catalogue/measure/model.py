@@ -1,0 +1,90 @@
+"""What measuring an artefact yields: frozen values that print as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SCHEMA: Literal["envsolve.measurement/1"] = "envsolve.measurement/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """One shared library.
+
+    Attributes:
+        file: Path inside the artefact.
+        machine: ``x86_64`` or ``aarch64``; None where the file is no ELF (a Windows DLL).
+        sass: SASS for which it carries cubins, ``("sm_80", "sm_90a")``.
+        ptx: PTX that it carries, ``("compute_90",)``.
+        ptx_isa: Highest PTX version among ``ptx``, ``8.7``.
+        needed: NVIDIA libraries that the loader must find, ``libcudart.so.12``.
+    """
+
+    file: str
+    machine: str | None
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    ptx_isa: str | None = None
+    needed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assembler:
+    """One ``ptxas`` program.
+
+    Attributes:
+        file: Path inside the artefact.
+        cuda: CUDA release, ``12.8``.
+        version: Full version, ``12.8.93``.
+        ptx_isa: Highest PTX version it reads, ``8.7``; None where it could not be run.
+        archs: GPU names it accepts, ``sm_90a``.
+        ran: True where the program itself was asked, False where its strings were read.
+    """
+
+    file: str
+    cuda: str
+    version: str
+    ptx_isa: str | None
+    archs: tuple[str, ...]
+    ran: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one artefact carries. Empty means that there is none, None that the artefact does not say.
+
+    Attributes:
+        kind: What was read.
+        name: File or folder name.
+        package: Normalised project name; ``version`` is its full version, with the local part.
+        tags: Compatibility tags, ``cp312-cp312-manylinux_2_28_x86_64``.
+        cuda: CUDA version that the build says it was made with; None for a CPU build.
+        arch_flags: The list that ``torch.cuda.get_arch_list()`` reports, read from the library's own literal.
+        cxx11_abi: Whether libstdc++'s C++11 ABI is used, where a symbol tells.
+        requires: Requires-Dist lines.
+        libraries: Libraries that carry CUDA code or need an NVIDIA library.
+        assemblers: Bundled ``ptxas`` programs.
+        parts: For an environment, the distributions that carry anything of the above.
+    """
+
+    kind: Literal["wheel", "distribution", "library", "program", "environment"]
+    name: str
+    schema: Literal["envsolve.measurement/1"] = SCHEMA
+    package: str | None = None
+    version: str | None = None
+    tags: tuple[str, ...] = ()
+    requires_python: str | None = None
+    requires: tuple[str, ...] = ()
+    cuda: str | None = None
+    arch_flags: tuple[str, ...] | None = None
+    cxx11_abi: bool | None = None
+    libraries: tuple[Library, ...] = ()
+    assemblers: tuple[Assembler, ...] = ()
+    parts: tuple[Measurement, ...] = ()
+
+
+def arch_order(name: str) -> tuple[int, str]:
+    """Sort key of ``sm_90a`` and its like: by number, then by suffix."""
+    digits = "".join(c for c in name if c.isdigit())
+    return (int(digits or 0), name)

@@ -1,0 +1,295 @@
+"""Refreshing the measured part of ``index_data/`` from a package index.
+
+Everything here is a function of an :class:`Index`, which lists a project's files and opens them for ranged reading; one
+wheel of each version and platform is measured, the metadata of the others is compared with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import BinaryIO, Protocol, TypeVar
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envsolve.catalogue.measure.artefact import WheelFile, read_text
+from envsolve.catalogue.measure.host_config import HostCompilerLimits, read_limits
+from envsolve.catalogue.measure.model import Assembler, Measurement
+from envsolve.catalogue.measure.package import measure_package
+from envsolve.catalogue.measure.triton import read_choice
+from envsolve.catalogue.model import Build, Evidence, FileFact, Ptxas, Toolkit, TritonRelease
+
+# An index is asked for no more than this many things at a time.
+_PARALLEL = 4
+_PLATFORM = re.compile(r"manylinux\w*_(x86_64|aarch64)|win_(amd64|arm64)")
+_WHEEL = re.compile(
+    r"(?P<name>[^-]+)-(?P<version>[^-]+)(-(?P<build>\d[^-]*))?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl"
+)
+# Triton itself checks no compute capability; its own documentation and PyTorch's inductor both start at Volta.
+_TRITON_MIN_CC = "7.0"
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class PublishedFile(Protocol):
+    """What an index says of one file; :class:`envsolve.index.model.IndexFile` is one."""
+
+    @property
+    def filename(self) -> str:
+        """Percent-decoded file name."""
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """Algorithm to hex digest."""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes."""
+
+    @property
+    def upload_time(self) -> str | None:
+        """ISO 8601."""
+
+    @property
+    def yanked(self) -> str | None:
+        """Reason, None where it is not yanked."""
+
+
+class WheelMetadata(Protocol):
+    """The part of METADATA that a build record keeps."""
+
+    @property
+    def requires_dist(self) -> tuple[str, ...]:
+        """Requires-Dist lines."""
+
+    @property
+    def requires_python(self) -> str | None:
+        """Requires-Python."""
+
+
+class Index(Protocol):
+    """A package index, as far as refreshing needs one."""
+
+    def project(self, name: str) -> Sequence[PublishedFile]:
+        """Every file of a project."""
+
+    def open(self, file: PublishedFile) -> BinaryIO:
+        """A file for seeking and ranged reading."""
+
+    def metadata(self, file: PublishedFile) -> WheelMetadata:
+        """A wheel's METADATA."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """The wheels of one version and platform, one per Python, of the highest build tag.
+
+    Attributes:
+        released: ISO date of the first upload, over all build tags.
+    """
+
+    package: str
+    version: Version
+    platform: str
+    build_tag: str
+    files: Mapping[str, PublishedFile]
+    released: str | None
+
+    @property
+    def representative(self) -> PublishedFile:
+        """The wheel that is measured for all: CPython 3.12's where there is one."""
+        return self.files.get("cp312") or self.files[min(self.files)]
+
+
+def releases(files: Iterable[PublishedFile], since: str) -> list[Release]:
+    """Group a project's wheels for Linux and Windows by version and platform, oldest version first.
+
+    Args:
+        files: As the index lists them; yanked files, other platforms and other interpreters than CPython are left out.
+        since: Oldest version wanted.
+    """
+    groups: dict[tuple[Version, str], dict[int, dict[str, PublishedFile]]] = {}
+    dates: dict[tuple[Version, str], list[str]] = {}
+    package = ""
+    for file in files:
+        match = _WHEEL.fullmatch(file.filename)
+        if match is None or file.yanked is not None or not _PLATFORM.match(match["platform"]):
+            continue
+        version = _version(match["version"])
+        if version is None or version < Version(since) or not match["python"].startswith(("cp3", "py3")):
+            continue
+        package = canonicalize_name(match["name"])
+        key = (version, match["platform"])
+        builds = groups.setdefault(key, {})
+        builds.setdefault(int(match["build"] or -1), {})[python_key(match["python"], match["abi"])] = file
+        if file.upload_time:
+            dates.setdefault(key, []).append(file.upload_time[:10])
+    return [
+        Release(
+            package, version, platform, str(tag) if tag >= 0 else "", builds[tag], min(dates.get(key, []), default=None)
+        )
+        for key, builds in sorted(groups.items(), key=lambda group: group[0])
+        for (version, platform), tag in [(key, max(builds))]
+    ]
+
+
+def python_key(interpreter: str, abi: str) -> str:
+    """The catalogue's name for a wheel's Python: ``cp312``, ``cp313t``, ``cp37`` (for cp37m), else both parts."""
+    if abi == interpreter or (abi == f"{interpreter}m" and interpreter in ("cp36", "cp37")):
+        return interpreter
+    return abi if abi == f"{interpreter}t" else f"{interpreter}-{abi}"
+
+
+def torch_builds(index: Index, since: str, source: str) -> list[Build]:
+    """Measured builds of torch: variant, code list, dependencies and files.
+
+    Raises:
+        UsageError: A wheel cannot be read.
+        IndexUnavailableError: The index fails.
+    """
+    return _builds(index, "torch", since, partial(_torch_facts, source=source))
+
+
+def triton_builds(index: Index, since: str, source: str) -> list[Build]:
+    """Builds of triton: one serves every CUDA flavour, so that its variant is ``any``."""
+    return _builds(index, "triton", since, lambda release, _: _record(release, "any", source))
+
+
+def triton_releases(index: Index, since: str, source: str) -> list[TritonRelease]:
+    """The assemblers in each release of triton, measured in its x86_64 wheel, and how it chooses between them."""
+    wanted = [r for r in releases(index.project("triton"), since) if r.platform.endswith("x86_64")]
+    return _each(partial(_triton_release, index, source), wanted)
+
+
+def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolkit]:
+    """Toolkit records, with PTX version, GPUs and host compiler limits measured wherever NVIDIA publishes wheels of nvcc.
+
+    Args:
+        known: Records so far; their drivers, and what no wheel tells, are kept.
+    """
+    newest: dict[str, Release] = {}
+    headers: dict[str, Release] = {}
+    for found, projects in ((newest, ("cu11", "cu12", "")), (headers, ("crt",))):
+        for part in projects:
+            name = "nvidia-cuda-crt" if part == "crt" else f"nvidia-cuda-nvcc{'-' + part if part else ''}"
+            for release in releases(index.project(name), "11"):
+                if release.platform.endswith("x86_64") and not release.version.is_prerelease:
+                    found[f"{release.version.major}.{release.version.minor}"] = release
+    measured = dict(_each(lambda item: (item[0], _toolkit_facts(index, item[1], headers.get(item[0]))), newest.items()))
+    records = {toolkit.version: toolkit for toolkit in known}
+    for version, (assembler, limits) in measured.items():
+        old = records.get(version) or Toolkit(version, None, None, "", (), Evidence.MEASURED, source)
+        records[version] = replace(
+            old,
+            ptx_isa=assembler.ptx_isa or old.ptx_isa,
+            archs=assembler.archs,
+            gcc_max=limits.gcc_max,
+            clang_below=limits.clang_below,
+            msvc_below=limits.msvc_below,
+            evidence=Evidence.MEASURED,
+            source=source,
+        )
+    return sorted(records.values(), key=lambda toolkit: Version(toolkit.version))
+
+
+def _builds(index: Index, package: str, since: str, facts: Callable[[Release, Index], Build]) -> list[Build]:
+    found = releases(index.project(package), since)
+    return [build for builds in _each(lambda r: _with_metadata(index, r, facts(r, index)), found) for build in builds]
+
+
+def _with_metadata(index: Index, release: Release, build: Build) -> list[Build]:
+    """One record for all Pythons whose METADATA agree: one in all, unless a release is inconsistent."""
+    groups: dict[tuple[tuple[str, ...], str | None], list[str]] = {}
+    for python, file in sorted(release.files.items()):
+        meta = index.metadata(file)
+        groups.setdefault((meta.requires_dist, meta.requires_python), []).append(python)
+    return [
+        replace(
+            build,
+            pythons=tuple(pythons),
+            requires=requires,
+            requires_python=requires_python,
+            files={p: FileFact(release.files[p].hashes.get("sha256"), release.files[p].size) for p in pythons},
+        )
+        for (requires, requires_python), pythons in groups.items()
+    ]
+
+
+def _torch_facts(release: Release, index: Index, *, source: str) -> Build:
+    measured = _measure(index, release.representative)
+    variant = "cpu" if measured.cuda is None else "cu" + measured.cuda.replace(".", "")
+    record = _record(release, variant, source)
+    return replace(record, cuda=measured.cuda, code=measured.arch_flags if measured.cuda else ())
+
+
+def _record(release: Release, variant: str, source: str) -> Build:
+    return Build(
+        package=release.package,
+        version=str(release.version),
+        variant=variant,
+        platform=release.platform,
+        pythons=(),
+        index="default",
+        evidence=Evidence.MEASURED,
+        source=source,
+        released=release.released,
+        build_tag=release.build_tag,
+    )
+
+
+def _triton_release(index: Index, source: str, release: Release) -> TritonRelease:
+    file = release.representative
+    with closing(index.open(file)) as stream:
+        wheel = WheelFile(stream, file.filename)
+        assemblers = {a.file.rsplit("/", 1)[-1]: a for a in measure_package(wheel, "wheel").assemblers}
+        choice = read_choice(wheel, "ptxas-blackwell" in assemblers)
+    first = _ptxas("ptxas", assemblers["ptxas"], _TRITON_MIN_CC, "TRITON_PTXAS_PATH", choice.second_from)
+    second = (
+        (_ptxas("ptxas-blackwell", assemblers["ptxas-blackwell"], choice.second_from, choice.second_override, None),)
+        if choice.second_from and choice.second_override
+        else ()
+    )
+    return TritonRelease(
+        version=str(release.version),
+        ptxas=(first, *second),
+        min_cc=_TRITON_MIN_CC,
+        evidence=Evidence.MEASURED,
+        source=source,
+        arch_specific_from=choice.arch_specific_from,
+    )
+
+
+def _ptxas(file: str, found: Assembler, min_cc: str, override: str, max_cc: str | None) -> Ptxas:
+    return Ptxas(file, found.cuda, found.ptx_isa or "", found.archs, min_cc, override, max_cc)
+
+
+def _toolkit_facts(index: Index, nvcc: Release, crt: Release | None) -> tuple[Assembler, HostCompilerLimits]:
+    assembler = _measure(index, nvcc.representative).assemblers[0]
+    file = (crt or nvcc).representative
+    with closing(index.open(file)) as stream:
+        wheel = WheelFile(stream, file.filename)
+        header = next(path for path in wheel.files() if path.endswith("crt/host_config.h"))
+        return assembler, read_limits(read_text(wheel, header))
+
+
+def _measure(index: Index, file: PublishedFile) -> Measurement:
+    with closing(index.open(file)) as stream:
+        return measure_package(WheelFile(stream, file.filename), "wheel")
+
+
+def _each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        return list(pool.map(function, items))
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
