@@ -1,1 +1,12 @@
-"""A plan or a lock made into an environment on disk."""
+"""A plan or a lock made into an environment on disk.
+
+:func:`install` is the whole of it; :func:`shown_on` shows its progress.
+"""
+
+from __future__ import annotations
+
+from envsolve.install.environment import Installed, install
+from envsolve.install.errors import InstallError, InstallInterruptedError
+from envsolve.install.progress import Progress, Step, shown_on
+
+__all__ = ["InstallError", "InstallInterruptedError", "Installed", "Progress", "Step", "install", "shown_on"]

@@ -1,0 +1,191 @@
+"""From a plan or a lock to a working environment at a prefix, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envsolve.errors import ImpossibleError
+from envsolve.install import interpreters, managers, record, relocate, staging, variables, venv
+from envsolve.install import prefix as prefixes
+from envsolve.install.errors import InstallError, explained
+from envsolve.install.files import File, Lock, Wanted, read_lock, wanted
+from envsolve.install.interpreters import Target
+from envsolve.install.managers import Manager
+from envsolve.install.process import run, signals_raised
+from envsolve.install.progress import Progress, Step, silent
+from envsolve.install.staging import Staging
+from envsolve.lock import Assumptions, mismatches, unknowns
+from envsolve.machine.model import Machine
+from envsolve.plan import Plan
+
+_WAIT_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """An environment that is there and whole.
+
+    Attributes:
+        prefix: Its folder.
+        python: Its interpreter.
+        python_version: ``3.12.1``.
+        manager: What filled it, ``uv 0.13.9``.
+        packages: ``(name, version)`` of everything that was asked for.
+        changed: False where it already was as planned and nothing was done.
+        warnings: Plain sentences: assumptions of the lock that could not be judged, and the like.
+    """
+
+    prefix: Path
+    python: Path
+    python_version: str
+    manager: str
+    packages: tuple[tuple[str, str | None], ...]
+    changed: bool
+    warnings: tuple[str, ...] = ()
+
+
+def install(
+    source: Plan | Path,
+    prefix: Path,
+    *,
+    manager: str | None = None,
+    machine: Machine | None = None,
+    verify: Callable[[Path], None] | None = None,
+    progress: Progress = silent,
+    wait: float = _WAIT_SECONDS,
+) -> Installed:
+    """Make the environment of a plan or of a pylock.toml at ``prefix``.
+
+    The environment is made beside the prefix, verified there, and put in place in one step. Until that step the prefix
+    is untouched; a call that fails or is killed leaves it so, and the next call cleans up.
+
+    Args:
+        source: A plan, or the path of a pylock.toml.
+        prefix: Where the environment is to stand: nothing, an empty folder, or an older environment to replace.
+        manager: ``uv`` or ``pip``; None takes uv where it is present, else pip.
+        machine: This machine; where given, what ``source`` assumes is held against it.
+        verify: Called with the environment's folder before it is put in place; an exception from it fails the install.
+        progress: Told of every step.
+        wait: Seconds to wait for another install into the same prefix.
+
+    Raises:
+        ImpossibleError: The plan is impossible, or the lock does not fit this machine or interpreter.
+        IndexUnavailableError: A file could not be had, or is not the file that was planned.
+        UsageError: The prefix is something else, the lock is malformed, or no Python of the right version is found.
+        InstallError: Disk full, or a source distribution that does not build.
+        InstallInterruptedError: SIGINT, SIGTERM or SIGHUP came.
+    """
+    place = prefixes.resolved(prefix)
+    origin = source if isinstance(source, Plan) else read_lock(source)
+    with signals_raised(), _disk_errors_explained(place):
+        target = _interpreter(origin, machine)
+        aim = wanted(origin, target)
+        warnings = _held_against(aim.assumptions, machine)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with staging.opened(place, wait=wait, progress=progress) as stage:
+            prefixes.claim(place)
+            if record.holds(place, aim, target.version):
+                progress(Step("done", f"{place} is already as planned"))
+                return _installed(place, aim, changed=False, warnings=warnings)
+            warnings += _make(stage, aim, target, manager, progress)
+            if verify is not None:
+                progress(Step("verify", "verifying the environment"))
+                verify(stage.environment)
+            progress(Step("swap", f"putting the environment at {place}"))
+            stage.swap()
+        progress(Step("done", f"{len(aim.files)} packages are installed at {place}"))
+        return _installed(place, aim, changed=True, warnings=warnings)
+
+
+def _interpreter(origin: Plan | Lock, machine: Machine | None) -> Target:
+    requires = origin.pylock.requires_python if isinstance(origin, Lock) else None
+    known = [python.path for python in (machine.pythons or ())] if machine else []
+    return interpreters.find(origin.python, requires, known)
+
+
+def _held_against(assumptions: Assumptions | None, machine: Machine | None) -> tuple[str, ...]:
+    """Refuse a machine that the lock does not fit; what could not be judged comes back as warnings.
+
+    The Python is left out: the interpreter that was found has settled it.
+    """
+    if assumptions is None or machine is None:
+        return ()
+    judged = replace(assumptions, python=None)
+    failed = mismatches(judged, machine)
+    if failed:
+        raise ImpossibleError(
+            "the lock does not fit this machine: " + "; ".join(failed), hint="plan again for this machine"
+        )
+    return unknowns(judged, machine)
+
+
+def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, progress: Progress) -> tuple[str, ...]:
+    """Make the whole environment in the working folder; returns warnings."""
+    environment = stage.environment
+    progress(Step("prepare", f"making an environment of Python {target.version}"))
+    venv.make(target, environment, stage.prefix)
+    pip = venv.bundled_pip(target)
+    chosen, program = managers.choose(manager, target, pip)
+    title = _title(program)
+    planned = {file.name for file in aim.files}
+    extra = [pip] if pip is not None and "pip" not in planned else []
+
+    progress(Step("packages", f"installing {len(aim.files)} packages with {title}"))
+    _fill(stage, chosen, program, [*aim.files, *extra], progress)
+    absent = record.missing(environment, aim)
+    if absent:
+        raise InstallError(
+            f"{title} ended well, yet these packages are not there: {', '.join(absent)}",
+            hint=f"a setting of {chosen.name} (a target folder, an override) may have sent them elsewhere",
+        )
+    relocate.relocate(environment, stage.prefix, (file.name for file in aim.files if file.kind == "sdist"))
+    variables.write(record.site_packages(environment), aim.environment)
+    record.write(environment, python=target.version, manager=title, wanted=aim)
+    if pip is None and "pip" not in planned:
+        return (f"{target.executable} carries no pip, so the environment has none",)
+    return ()
+
+
+def _fill(stage: Staging, manager: Manager, program: Sequence[str], files: Sequence[File], progress: Progress) -> None:
+    requirements = stage.folder / "requirements.txt"
+    requirements.write_text("".join(f"{file.requirement}\n" for file in files), encoding="utf-8")
+    ended = run(
+        [*program, *manager.arguments(stage.environment / "bin" / "python", requirements)],
+        environment=managers.child_environment(manager, stage.temporary),
+        on_line=lambda line: progress(Step("output", line)),
+        keep_open=[stage.lock],
+    )
+    if ended.code != 0:
+        raise explained(manager.name, ended.code, ended.output)
+
+
+def _title(program: Sequence[str]) -> str:
+    """Name and version, as the program says them: ``uv 0.13.9``."""
+    answer = subprocess.run([*program, "--version"], capture_output=True, text=True, check=False)
+    return " ".join(answer.stdout.split()[:2]) or program[0]
+
+
+def _installed(prefix: Path, aim: Wanted, *, changed: bool, warnings: tuple[str, ...]) -> Installed:
+    kept = record.read(prefix)
+    assert kept is not None  # written by this install, or just compared with the plan
+    packages = tuple((file.name, file.version) for file in aim.files)
+    return Installed(prefix, prefix / "bin" / "python", kept.python, kept.manager, packages, changed, warnings)
+
+
+@contextmanager
+def _disk_errors_explained(prefix: Path) -> Iterator[None]:
+    """Turn what the operating system refuses (disk full, quota, read-only) into a failure that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        what = "the disk is full, or a limit on file sizes was met" if full else "the environment could not be written"
+        raise InstallError(
+            f"{what}: {error}",
+            hint=f"make room on the disk of {prefix.parent}" if full else f"check the rights on {prefix.parent}",
+        ) from error

@@ -1,0 +1,184 @@
+"""What is to be installed: exact files, read from a plan or from a pylock.toml."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from packaging.pylock import (
+    Package,
+    PackageArchive,
+    PackageSdist,
+    PackageWheel,
+    Pylock,
+    PylockSelectError,
+    PylockUnsupportedVersionError,
+    PylockValidationError,
+)
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
+from envsolve.lock import Assumptions, assumptions_of
+from envsolve.plan import Plan, PlannedPackage
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from envsolve.install.interpreters import Target
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file to install.
+
+    Attributes:
+        version: None for an archive whose version the lock does not say.
+        url: Where it is; ``file:`` for one that lies beside the lock.
+        hashes: Algorithm to hex digest; never empty.
+    """
+
+    name: str
+    version: str | None
+    kind: Literal["wheel", "sdist"]
+    filename: str
+    url: str
+    hashes: Mapping[str, str]
+
+    @property
+    def requirement(self) -> str:
+        """A hash-checked requirements line that only this very file satisfies, for pip and uv alike.
+
+        A direct reference is fetched from its address and nowhere else: no index, mirror or look-alike is asked.
+        """
+        checks = " ".join(f"--hash={algorithm}:{digest}" for algorithm, digest in sorted(self.hashes.items()))
+        return f"{self.name} @ {_as_reference(self.url)} {checks}"
+
+    @property
+    def public_url(self) -> str:
+        """The address without user name and password."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A validated pylock.toml, where it lies, and what it assumes of the machine."""
+
+    pylock: Pylock
+    path: Path
+    assumptions: Assumptions | None
+
+    @property
+    def python(self) -> str | None:
+        """The Python that envsolve locked for; None in a lock made by another tool."""
+        return self.assumptions.python if self.assumptions else None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that an environment is to hold."""
+
+    files: tuple[File, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    assumptions: Assumptions | None = None
+
+
+def read_lock(path: Path) -> Lock:
+    """Read and validate a pylock.toml (PEP 751).
+
+    Raises:
+        UsageError: It cannot be read, is not TOML, or is not a lock.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        pylock = Pylock.from_dict(table)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the lock {path} cannot be read: {error}") from error
+    except (tomllib.TOMLDecodeError, PylockValidationError, PylockUnsupportedVersionError) as error:
+        raise UsageError(
+            f"{path} is not a valid pylock.toml: {error}",
+            hint="make one with: envsolve plan REQUIREMENTS --format pylock -o pylock.toml",
+        ) from error
+    return Lock(pylock, path, Assumptions.from_table((pylock.tool or {}).get("envsolve")))
+
+
+def wanted(source: Plan | Lock, target: Target) -> Wanted:
+    """The files of ``source`` for the interpreter ``target``.
+
+    Raises:
+        ImpossibleError: The plan is impossible, or a file does not run on this interpreter.
+        IndexUnavailableError: The plan names files whose address or hash no index has confirmed.
+        UsageError: The lock asks for something that carries no hash.
+    """
+    if isinstance(source, Lock):
+        assumptions = source.assumptions
+        return Wanted(_from_lock(source, target), assumptions.environment if assumptions else {}, assumptions)
+    if source.status == "impossible":
+        facts = "; ".join(fact.fact for fact in source.conflict)
+        raise ImpossibleError(f"the plan is impossible, so there is nothing to install: {facts}")
+    files = tuple(_from_plan(package) for package in source.packages)
+    _refuse_foreign(files, target)
+    return Wanted(files, dict(source.environment), assumptions_of(source))
+
+
+def _from_plan(package: PlannedPackage) -> File:
+    if package.url is None or package.filename is None or not package.hashes:
+        raise IndexUnavailableError(
+            f"the plan knows {package.name} {package.version} from the catalogue alone, without an address or a hash",
+            hint="plan again where the package index can be reached, then install",
+        )
+    return File(package.name, package.version, package.kind, package.filename, package.url, package.hashes)
+
+
+def _from_lock(lock: Lock, target: Target) -> tuple[File, ...]:
+    try:
+        # The target's own marker values are complete: nothing is filled in from the Python that runs envsolve.
+        selected = lock.pylock.select(environment=target.markers, tags=target.tags)
+        return tuple(_locked_file(lock.path, package, source) for package, source in selected)
+    except PylockSelectError as error:
+        raise ImpossibleError(
+            f"the lock {lock.path} does not fit Python {target.version} here: {error}",
+            hint="make a lock for this machine with: envsolve plan",
+        ) from error
+
+
+def _locked_file(lock: Path, package: Package, source: object) -> File:
+    if not isinstance(source, (PackageWheel, PackageSdist, PackageArchive)):
+        raise UsageError(
+            f"the lock takes {package.name} from version control or a folder, which carries no hash to check",
+            hint="lock a released version, or build a wheel and lock that",
+        )
+    url = source.url or (lock.resolve().parent / (source.path or "")).resolve().as_uri()
+    filename = urlsplit(url).path.rpartition("/")[2] if isinstance(source, PackageArchive) else source.filename
+    kind: Literal["wheel", "sdist"] = "wheel" if filename.endswith(".whl") else "sdist"
+    hashes = {name: str(digest) for name, digest in source.hashes.items()}
+    return File(package.name, str(package.version) if package.version else None, kind, filename, url, hashes)
+
+
+def _refuse_foreign(files: Sequence[File], target: Target) -> None:
+    """Refuse wheels that this interpreter cannot load: a plan may have been made for another machine."""
+    runs = frozenset(target.tags)
+    for file in files:
+        if file.kind != "wheel":
+            continue
+        try:
+            tags = parse_wheel_filename(file.filename)[-1]
+        except InvalidWheelFilename as error:
+            raise UsageError(f"the plan names a file that is no wheel: {error}") from error
+        if runs.isdisjoint(tags):
+            raise ImpossibleError(
+                f"{file.filename} does not run on Python {target.version} of this machine",
+                hint="plan for this machine, or install on the machine that the plan is for",
+            )
+
+
+def _as_reference(url: str) -> str:
+    """The address as a requirements file can hold it: no fragment, nothing that pip would expand (``${NAME}``)."""
+    return quote(urlsplit(url)._replace(fragment="").geturl(), safe="%/:=&?~#+!,;'@()*[]")

@@ -1,0 +1,145 @@
+"""Finding the Python that an environment is made from, and asking it what it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.markers import Environment
+from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags
+
+from envsolve.errors import UsageError
+
+_PROBE_SECONDS = 30
+
+# Run by the interpreter itself, in isolation; old Pythons included, so it stays within the standard library of 3.8.
+# `_base_executable` is the interpreter behind a virtual environment, which may be the very one being replaced.
+_PROBE = """
+import json, os, platform, sys, sysconfig
+print(json.dumps({
+    "base": getattr(sys, "_base_executable", None) or sys.executable,
+    "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    "markers": {
+        "implementation_name": sys.implementation.name,
+        "implementation_version": platform.python_version(),
+        "os_name": os.name,
+        "platform_machine": platform.machine(),
+        "platform_python_implementation": platform.python_implementation(),
+        "platform_release": platform.release(),
+        "platform_system": platform.system(),
+        "platform_version": platform.version(),
+        "python_full_version": platform.python_version(),
+        "python_version": ".".join(platform.python_version_tuple()[:2]),
+        "sys_platform": sys.platform,
+    },
+}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The interpreter that an environment is made from.
+
+    Attributes:
+        executable: The base interpreter, never one of a virtual environment.
+        markers: Its values of the environment markers (PEP 508).
+        free_threaded: Whether it is a build without the global interpreter lock.
+    """
+
+    executable: Path
+    markers: Environment
+    free_threaded: bool
+
+    @property
+    def version(self) -> str:
+        """``3.12.1``."""
+        return self.markers["python_full_version"]
+
+    @property
+    def tags(self) -> list[Tag]:
+        """The wheel tags that it accepts on this machine, best first."""
+        major, minor = (int(part) for part in self.markers["python_version"].split("."))
+        interpreter = f"cp{major}{minor}"
+        abis = [f"{interpreter}{'t' if self.free_threaded else ''}"]
+        return [
+            *cpython_tags((major, minor), abis, platform_tags()),
+            *compatible_tags((major, minor), interpreter, platform_tags()),
+        ]
+
+
+def find(python: str | None, requires: SpecifierSet | None = None, extra: Iterable[str] = ()) -> Target:
+    """The first interpreter of this machine that fits.
+
+    Args:
+        python: ``3.12``; None takes the first that satisfies ``requires``.
+        requires: A lock's ``requires-python``.
+        extra: Executables to try before the usual places.
+
+    Raises:
+        UsageError: There is none; the hint says how to get one.
+    """
+    seen: set[str] = set()
+    for executable in (*extra, *_candidates(python)):
+        real = os.path.realpath(executable)
+        if real in seen:
+            continue
+        seen.add(real)
+        target = probe(executable)
+        if target is not None and _fits(target, python, requires):
+            return target
+    wanted = f"Python {python}" if python else f"a Python that satisfies {requires}"
+    raise UsageError(
+        f"{wanted} was not found on this machine",
+        hint=f"install one, for example with `uv python install {python or '3.12'}` or the system's package manager",
+    )
+
+
+def probe(executable: str) -> Target | None:
+    """What ``executable`` is, or None where it is no CPython that runs (a version manager's shim may not)."""
+    try:
+        answer = subprocess.run(
+            [executable, "-I", "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
+        )
+        facts = json.loads(answer.stdout)
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return None
+    if facts["markers"]["implementation_name"] != "cpython":
+        return None
+    return Target(Path(facts["base"]), facts["markers"], facts["free_threaded"])
+
+
+def _candidates(python: str | None) -> Iterator[str]:
+    """Places where a Python may be, likeliest first; each is probed before it is believed."""
+    yield sys.executable
+    names = [f"python{python}"] if python else []
+    for name in (*names, "python3", "python"):
+        path = shutil.which(name)
+        if path:
+            yield path
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    pattern = f"{python}.*" if python else "3.*"
+    yield from sorted((str(path) for path in pyenv.glob(f"versions/{pattern}/bin/python")), reverse=True)
+    yield from _uv_pythons(python)
+
+
+def _uv_pythons(python: str | None) -> Iterator[str]:
+    uv = shutil.which("uv")
+    if uv is None:
+        return
+    command = [uv, "python", "find", "--no-project", "--no-python-downloads", *([python] if python else [])]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    if found.returncode == 0:
+        yield found.stdout.strip()
+
+
+def _fits(target: Target, python: str | None, requires: SpecifierSet | None) -> bool:
+    if python and target.markers["python_version"] != ".".join(python.split(".")[:2]):
+        return False
+    return not target.free_threaded and (requires is None or requires.contains(target.version, prereleases=True))

@@ -1,0 +1,86 @@
+"""Package managers that can fill an environment, each a module of this folder.
+
+A new one is a new file with a class that satisfies :class:`Manager`, bound to the name ``MANAGER``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from envsolve.errors import UsageError
+from envsolve.install.files import File
+from envsolve.install.interpreters import Target
+
+# Settings that would put the files elsewhere or change which are installed. Everything else that a user has configured
+# (indexes for build tools, credentials, certificates, proxies, cache, link mode) stays in force.
+_DROPPED = frozenset(
+    {"PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"}
+    | {f"PIP_{name}" for name in ("TARGET", "PREFIX", "ROOT", "USER", "PYTHON", "DRY_RUN", "REPORT", "REQUIREMENT")}
+    | {f"PIP_{name}" for name in ("EDITABLE", "NO_BINARY", "ONLY_BINARY", "IGNORE_INSTALLED", "SRC", "COMPILE")}
+    | {f"UV_{name}" for name in ("CONSTRAINT", "OVERRIDE", "EXCLUDE", "EXCLUDE_NEWER", "PYTHON", "SYSTEM_PYTHON")}
+    | {f"UV_{name}" for name in ("NO_BINARY", "ONLY_BINARY", "TARGET", "PREFIX", "DRY_RUN")}
+)
+
+
+class Manager(Protocol):
+    """A program that installs a hash-checked requirements file into an environment.
+
+    Attributes:
+        name: What ``--manager`` calls it.
+        preference: The lowest that is present is taken where the user names none.
+    """
+
+    name: str
+    preference: int
+
+    def program(self, target: Target, pip: File | None) -> Sequence[str] | None:
+        """The start of the command line that runs it for ``target``; None where it is not present.
+
+        Args:
+            target: The base interpreter of the environment.
+            pip: The pip wheel that this interpreter carries.
+        """
+
+    def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
+        """The rest of the command line: install exactly ``requirements`` into the environment of ``python``."""
+
+    def settings(self) -> Mapping[str, str]:
+        """Environment variables that the run needs."""
+
+
+def available() -> list[Manager]:
+    """Every manager of this folder, the preferred first; whether one is present is for it to say."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    managers: list[Manager] = [module.MANAGER for module in modules]
+    return sorted(managers, key=lambda manager: manager.preference)
+
+
+def choose(name: str | None, target: Target, pip: File | None) -> tuple[Manager, Sequence[str]]:
+    """The manager called ``name``, or the preferred one that is present, and the program that runs it.
+
+    Raises:
+        UsageError: There is none of that name, or it is not present.
+    """
+    known = available()
+    names = ", ".join(manager.name for manager in known)
+    asked = [manager for manager in known if name in (None, manager.name)]
+    if not asked:
+        raise UsageError(f"there is no package manager called {name!r} here", hint=f"known ones: {names}")
+    for manager in asked:
+        program = manager.program(target, pip)
+        if program is not None:
+            return manager, program
+    raise UsageError(
+        f"{name or names} was not found on this machine", hint="install uv, for example with: pip install uv"
+    )
+
+
+def child_environment(manager: Manager, temporary: Path) -> dict[str, str]:
+    """The environment of a manager's process: the user's own, less what would change what is installed and where."""
+    kept = {name: value for name, value in os.environ.items() if name not in _DROPPED}
+    return {"TMPDIR": str(temporary), **kept, **manager.settings(), "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}

@@ -1,0 +1,35 @@
+"""uv: the ``uv`` on PATH, else the one that the ``uv`` Python package put beside envsolve."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from envsolve.install.files import File
+from envsolve.install.interpreters import Target
+
+
+class Uv:
+    """Fills an environment with ``uv pip install``."""
+
+    name = "uv"
+    preference = 0
+
+    def program(self, target: Target, pip: File | None) -> Sequence[str] | None:
+        """The uv executable, if there is one."""
+        found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+        return [found] if found else None
+
+    def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
+        """``uv pip install`` of exact files: no dependencies, no file without its hash."""
+        options = ["--no-deps", "--require-hashes", "--no-progress", "--python", str(python)]
+        return ["pip", "install", *options, "--requirement", str(requirements)]
+
+    def settings(self) -> Mapping[str, str]:
+        """None beyond the user's own."""
+        return {}
+
+
+MANAGER = Uv()

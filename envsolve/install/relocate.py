@@ -1,0 +1,147 @@
+"""Making an environment that was built in one folder fit for another.
+
+Two kinds of files carry the folder of their environment: scripts in ``bin``, and what a source distribution wrote into
+its own files while it was built. Files are replaced, never written in place: uv links them to its cache, and writing
+through such a link would change every other environment.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from importlib.metadata import Distribution
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from envsolve.install import record
+
+# Linux took at most 127 bytes of a script's first line before 5.1.
+_SHEBANG_MAX = 127
+_DIRECT_URL = "direct_url.json"
+
+# `#!/path/python` or, for paths that are long or hold spaces, a line that is a command to sh and a string to Python.
+_PLAIN_HEAD = re.compile(rb"#!(?P<python>/[^\n]*)\n")
+_SHELL_HEAD = re.compile(rb"#!/bin/sh\n'''exec' [^\n]*\n' '''\n")
+
+
+def relocate(environment: Path, final: Path, built: Iterable[str]) -> None:
+    """Rewrite what names ``environment`` so that it names ``final``, and bring every RECORD up to date.
+
+    Args:
+        environment: The environment as it stands.
+        final: Where it will stand.
+        built: Names of the packages that were built from source here; the files of wheels name no folder.
+    """
+    built_names = {canonicalize_name(name) for name in built}
+    changed = _rewrite_scripts(environment, final)
+    for dist in record.installed(environment):
+        if canonicalize_name(dist.name) in built_names:
+            changed |= _rewrite_texts(_files_of(dist), environment, final)
+        _forget_reference(dist)
+        _update_record(dist, changed)
+
+
+def script_head(python: Path) -> bytes:
+    """The first lines of a script that runs under ``python``, whatever its path."""
+    plain = b"#!" + os.fsencode(python) + b"\n"
+    if len(plain) <= _SHEBANG_MAX and not any(space in plain for space in (b" ", b"\t")):
+        return plain
+    return b"#!/bin/sh\n'''exec' " + os.fsencode(shlex.quote(str(python))) + b' "$0" "$@"\n' + b"' '''\n"
+
+
+def _rewrite_scripts(environment: Path, final: Path) -> set[Path]:
+    """Rewrite the scripts of ``bin``; the paths of those that changed."""
+    binaries = environment / "bin"
+    scripts = [path for path in binaries.iterdir() if path.is_file() and not path.is_symlink()]
+    changed = {path for path in scripts if _rewrite_head(path, binaries, final / "bin")}
+    return changed | _rewrite_texts(scripts, environment, final)
+
+
+def _rewrite_head(script: Path, binaries: Path, final: Path) -> bool:
+    content = script.read_bytes()
+    if not content.startswith(b"#!"):
+        return False
+    head = _SHELL_HEAD.match(content) or _PLAIN_HEAD.match(content)
+    interpreter = re.search(rb"/(?P<name>python[\d.]*)(?=[\s\"'])", head[0]) if head else None
+    if head is None or interpreter is None or os.fsencode(binaries) not in _unquoted(head[0]):
+        return False
+    _replace(script, script_head(final / os.fsdecode(interpreter["name"])) + content[head.end() :])
+    return True
+
+
+def _unquoted(head: bytes) -> bytes:
+    """A script's head with the quoting of a quote in its path undone (shlex: ``'`` is written ``'"'"'``)."""
+    return head.replace(b"""'"'"'""", b"'").replace(b"\\", b"")
+
+
+def _rewrite_texts(paths: Iterable[Path], environment: Path, final: Path) -> set[Path]:
+    """Replace the one folder by the other in those files that are text and name it; the paths of those that changed."""
+    old, new = os.fsencode(environment), os.fsencode(final)
+    changed = set()
+    for path in paths:
+        content = path.read_bytes()
+        if old in content and b"\0" not in content:
+            _replace(path, content.replace(old, new))
+            changed.add(path)
+    return changed
+
+
+def _files_of(dist: Distribution) -> list[Path]:
+    paths = (Path(os.path.normpath(str(dist.locate_file(row[0])))) for row in _rows(dist))
+    return [path for path in paths if path.is_file() and not path.is_symlink() and path.suffix != ".pyc"]
+
+
+def _forget_reference(dist: Distribution) -> None:
+    """Drop the note that the package came from an address (PEP 610).
+
+    The plan chose it by name and version; the address only pinned the file. With the note, ``pip freeze`` would print
+    the address in place of the version.
+    """
+    _info_folder(dist).joinpath(_DIRECT_URL).unlink(missing_ok=True)
+
+
+def _update_record(dist: Distribution, changed: set[Path]) -> None:
+    """Bring hashes and sizes up to date, and drop the rows of files that are gone."""
+    rows = _rows(dist)
+    renewed = {row[0]: row for row in rows if not row[0].endswith(f"/{_DIRECT_URL}")}
+    for name in renewed:
+        path = Path(os.path.normpath(str(dist.locate_file(name))))
+        if path in changed:
+            renewed[name] = [name, *_digest_and_size(path.read_bytes())]
+    if list(renewed.values()) != rows:
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerows(renewed.values())
+        _replace(_info_folder(dist) / "RECORD", text.getvalue().encode())
+
+
+def _rows(dist: Distribution) -> list[list[str]]:
+    return [row for row in csv.reader((dist.read_text("RECORD") or "").splitlines()) if len(row) == 3]
+
+
+def _info_folder(dist: Distribution) -> Path:
+    """The dist-info folder, found by listing: its name may spell the project's name in any case."""
+    return Path(str(dist.locate_file(""))) / _info_name(dist)
+
+
+def _info_name(dist: Distribution) -> str:
+    return next(row[0].split("/")[0] for row in _rows(dist) if row[0].endswith(".dist-info/RECORD"))
+
+
+def _digest_and_size(content: bytes) -> tuple[str, str]:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return f"sha256={digest}", str(len(content))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Put new content in a file's place, with its permissions, leaving other links to the old file alone."""
+    fresh = path.with_name(f"{path.name}.envsolve-new")
+    fresh.write_bytes(content)
+    fresh.chmod(path.stat().st_mode & 0o7777)
+    fresh.replace(path)

@@ -1,0 +1,177 @@
+"""The folder beside the prefix in which an environment is made, and the one step that puts it in place.
+
+Nothing touches the prefix before :meth:`Staging.swap`. Until then an older environment there works as ever, and a prefix
+that did not exist does not exist. Beside a prefix ``P/name`` lie, during an install alone:
+
+    P/.name.envsolve.lock   held with flock(2) by the install and by its children
+    P/.name.envsolve/env    the environment being made; after the swap, the old one
+    P/.name.envsolve/old    the old environment, for the instant between two renames where they cannot be exchanged
+    P/.name.envsolve/tmp    temporary files of the package manager
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envsolve.errors import UsageError
+from envsolve.install.errors import InstallError
+from envsolve.install.progress import Progress, Step
+
+_NAME_MAX = 255
+_POLL_SECONDS = 0.1
+_AT_FDCWD = -100  # fcntl.h
+_RENAME_EXCHANGE = 2  # linux/fs.h
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The working folder of one install; only the holder of the lock has one."""
+
+    prefix: Path
+    folder: Path
+    lock: int
+
+    @property
+    def environment(self) -> Path:
+        """Where the environment is made."""
+        return self.folder / "env"
+
+    @property
+    def temporary(self) -> Path:
+        """For the package manager's temporary files: on the prefix's disk, and gone with the folder."""
+        return self.folder / "tmp"
+
+    def swap(self) -> None:
+        """Put the environment at the prefix; what was there before is now in the working folder, to be deleted."""
+        if not self.prefix.exists() or not any(self.prefix.iterdir()):
+            self.environment.rename(self.prefix)
+        elif not exchange(self.environment, self.prefix):
+            self.prefix.rename(self.folder / "old")
+            self.environment.rename(self.prefix)
+
+
+@contextlib.contextmanager
+def opened(prefix: Path, *, wait: float, progress: Progress) -> Iterator[Staging]:
+    """Hold the prefix's lock and a fresh working folder; both are gone when the block ends, however it ends.
+
+    What a killed install left is put right first: an old environment that it was about to replace goes back to its
+    place, and the rest is deleted.
+
+    Args:
+        prefix: A resolved prefix; the folder around it exists.
+        wait: Seconds to wait for another install into the same prefix.
+
+    Raises:
+        UsageError: Another install still holds the prefix after ``wait`` seconds.
+    """
+    stem = _stem(prefix.name)
+    folder = prefix.parent / stem
+    with _locked(prefix.parent / f"{stem}.lock", prefix, wait=wait, progress=progress) as lock:
+        _recover(prefix, folder)
+        staging = Staging(prefix, folder, lock)
+        try:
+            folder.mkdir(mode=0o700)
+            staging.temporary.mkdir()
+            yield staging
+        finally:
+            _recover(prefix, folder)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap two folders in one step (renameat2, Linux 3.15); False where the kernel or the file system cannot."""
+    renameat2 = getattr(_LIBC, "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM):
+        return False
+    raise OSError(code, os.strerror(code), str(one), None, str(other))
+
+
+def _stem(name: str) -> str:
+    """A hidden name for what lies beside the prefix; its hash where the name nears the file system's limit."""
+    stem = f".{name}.envsolve"
+    if len(os.fsencode(stem)) + len(".lock") <= _NAME_MAX:
+        return stem
+    return f".{hashlib.sha256(os.fsencode(name)).hexdigest()}.envsolve"
+
+
+def _recover(prefix: Path, folder: Path) -> None:
+    """Put back an environment that was moved aside and not yet replaced; delete everything else of an install."""
+    old = folder / "old"
+    if old.exists() and not prefix.exists():
+        old.rename(prefix)
+    if folder.exists():
+        shutil.rmtree(folder, onerror=_make_writable_and_retry)
+
+
+def _make_writable_and_retry(function: object, path: str, info: object) -> None:
+    """Packages may hold read-only folders, whose entries cannot be deleted before they are made writable."""
+    Path(path).parent.chmod(0o700)
+    if Path(path).is_dir() and not Path(path).is_symlink():
+        Path(path).chmod(0o700)
+        shutil.rmtree(path)
+    else:
+        Path(path).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, prefix: Path, *, wait: float, progress: Progress) -> Iterator[int]:
+    deadline = time.monotonic() + wait
+    told = False
+    while (descriptor := _try_lock(path)) is None:
+        if time.monotonic() >= deadline:
+            raise UsageError(
+                f"another install into {prefix} is running",
+                hint="wait for it to end and run the same command again",
+            )
+        if not told:
+            progress(Step("wait", f"waiting for another install into {prefix}"))
+            told = True
+        time.sleep(_POLL_SECONDS)
+    try:
+        yield descriptor
+    finally:
+        path.unlink(missing_ok=True)  # while it is still held, so that nobody can hold a lock on a deleted file
+        os.close(descriptor)
+
+
+def _try_lock(path: Path) -> int | None:
+    """A descriptor that holds the lock, or None where another process does."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"cannot write beside the prefix: {error}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The holder deletes the file when it ends: what was opened before and locked after is a lock on nothing.
+        if _same_file(descriptor, path):
+            return descriptor
+    except BlockingIOError:
+        pass
+    except OSError as error:
+        os.close(descriptor)
+        raise InstallError(f"the file system of {path.parent} cannot lock files: {error}") from error
+    os.close(descriptor)
+    return None
+
+
+def _same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

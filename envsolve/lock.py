@@ -1,0 +1,217 @@
+"""What a lock assumes of the machine that it will be installed on.
+
+A pylock.toml pins files; it cannot say that those files need driver 580 or were judged for an H100. That part is
+kept in its ``[tool.envsolve]`` table, and is what lets ``install`` refuse a lock made for another machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from envsolve.errors import UsageError
+from envsolve.machine.cc import ComputeCapability
+from envsolve.machine.model import Machine, Platform
+from envsolve.plan import Plan
+
+SCHEMA: Literal["envsolve.lock/1"] = "envsolve.lock/1"
+
+_LIBC_TAG = re.compile(r"(?P<kind>many|musl)linux_(?P<major>\d+)_(?P<minor>\d+)_")
+_LEGACY_GLIBC = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}  # PEP 600, "Legacy"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """The machine that a lock was made for; ``None`` and empty mean "assumes nothing of the kind".
+
+    Attributes:
+        python: ``3.12``.
+        os: ``linux`` or ``windows``.
+        arch: ``x86_64`` or ``aarch64``.
+        libc: Oldest libc that every wheel accepts, ``glibc 2.28``.
+        driver_required: Oldest NVIDIA driver that runs the lock, ``525.60.13``.
+        cuda: The flavour, ``cu126`` or ``cpu``.
+        gpus: Compute capabilities that the lock was judged for, ``("8.9", "9.0")``.
+        environment: Variables that must be set where the environment runs.
+        catalogue_date: ISO date of the newest fact of the catalogue that judged it.
+    """
+
+    schema: Literal["envsolve.lock/1"] = SCHEMA
+    python: str | None = None
+    os: str | None = None
+    arch: str | None = None
+    libc: str | None = None
+    driver_required: str | None = None
+    cuda: str | None = None
+    gpus: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    catalogue_date: str | None = None
+
+    def to_table(self) -> dict[str, Any]:
+        """The ``[tool.envsolve]`` table; what is not assumed is left out, for TOML has no null."""
+        table: dict[str, Any] = msgspec.to_builtins(self)
+        return {key: value for key, value in table.items() if value not in (None, [], (), {})}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any] | None) -> Assumptions | None:
+        """Read a ``[tool.envsolve]`` table; None in, None out: a lock made by another tool assumes nothing.
+
+        Raises:
+            UsageError: The table is there and is not one that this version understands.
+        """
+        if table is None:
+            return None
+        try:
+            return msgspec.convert(dict(table), cls)
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"the lock's [tool.envsolve] table cannot be read: {error}",
+                hint="make the lock again with this version of envsolve",
+            ) from error
+
+
+def assumptions_of(plan: Plan) -> Assumptions:
+    """What installing ``plan`` assumes of a machine.
+
+    Facts that differ between the plan's machines (a plan may serve several) are not assumed.
+    """
+    platforms = [machine.platform for machine in plan.machines if machine.platform is not None]
+    judged = {item.compute_capability for item in plan.support if item.compute_capability}
+    present = {gpu.compute_capability for m in plan.machines for gpu in m.gpus or () if gpu.compute_capability}
+    return Assumptions(
+        python=plan.python,
+        os=_common(platform.os for platform in platforms),
+        arch=_common(platform.arch for platform in platforms),
+        libc=libc_of(package.filename for package in plan.packages if package.filename),
+        driver_required=plan.driver.required if plan.driver else None,
+        cuda=plan.cuda,
+        gpus=tuple(sorted(judged or present, key=ComputeCapability.parse)),
+        environment=dict(plan.environment),
+        catalogue_date=plan.catalogue_date,
+    )
+
+
+def libc_of(filenames: Iterable[str]) -> str | None:
+    """The oldest libc that runs every one of these wheels, ``glibc 2.28``; None where none of them asks.
+
+    A wheel with several platform tags runs where any of them does, so its lowest counts (PEP 600, PEP 656). File names
+    that are not wheels are passed over.
+    """
+    needs = [need for need in map(_wheel_libc, filenames) if need is not None]
+    if not needs:
+        return None
+    kind, (major, minor) = max(needs, key=lambda need: need[1])
+    return f"{kind} {major}.{minor}"
+
+
+def mismatches(assumptions: Assumptions, machine: Machine) -> tuple[str, ...]:
+    """One plain sentence for each assumption that ``machine`` fails; empty where the lock fits.
+
+    What is not known of the machine fails nothing: see :func:`unknowns`. A machine known to have no GPU fails nothing
+    either, for images are built where no GPU is in sight.
+    """
+    return tuple(sentence for holds, sentence in _judge(assumptions, machine) if holds is False)
+
+
+def unknowns(assumptions: Assumptions, machine: Machine) -> tuple[str, ...]:
+    """One plain sentence for each assumption that cannot be judged, because the machine's side is not known."""
+    return tuple(sentence for holds, sentence in _judge(assumptions, machine) if holds is None)
+
+
+def _judge(lock: Assumptions, machine: Machine) -> Iterator[tuple[bool | None, str]]:
+    """Every assumption with whether it holds (None: not known) and the sentence that says both sides."""
+    platform = machine.platform or Platform()
+    if lock.python:
+        found = {_minor(p.version) for p in machine.pythons or ()} | (
+            {_minor(machine.python)} if machine.python else set()
+        )
+        yield (lock.python in found if found else None), _versus(f"Python {lock.python}", "Python", _listed(found))
+    if lock.os:
+        yield _equal(lock.os, platform.os), _versus(lock.os, "the operating system", platform.os)
+    if lock.arch:
+        yield _equal(lock.arch, platform.arch), _versus(f"architecture {lock.arch}", "the architecture", platform.arch)
+    if lock.libc:
+        yield _libc_holds(lock.libc, platform.libc), _versus(f"{lock.libc} or newer", "the libc", platform.libc)
+    if lock.driver_required:
+        have = machine.driver.version if machine.driver else None
+        sentence = _versus(f"driver {lock.driver_required} or newer", "the driver", have)
+        yield _at_least(have, lock.driver_required), sentence
+    if lock.gpus:
+        yield from _judge_gpus(lock.gpus, machine)
+
+
+def _judge_gpus(judged: tuple[str, ...], machine: Machine) -> Iterator[tuple[bool | None, str]]:
+    want = f"the lock was judged for compute capability {_listed(judged)}"
+    if machine.gpus is None:
+        yield None, f"{want}; the GPUs of this machine are not known"
+    for gpu in machine.gpus or ():
+        holds = gpu.compute_capability in judged if gpu.compute_capability else None
+        yield holds, f"{want}; this machine has {gpu.label}"
+
+
+def _wheel_libc(filename: str) -> tuple[str, tuple[int, int]] | None:
+    try:
+        tags = parse_wheel_filename(filename)[-1]
+    except InvalidWheelFilename:
+        return None
+    needs = [need for need in (_tag_libc(tag.platform) for tag in tags) if need is not None]
+    return min(needs, key=lambda need: need[1], default=None)
+
+
+def _tag_libc(platform: str) -> tuple[str, tuple[int, int]] | None:
+    for prefix, version in _LEGACY_GLIBC.items():
+        if platform.startswith(prefix):
+            return "glibc", version
+    match = _LIBC_TAG.match(platform)
+    if match is None:
+        return None
+    return ("glibc" if match["kind"] == "many" else "musl"), (int(match["major"]), int(match["minor"]))
+
+
+def _libc_holds(want: str, have: str | None) -> bool | None:
+    if have is None:
+        return None
+    want_kind, _, want_version = want.partition(" ")
+    have_kind, _, have_version = have.partition(" ")
+    return want_kind == have_kind and _at_least(have_version or None, want_version)
+
+
+def _at_least(have: str | None, need: str) -> bool | None:
+    """Compare dotted numbers; a bare branch (``550``) that could lie on either side of ``need`` is not known."""
+    if have is None:
+        return None
+    have_parts, need_parts = _numbers(have), _numbers(need)
+    if have_parts == need_parts[: len(have_parts)] and len(have_parts) < len(need_parts):
+        return None
+    return have_parts >= need_parts
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _equal(want: str, have: str | None) -> bool | None:
+    return None if have is None else want == have
+
+
+def _common(values: Iterable[str | None]) -> str | None:
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else None
+
+
+def _listed(values: Iterable[str]) -> str | None:
+    return ", ".join(sorted(values)) or None
+
+
+def _versus(need: str, subject: str, have: str | None) -> str:
+    known = f"this machine has {have}" if have else f"{subject} of this machine is not known"
+    return f"the lock needs {need}; {known}"
