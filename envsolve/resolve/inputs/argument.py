@@ -1,0 +1,142 @@
+"""One requirement as people write it: PEP 508, an address, a path; or a project whose dependencies are meant.
+
+Relative paths are relative to the working folder, wherever they are written, as pip has it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+
+from envsolve.resolve.inputs.model import wrong
+
+_ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+_REPOSITORY = re.compile(r"^(?:git|hg|svn|bzr)\+")
+_NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\])?\s*@")
+_MARKER = re.compile(r"\s+;\s*|;\s+")
+_EXTRAS = re.compile(r"^(?P<path>.*?)(?:\[(?P<extras>[^\[\]]*)\])?$")
+_SINGLE_EQUALS = re.compile(r"^(?P<name>[A-Za-z0-9._\[\],-]+?)\s*(?<![=<>!~])=(?!=)\s*(?P<version>[0-9][^\s=]*)")
+_NAME_VERSION = re.compile(r"^(?P<name>[A-Za-z0-9._\[\],-]+)\s+(?P<version>[0-9][^\s;]*)")
+
+
+def read_requirement(text: str, origin: str) -> Requirement:
+    """Read one requirement.
+
+    Args:
+        text: PEP 508, ``name @ address``, a wheel's or sdist's address or path, or ``git+https://...#egg=name``.
+        origin: Where it stands, for messages.
+
+    Raises:
+        UsageError: It is none of these, or an address that does not tell the package's name.
+    """
+    text = text.strip()
+    if _ADDRESS.match(text):
+        return _from_address(text, origin)
+    if _is_path(text):
+        return _from_path(text, origin)
+    return _from_pep508(text, origin)
+
+
+def project_path(text: str) -> tuple[Path, tuple[str, ...]] | None:
+    """The ``pyproject.toml`` and the extras that ``./folder[extra]`` or ``pyproject.toml`` means; None for all else."""
+    match = _EXTRAS.match(text.strip())
+    assert match is not None  # every part of the pattern may be empty
+    path = _home(match["path"])
+    extras = tuple(extra.strip() for extra in (match["extras"] or "").split(",") if extra.strip())
+    if path.name == "pyproject.toml":
+        return path, extras
+    if _is_path(match["path"]) and path.is_dir():
+        return path / "pyproject.toml", extras
+    return None
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is meant as a path: a plain word never is, even where a folder has that name (as in pip)."""
+    if _ADDRESS.match(text) or _NAMED.match(text):
+        return False
+    body = _MARKER.split(text, maxsplit=1)[0]
+    return body.startswith((".", "~")) or "/" in body or os.sep in body or body.endswith(".whl")
+
+
+def _from_pep508(text: str, origin: str) -> Requirement:
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        raise wrong(origin, f"{text!r} is not a requirement: {reason}", _spelling(text)) from None
+    if requirement.name.lower().endswith((".txt", ".in")) and requirement.url is None:
+        raise wrong(origin, f"{text!r} is the name of a file, not of a package", f"write -r {text}")
+    if requirement.url is not None and not _ADDRESS.match(_REPOSITORY.sub("", requirement.url)):
+        requirement.url = _existing(requirement.url.removeprefix("file:"), origin).as_uri()
+    return requirement
+
+
+def _spelling(text: str) -> str | None:
+    """What was probably meant: ``torch=2.9`` and ``torch 2.9`` are conda's and everyday spelling."""
+    match = _SINGLE_EQUALS.match(text) or _NAME_VERSION.match(text)
+    return f"write {match['name']}=={match['version']}" if match else None
+
+
+def _from_address(text: str, origin: str) -> Requirement:
+    address, *marker = _MARKER.split(text, maxsplit=1)
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise wrong(origin, f"{address} is not an address: {error}") from None
+    fragment = parse_qsl(parts.fragment, keep_blank_values=True)
+    name = next((value for key, value in fragment if key == "egg"), None)
+    rest = "&".join(f"{key}={value}" for key, value in fragment if key != "egg")
+    address = urlunsplit(parts._replace(fragment=rest))
+    if name is None and _REPOSITORY.match(address):
+        raise wrong(origin, f"{address} does not say which package it is", f"write `name @ {address}`")
+    name = name or _name_in(unquote(parts.path.rpartition("/")[2]))
+    if name is None:
+        raise wrong(origin, f"{address} does not tell a package's name by its file name", f"write `name @ {address}`")
+    return _from_pep508(_direct(name, address, marker), origin)
+
+
+def _from_path(text: str, origin: str) -> Requirement:
+    location, *marker = _MARKER.split(text, maxsplit=1)
+    match = _EXTRAS.match(location)
+    assert match is not None  # every part of the pattern may be empty
+    path = _existing(match["path"], origin)
+    name = _name_in(path.name)
+    if name is None:
+        hint = f"write -r {location}" if path.suffix in (".txt", ".in") else None
+        raise wrong(origin, f"{location} is no wheel, sdist, pyproject.toml or project folder", hint)
+    extras = f"[{match['extras']}]" if match["extras"] else ""
+    return _from_pep508(_direct(name + extras, path.as_uri(), marker), origin)
+
+
+def _existing(text: str, origin: str) -> Path:
+    path = _home(text)
+    if not path.exists():
+        raise wrong(origin, f"there is no file or folder {text}")
+    return path.resolve()
+
+
+def _home(text: str) -> Path:
+    """The path with ``~`` resolved; as it stands where it names no user that there is."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
+
+
+def _direct(name: str, address: str, marker: list[str]) -> str:
+    return " ; ".join([f"{name} @ {address}", *marker])
+
+
+def _name_in(filename: str) -> str | None:
+    """The package's name in a wheel's or sdist's file name."""
+    try:
+        if filename.endswith(".whl"):
+            return parse_wheel_filename(filename)[0]
+        return parse_sdist_filename(filename)[0]
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return None

@@ -1,0 +1,148 @@
+"""Requirement files, ``-r`` and ``-c``: requirements, nested files and pip's options, line by line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from envsolve.resolve.inputs.argument import project_path, read_requirement
+from envsolve.resolve.inputs.lines import decode, expand, logical_lines
+from envsolve.resolve.inputs.model import Asked, Need, combine, wrong
+from envsolve.resolve.inputs.project import ask_project, load_project
+
+Role = Literal["needs", "constraints"]
+
+_STDIN = Path("-")
+
+# Options of pip that change nothing in a plan, each with the reason that its note gives.
+_SET_ASIDE = {
+    "--find-links": "plans are made from package indexes alone",
+    "--no-index": "plans are made from package indexes; use --offline to plan without the network",
+    "--hash": "the plan carries the hashes that the index gives",
+    "--require-hashes": "plans in the pylock and requirements formats always carry hashes",
+    "--trusted-host": "certificates are always checked",
+    "--no-binary": "the plan takes a wheel wherever one fits",
+    "--only-binary": "the plan takes a wheel wherever one fits",
+    "--prefer-binary": "the plan takes a wheel wherever one fits",
+    "--use-feature": "it is a matter of pip's",
+    "--config-settings": "it is a matter of the build",
+    "--global-option": "it is a matter of the build",
+}
+_WITHOUT_VALUE = ("--no-index", "--require-hashes", "--prefer-binary")
+_SHORT = {"--find-links": ["-f"], "--config-settings": ["-C", "--config-setting"]}
+
+
+def read_file(path: Path, role: Role = "needs", trail: tuple[Path, ...] = ()) -> Asked:
+    """Read a requirement file and all that it names.
+
+    Args:
+        path: The file; ``-`` is standard input, a ``pyproject.toml`` is read as a project.
+        role: Whether its requirements are needs or constraints.
+        trail: The files that led here, each naming the next.
+
+    Raises:
+        UsageError: A file or a line cannot be read; the message names both.
+    """
+    if path.name == "pyproject.toml" and role == "needs":
+        return ask_project(load_project(path), (), ())
+    identity = path.resolve()
+    if identity in trail:
+        raise wrong(str(path), "the file names itself, directly or through the files that it names")
+    text = decode(_content(path), str(path))
+    return combine(
+        part
+        for number, line in logical_lines(text)
+        for part in _read_line(line, f"{path} line {number}", path.parent, role, (*trail, identity))
+    )
+
+
+def _content(path: Path) -> bytes:
+    if path == _STDIN:
+        return sys.stdin.buffer.read()
+    if "://" in path.as_posix() or path.as_posix().startswith(("http:/", "https:/")):
+        raise wrong(str(path), "requirement files are read from disk", "download the file first")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise wrong(str(path), f"the file cannot be read: {error.strerror}") from None
+
+
+def _read_line(line: str, origin: str, folder: Path, role: Role, trail: tuple[Path, ...]) -> Iterator[Asked]:
+    requirement, options = _parse(expand(line, os.environ, origin), origin)
+    for name in options.requirement:
+        yield read_file(folder / name, role, trail)
+    for name in options.constraint:
+        yield read_file(folder / name, "constraints", trail)
+    for text in filter(None, [requirement, *options.editable]):
+        yield _ask(text, origin, role)
+    yield Asked(
+        index_urls=tuple(options.index_url),
+        extra_index_urls=tuple(options.extra_index_url),
+        prereleases=options.pre,
+        notes=tuple(
+            f"{origin}: {option} is set aside: {reason}"
+            for option, reason in _SET_ASIDE.items()
+            if getattr(options, option.strip("-").replace("-", "_"))
+        ),
+    )
+
+
+def _ask(text: str, origin: str, role: Role) -> Asked:
+    if project := project_path(text):
+        if role == "constraints":
+            raise wrong(origin, "a project cannot be a constraint", "name packages and versions")
+        path, extras = project
+        return ask_project(load_project(path, origin), extras, ())
+    need = Need(read_requirement(text, origin), origin)
+    if role == "needs":
+        return Asked(needs=(need,))
+    if need.requirement.extras:
+        raise wrong(origin, f"a constraint has no extras: {text}", "leave the [extras] out")
+    return Asked(constraints=(need,))
+
+
+def _parse(line: str, origin: str) -> tuple[str, argparse.Namespace]:
+    """Split a line into its requirement (perhaps empty) and its options, which come last."""
+    words = line.split(" ")
+    first_option = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
+    requirement, rest = " ".join(words[:first_option]), " ".join(words[first_option:])
+    try:
+        return requirement, _options(origin).parse_args(shlex.split(rest))
+    except ValueError as error:
+        raise wrong(origin, f"{rest}: {error}") from None
+
+
+class _LineParser(argparse.ArgumentParser):
+    """An argument parser whose complaints name a line of a file."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(add_help=False, allow_abbrev=False)
+        self._origin = origin
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print."""
+        raise wrong(self._origin, message, "see docs/requirements.md for the lines that are understood")
+
+
+def _options(origin: str) -> argparse.ArgumentParser:
+    parser = _LineParser(origin)
+    for names in (
+        ("-r", "--requirement"),
+        ("-c", "--constraint"),
+        ("-e", "--editable"),
+        ("-i", "--index-url"),
+        ("--extra-index-url",),
+    ):
+        parser.add_argument(*names, action="append", default=[])
+    parser.add_argument("--pre", action="store_true")
+    for name in _SET_ASIDE:
+        if name in _WITHOUT_VALUE:
+            parser.add_argument(name, action="store_true")
+        else:
+            parser.add_argument(name, *_SHORT.get(name, ()), action="append", default=[])
+    return parser
