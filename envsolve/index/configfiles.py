@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from envsolve.errors import UsageError
 
@@ -36,7 +37,7 @@ class Layer:
 
 
 def pip_layers(environ: Mapping[str, str], home: Path, prefix: Path) -> Iterator[Layer]:
-    """pip's configuration files, the one that wins first: ``PIP_CONFIG_FILE``, the environment's, the user's, the global.
+    """pip's files, the one that wins first: ``PIP_CONFIG_FILE``, the Python environment's, the user's, the global.
 
     Raises:
         UsageError: A file is there and is no pip configuration.
@@ -45,7 +46,7 @@ def pip_layers(environ: Mapping[str, str], home: Path, prefix: Path) -> Iterator
     if named == os.devnull:  # pip's own way to say: no files at all
         return
     name = "pip.ini" if os.name == "nt" else "pip.conf"
-    config = Path(environ.get("APPDATA") if os.name == "nt" else environ.get("XDG_CONFIG_HOME") or home / ".config")
+    config = Path(environ.get("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME") or home / ".config")
     global_folders = [Path(d) / "pip" for d in environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":") if d]
     paths = [Path(named)] if named else []
     paths += [prefix / name, config / "pip" / name, home / ".pip" / name]
@@ -135,8 +136,6 @@ def _uv_layer(table: Mapping[str, Any], place: str, environ: Mapping[str, str]) 
 
 def with_login(url: str, name: str | None, environ: Mapping[str, str]) -> str:
     """The address of a named uv index with the credentials that ``UV_INDEX_<NAME>_USERNAME/_PASSWORD`` give it."""
-    from urllib.parse import quote
-
     key = "".join(c if c.isalnum() else "_" for c in name or "").upper()
     user = environ.get(f"UV_INDEX_{key}_USERNAME", "")
     password = environ.get(f"UV_INDEX_{key}_PASSWORD", "")
@@ -165,6 +164,7 @@ def _read(path: Path) -> str | None:
 
 def _toml(text: str, path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(text)
+        table: Mapping[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
+    return table

@@ -15,7 +15,7 @@ _STRAY_COMMA = re.compile(r",\s*(?=$|;|\))")
 
 @lru_cache(maxsize=4096)
 def specifier_text(text: str | None) -> str | None:
-    """A ``Requires-Python`` text that packaging accepts, or None for one that says nothing usable (pip ignores those)."""
+    """A ``Requires-Python`` text that packaging accepts; None for one that says nothing usable (pip ignores those)."""
     if text is None or not text.strip():
         return None
     for candidate in (text.strip(), _repair(text.strip())):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from packaging.metadata import parse_email
-
 from envsolve.index.lenient import requirement_text, specifier_text
 from envsolve.index.model import CoreMetadata
 
@@ -22,6 +20,8 @@ def parse_metadata(text: bytes, *, sdist: bool = False) -> CoreMetadata:
     Raises:
         ValueError: It has no name or no version.
     """
+    from packaging.metadata import parse_email  # imports the email package: not for a run that the cache answers
+
     # The description that follows the headers is long and says nothing to a resolver.
     raw, unparsed = parse_email(_BLANK_LINE.split(text, maxsplit=1)[0] + b"\n\n")
     name, version = raw.get("name"), raw.get("version")

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFile:
+class IndexFile(msgspec.Struct, frozen=True, gc=False):
     """One file on a project page (PEP 503 / 691 / 700).
+
+    A msgspec struct where other values are dataclasses: a plan reads tens of thousands of these, and a struct is made
+    in a tenth of the time.
 
     Attributes:
         filename: Percent-decoded file name.
         url: Absolute address without fragment.
         hashes: Algorithm to hex digest, as the page gives them.
-        requires_python: Specifier text, or None.
+        requires_python: A specifier that packaging can read, or None.
         yanked: Reason (may be empty) where yanked, else None.
         upload_time: ISO 8601, or None where the index does not say.
         size: Bytes, or None.
         metadata_hashes: Hashes of the ``.metadata`` sibling (PEP 658), possibly empty; None where it is not offered.
-        index: Address of the index that listed it.
+        index: Address of the index that listed it, without credentials.
     """
 
     filename: str
     url: str
     index: str
-    hashes: Mapping[str, str] = field(default_factory=dict)
+    hashes: Mapping[str, str] = {}
     requires_python: str | None = None
     yanked: str | None = None
     upload_time: str | None = None
@@ -38,6 +42,11 @@ class CoreMetadata:
     """The part of METADATA that a resolver needs.
 
     Attributes:
+        name: As the file spells it.
+        version: As the file spells it.
+        requires_dist: Requirement lines that packaging can read.
+        requires_python: A specifier that packaging can read, or None.
+        provides_extra: Extras as the file spells them.
         exact: False where an sdist's PKG-INFO marks its dependencies dynamic, so that they are only the best guess.
     """
 

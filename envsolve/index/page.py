@@ -21,7 +21,7 @@ JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 ACCEPT = f"{JSON_TYPE}, {HTML_TYPE};q=0.2, text/html;q=0.1"
 
-_ARCHIVE = re.compile(r"\.(whl|tar\.gz|zip|tar\.bz2|tgz|tar\.xz)$", re.IGNORECASE)
+_ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz")
 _DIGEST = re.compile(r"(?:^|&)(sha256|sha512|sha384|sha224|sha1|md5|blake2b)=([0-9a-fA-F]+)")
 
 
@@ -44,14 +44,14 @@ def parse_page(body: bytes, content_type: str, url: str, index: str) -> tuple[In
     kind, _, parameters = content_type.partition(";")
     kind = kind.strip().lower()
     if kind == JSON_TYPE:
-        return tuple(_json_files(body, url, index))
+        return _json_files(body, url, index)
     if kind in (HTML_TYPE, "text/html", "application/xhtml+xml"):
         charset = re.search(r"charset=\"?([\w-]+)", parameters)
         try:
             text = body.decode(charset[1] if charset else "utf-8", "replace")
         except LookupError:
             text = body.decode("utf-8", "replace")
-        return tuple(_html_files(text, url, index))
+        return _html_files(text, url, index)
     raise PageError(f"it answered with {kind or 'a document of no stated type'} instead of an index page")
 
 
@@ -72,7 +72,6 @@ class _Entry(msgspec.Struct, rename="kebab"):
     size: int | None = None
     core_metadata: bool | dict[str, str] | None = None
     dist_info_metadata: bool | dict[str, str] | None = None
-    data_dist_info_metadata: bool | dict[str, str] | None = None
 
 
 class _Page(msgspec.Struct):
@@ -92,7 +91,7 @@ _decode_loose_page = msgspec.json.Decoder(_LoosePage).decode
 _decode_entry = msgspec.json.Decoder(_Entry).decode
 
 
-def _json_files(body: bytes, url: str, index: str) -> Iterator[IndexFile]:
+def _json_files(body: bytes, url: str, index: str) -> tuple[IndexFile, ...]:
     try:
         page: _Page | _LoosePage = _decode_page(body)
     except _UNREADABLE:
@@ -103,23 +102,30 @@ def _json_files(body: bytes, url: str, index: str) -> Iterator[IndexFile]:
             raise PageError(f"its JSON cannot be read: {error}") from None
     _check_version(page.meta.version)
     entries = page.files if isinstance(page, _Page) else _readable(page.files)
-    for entry in entries:
-        found = next((m for m in (entry.core_metadata, entry.dist_info_metadata) if m is not None), None)
-        metadata = entry.data_dist_info_metadata if found is None else found
-        place = _place(entry.url, url)
-        if place is None or not _ARCHIVE.search(entry.filename) or basename(entry.filename) != entry.filename:
-            continue
-        yield IndexFile(
-            filename=entry.filename,
-            url=place,
-            index=index,
-            hashes=entry.hashes,
-            requires_python=specifier_text(entry.requires_python),
-            yanked=entry.yanked if isinstance(entry.yanked, str) else "" if entry.yanked else None,
-            upload_time=entry.upload_time,
-            size=entry.size,
-            metadata_hashes=metadata if isinstance(metadata, dict) else {} if metadata else None,
-        )
+    files = (_json_file(entry, url, index) for entry in entries)
+    return tuple(f for f in files if f is not None)
+
+
+def _json_file(entry: _Entry, url: str, index: str) -> IndexFile | None:
+    filename = entry.filename
+    place = _place(entry.url, url)
+    if place is None or "/" in filename or not filename.lower().endswith(_ARCHIVES):
+        return None
+    metadata = entry.core_metadata
+    if metadata is None:
+        metadata = entry.dist_info_metadata
+    yanked = entry.yanked
+    return IndexFile(
+        filename,
+        place,
+        index,
+        entry.hashes,
+        specifier_text(entry.requires_python),
+        None if yanked is False else "" if yanked is True else yanked,
+        entry.upload_time,
+        entry.size,
+        metadata if isinstance(metadata, dict) else {} if metadata else None,
+    )
 
 
 def _readable(entries: list[msgspec.Raw]) -> Iterator[_Entry]:
@@ -153,7 +159,7 @@ class _Anchors(HTMLParser):
             self.asks_for_input = True
 
 
-def _html_files(text: str, url: str, index: str) -> Iterator[IndexFile]:
+def _html_files(text: str, url: str, index: str) -> tuple[IndexFile, ...]:
     document = _Anchors()
     document.feed(text)
     document.close()
@@ -162,7 +168,7 @@ def _html_files(text: str, url: str, index: str) -> Iterator[IndexFile]:
     files = [f for f in (_html_file(anchor, base or url, index) for anchor in document.anchors) if f is not None]
     if not files and document.asks_for_input:
         raise PageError("it answered with a web page that lists no files (a login page, or a captive portal)")
-    return iter(files)
+    return tuple(files)
 
 
 def _html_file(anchor: Mapping[str, str | None], base: str, index: str) -> IndexFile | None:
@@ -171,7 +177,7 @@ def _html_file(anchor: Mapping[str, str | None], base: str, index: str) -> Index
     if place is None:
         return None
     filename = unquote(basename(urlsplit(place).path))
-    if not _ARCHIVE.search(filename) or basename(filename) != filename:
+    if "/" in filename or not filename.lower().endswith(_ARCHIVES):
         return None
     fragment = href.partition("#")[2]
     offered = anchor.get("data-core-metadata", anchor.get("data-dist-info-metadata", "false"))
@@ -197,7 +203,9 @@ def _check_version(version: str) -> None:
 def _place(link: str, base: str) -> str | None:
     """A link's absolute address without fragment; None for one that a page at ``base`` may not give."""
     link = link.partition("#")[0]
-    place = link if link.startswith(("https://", "http://")) else _safe_join(base, link)
+    if link.startswith(("https://", "http://")):
+        return link
+    place = _safe_join(base, link)
     if place is None or not place.startswith(("https://", "http://", "file://")):
         return None
     if place.startswith("file:") and not base.startswith("file:"):

@@ -31,12 +31,13 @@ class IndexSettings:
         keyring: ``auto`` (the keyring package, else the keyring command), ``import``, ``subprocess`` or ``disabled``.
     """
 
-    default: str
-    extras: tuple[str, ...] = ()
+    # These three may hold credentials, which a repr must not carry into a log.
+    default: str = field(repr=False)
+    extras: tuple[str, ...] = field(default=(), repr=False)
     sources: Mapping[str, str] = field(default_factory=dict)
     ca_bundle: str | None = None
     client_cert: str | None = None
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
     trusted_hosts: tuple[str, ...] = ()
     connect_timeout: float = 5.0
     read_timeout: float = 20.0
@@ -55,10 +56,10 @@ def read_settings(
 ) -> IndexSettings:
     """The settings in force.
 
-    Order of precedence: the arguments; uv's environment variables; uv's files (project, user, system); pip's environment
-    variables; pip's files (``PIP_CONFIG_FILE``, the Python environment's, the user's, the global); the built-in
-    default. The default index is the first one named. Extra indexes add up in that order, without repetition, since
-    they only serve names that the default index lacks.
+    Order of precedence: the arguments; uv's environment variables; uv's files (project, user, system); pip's
+    environment variables; pip's files (``PIP_CONFIG_FILE``, the Python environment's, the user's, the global); the
+    built-in default. The default index is the first one named. Extra indexes add up in that order, without
+    repetition, since they only serve names that the default index lacks.
 
     Args:
         environ: Environment variables.

@@ -1,0 +1,184 @@
+"""Asking indexes for projects and files for their metadata: concurrent, and strict about who may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any
+
+from packaging.utils import canonicalize_name
+
+from envsolve.errors import IndexUnavailableError
+from envsolve.index.cache import DiskCache, default_cache_dir
+from envsolve.index.credentials import Credentials
+from envsolve.index.errors import DeniedError
+from envsolve.index.fetch import Fetcher
+from envsolve.index.model import CoreMetadata, IndexFile
+from envsolve.index.settings import IndexSettings
+from envsolve.index.store import Store
+
+_Key = tuple[str, ...]
+
+
+class IndexClient:
+    """Reads the indexes of some settings. Thread-safe; answers, and failures, hold for the life of the client.
+
+    A name is looked for in one place at a time. Without an explicit index that is the default index, and only where it
+    says that it has no such project, the extra indexes in their order, the first that has it. An index that fails, or
+    that denies access, is an error and never a reason to go on to another: otherwise whoever can make an index fail
+    could choose what gets installed.
+    """
+
+    def __init__(
+        self,
+        settings: IndexSettings,
+        *,
+        cache_dir: Path | None = None,
+        use_cache: bool = True,
+        offline: bool = False,
+        concurrency: int = 16,
+    ) -> None:
+        """Prepare; sends nothing.
+
+        Args:
+            settings: Which indexes, and how to reach them.
+            cache_dir: Where to keep answers; ``ENVSOLVE_CACHE_DIR`` or the user's cache folder when None.
+            use_cache: False keeps nothing on disk and reads nothing from it.
+            offline: Answer from the cache and local (``file://``) indexes alone, however old.
+            concurrency: Requests at a time in the background.
+        """
+        self._credentials = Credentials((), settings.keyring)
+        self._default = self._credentials.add(settings.default)
+        self._extras = tuple(self._credentials.add(extra) for extra in settings.extras)
+        store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)
+        self._fetcher = Fetcher(settings, self._credentials, store, offline=offline, connections=concurrency)
+        self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="index")
+        self._jobs: dict[_Key, Future[Any]] = {}
+        self._lock = Lock()
+
+    def __enter__(self) -> IndexClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Drop what waits in the background, and the connections."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._fetcher.close()
+
+    def project(self, name: str, index: str | None = None) -> tuple[IndexFile, ...]:
+        """The files of a project.
+
+        Args:
+            name: In any spelling.
+            index: The only index to ask; None for the default index and, where it lacks the project, the extras.
+
+        Returns:
+            In the order of the page; empty where no index that was asked has the project.
+
+        Raises:
+            IndexUnavailableError: An index that had to be asked did not answer.
+        """
+        if index is not None:
+            return self._page(name, index, last=True) or ()
+        places = (self._default, *self._extras)
+        for place in places:
+            files = self._page(name, place, last=place == places[-1])
+            if files is not None:
+                return files
+        return ()
+
+    def also_listed(self, name: str) -> tuple[str, ...]:
+        """The extra indexes that list a project too, whoever serves it: what a caller may want to warn of.
+
+        Extra indexes that do not answer are left out.
+        """
+        found = []
+        for extra in self._extras:
+            try:
+                if self._page(name, extra, last=True):
+                    found.append(extra)
+            except IndexUnavailableError:
+                continue
+        return tuple(found)
+
+    def prefetch(self, names: Iterable[str], index: str | None = None) -> None:
+        """Start asking for projects in the background; a failure shows when :meth:`project` asks."""
+        place = self._default if index is None else self._credentials.add(index)
+        for name in map(canonicalize_name, names):
+            self._start(("page", name, place), partial(self._fetcher.page, name, place))
+
+    def metadata(self, file: IndexFile) -> CoreMetadata:
+        """The metadata of a file: from the cache, its ``.metadata`` sibling, or from inside it.
+
+        Raises:
+            MetadataUnavailableError: This file has none that can be used; others of the project may.
+            IndexUnavailableError: Its host did not answer.
+        """
+        result: CoreMetadata = self._join(_key(file), partial(self._fetcher.metadata, file))
+        return result
+
+    def prefetch_metadata(self, files: Iterable[IndexFile]) -> None:
+        """Start reading metadata in the background."""
+        for file in files:
+            self._start(_key(file), partial(self._fetcher.metadata, file))
+
+    def open(self, file: IndexFile) -> IO[bytes]:
+        """The file itself, seekable, read in parts as needed; for ``zipfile.ZipFile``. The caller closes it.
+
+        Raises:
+            IndexUnavailableError: It cannot be read.
+        """
+        return self._fetcher.open(file)
+
+    def _page(self, name: str, index: str, *, last: bool) -> tuple[IndexFile, ...] | None:
+        """One index's answer; None where it has no such project.
+
+        Args:
+            name: In any spelling.
+            index: Address, with or without credentials.
+            last: No other index is asked after this one: a denial that may mean "no such project" is then read so.
+        """
+        canonical, place = canonicalize_name(name), self._credentials.add(index)
+        try:
+            result: tuple[IndexFile, ...] | None = self._join(
+                ("page", canonical, place), partial(self._fetcher.page, canonical, place)
+            )
+        except DeniedError as denial:
+            if denial.may_mean_absent and last:
+                return None
+            raise
+        return result
+
+    def _start(self, key: _Key, work: Callable[[], object]) -> None:
+        with self._lock:
+            if key not in self._jobs:
+                self._jobs[key] = self._pool.submit(work)
+
+    def _join(self, key: _Key, work: Callable[[], object]) -> Any:
+        """The job's result: of the running or finished one, else of this thread's own work.
+
+        A job that still waits in the pool's queue is taken over, so that what is needed now does not stand behind what
+        may be needed later.
+        """
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is not None and not job.cancel():
+                own = None
+            else:
+                own = job = self._jobs[key] = Future()
+                own.set_running_or_notify_cancel()
+        if own is not None:
+            try:
+                own.set_result(work())
+            except BaseException as error:
+                own.set_exception(error)
+        return job.result()
+
+
+def _key(file: IndexFile) -> _Key:
+    return ("metadata", file.url, file.filename)

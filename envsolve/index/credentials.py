@@ -1,0 +1,114 @@
+"""Who to be at which host: credentials from index addresses, else (after a 401) from keyring.
+
+netrc is left to requests, which looks there when nothing else is known. Credentials belong to an origin (scheme, host,
+port) and go nowhere else: not to the file host that a page points at, not along a redirect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import Lock
+
+from envsolve.index.address import Login, origin, redact, split_login
+
+
+class Credentials:
+    """Logins by origin; asks keyring at most once for each."""
+
+    def __init__(self, addresses: Iterable[str], keyring: str) -> None:
+        self._keyring = keyring
+        self._lock = Lock()
+        self._logins: dict[str, Login | None] = {}  # by index address without credentials
+        self._asked: set[str] = set()
+        for address in addresses:
+            self.add(address)
+
+    def add(self, address: str) -> str:
+        """Remember the login of an index address; returns the address without it."""
+        clean, login = split_login(address)
+        with self._lock:
+            self._logins[clean] = login or self._logins.get(clean)
+        return clean
+
+    def known(self, url: str) -> tuple[str, str] | None:
+        """The user and password to send with a request, or None."""
+        login = self._login(url)
+        return None if login is None or login.password is None else (login.user, login.password)
+
+    def ask_keyring(self, url: str) -> bool:
+        """Look into keyring after a 401. True where that brought a login that has not been tried yet."""
+        place = origin(url)
+        with self._lock:
+            if place in self._asked or self._keyring == "disabled":
+                return False
+            self._asked.add(place)
+            login = self._nearest(url)
+            if login is not None and login.password is not None:
+                return False  # what the user wrote down is wrong: say so, do not guess another
+            user = login.user if login else None
+            services = [address for address in self._logins if origin(address) == place]
+            services += [place.partition("://")[2].removesuffix(":443").removesuffix(":80")]
+            for service in services:
+                found = self._look_up(service, user)
+                if found is not None:
+                    self._logins.update(dict.fromkeys([*services[:-1], f"{place}/"], Login(*found)))
+                    return True
+        return False
+
+    def _login(self, url: str) -> Login | None:
+        with self._lock:
+            return self._nearest(url)
+
+    def _nearest(self, url: str) -> Login | None:
+        """The login of the index on the same origin whose address is most like this one: a host may serve several."""
+        place = origin(url)
+        near = [address for address, login in self._logins.items() if login and origin(address) == place]
+        # An index whose address starts the URL's first, the longest of those before others.
+        return self._logins[max(near, key=lambda a: (url.startswith(a.rstrip("/") + "/"), len(a)))] if near else None
+
+    def _look_up(self, service: str, user: str | None) -> tuple[str, str] | None:
+        if self._keyring in ("auto", "import"):
+            found = _from_package(service, user)
+            if found is not None or self._keyring == "import":
+                return found
+        return _from_command(service, user)
+
+    def describe(self, url: str) -> str:
+        """Whether something was sent, in words for a message."""
+        return "the credentials were refused" if self.known(url) else f"no credentials are known for {redact(url)}"
+
+
+def _from_package(service: str, user: str | None) -> tuple[str, str] | None:
+    try:
+        import keyring
+        import keyring.errors
+    except ImportError:
+        return None
+    try:
+        found = keyring.get_credential(service, user)
+    except (keyring.errors.KeyringError, OSError, RuntimeError):
+        return None
+    return None if found is None or found.password is None else (found.username, found.password)
+
+
+def _from_command(service: str, user: str | None) -> tuple[str, str] | None:
+    """``keyring get`` as pip and uv run it; without a user, ``--mode creds`` (keyring 25) prints both."""
+    import shutil
+    import subprocess
+
+    command = shutil.which("keyring")
+    if command is None:
+        return None
+    arguments = ["get", service, user] if user else ["--mode", "creds", "get", service]
+    try:
+        done = subprocess.run(
+            [command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.splitlines()
+    if done.returncode != 0 or not lines:
+        return None
+    if user:
+        return user, lines[0]
+    return (lines[0], lines[1]) if len(lines) > 1 else None

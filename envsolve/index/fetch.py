@@ -1,0 +1,210 @@
+"""Getting one page, one file's metadata, or one file: from the cache, the local disk or the network."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from packaging.utils import canonicalize_name
+
+from envsolve.errors import IndexUnavailableError
+from envsolve.index.address import join_project, origin, redact
+from envsolve.index.archive import ARCHIVE_ERRORS, sdist_metadata, wheel_metadata
+from envsolve.index.credentials import Credentials
+from envsolve.index.errors import MetadataUnavailableError, MissingFileError
+from envsolve.index.metadata import parse_metadata
+from envsolve.index.model import CoreMetadata, IndexFile
+from envsolve.index.page import ACCEPT, HTML_TYPE, PageError, parse_page
+from envsolve.index.ranged import RangedFile
+from envsolve.index.settings import IndexSettings
+from envsolve.index.store import ABSENCE, CachedPage, Store, freshness
+
+if TYPE_CHECKING:
+    import requests
+
+    from envsolve.index.transport import Transport
+
+_CHECKED_DIGESTS = ("sha512", "sha384", "sha256", "sha224")
+_OTHER_FILE = "choose another version, or report it to the project"
+
+
+class Fetcher:
+    """Thread-safe; remembers nothing but through its store. Addresses come without credentials."""
+
+    def __init__(
+        self, settings: IndexSettings, credentials: Credentials, store: Store, *, offline: bool, connections: int
+    ) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        self._store = store
+        self._offline = offline
+        self._connections = connections
+
+    def close(self) -> None:
+        """Drop the connections."""
+        if "_transport" in self.__dict__:
+            self._transport.close()
+
+    def page(self, name: str, index: str) -> tuple[IndexFile, ...] | None:
+        """The files on the page of a normalised name, or None where the index has no such project.
+
+        Raises:
+            IndexUnavailableError: The index did not answer, or not with a page; offline, that the cache lacks it.
+        """
+        url = join_project(index, name)
+        if url.startswith("file:"):
+            return _local_page(url, index)
+        login = self._credentials.known(url)
+        key = f"{login[0] if login else ''} {url}"
+        kept = self._store.page(key)
+        if kept is not None and (self._offline or kept.fresh_until > self._store.clock()):
+            return kept.files
+        self._refuse_offline(f"the page of {name} on {redact(index)}")
+        try:
+            answer = self._transport.send(
+                url,
+                lambda response: self._understand(response, url, index, kept),
+                {"Accept": ACCEPT} | (kept.conditions() if kept else {}),
+            )
+        except PageError as error:
+            raise IndexUnavailableError(
+                f"{redact(url)} is no index page: {error}",
+                hint="check the index address, and that no proxy or login page stands between",
+            ) from None
+        page, keep = answer or (CachedPage(self._store.clock() + ABSENCE, None), True)
+        if keep:
+            self._store.keep_page(key, page)
+        return page.files
+
+    def _understand(
+        self, response: requests.Response, url: str, index: str, kept: CachedPage | None
+    ) -> tuple[CachedPage, bool]:
+        """The page in an answer, and whether it may be kept."""
+        headers = response.headers
+        until = freshness(headers, self._store.clock())
+        keep = until is not None
+        if response.status_code == 304 and kept is not None:
+            return CachedPage(until or 0, kept.files, kept.etag, kept.last_modified), keep
+        content_type = headers.get("Content-Type", "")
+        files = parse_page(response.content, content_type, response.url, index)
+        if not files and "html" in content_type and content_type != HTML_TYPE and origin(response.url) != origin(url):
+            raise PageError(f"it leads to {redact(response.url)}, which lists no files")
+        return CachedPage(until or 0, files, headers.get("ETag"), headers.get("Last-Modified")), keep
+
+    def metadata(self, file: IndexFile) -> CoreMetadata:
+        """The metadata of a file.
+
+        Raises:
+            MetadataUnavailableError: This file has none that can be used.
+            IndexUnavailableError: Its host did not answer; offline, that the cache lacks it.
+        """
+        kept = self._store.metadata(file)
+        if kept is not None:
+            return kept
+        try:
+            metadata = self._sibling(file) or self._inside(file)
+        except ARCHIVE_ERRORS as error:
+            raise MetadataUnavailableError(
+                f"{file.filename} has no usable metadata: {error}", hint=_OTHER_FILE
+            ) from None
+        named = canonicalize_name(metadata.name)
+        if not canonicalize_name(file.filename).startswith(f"{named}-"):
+            raise MetadataUnavailableError(f"{file.filename} says that it is {metadata.name}", hint=_OTHER_FILE)
+        if not file.url.startswith("file:"):
+            self._store.keep_metadata(file, metadata)
+        return metadata
+
+    def _sibling(self, file: IndexFile) -> CoreMetadata | None:
+        """The ``.metadata`` file beside a file (PEP 658), checked against its hashes; None where it is not there."""
+        if file.metadata_hashes is None:
+            return None
+        url = f"{file.url}.metadata"
+        if url.startswith("file:"):
+            path = _local_path(url)
+            text = path.read_bytes() if path.is_file() else None
+        else:
+            self._refuse_offline(f"the metadata of {file.filename}")
+            text = self._transport.send(url, lambda response: response.content)
+        if text is None:
+            return None
+        for algorithm in _CHECKED_DIGESTS:
+            expected = file.metadata_hashes.get(algorithm)
+            if expected is not None and hashlib.new(algorithm, text).hexdigest() != expected.lower():
+                raise ValueError(f"its .metadata file has another {algorithm} than the index says")
+        return parse_metadata(text, sdist=not file.filename.endswith(".whl"))
+
+    def _inside(self, file: IndexFile) -> CoreMetadata:
+        if file.filename.endswith(".whl"):
+            with self.open(file) as opened:
+                return wheel_metadata(opened, file.filename)
+        if file.filename.endswith(".zip") or file.url.startswith("file:"):
+            with self.open(file) as opened:
+                return sdist_metadata(opened, file.filename)
+        # A compressed tar has no table of contents: read it as it comes, and stop at PKG-INFO.
+        self._refuse_offline(f"the file {file.filename}")
+        metadata = self._transport.send(
+            file.url,
+            lambda response: sdist_metadata(cast("IO[bytes]", response.raw), file.filename),
+            {"Accept-Encoding": "identity"},
+        )
+        if metadata is None:
+            raise MissingFileError(f"{redact(file.url)} is listed by its index, and its host does not have it")
+        return metadata
+
+    def open(self, file: IndexFile) -> IO[bytes]:
+        """The file, seekable; the caller closes it.
+
+        Raises:
+            IndexUnavailableError: It cannot be read.
+        """
+        if file.url.startswith("file:"):
+            try:
+                return _local_path(file.url).open("rb")
+            except OSError as error:
+                raise MissingFileError(f"{file.url} cannot be read: {error.strerror}") from None
+        self._refuse_offline(f"the file {file.filename}")
+        return RangedFile(file.url, self._transport, size=file.size)  # type: ignore[return-value]
+
+    def _refuse_offline(self, what: str) -> None:
+        if self._offline:
+            raise IndexUnavailableError(
+                f"{what} is not in the cache",
+                hint="run once without --offline, or set ENVSOLVE_CACHE_DIR to a full cache",
+            )
+
+    @cached_property
+    def _transport(self) -> Transport:
+        # requests takes a while to import: a run that is answered from the cache never does.
+        from envsolve.index.transport import Transport
+
+        return Transport(self._settings, self._credentials, connections=self._connections)
+
+
+def _bears(filename: str, name: str) -> bool:
+    """Whether a file of this name may be of the project; an sdist's name does not say where its version starts."""
+    if filename.endswith(".whl"):
+        return canonicalize_name(filename.partition("-")[0]) == canonicalize_name(name)
+    return canonicalize_name(filename).startswith(f"{canonicalize_name(name)}-")
+
+
+def _local_page(url: str, index: str) -> tuple[IndexFile, ...] | None:
+    """The page of a ``file://`` index, which is ``index.html`` in the project's folder, as pip has it."""
+    folder = _local_path(url)
+    try:
+        return parse_page((folder / "index.html").read_bytes(), HTML_TYPE, url, index)
+    except FileNotFoundError:
+        if not _local_path(index).is_dir():
+            raise IndexUnavailableError(
+                f"the local index {index} is not there", hint="correct it in your index settings"
+            ) from None
+        return None
+    except (OSError, PageError) as error:
+        raise IndexUnavailableError(f"{folder / 'index.html'} cannot be read: {error}") from None
+
+
+def _local_path(url: str) -> Path:
+    return Path(url2pathname(urlsplit(url).path))

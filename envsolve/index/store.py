@@ -1,0 +1,94 @@
+"""What the cache keeps: parsed project pages with their freshness, and core metadata for ever."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from envsolve.index.cache import DiskCache
+from envsolve.index.model import CoreMetadata, IndexFile
+
+# Bump when the shape of IndexFile, CoreMetadata or CachedPage changes: older entries are then never looked at.
+_PAGES, _METADATA = "pages-1", "metadata-1"
+_UNSAID = 600  # seconds of freshness where an index sends no Cache-Control
+ABSENCE = 600  # seconds for which "no such project" is believed
+_LONGEST = 24 * 3600
+
+
+class CachedPage(msgspec.Struct, array_like=True, frozen=True):
+    """A project page as last seen.
+
+    Attributes:
+        fresh_until: Seconds since the epoch; until then nobody asks again.
+        files: None where the index had no such project.
+        etag: For a conditional request.
+        last_modified: For a conditional request.
+    """
+
+    fresh_until: float
+    files: tuple[IndexFile, ...] | None
+    etag: str | None = None
+    last_modified: str | None = None
+
+    def conditions(self) -> dict[str, str]:
+        """Headers that let the index answer "not modified"."""
+        conditions = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in conditions.items() if value and self.files is not None}
+
+
+def freshness(headers: Mapping[str, str], now: float) -> float | None:
+    """Until when an answer is fresh, by its Cache-Control; None where it must not be kept."""
+    control = headers.get("Cache-Control", "").lower()
+    if "no-store" in control:
+        return None
+    if "no-cache" in control:
+        return now
+    age = re.search(r"max-age=(\d+)", control)
+    return now + min(int(age[1]) if age else _UNSAID, _LONGEST)
+
+
+class Store:
+    """Typed access to a :class:`DiskCache`; without one, everything is a miss."""
+
+    def __init__(self, cache: DiskCache | None, clock: Callable[[], float] = time.time) -> None:
+        self._cache = cache
+        self.clock = clock
+        self._read_page = msgspec.msgpack.Decoder(CachedPage).decode
+        self._read_metadata = msgspec.msgpack.Decoder(CoreMetadata).decode
+        self._write = msgspec.msgpack.Encoder().encode
+
+    def page(self, key: str) -> CachedPage | None:
+        """The page under a key, fresh or stale."""
+        body = None if self._cache is None else self._cache.read(_PAGES, key)
+        try:
+            return None if body is None else self._read_page(body)
+        except msgspec.MsgspecError:
+            return None
+
+    def keep_page(self, key: str, page: CachedPage) -> None:
+        """Replace the page under a key."""
+        if self._cache is not None:
+            self._cache.write(_PAGES, key, self._write(page))
+
+    def metadata(self, file: IndexFile) -> CoreMetadata | None:
+        """The metadata of exactly this file, if kept."""
+        body = None if self._cache is None else self._cache.read(_METADATA, _metadata_key(file))
+        try:
+            return None if body is None else self._read_metadata(body)
+        except msgspec.MsgspecError:
+            return None
+
+    def keep_metadata(self, file: IndexFile, metadata: CoreMetadata) -> None:
+        """Keep the metadata of a file."""
+        if self._cache is not None:
+            self._cache.write(_METADATA, _metadata_key(file), self._write(metadata))
+
+
+def _metadata_key(file: IndexFile) -> str:
+    # The hash alone would let one index speak for the files of another: what was read was not the whole file, so
+    # nobody has checked that it belongs to that hash.
+    digests = ",".join(f"{name}={digest}" for name, digest in sorted(file.hashes.items()))
+    return f"{file.url} {digests}"
