@@ -56,7 +56,7 @@ def group_requires(builds: Iterable[Build]) -> tuple[list[Build], dict[str, tupl
         builds: With full lines in ``requires``, as :meth:`Catalogue.builds` returns them.
 
     Returns:
-        The builds, in order, with group names in ``requires``; and the lines by group name.
+        The builds, in order, with group names in ``requires``; and the lines by group name (``2.9.1``, ``2.9.1/2``).
     """
     names: dict[tuple[str, ...], str] = {}
     grouped: list[Build] = []
@@ -65,13 +65,8 @@ def group_requires(builds: Iterable[Build]) -> tuple[list[Build], dict[str, tupl
             grouped.append(build)
             continue
         if build.requires not in names:
-            taken = set(names.values())
-            candidates = (
-                build.version,
-                f"{build.version} {build.variant}",
-                f"{build.version} {build.variant} {build.platform}",
-            )
-            names[build.requires] = next(name for name in candidates if name not in taken)
+            count = sum(name.partition("/")[0] == build.version for name in names.values())
+            names[build.requires] = f"{build.version}/{count + 1}" if count else build.version
         grouped.append(dataclasses.replace(build, requires=(names[build.requires],)))
     return grouped, {name: lines for lines, name in names.items()}
 

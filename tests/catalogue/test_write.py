@@ -52,8 +52,8 @@ def test_one_record_per_line() -> None:
     ("builds", "groups"),
     [
         (["a", "a"], {"1": ("a",)}),
-        (["a", "b"], {"1": ("a",), "1 cpu": ("b",)}),
-        (["a", "b", "c"], {"1": ("a",), "1 cpu": ("b",), "1 cpu p2": ("c",)}),
+        (["a", "b", "a"], {"1": ("a",), "1/2": ("b",)}),
+        (["a", "b", "c"], {"1": ("a",), "1/2": ("b",), "1/3": ("c",)}),
     ],
 )
 def test_groups_are_shared_and_named_apart(builds: list[str], groups: dict[str, tuple[str, ...]]) -> None:
