@@ -1,0 +1,118 @@
+"""GPU names as people write them, matched to the catalogue's models. Never a guess.
+
+A name is the sequence of its words; spacing, case and vendor words do not count. A shortened name stands for a model
+only where every model that it could mean has the same compute capability.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import GpuModel
+from envsolve.errors import UsageError
+from envsolve.machine.cc import ComputeCapability
+
+_COMPUTE_CAPABILITY = re.compile(
+    r"(?:cc|compute capability)?\s*(\d{1,2}\.\d)|((?:sm|compute)_?\d{2,3}[af]?)", re.IGNORECASE | re.ASCII
+)
+_TRADE_MARKS = re.compile(r"\((?:r|tm)\)|[®™]", re.IGNORECASE)
+# NVML's name of a MIG device: the GPU's own name, then the profile.
+_MIG_PROFILE = re.compile(r"\s+MIG\b.*$", re.IGNORECASE)
+_WORD = re.compile(r"[a-z0-9]+")
+# Words that people glue to the number after or before them.
+_GLUED = re.compile(
+    r"^(geforce|quadro|tesla|titan|jetson|rtx|gtx|gts|gt)(?=[a-z]?\d)|(?<=\d{3})(?=(?:ti|super|laptop|mobile)+$)"
+)
+_VENDOR = frozenset({"nvidia", "corporation", "geforce", "gpu", "graphics", "card", "generation"})
+# Memory size and kind, form factor and bus tell boards apart, not the code that they run.
+_BOARD = re.compile(r"\d+(?:g|gb|gib)|hbm\d?e?|sxm\d?|pcie|pci|oem|max|q|with|design|gddr\d\w?|ecc|tesla")
+_SEPARATE_SIZE = re.compile(r"(\d+)\s+(?=gi?b\b)", re.IGNORECASE)
+
+
+def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
+    """The model that ``text`` names, or a nameless one for a compute capability (``sm_90``, ``8.6``, ``cc 8.6``).
+
+    Raises:
+        UsageError: No model has that name, or models with different compute capabilities have it; the hint gives the
+            nearest names.
+    """
+    if match := _COMPUTE_CAPABILITY.fullmatch(text.strip()):
+        return _by_compute_capability(match[1] or match[2], catalogue)
+    words = _words(text)
+    found = _named(words, catalogue) or _named(_without_board(words), catalogue)
+    if not found:
+        raise UsageError(f'unknown GPU "{text}"', hint=_nearest(words, catalogue))
+    if len({model.compute_capability for model in found}) > 1:
+        names = "; ".join(f"{model.name} ({model.compute_capability})" for model in found[:8])
+        raise UsageError(f'"{text}" can mean GPUs of different compute capabilities', hint=f"say which: {names}")
+    return found[0]
+
+
+def _by_compute_capability(text: str, catalogue: Catalogue) -> GpuModel:
+    cc = ComputeCapability.parse(text)
+    known = catalogue.architectures.get(str(cc))
+    if known is None:
+        raise UsageError(
+            f"no GPU has compute capability {cc}", hint=f"known ones: {', '.join(catalogue.architectures)}"
+        )
+    return GpuModel(cc.sm, known.compute_capability, known.evidence, known.source)
+
+
+def _named(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
+    """Models that the words can mean, best first; empty for none.
+
+    A model's own name in full means that model. An alias means its model and those whose names hold it as it stands.
+    Anything shorter means all models whose names hold its words in any order, and one of them as they stand:
+    "RTX 6000" is a Quadro, an Ada and a Blackwell card, but "Quadro 6000", a card older than these, is none of them.
+    """
+    key = "".join(words)
+    if not key:
+        return []
+    exact = [model for model in catalogue.gpus if "".join(_words(model.name)) == key]
+    if exact:
+        return exact
+    aliased = [model for model in catalogue.gpus if any("".join(form) == key for form in _forms(model))]
+    holding = [model for model in catalogue.gpus if any(_holds(form, words) for form in _forms(model))]
+    if aliased:
+        return aliased + [model for model in holding if model not in aliased]
+    wide = [model for model in catalogue.gpus if any(set(words) <= set(form) for form in _forms(model))]
+    # Without a number a word like "Ada" names a family: enough to say that it is ambiguous, never to pick a model.
+    if not holding or (not _has_number(words) and len({model.compute_capability for model in wide}) == 1):
+        return []
+    holding.sort(key=lambda model: min(len(form) for form in _forms(model) if _holds(form, words)))
+    return holding + [model for model in wide if model not in holding]
+
+
+def _holds(form: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    """Whether ``words`` stand in ``form`` next to each other and in order."""
+    return any(form[start : start + len(words)] == words for start in range(len(form) - len(words) + 1))
+
+
+def _has_number(words: tuple[str, ...]) -> bool:
+    return any(character.isdigit() for word in words if not _BOARD.fullmatch(word) for character in word)
+
+
+def _forms(model: GpuModel) -> Iterator[tuple[str, ...]]:
+    """The model's names, as words."""
+    return (_words(name) for name in (model.name, *model.aliases))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    text = _SEPARATE_SIZE.sub(r"\1", _MIG_PROFILE.sub("", _TRADE_MARKS.sub("", text)))
+    glued = (part for word in _WORD.findall(text.lower()) for part in _GLUED.sub(r"\1 ", word).split())
+    return tuple(word for word in glued if word not in _VENDOR)
+
+
+def _without_board(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word for word in words if not _BOARD.fullmatch(word))
+
+
+def _nearest(words: tuple[str, ...], catalogue: Catalogue) -> str:
+    """Advice with the known names most like the words."""
+    names = {"".join(form): model.name for model in catalogue.gpus for form in _forms(model)}
+    close = dict.fromkeys(names[key] for key in get_close_matches("".join(words), names, 8, 0.6))
+    nearest = f"nearest known: {', '.join(list(close)[:5])}; or" if close else "use its full name, or"
+    return f"{nearest} give the compute capability (8.9)"

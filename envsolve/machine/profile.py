@@ -1,0 +1,182 @@
+"""Machine files: the ``envsolve.machine/1`` JSON, read strictly where it matters and written whole.
+
+Other tools write these files too: unknown keys are ignored, and any field but ``schema`` may be missing or null.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envsolve.errors import UsageError
+from envsolve.machine.cc import ComputeCapability
+from envsolve.machine.host import architecture
+from envsolve.machine.model import SCHEMA, Gpu, Machine
+
+MAX_BYTES = 16 * 2**20
+"""Larger files are no machine files; reading stops there."""
+
+_HINT = f'write one with "envsolve detect --format json -o FILE"; its "schema" is "{SCHEMA}"'
+# No GPU has had, and none announced has, a compute capability outside these majors.
+_CC_MAJORS = range(1, 20)
+_LISTS = ("gpus", "toolkits", "host_compilers", "pythons", "installers")
+_IDENTITY = {"host_compilers": ("kind",), "pythons": ("version", "path"), "installers": ("name",)}
+
+_VERSION = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
+_DRIVER = re.compile(r"\d{2,4}(?:\.\d+){0,3}", re.ASCII)
+_CUDA = re.compile(r"\d{1,2}\.\d{1,2}", re.ASCII)
+_PYTHON = re.compile(r"3\.\d{1,2}(?:\.\d+)?", re.ASCII)
+_LIBC = re.compile(r"(?:glibc|musl) \d+\.\d+", re.ASCII)
+
+
+def load_machine(path: Path) -> Machine:
+    """Read a machine file.
+
+    Raises:
+        UsageError: There is no such file, it is no machine JSON, or a field has a value that cannot be.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except IsADirectoryError as error:
+        raise UsageError(f"{path}: is a folder, not a machine file", hint="name the files in it") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{path}: cannot read the machine file: {reason}", hint=_HINT) from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{path}: too large for a machine file (over {MAX_BYTES // 2**20} MiB)", hint=_HINT)
+    return parse_machine(data, name=str(path))
+
+
+def load_machines(paths: Iterable[Path]) -> tuple[Machine, ...]:
+    """Read machine files; a folder stands for the ``*.json`` files in it, by name.
+
+    Raises:
+        UsageError: As :func:`load_machine`, or a folder holds no such file.
+    """
+    return tuple(load_machine(file) for path in paths for file in _files(path))
+
+
+def parse_machine(data: bytes, *, name: str = "machine") -> Machine:
+    """Read machine JSON; ``name`` stands for it in messages.
+
+    Raises:
+        UsageError: As :func:`load_machine`.
+    """
+    try:
+        raw = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+        pruned = _without_null(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{name}: not JSON: {error}", hint=_HINT) from error
+    if not isinstance(pruned, dict) or pruned.get("schema") != SCHEMA:
+        found = pruned.get("schema") if isinstance(pruned, dict) else None
+        what = f"schema is {found!r}" if found is not None else "there is no schema"
+        raise UsageError(f"{name}: not a machine file: {what}, expected {SCHEMA!r}", hint=_HINT)
+    try:
+        machine = msgspec.convert(_without_nameless(pruned), type=Machine)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{name}: {_words(str(error))}", hint="correct the field, or set it to null") from error
+    machine = _normal(machine)
+    for path, message in _faults(machine):
+        raise UsageError(f"{name}: {path}: {message}", hint="correct the field, or set it to null where it is unknown")
+    return machine
+
+
+def dump_machine(machine: Machine) -> str:
+    """The machine as indented JSON, every field present, null where unknown; the same text for the same value."""
+    text = msgspec.json.format(msgspec.json.encode(machine, order="deterministic"), indent=2)
+    return text.decode() + "\n"
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(path.glob("*.json"))
+    if not files:
+        raise UsageError(f"{path}: no machine file (*.json) in this folder", hint=_HINT)
+    return files
+
+
+def _without_null(value: Any) -> Any:
+    """Without null fields: to a reader, a null field and a missing one are the same."""
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_null(item) for item in value]
+    return value
+
+
+def _without_nameless(raw: dict[str, Any]) -> dict[str, Any]:
+    """Without list entries that say nothing; a GPU of which nothing is known is still a GPU."""
+    result = dict(raw)
+    for key in _LISTS:
+        if isinstance(items := raw.get(key), list):
+            needed = _IDENTITY.get(key, ())
+            known = [{} if item is None else item for item in items if item is not None or key == "gpus"]
+            result[key] = [item for item in known if not isinstance(item, dict) or all(n in item for n in needed)]
+    return result
+
+
+def _normal(machine: Machine) -> Machine:
+    """Spellings of other tools brought to ours: ``AMD64``, ``Linux``, ``sm_89``, ``3.12.4``."""
+    platform = machine.platform
+    if platform is not None:
+        os, arch = platform.os, platform.arch
+        platform = replace(platform, os=os and os.lower(), arch=arch and architecture(arch))
+    python = machine.python
+    if python is not None and _PYTHON.fullmatch(python):
+        python = ".".join(python.split(".")[:2])
+    gpus = machine.gpus
+    return replace(
+        machine,
+        platform=platform,
+        python=python,
+        gpus=None if gpus is None else tuple(_normal_gpu(gpu) for gpu in gpus),
+    )
+
+
+def _normal_gpu(gpu: Gpu) -> Gpu:
+    try:
+        return replace(gpu, compute_capability=str(gpu.cc)) if gpu.cc else gpu
+    except ValueError:
+        return gpu  # for _faults to name
+
+
+def _faults(machine: Machine) -> Iterator[tuple[str, str]]:
+    """Fields whose text is well typed but cannot be: (path, what is wrong)."""
+    driver, platform = machine.driver, machine.platform
+    texts = [("python", machine.python, _PYTHON, "a Python version such as 3.12")]
+    if platform is not None:
+        texts.append(("platform.libc", platform.libc, _LIBC, 'such as "glibc 2.35" or "musl 1.2"'))
+    if driver is not None:
+        texts.append(("driver.version", driver.version, _DRIVER, "a driver version such as 550.54.15"))
+        texts.append(("driver.cuda", driver.cuda, _CUDA, "a CUDA version such as 12.4"))
+        texts.append(("driver.compat_libcuda", driver.compat_libcuda, _CUDA, "a CUDA version such as 12.4"))
+    for index, toolkit in enumerate(machine.toolkits or ()):
+        texts.append((f"toolkits[{index}].version", toolkit.version, _VERSION, "a CUDA version such as 12.4"))
+    for path, text, pattern, form in texts:
+        if text is not None and not pattern.fullmatch(text):
+            yield path, f'"{text}" is not {form}'
+    for index, gpu in enumerate(machine.gpus or ()):
+        if gpu.compute_capability is not None and not _possible_cc(gpu.compute_capability):
+            yield f"gpus[{index}].compute_capability", f'"{gpu.compute_capability}" is not one such as 8.9'
+        if gpu.memory_mib is not None and gpu.memory_mib < 0:
+            yield f"gpus[{index}].memory_mib", f"{gpu.memory_mib} is negative"
+
+
+def _possible_cc(text: str) -> bool:
+    try:
+        return ComputeCapability.parse(text).major in _CC_MAJORS
+    except ValueError:
+        return False
+
+
+def _words(message: str) -> str:
+    """msgspec's message with the field first: ``gpus[0].name: expected `str`, got `int```."""
+    text, _, path = message.partition(" - at `$")
+    return f"{path.rstrip('`').lstrip('.')}: {text[0].lower()}{text[1:]}" if path else text

@@ -1,0 +1,157 @@
+"""Target strings, ``"2x RTX 4090, driver 550.54, python 3.12, linux-x86_64"``: pure syntax.
+
+What a GPU name means is for the catalogue to say; here it is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+from envsolve.errors import UsageError
+from envsolve.machine.host import architecture
+
+GRAMMAR = """\
+a target is a list of parts, separated by commas, in any order and case:
+  GPUs      RTX 4090 | 2x RTX 4090 | A100 + T4 | sm_90 | 8.6 | no gpu
+  driver    driver 550.54.15 | driver 550
+  CUDA      cuda 12.4           the newest CUDA that the driver supports
+  Python    python 3.12 | py312
+  platform  linux-x86_64 | linux-aarch64 | win-amd64 | linux | aarch64
+  libc      glibc 2.35 | musl 1.2"""
+
+
+_Reader: TypeAlias = "Callable[[re.Match[str]], Target]"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A machine as a person names it; None where the string does not say.
+
+    Attributes:
+        gpus: (count, name) pairs; empty for "no gpu".
+        driver: Driver version or branch, ``550.54`` or ``550``.
+        cuda: The newest CUDA version that the driver supports, ``12.4``.
+        python: ``3.12``.
+        os: ``linux`` or ``windows``.
+        arch: ``x86_64`` or ``aarch64``.
+        libc: ``glibc 2.35`` or ``musl 1.2``.
+    """
+
+    gpus: tuple[tuple[int, str], ...] | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    python: str | None = None
+    os: str | None = None
+    arch: str | None = None
+    libc: str | None = None
+
+    def __str__(self) -> str:
+        """The target string that reads back as this value."""
+        gpus = [name if count == 1 else f"{count}x {name}" for count, name in self.gpus or ()]
+        parts = [
+            "no gpu" if self.gpus == () else " + ".join(gpus),
+            self.driver and f"driver {self.driver}",
+            self.cuda and f"cuda {self.cuda}",
+            self.python and f"python {self.python}",
+            "-".join(filter(None, (self.os, self.arch))),
+            self.libc,
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+def parse_target(text: str) -> Target:
+    """Read a target string.
+
+    Raises:
+        UsageError: A part cannot be read, or two parts contradict each other; the message names the part, the hint
+            shows the grammar.
+    """
+    target = Target()
+    for part in (" ".join(part.split()) for part in re.split(r"[,;]", text)):
+        if part:
+            target = _merge(target, _parse_part(part), part)
+    if target == Target():
+        raise UsageError("the target is empty", hint=GRAMMAR)
+    return target
+
+
+def _parse_part(part: str) -> Target:
+    for pattern, read in _FORMS:
+        if match := pattern.fullmatch(part):
+            return read(match)
+    # What starts like one of the other parts is a mistyped one, not a GPU's name.
+    if _KEYWORD.match(part) or get_close_matches(part.split()[0].lower(), _WORDS, 1, 0.75):
+        raise _unreadable(part)
+    return Target(gpus=tuple(_gpu(name.strip(), part) for name in part.split("+")))
+
+
+def _merge(target: Target, found: Target, part: str) -> Target:
+    values: dict[str, Any] = {}
+    for field in fields(Target):
+        old, new = getattr(target, field.name), getattr(found, field.name)
+        if new is None:
+            continue
+        if old and new and field.name == "gpus":
+            new = (*old, *new)
+        elif old is not None and old != new:
+            raise UsageError(f'the target part "{part}" contradicts an earlier part of the target', hint=GRAMMAR)
+        values[field.name] = new
+    return replace(target, **values)
+
+
+def _gpu(text: str, part: str) -> tuple[int, str]:
+    count, name = 1, text
+    if match := _COUNT_FIRST.fullmatch(text) or _COUNT_LAST.fullmatch(text):
+        count, name = int(match["count"]), match["name"]
+    if count < 1 or not _GPU_NAME.fullmatch(name.strip()):
+        raise _unreadable(part)
+    return count, name.strip()
+
+
+def _unreadable(part: str) -> UsageError:
+    return UsageError(f'cannot read the target part "{part}"', hint=GRAMMAR)
+
+
+def _form(pattern: str, read: _Reader) -> tuple[re.Pattern[str], _Reader]:
+    return re.compile(pattern, re.IGNORECASE | re.ASCII), read
+
+
+_OS = {"linux": "linux", "windows": "windows", "win": "windows"}
+_OS_NAME = "(?P<os>linux|windows|win)"
+_ARCH_NAME = "(?P<arch>x86[_-]64|amd64|x64|aarch64|arm64)"
+_IS = r"\s*[=:]?\s*"
+
+
+def _platform(match: re.Match[str]) -> Target:
+    found = match.groupdict()
+    os, arch = found.get("os"), found.get("arch")
+    return Target(os=_OS[os.lower()] if os else None, arch=architecture(arch) if arch else None)
+
+
+_FORMS = (
+    _form(r"no[ -]?gpus?|cpu(?:[ -]?only)?", lambda match: Target(gpus=())),
+    _form(rf"(?:nvidia )?driver{_IS}[vr]?(\d{{3,4}}(?:\.\d+){{0,3}})", lambda match: Target(driver=match[1])),
+    _form(rf"cuda{_IS}(\d+\.\d+)", lambda match: Target(cuda=match[1])),
+    # A patch release is left out: environments are planned per minor version.
+    _form(
+        rf"(?:c?python|py|cp){_IS}(3)\.?([1-9]?\d)(?:\.\d+)?",
+        lambda match: Target(python=f"{match[1]}.{int(match[2])}"),
+    ),
+    _form(rf"{_OS_NAME}[-_ /]{_ARCH_NAME}", _platform),
+    _form(_OS_NAME, _platform),
+    _form(_ARCH_NAME, _platform),
+    _form(rf"(glibc|musl){_IS}(\d+\.\d+)(?:\.\d+)?", lambda match: Target(libc=f"{match[1].lower()} {match[2]}")),
+)
+_WORDS = ("driver", "python", "linux", "windows", "aarch64", "glibc", "cuda")
+_KEYWORD = re.compile(
+    r"driver|(?:c?python|py|cp)[\s=:.\d]|cu(?:da)?[\s=:\d]|linux|win|glibc|musl|no\s|cpu", re.IGNORECASE
+)
+# "2x RTX 4090", "4x4090", "8 H100"; but "1080 Ti" and "3090 Ti" are names: a bare count has at most two digits.
+_COUNT_FIRST = re.compile(r"(?P<count>\d{1,3})(?:\s*[x\u00d7*]\s*|(?<!\d\d\d)\s+(?=[A-Z]))(?P<name>.+)", re.IGNORECASE)
+# "H100 x8", "4090x2"; but a letter before the x belongs to a name (TX2).
+_COUNT_LAST = re.compile(r"(?P<name>.*[\d\s])[x\u00d7*]\s*(?P<count>\d{1,3})", re.IGNORECASE)
+_GPU_NAME = re.compile(r"(?=.*[A-Za-z0-9])[\w .()/-]+", re.ASCII)
