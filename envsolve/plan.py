@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from envsolve.machine.model import Machine
+from envsolve.resolve.outcome import ConflictFact, Remedy
 
 SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
+
+__all__ = ["Caution", "ConflictFact", "DriverNeed", "Plan", "PlannedPackage", "Remedy", "Support", "Toolchain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +94,6 @@ class Caution:
     code: str
     message: str
     remedy: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConflictFact:
-    """One member of the set of facts that cannot all hold."""
-
-    fact: str
-    source: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """A change that would make it fit, and what that unlocks; cheapest first in a plan."""
-
-    action: str
-    unlocks: str
 
 
 @dataclass(frozen=True, slots=True)

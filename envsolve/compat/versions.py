@@ -12,7 +12,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def reaches(have: str, need: str) -> bool | None:
-    """Whether ``have`` is ``need`` or newer; None where ``have`` is too imprecise to tell (``580`` against ``580.65``)."""
+    """Whether ``have`` is ``need`` or newer; None where ``have`` is too imprecise to tell (``580`` for ``580.65``)."""
     got, wanted = numbers(have), numbers(need)
     if not got or not wanted:
         return None

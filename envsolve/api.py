@@ -1,0 +1,197 @@
+"""The stages as functions of plain values: ``detect``, ``plan``, ``builds``, ``install``, ``verify``.
+
+The command line adds nothing to them but parsing and printing. Each imports what it needs when it is called, so that
+importing this module costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from envsolve.builds import BuildList
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.install.environment import Installed
+    from envsolve.install.progress import Progress
+    from envsolve.machine.model import Machine
+    from envsolve.plan import Plan
+    from envsolve.verify.report import Report
+
+
+def detect() -> Machine:
+    """Read this host: driver, GPUs, platform, toolkits, compilers, Pythons, installers.
+
+    No GPU, or no driver, is an ordinary answer.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.targets import complete
+    from envsolve.machine.detect import detect as read_host
+
+    return complete(read_host(), Catalogue())
+
+
+def describe_target(target: str, catalogue: Catalogue | None = None) -> Machine:
+    """The machine that a target string stands for, ``"RTX 4090, driver 550.54, python 3.12, linux-x86_64"``.
+
+    Raises:
+        UsageError: The string, or a GPU name in it, is not understood.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.targets import machine_from_target
+    from envsolve.machine.target import parse_target
+
+    return machine_from_target(parse_target(target), catalogue or Catalogue())
+
+
+def load_machines(path: Path) -> tuple[Machine, ...]:
+    """The machine of a profile file that ``envsolve detect -o FILE`` or another tool wrote, or all those of a folder.
+
+    Raises:
+        UsageError: A file is not an ``envsolve.machine/1`` value.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.targets import complete
+    from envsolve.machine import profile
+
+    catalogue = Catalogue()
+    return tuple(complete(machine, catalogue) for machine in profile.load_machines([path]))
+
+
+def plan(
+    requirements: Sequence[str],
+    machines: Sequence[Machine] | None = None,
+    *,
+    files: Sequence[Path] = (),
+    constraints: Sequence[Path] = (),
+    projects: Sequence[Path] = (),
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    python: str | None = None,
+    cuda: str | None = None,
+    exclude_newer: str | None = None,
+    prereleases: bool = False,
+    index_url: str | None = None,
+    extra_index_urls: Sequence[str] = (),
+    offline: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Plan:
+    """Resolve requirements for machines.
+
+    Args:
+        requirements: PEP 508 requirements, projects or addresses.
+        machines: One plan that is good on all of them; this host where None.
+        files: Requirement files (``-r``).
+        constraints: Constraint files (``-c``).
+        projects: Projects with a ``pyproject.toml``, with the ``extras`` and dependency ``groups`` wanted of them.
+        python: ``3.12``; the machine's own where None.
+        cuda: A flavour (``cu126``, ``cpu``); the best where None.
+        exclude_newer: ISO 8601 date or time; nothing published later is considered.
+        prereleases: Consider pre-releases where no specifier names one.
+        index_url: Default package index; the pip or uv configuration decides where None.
+        extra_index_urls: Further indexes, asked only for names that the default one lacks.
+        offline: Answer from the cache and the catalogue alone.
+
+    Returns:
+        A plan; its ``status`` says whether there is an answer.
+
+    Raises:
+        UsageError: A requirement or a file cannot be read.
+        IndexUnavailableError: An index that only it can answer for failed.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.index.client import IndexClient
+    from envsolve.index.settings import read_settings
+    from envsolve.planner.make import Choices, make_plan
+    from envsolve.resolve.requirements import read_requirements
+
+    asked = read_requirements(requirements, files, constraints, projects=projects, extras=extras, groups=groups)
+    settings = read_settings(
+        environ,
+        index_url=index_url or next(iter(asked.index_urls), None),
+        extra_index_urls=(*extra_index_urls, *asked.extra_index_urls),
+    )
+    choices = Choices(python, cuda, exclude_newer, prereleases)
+    with IndexClient(settings, offline=offline) as client:
+        return make_plan(asked, machines or (detect(),), choices, Catalogue(), client)
+
+
+def builds(package: str, machines: Sequence[Machine] | None = None, *, python: str | None = None) -> BuildList:
+    """Every published build of a torch-family package, with its verdict on each of the machines' GPUs."""
+    from envsolve.builds import list_builds
+    from envsolve.catalogue.load import Catalogue
+
+    return list_builds(package, tuple(machines or (detect(),)), python, Catalogue())
+
+
+def install(
+    source: Plan | Path,
+    prefix: Path,
+    *,
+    manager: str | None = None,
+    machine: Machine | None = None,
+    check: bool = True,
+    progress: Progress | None = None,
+) -> Installed:
+    """Make the environment of a plan, or of a ``pylock.toml``, at ``prefix``, and prove it before it is put in place.
+
+    Args:
+        source: A plan, or the path of a lock file.
+        prefix: Where the environment is to stand: nothing yet, or an older environment to replace.
+        manager: ``uv`` or ``pip``; uv where it is present, else pip, where None.
+        machine: What a lock's assumptions are held against; this host where None.
+        check: Whether to verify the environment on the GPUs at hand before it replaces what stands at ``prefix``.
+        progress: Told of every step.
+
+    Raises:
+        ImpossibleError: The plan is impossible, or the lock does not fit the machine.
+        VerificationError: A check failed; what stood at ``prefix`` still stands.
+        EnvsolveError: Others, see :func:`envsolve.install.environment.install`.
+    """
+    from envsolve.install.environment import install as make_environment
+    from envsolve.install.progress import silent
+    from envsolve.verify.proof import prove
+
+    return make_environment(
+        source,
+        prefix,
+        manager=manager,
+        machine=machine or detect(),
+        verify=prove if check else None,
+        progress=progress or silent,
+    )
+
+
+def verify(python: Path, *, time_limit: float = 120.0) -> Report:
+    """Check the environment of an interpreter on the GPUs at hand.
+
+    Args:
+        python: The interpreter; :func:`envsolve.verify.interpreter.interpreter_of` finds that of a prefix.
+        time_limit: Seconds for each check.
+    """
+    from envsolve.verify.runner import run_checks
+
+    return run_checks(python, time_limit=time_limit)
+
+
+def verify_compiles(python: Path, gpus: Sequence[str], *, time_limit: float = 120.0) -> Report:
+    """Check, without any GPU, that an environment compiles kernels for cards.
+
+    Args:
+        python: The interpreter.
+        gpus: Compute capabilities (``9.0``, ``sm_90``) or GPU names.
+        time_limit: Seconds for each check.
+
+    Raises:
+        UsageError: A GPU is not understood.
+    """
+    from envsolve.catalogue.gpu_names import find_gpu
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.machine.cc import ComputeCapability
+    from envsolve.verify.runner import run_compile_checks
+
+    catalogue = Catalogue()
+    cards = [ComputeCapability.parse(find_gpu(gpu, catalogue).compute_capability) for gpu in gpus]
+    return run_compile_checks(python, cards, time_limit=time_limit)

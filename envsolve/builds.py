@@ -1,0 +1,138 @@
+"""Every build of a package and its verdict: the ``envsolve.builds/1`` value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from packaging.utils import canonicalize_name
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.compat.facts import Facts
+from envsolve.compat.judge import judge
+from envsolve.compat.verdict import Verdict
+from envsolve.errors import UsageError
+from envsolve.machine.model import Gpu, Machine
+from envsolve.resolve.family import Family, Option
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonLine:
+    """One rule's word, with the title of its source."""
+
+    rule: str
+    ok: bool | None
+    text: str
+    evidence: str | None
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildLine:
+    """One build on one GPU.
+
+    Attributes:
+        gpu: The GPU that the verdict is for; None where the machine has none or they are not known.
+        codes: GPU code that it carries.
+        triton: Whether kernels of its own Triton run there.
+    """
+
+    package: str
+    version: str
+    variant: str
+    platform: str
+    pythons: tuple[str, ...]
+    index: str
+    gpu: str | None
+    verdict: Literal["native", "family", "ptx", "none", "unknown"]
+    codes: tuple[str, ...]
+    driver_required: str | None
+    triton: bool | None
+    reasons: tuple[ReasonLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildList:
+    """The answer of ``envsolve builds``, newest first."""
+
+    schema: Literal["envsolve.builds/1"]
+    builds: tuple[BuildLine, ...]
+
+
+def list_builds(package: str, machines: Sequence[Machine], python: str | None, catalogue: Catalogue) -> BuildList:
+    """Judge every build of a package that the catalogue describes.
+
+    Raises:
+        UsageError: The catalogue describes no builds of that package.
+    """
+    name = canonicalize_name(package)
+    if not catalogue.builds(name):
+        known = ", ".join(sorted(n for n in catalogue.family if catalogue.builds(n)))
+        raise UsageError(f"the catalogue describes no builds of {package}", hint=f"it describes {known}")
+    facts = Facts.of(catalogue)
+    family = Family(catalogue, facts, tuple(machines), python)
+    lines: dict[BuildLine, None] = {}
+    for option in family.judged(name):
+        for line in _lines(option, machines, python, facts, catalogue):
+            lines[line] = None
+    return BuildList("envsolve.builds/1", tuple(lines))
+
+
+def _lines(
+    option: Option, machines: Sequence[Machine], python: str | None, facts: Facts, catalogue: Catalogue
+) -> list[BuildLine]:
+    found = []
+    for build, machine in zip(option.builds, machines, strict=True):
+        gpus: Sequence[Gpu | None] = machine.gpus or (None,)
+        verdicts = judge(build, machine, python, facts)
+        for gpu, verdict in zip(gpus if len(verdicts) == len(gpus) else (None,), verdicts, strict=True):
+            found.append(
+                BuildLine(
+                    build.package,
+                    build.version,
+                    build.variant,
+                    build.platform,
+                    build.pythons,
+                    build.index,
+                    gpu.label if gpu else None,
+                    verdict.level.value,
+                    build.code or (),
+                    verdict.driver_required,
+                    verdict.triton,
+                    _reasons(verdict, catalogue),
+                )
+            )
+    return found
+
+
+def _reasons(verdict: Verdict, catalogue: Catalogue) -> tuple[ReasonLine, ...]:
+    lines = []
+    for reason in verdict.reasons:
+        source = catalogue.source(reason.source) if reason.source else None
+        lines.append(ReasonLine(reason.rule, reason.ok, reason.text, reason.evidence, source.title if source else None))
+    return tuple(lines)
+
+
+def describe(found: BuildList, *, every: bool, reasons: bool) -> str:
+    """The list for a person: a line per build and GPU.
+
+    Args:
+        found: The list.
+        every: Also the builds that do not run, each with what forbids it.
+        reasons: All reasons of every line.
+    """
+    lines = []
+    for build in found.builds:
+        if build.verdict == "none" and not every:
+            continue
+        place = "" if build.index == "default" else f"  ({build.index})"
+        triton = {True: "", False: "  without Triton", None: ""}[build.triton]
+        gpu = f"  on {build.gpu}" if build.gpu else ""
+        head = f"{build.package} {build.version:<8} {build.variant:<6} {build.verdict:<8}{gpu}{triton}{place}"
+        lines.append(head)
+        for reason in build.reasons:
+            if reasons or (build.verdict == "none" and reason.ok is False):
+                mark = {True: "+", False: "-", None: "?"}[reason.ok]
+                lines.append(f"    {mark} {reason.text}" + (f" [{reason.evidence}]" if reason.evidence else ""))
+    return "\n".join(lines) or "no published build runs on this machine; --all says why"

@@ -1,0 +1,37 @@
+"""``envsolve builds``: every published build of a package, and its verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from envsolve import api
+from envsolve.cli import options
+from envsolve.cli.output import SETTINGS, deliver
+
+
+def command(
+    package: Annotated[str, typer.Argument(help="A package of the torch family.")],
+    machine: options.MachineFiles = None,
+    target: options.TargetText = None,
+    gpu: options.GpuNames = None,
+    driver: options.DriverVersion = None,
+    platform: options.PlatformName = None,
+    python: options.PythonVersion = None,
+    every: Annotated[bool, typer.Option("--all", help="Also those that do not run, with the reason.")] = False,
+    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+) -> None:
+    """List every published build of a package with its verdict on the machine."""
+    named = options.machines(machine, target, gpu, driver, platform)
+    found = api.builds(package, named, python=options.python_version(python))
+    if form == "json":
+        from envsolve.jsontext import dump
+
+        deliver(dump(found), output)
+    else:
+        from envsolve.builds import describe
+
+        deliver(describe(found, every=every, reasons=SETTINGS.verbose), output)

@@ -1,0 +1,27 @@
+"""``envsolve detect``: what this machine is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from envsolve import api
+from envsolve.cli.output import SETTINGS, deliver
+
+
+def command(
+    form: Annotated[Literal["text", "json"] | None, typer.Option("--format", help="text, or json to keep.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE, as JSON.")] = None,
+) -> None:
+    """Read this machine: driver, GPUs, platform, toolkits, compilers, Pythons, installers."""
+    machine = api.detect()
+    if (form or ("json" if output else "text")) == "json":
+        from envsolve.machine.profile import dump_machine
+
+        deliver(dump_machine(machine), output)
+    else:
+        from envsolve.machine.describe import describe
+
+        deliver(describe(machine, verbose=SETTINGS.verbose), output)

@@ -1,0 +1,91 @@
+"""``envsolve install``: a plan or a lock made into an environment, and proved."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envsolve import api
+from envsolve.cli import options
+from envsolve.cli import plan as planning
+from envsolve.cli.output import SETTINGS, deliver, remark
+from envsolve.errors import ImpossibleError, UsageError
+
+
+def command(
+    prefix: Annotated[Path, typer.Option("--prefix", metavar="DIR", help="Where the environment is to stand.")],
+    what: Annotated[
+        list[str] | None, typer.Argument(metavar="[REQ... | LOCKFILE]", help="Requirements, or one pylock.toml.")
+    ] = None,
+    files: planning.Files = None,
+    constraints: planning.Constraints = None,
+    extras: planning.Extras = None,
+    groups: planning.Groups = None,
+    python: options.PythonVersion = None,
+    cuda: planning.Cuda = "auto",
+    manager: planning.Manager = None,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="Put it in place without proving it.")] = False,
+    exclude_newer: planning.ExcludeNewer = None,
+    prereleases: planning.Prereleases = False,
+    index_url: planning.IndexUrl = None,
+    extra_index_url: planning.ExtraIndexUrls = None,
+    offline: planning.Offline = False,
+) -> None:
+    """Install requirements or a lock file into a prefix; nothing is put in place that fails its checks."""
+    from envsolve.install.progress import shown_on, silent
+    from envsolve.render import render
+
+    planning.check_manager(manager)
+    machine = api.detect()
+    lock = _lock_among(what or [])
+    if lock is None:
+        source = api.plan(
+            what or (),
+            (machine,),
+            files=files or (),
+            constraints=constraints or (),
+            extras=extras or (),
+            groups=groups or (),
+            python=options.python_version(python),
+            cuda=None if cuda == "auto" else cuda,
+            exclude_newer=exclude_newer,
+            prereleases=prereleases,
+            index_url=index_url,
+            extra_index_urls=extra_index_url or (),
+            offline=offline,
+        )
+        if source.status == "impossible":
+            deliver(render(source, "summary"), None)
+            raise typer.Exit(ImpossibleError.exit_code)
+    if SETTINGS.quiet:
+        done = api.install(
+            lock or source, prefix, manager=manager, machine=machine, check=not no_verify, progress=silent
+        )
+    else:
+        with shown_on(sys.stderr, verbose=SETTINGS.verbose) as progress:
+            done = api.install(
+                lock or source, prefix, manager=manager, machine=machine, check=not no_verify, progress=progress
+            )
+    for warning in done.warnings:
+        remark(f"note: {warning}")
+    remark(f"ready: {done.python}")
+
+
+def _lock_among(words: list[str]) -> Path | None:
+    """The lock file that the arguments name, if they name one.
+
+    Raises:
+        UsageError: A lock file stands beside other arguments, or does not exist.
+    """
+    locks = [word for word in words if Path(word).name.startswith("pylock.") and word.endswith(".toml")]
+    if not locks:
+        return None
+    if len(words) > 1:
+        raise UsageError("a lock file is installed alone", hint="leave out the other requirements")
+    path = Path(locks[0])
+    if not path.is_file():
+        raise UsageError(f"there is no {path}", hint="make it with: envsolve plan REQ... -o pylock.toml")
+    return path

@@ -1,0 +1,96 @@
+"""Options that several commands share: which machine, and which Python."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envsolve import api
+from envsolve.errors import UsageError
+
+if TYPE_CHECKING:
+    from envsolve.machine.model import Machine
+
+MachineFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--machine", metavar="FILE", help="A machine saved by `envsolve detect -o`; repeat for one plan good on all."
+    ),
+]
+TargetText = Annotated[
+    str | None,
+    typer.Option(
+        "--target", metavar="STRING", help="A machine in words: 'RTX 4090, driver 550.54, python 3.12, linux-x86_64'."
+    ),
+]
+GpuNames = Annotated[
+    list[str] | None, typer.Option("--gpu", metavar="NAME|CC", help="A GPU: 'RTX 4090', 'H100', '8.9'.")
+]
+DriverVersion = Annotated[
+    str | None, typer.Option("--driver", metavar="VERSION", help="The NVIDIA driver, '550.54.15'.")
+]
+PlatformName = Annotated[
+    str | None, typer.Option("--platform", metavar="NAME", help="linux-x86_64, linux-aarch64 or win-amd64.")
+]
+PythonVersion = Annotated[str | None, typer.Option("--python", metavar="X.Y", help="The environment's Python, '3.12'.")]
+
+_PYTHON = re.compile(r"^3\.\d{1,2}$")
+
+
+def machines(
+    files: list[Path] | None,
+    target: str | None,
+    gpus: list[str] | None,
+    driver: str | None,
+    platform: str | None,
+) -> tuple[Machine, ...]:
+    """The machines that the options name; this host where they name none.
+
+    ``--gpu``, ``--driver`` and ``--platform`` alone describe a machine; beside ``--machine`` or ``--target`` they
+    replace what those say.
+
+    Raises:
+        UsageError: Files and a target are both given, or something is not understood.
+    """
+    if files and target:
+        raise UsageError("--machine and --target both name the machine", hint="give one of them")
+    words = [" + ".join(gpus)] if gpus else []
+    words += [f"driver {driver}"] if driver else []
+    words += [platform] if platform else []
+    said = api.describe_target(", ".join(words)) if words else None
+    if files:
+        named = [machine for path in files for machine in api.load_machines(path)]
+    elif target:
+        named = [api.describe_target(target)]
+    elif said is not None:
+        return (said,)
+    else:
+        return (api.detect(),)
+    return tuple(_changed(machine, said) for machine in named) if said else tuple(named)
+
+
+def _changed(machine: Machine, said: Machine) -> Machine:
+    changes = {
+        name: value
+        for name, value in (("gpus", said.gpus), ("driver", said.driver), ("platform", said.platform))
+        if value is not None
+    }
+    return replace(machine, **changes)  # type: ignore[arg-type]
+
+
+def python_version(text: str | None) -> str | None:
+    """Check ``--python``.
+
+    Raises:
+        UsageError: It is not of the form ``3.12``.
+    """
+    if text is None:
+        return None
+    short = ".".join(text.split(".")[:2])
+    if not _PYTHON.match(short):
+        raise UsageError(f"--python {text}: not a Python version", hint="write it as 3.12")
+    return short

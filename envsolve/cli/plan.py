@@ -1,0 +1,89 @@
+"""``envsolve plan``: from requirements and a machine to a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envsolve import api
+from envsolve.cli import options
+from envsolve.cli.output import deliver
+from envsolve.errors import ImpossibleError, UsageError
+
+Requirements = Annotated[
+    list[str] | None, typer.Argument(metavar="REQ...", help="Requirements: torch, 'torch>=2.8', name @ URL, a project.")
+]
+Files = Annotated[list[Path] | None, typer.Option("-r", "--requirement", metavar="FILE", help="A requirements file.")]
+Constraints = Annotated[
+    list[Path] | None, typer.Option("-c", "--constraint", metavar="FILE", help="A constraints file.")
+]
+Extras = Annotated[list[str] | None, typer.Option("--extra", help="An extra of the project.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="A dependency group of the project.")]
+Cuda = Annotated[str, typer.Option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA flavour.")]
+Manager = Annotated[str | None, typer.Option("--manager", metavar="pip|uv", help="Who installs it.")]
+ExcludeNewer = Annotated[str | None, typer.Option("--exclude-newer", metavar="DATE", help="Nothing published later.")]
+Prereleases = Annotated[bool, typer.Option("--pre", help="Consider pre-releases.")]
+IndexUrl = Annotated[str | None, typer.Option("--index-url", help="The default package index.")]
+ExtraIndexUrls = Annotated[list[str] | None, typer.Option("--extra-index-url", help="For names that it lacks.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Answer from the cache and the catalogue alone.")]
+
+
+def command(
+    requirements: Requirements = None,
+    files: Files = None,
+    constraints: Constraints = None,
+    extras: Extras = None,
+    groups: Groups = None,
+    machine: options.MachineFiles = None,
+    target: options.TargetText = None,
+    gpu: options.GpuNames = None,
+    driver: options.DriverVersion = None,
+    platform: options.PlatformName = None,
+    python: options.PythonVersion = None,
+    cuda: Cuda = "auto",
+    manager: Manager = None,
+    form: Annotated[str | None, typer.Option("--format", help="summary, json, pylock, requirements, pip, uv.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    exclude_newer: ExcludeNewer = None,
+    prereleases: Prereleases = False,
+    index_url: IndexUrl = None,
+    extra_index_url: ExtraIndexUrls = None,
+    offline: Offline = False,
+) -> None:
+    """Judge every published build for the machine, resolve the whole set, and write it down."""
+    from envsolve.render import format_of, render
+
+    chosen = form or format_of(output)
+    check_manager(manager)
+    made = api.plan(
+        requirements or (),
+        options.machines(machine, target, gpu, driver, platform),
+        files=files or (),
+        constraints=constraints or (),
+        extras=extras or (),
+        groups=groups or (),
+        python=options.python_version(python),
+        cuda=None if cuda == "auto" else cuda,
+        exclude_newer=exclude_newer,
+        prereleases=prereleases,
+        index_url=index_url,
+        extra_index_urls=extra_index_url or (),
+        offline=offline,
+    )
+    deliver(render(made, chosen), output)
+    if made.status == "impossible":
+        raise typer.Exit(ImpossibleError.exit_code)
+
+
+def check_manager(manager: str | None) -> None:
+    """Refuse a package manager that there is no back end for.
+
+    Raises:
+        UsageError: There is none.
+    """
+    from envsolve.install.managers import names
+
+    if manager is not None and manager not in names():
+        raise UsageError(f"--manager {manager}: not one of {', '.join(names())}", hint="leave it out to use uv or pip")

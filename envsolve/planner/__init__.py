@@ -1,0 +1,1 @@
+"""Machines and requirements -> the Plan: the stages in their order, and what the answer says about itself."""

@@ -1,0 +1,62 @@
+"""From the solver's choice to packages pinned to one file each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from envsolve.compat.flavour import ANY
+from envsolve.errors import IndexUnavailableError
+from envsolve.index.model import IndexFile
+from envsolve.plan import PlannedPackage
+from envsolve.resolve.direct import file_at
+from envsolve.resolve.familyfiles import FamilyFiles
+from envsolve.resolve.solve import Chosen, Solution
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The packages, and the failures of indexes for which the catalogue stood in."""
+
+    packages: tuple[PlannedPackage, ...]
+    unreached: tuple[IndexUnavailableError, ...]
+
+
+def pin(solution: Solution, files: FamilyFiles) -> Pinned:
+    """Find the file of every chosen package.
+
+    Raises:
+        BuildGoneError: An index no longer lists a file that the catalogue knows.
+    """
+    packages: list[PlannedPackage] = []
+    failures: dict[str, IndexUnavailableError] = {}
+    for chosen in solution.chosen.values():
+        option = chosen.candidate.option
+        if option is None:
+            packages.append(_package(chosen, chosen.candidate.file or file_at(chosen.candidate.url or "")))
+            continue
+        file, failure = files.known(option.build)
+        packages.append(_package(chosen, file))
+        if failure is not None:
+            failures.setdefault(failure.message, failure)
+    return Pinned(tuple(packages), tuple(failures.values()))
+
+
+def _package(chosen: Chosen, file: IndexFile | None) -> PlannedPackage:
+    candidate, build = chosen.candidate, chosen.candidate.option.build if chosen.candidate.option else None
+    kind: Literal["wheel", "sdist"] = "wheel" if file and file.filename.endswith(".whl") else "sdist"
+    return PlannedPackage(
+        name=candidate.name,
+        version=str(candidate.version),
+        variant=build.variant if build and build.variant != ANY else None,
+        index=(file.index or None) if file else None,
+        filename=file.filename if file else None,
+        url=candidate.url or (file.url or None if file else None),
+        hashes=dict(file.hashes) if file else {},
+        kind=kind,
+        requires=chosen.requires,
+        why=chosen.why,
+        size=file.size if file else None,
+        requires_python=file.requires_python if file else None,
+        evidence=build.evidence.value if build else None,
+    )

@@ -1,0 +1,62 @@
+"""What the plan's builds can do on its GPUs, and the driver that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from envsolve.catalogue.model import Build
+from envsolve.compat.facts import Facts
+from envsolve.compat.judge import judge
+from envsolve.compat.verdict import Verdict
+from envsolve.compat.versions import numbers
+from envsolve.machine.cc import ComputeCapability
+from envsolve.machine.model import Gpu, Machine
+from envsolve.plan import DriverNeed, Support
+from envsolve.resolve.family import Option
+from envsolve.resolve.solve import Solution
+
+
+def verdicts_of(
+    solution: Solution, machines: Sequence[Machine], python: str, facts: Facts
+) -> Iterator[tuple[Build, Machine, Gpu, Verdict]]:
+    """Every family build of a solution whose CUDA code is known, on every GPU of every machine."""
+    for option in _options(solution):
+        for build, machine in zip(option.builds, machines, strict=True):
+            if build.cuda is None or build.code is None:
+                continue
+            gpus = machine.gpus or (Gpu(),)
+            for gpu, verdict in zip(gpus, judge(build, machine, python, facts), strict=True):
+                yield build, machine, gpu, verdict
+
+
+def support_of(solution: Solution, machines: Sequence[Machine], python: str, facts: Facts) -> tuple[Support, ...]:
+    """The levels, equal lines told once; Triton's line says whether its kernels run."""
+    lines: dict[Support, None] = {}
+    for build, _, gpu, verdict in verdicts_of(solution, machines, python, facts):
+        evidence = (build.code_evidence or build.evidence).value
+        name, cc = gpu.name or "unknown GPU", gpu.compute_capability
+        lines[Support(build.package, name, cc, verdict.level.value, verdict.code, evidence)] = None
+        if verdict.triton is not None and cc is not None and "triton" in solution.chosen:
+            reason = next(r for r in verdict.reasons if r.rule == "triton")
+            code = ComputeCapability.parse(cc).sm if verdict.triton else None
+            lines[Support("triton", name, cc, "native" if verdict.triton else "none", code, reason.evidence)] = None
+    return tuple(lines)
+
+
+def driver_need(solution: Solution, machines: Sequence[Machine], python: str, facts: Facts) -> DriverNeed | None:
+    """The newest of the drivers that the builds ask for, and the least favourable mode among machines."""
+    needs: list[DriverNeed] = []
+    for option in _options(solution):
+        for build, machine in zip(option.builds, machines, strict=True):
+            if build.cuda is None:
+                continue
+            have = machine.driver.version if machine.driver else None
+            needs += [DriverNeed(v.driver_required, v.driver_mode, have) for v in judge(build, machine, python, facts)]
+    rank = {"minor-version": 1, "full": 2, None: 0, "forward-compat": 1}
+    return max(needs, key=lambda n: (numbers(n.required or "0"), -rank[n.mode]), default=None)
+
+
+def _options(solution: Solution) -> Iterator[Option]:
+    for chosen in solution.chosen.values():
+        if chosen.candidate.option is not None:
+            yield chosen.candidate.option

@@ -1,0 +1,180 @@
+"""The torch family: its published builds as options of the solve, judged and in the order of preference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Build, Evidence
+from envsolve.compat.facts import Facts
+from envsolve.compat.flavour import ANY
+from envsolve.compat.judge import judge, worst
+from envsolve.compat.platform import platform_fits, python_fits
+from envsolve.compat.verdict import Level, Verdict
+from envsolve.compat.versions import minor
+from envsolve.machine.model import Machine
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One (version, variant) of a family package, as published on one index, for all machines of the plan.
+
+    Attributes:
+        builds: The build for each machine, in their order.
+        verdict: The worst of all machines and GPUs.
+    """
+
+    builds: tuple[Build, ...]
+    verdict: Verdict
+
+    @property
+    def build(self) -> Build:
+        """The build for the first machine, for which the rest of the environment is resolved."""
+        return self.builds[0]
+
+    @cached_property
+    def version(self) -> Version:
+        """The full version as the file name has it."""
+        return Version(self.build.version + self.build.local)
+
+    def matches(self, specifier: SpecifierSet) -> bool:
+        """Whether a specifier takes this option; a default-index build also answers to ``==2.9.1+cu128``."""
+        build = self.build
+        if specifier.contains(self.version, prereleases=True):
+            return True
+        named = build.variant not in (ANY,) and not build.local
+        return named and specifier.contains(f"{build.version}+{build.variant}", prereleases=True)
+
+
+@dataclass(frozen=True)
+class Family:
+    """The options of every torch-family package on given machines and one Python.
+
+    Attributes:
+        python: ``3.12``; None judges without regard to Python.
+        cutoff: ISO date; builds released after it do not exist.
+        gone: File names that the catalogue lists and their index no longer has.
+    """
+
+    catalogue: Catalogue
+    facts: Facts
+    machines: tuple[Machine, ...]
+    python: str | None
+    cutoff: str | None = None
+    gone: frozenset[str] = frozenset()
+
+    def without(self, filename: str) -> Family:
+        """The same family less one build that turned out not to exist any more."""
+        return replace(self, gone=self.gone | {filename})
+
+    def owns(self, package: str) -> bool:
+        """Whether a package's builds are chosen from the catalogue, never from an index that merely lists the name."""
+        return package in self.catalogue.family and bool(self.catalogue.builds(package))
+
+    def options(self, package: str) -> tuple[Option, ...]:
+        """The options that the machines do not rule out, best first."""
+        return self._table[package] if package in self._table else self._remember(package)
+
+    def judged(self, package: str) -> tuple[Option, ...]:
+        """All published options, those that do not run included, newest first."""
+        found = []
+        for builds in _by_option(self.catalogue.builds(package)).values():
+            chosen = [self._for_machine(builds, machine) for machine in self.machines]
+            if any(not self._published(build) for build, _ in chosen):
+                continue
+            verdict = worst([v for _, verdicts in chosen for v in verdicts])
+            found.append(Option(tuple(build for build, _ in chosen), verdict))
+        return tuple(sorted(found, key=lambda o: o.version, reverse=True))
+
+    @cached_property
+    def _table(self) -> dict[str, tuple[Option, ...]]:
+        return {}
+
+    def _remember(self, package: str) -> tuple[Option, ...]:
+        usable = self._runs if package == "torch" else self._installs
+        cuda_exists = any(b.cuda for b in self.catalogue.builds(package))
+        options = [o for o in self.judged(package) if usable(o)]
+        has_cuda = cuda_exists and any(o.build.variant != "cpu" for o in options)
+        if package != "torch" and not has_cuda:
+            # One CPU build for every flavour: nothing better is published for this platform.
+            options = [replace(o, builds=tuple(replace(b, variant=ANY) for b in o.builds)) for o in options]
+        self._table[package] = in_order(options, package)
+        return self._table[package]
+
+    def _runs(self, option: Option) -> bool:
+        if option.build.variant == "cpu":
+            return self.wants_cpu and option.verdict.level is not Level.NONE
+        return option.verdict.level is not Level.NONE
+
+    def _installs(self, option: Option) -> bool:
+        return all(
+            platform_fits(b.platform, m.platform).ok and (not self.python or python_fits(b.pythons, self.python).ok)
+            for b, m in zip(option.builds, self.machines, strict=True)
+        )
+
+    @property
+    def wants_cpu(self) -> bool:
+        """Whether a CPU build is an answer at all: only where every machine is known to have no GPU."""
+        return all(machine.gpus == () for machine in self.machines)
+
+    def _published(self, build: Build) -> bool:
+        if self.cutoff and (build.released is None or build.released > self.cutoff):
+            return False
+        return not any(build.filename(p) in self.gone for p in build.pythons)
+
+    def _for_machine(self, builds: Sequence[Build], machine: Machine) -> tuple[Build, tuple[Verdict, ...]]:
+        """The best of the builds of one option (they differ in platform) for one machine, with its verdicts."""
+        judged = [(build, judge(build, machine, self.python, self.facts)) for build in builds]
+        return min(judged, key=lambda pair: worst(pair[1]).level.rank)
+
+
+def _by_option(builds: Sequence[Build]) -> Mapping[tuple[str, str, str], list[Build]]:
+    groups: dict[tuple[str, str, str], list[Build]] = {}
+    for build in builds:
+        groups.setdefault((build.version, build.variant, build.index), []).append(build)
+    return groups
+
+
+def in_order(options: Sequence[Option], package: str) -> tuple[Option, ...]:
+    """Options as the solver should try them: by tier, then newest first, then the preferred variant first."""
+    preference, tier = (_torch_variant, _torch_tier) if package == "torch" else (_companion_variant, _no_tier)
+    ordered = sorted(options, key=preference)
+    ordered.sort(key=lambda o: Version(o.version.public), reverse=True)
+    ordered.sort(key=tier)
+    return tuple(ordered)
+
+
+def _torch_tier(option: Option) -> int:
+    """0 where everything works, the paired Triton's kernels included; 1 where torch does; 2 where that is not known."""
+    if not option.verdict.level.usable or option.build.evidence is Evidence.INFERRED:
+        return 2
+    return 0 if option.verdict.triton else 1
+
+
+def _torch_variant(option: Option) -> tuple[object, ...]:
+    """The best verdict first: level of the code, then a CUDA that the driver knows in full.
+
+    Among equals the default index goes first, since its wheels are measured and need no second index; then the newest
+    CUDA that the driver knows in full or, in minor-version mode, the one nearest to the driver.
+    """
+    verdict, build = option.verdict, option.build
+    cuda = minor(build.cuda or "0")
+    full = verdict.driver_mode == "full"
+    nearest = tuple(-n for n in cuda) if full else cuda
+    return (verdict.level.rank, not full, build.index != DEFAULT, nearest)
+
+
+def _no_tier(_: Option) -> int:
+    return 0
+
+
+def _companion_variant(option: Option) -> tuple[object, ...]:
+    """CUDA before CPU, the default index first."""
+    return (option.build.variant == "cpu", option.build.index != DEFAULT, option.build.variant)

@@ -1,0 +1,68 @@
+"""From a build that the catalogue describes to the file that its index serves."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Build
+from envsolve.compat.platform import python_tag
+from envsolve.errors import IndexUnavailableError
+from envsolve.index.client import IndexClient
+from envsolve.index.model import IndexFile
+
+
+class BuildGoneError(Exception):
+    """An index was reached and no longer lists a file that the catalogue knows."""
+
+    def __init__(self, filename: str) -> None:
+        super().__init__(filename)
+        self.filename = filename
+
+
+class FamilyFiles:
+    """Looks up the files of family builds, each on the one index that its build names."""
+
+    def __init__(self, client: IndexClient, catalogue: Catalogue, python: str) -> None:
+        self._client = client
+        self._catalogue = catalogue
+        self._python = python
+
+    def index_of(self, build: Build) -> str | None:
+        """Address of the build's index; None for the default one."""
+        place = self._catalogue.indexes.get(build.index)
+        return place.url.format(variant=build.variant) if place else None
+
+    def file(self, build: Build) -> IndexFile:
+        """The file as its index lists it.
+
+        Raises:
+            IndexUnavailableError: The index cannot be reached.
+            BuildGoneError: It was reached and does not list the file.
+        """
+        filename = self.filename(build)
+        for file in self._client.project(build.package, self.index_of(build)):
+            if file.filename == filename:
+                return file
+        raise BuildGoneError(filename)
+
+    def from_catalogue(self, build: Build) -> IndexFile:
+        """The file as the catalogue knows it, for an index out of reach; the address follows the index's scheme."""
+        tag = python_tag(build.pythons, self._python) or build.pythons[0]
+        filename = build.filename(tag)
+        fact = build.files.get(tag)
+        hashes = {"sha256": fact.sha256} if fact and fact.sha256 else {}
+        index = self.index_of(build)
+        url = f"{index.rstrip('/')}/{quote(filename)}" if index else ""
+        return IndexFile(filename, url, index or "", hashes, build.requires_python, size=fact.size if fact else None)
+
+    def known(self, build: Build) -> tuple[IndexFile, IndexUnavailableError | None]:
+        """The listed file or, where the index cannot be reached, the catalogue's word and the failure."""
+        try:
+            return self.file(build), None
+        except IndexUnavailableError as failure:
+            return self.from_catalogue(build), failure
+
+    def filename(self, build: Build) -> str:
+        """The build's file name for the planned Python."""
+        return build.filename(python_tag(build.pythons, self._python) or build.pythons[0])

@@ -1,0 +1,181 @@
+"""Impossible, well said: the smallest set of facts about machine and request that no torch-family build survives.
+
+Every fact that limits the choice of builds is a *limit* that can be lifted on its own: a requirement, the Python, the
+libc, the driver, the cards, a flavour. Lifting them one by one and asking whether a build then exists leaves an
+irreducible set: no member can be dropped. The same question, asked with one limit changed, finds the remedies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.compat.flavour import agrees
+from envsolve.compat.life import can_exist
+from envsolve.compat.verdict import Level
+from envsolve.compat.versions import reaches
+from envsolve.machine.model import Driver, Machine, Platform
+from envsolve.resolve.family import Family, Option
+from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
+
+#: CPython versions that a remedy may propose: those that torch was ever published for.
+_PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
+_GLIBC_OF_REMEDY = "glibc 2.28"
+_EXAMPLES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What limits the choice of torch-family builds.
+
+    Attributes:
+        asked: Specifiers on family packages, by name.
+        flavour: A CUDA flavour that was asked for.
+    """
+
+    asked: Mapping[str, SpecifierSet]
+    flavour: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    kind: str
+    name: str
+    fact: str
+
+
+def explain(family: Family, limits: Limits) -> Conflict | None:
+    """The irreducible conflict and its remedies; None where torch-family builds that satisfy every limit exist."""
+    every = tuple(_limits_of(family, limits))
+    if _best(family, limits, every) is not None:
+        return None
+    core = list(every)
+    for limit in every:
+        rest = [other for other in core if other is not limit]
+        if _best(family, limits, rest) is None:
+            core = rest
+    facts = [ConflictFact(limit.fact) for limit in core]
+    facts += _failing_builds(family, limits)
+    return Conflict(tuple(facts), tuple(_remedies(family, limits, every, core)))
+
+
+def _limits_of(family: Family, limits: Limits) -> Iterator[_Limit]:
+    # Order matters to what is dropped first: what is most worth telling stands last.
+    if limits.flavour:
+        yield _Limit("flavour", limits.flavour, f"the CUDA flavour {limits.flavour} was asked for")
+    for machine in family.machines:
+        if machine.platform and machine.platform.libc:
+            yield _Limit("libc", "", f"the machine has {machine.platform.libc}")
+            break
+    if family.python:
+        yield _Limit("python", family.python, f"the environment's Python is {family.python}")
+    drivers = {d.version or f"for CUDA {d.cuda}" for m in family.machines if (d := m.driver) and (d.version or d.cuda)}
+    if drivers:
+        yield _Limit("driver", "", f"the machine has driver {', '.join(sorted(drivers))}")
+    cards = dict.fromkeys(
+        f"{gpu.label}, which needs code that {gpu.cc.sm} runs"
+        for m in family.machines
+        for gpu in m.gpus or ()
+        if gpu.cc
+    )
+    if cards:
+        yield _Limit("gpus", "", "the machine has " + " and ".join(cards))
+    elif family.wants_cpu:
+        yield _Limit("gpus", "", "the machine has no NVIDIA GPU")
+    for name, specifier in limits.asked.items():
+        if str(specifier):
+            yield _Limit("asked", name, f"{name}{specifier} was asked for")
+
+
+def _best(family: Family, limits: Limits, kept: Sequence[_Limit]) -> Option | None:
+    """The best torch option under the kept limits, with a matching option of every companion that was asked for."""
+    kinds = {limit.kind for limit in kept}
+    names = {limit.name for limit in kept if limit.kind == "asked"}
+    loose = replace(
+        family,
+        python=family.python if "python" in kinds else None,
+        machines=tuple(_loosened(machine, kinds) for machine in family.machines),
+    )
+    asked = {name: spec if name in names else SpecifierSet() for name, spec in limits.asked.items()}
+    companions = {
+        name: [o for o in loose.options(name) if o.matches(spec)] for name, spec in asked.items() if name != "torch"
+    }
+    for torch in loose.options("torch"):
+        if "flavour" in kinds and torch.build.variant != limits.flavour:
+            continue
+        if "torch" in asked and not torch.matches(asked["torch"]):
+            continue
+        if all(any(agrees(o.build, torch.build).ok for o in options) for options in companions.values()):
+            return torch
+    return None
+
+
+def _loosened(machine: Machine, kinds: set[str]) -> Machine:
+    platform = machine.platform or Platform()
+    return replace(
+        machine,
+        platform=platform if "libc" in kinds else replace(platform, libc=None),
+        driver=machine.driver if "driver" in kinds else None,
+        gpus=machine.gpus if "gpus" in kinds else None,
+    )
+
+
+def _failing_builds(family: Family, limits: Limits) -> Iterator[ConflictFact]:
+    """Of the builds that the request names, why each does not run: one fact per distinct reason."""
+    specifier = limits.asked.get("torch", SpecifierSet())
+    told: dict[str, ConflictFact] = {}
+    for option in family.judged("torch"):
+        if not option.matches(specifier) or option.build.variant == "cpu":
+            continue
+        if limits.flavour and option.build.variant != limits.flavour:
+            continue
+        for reason in option.verdict.failures[:1]:
+            source = family.catalogue.source(reason.source) if reason.source else None
+            label = f"torch {option.build.version} [{option.build.variant}]"
+            told.setdefault(reason.text, ConflictFact(f"{label}: {reason.text}", source.title if source else None))
+    yield from list(told.values())[:_EXAMPLES]
+
+
+def _remedies(family: Family, limits: Limits, every: Sequence[_Limit], core: Sequence[_Limit]) -> Iterator[Remedy]:
+    """Changes to one limit of the conflict that let a build through, the cheapest first."""
+    kinds = {limit.kind for limit in core}
+    for limit in core:
+        if limit.kind in ("asked", "flavour"):
+            best = _best(family, limits, [other for other in every if other is not limit])
+            if best is not None:
+                wanted = f"{limit.name}{limits.asked[limit.name]}" if limit.kind == "asked" else f"--cuda {limit.name}"
+                yield Remedy(f"relax {wanted}", _named(best))
+    if "python" in kinds:
+        others = [(p, best) for p in _PYTHONS if (best := _best(replace(family, python=p), limits, every))]
+        if others:
+            names = ", ".join(p for p, _ in others)
+            yield Remedy(f"use another Python: {names}", _named(others[-1][1]))
+    if "driver" in kinds:
+        yield from _driver_remedy(family, limits, every)
+    if "libc" in kinds:
+        newer = [replace(m, platform=replace(m.platform or Platform(), libc=_GLIBC_OF_REMEDY)) for m in family.machines]
+        best = _best(replace(family, machines=tuple(newer)), limits, every)
+        if best is not None:
+            yield Remedy(f"run in a container, or on a system, with {_GLIBC_OF_REMEDY} or newer", _named(best))
+
+
+def _driver_remedy(family: Family, limits: Limits, every: Sequence[_Limit]) -> Iterator[Remedy]:
+    """The oldest driver branch that lets a build through and drops none of the cards."""
+    for branch in family.catalogue.drivers:
+        driver = Driver(branch.first, branch.cuda)
+        if any(m.driver and m.driver.version and not reaches(branch.first, m.driver.version) for m in family.machines):
+            continue
+        serves = [can_exist(g, driver, family.facts.architectures).ok for m in family.machines for g in m.gpus or ()]
+        if False in serves:
+            continue
+        best = _best(replace(family, machines=tuple(replace(m, driver=driver) for m in family.machines)), limits, every)
+        if best is not None:
+            yield Remedy(f"install driver {branch.first} or newer (branch R{branch.branch})", _named(best))
+            return
+
+
+def _named(option: Option) -> str:
+    level = "" if option.verdict.level in (Level.NATIVE, Level.FAMILY) else f" ({option.verdict.level.value})"
+    return f"torch {option.build.version} [{option.build.variant}]{level}"

@@ -1,0 +1,124 @@
+"""The two sides of the solve: what is needed, and the candidates that satisfy it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from envsolve.index.model import IndexFile
+from envsolve.resolve.family import Option
+
+#: The virtual package whose one version is the CUDA flavour of the environment.
+FLAVOUR = "the CUDA flavour"
+
+
+def key_of(name: str, extra: str | None) -> str:
+    """The solver's name for a package, or for one extra of it."""
+    return f"{name}[{extra}]" if extra else name
+
+
+@dataclass(frozen=True, slots=True)
+class PackageNeed:
+    """A requirement on a package (or one extra of it), in the words it was written in."""
+
+    name: str
+    extra: str | None
+    specifier: SpecifierSet
+    url: str | None
+    text: str
+    origin: str
+
+    @property
+    def key(self) -> str:
+        """The solver's name for what this asks."""
+        return key_of(self.name, self.extra)
+
+
+@dataclass(frozen=True, slots=True)
+class SameNeed:
+    """An extra asks for the very candidate that it extends."""
+
+    candidate: Candidate
+
+    @property
+    def key(self) -> str:
+        """The solver's name for what this asks."""
+        return self.candidate.name
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        return f"{self.candidate.name}=={self.candidate.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlavourNeed:
+    """A build's demand that the whole environment has its CUDA flavour."""
+
+    variant: str
+    key: str = FLAVOUR
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        return f"everything on {self.variant}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlavourCandidate:
+    """A CUDA flavour for the whole environment."""
+
+    variant: str
+    key: str = FLAVOUR
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """One version of a package, as one file.
+
+    Two candidates are the same if they stand for the same version, variant and place, whichever file objects they hold.
+
+    Attributes:
+        extra: Set on the stand-in that adds one extra's dependencies to the candidate of the same version.
+        file: The chosen file; None for a family option, whose file is looked up once it is chosen.
+        option: For torch-family packages, the build and its verdict.
+        url: For a direct reference.
+    """
+
+    name: str
+    version: Version
+    extra: str | None = None
+    file: IndexFile | None = None
+    option: Option | None = None
+    url: str | None = None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells it from other candidates."""
+        build = self.option.build if self.option else None
+        return (self.name, self.extra, self.version, self.url, build and (build.variant, build.index))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Candidate) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    @property
+    def key(self) -> str:
+        """The solver's name for it."""
+        return key_of(self.name, self.extra)
+
+    @property
+    def label(self) -> str:
+        """For messages: ``torch 2.9.1 [cu128]``."""
+        extra = f"[{self.extra}]" if self.extra else ""
+        variant = f" [{self.option.build.variant}]" if self.option and self.option.build.variant != "any" else ""
+        version = "" if self.url else f" {self.version.public if self.option else self.version}"
+        return f"{self.name}{extra}{version}{variant}"
+
+
+AnyNeed = PackageNeed | SameNeed | FlavourNeed
+AnyCandidate = Candidate | FlavourCandidate

@@ -1,0 +1,121 @@
+"""Candidates of ordinary packages: the files of the default index, filtered for the environment, best first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envsolve.index.client import IndexClient
+from envsolve.index.model import IndexFile
+from envsolve.resolve.environment import Environment
+
+_SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
+
+
+@dataclass
+class Pool:
+    """What the indexes offer of each ordinary package, for one environment.
+
+    Attributes:
+        cutoff: ISO date; files uploaded after it, or at an unknown time, do not exist.
+        prereleases: Whether pre-releases are wanted even where no specifier names one.
+    """
+
+    client: IndexClient
+    environment: Environment
+    cutoff: str | None = None
+    prereleases: bool = False
+    _versions: dict[str, list[tuple[Version, list[IndexFile]]]] = field(default_factory=dict)
+
+    def exists(self, name: str) -> bool:
+        """Whether any index lists a file of the project that can be read at all."""
+        return bool(self._sorted_versions(name))
+
+    def versions(self, name: str) -> list[Version]:
+        """Every version listed, newest first, whether or not it suits the environment."""
+        return [version for version, _ in self._sorted_versions(name)]
+
+    def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
+        """Versions that the specifier takes, newest first with yanked ones last, each with its best file.
+
+        A wheel that runs here goes before an sdist; pre-releases appear only on request.
+        """
+        pre = self.prereleases or bool(specifier.prereleases)
+        withdrawn: list[tuple[Version, IndexFile]] = []
+        for version, files in self._sorted_versions(name):
+            if (version.is_prerelease and not pre) or not specifier.contains(version, prereleases=True):
+                continue
+            file = self._best(files)
+            if file is None:
+                continue
+            if file.yanked is None:
+                yield version, file
+            else:
+                withdrawn.append((version, file))
+        yield from withdrawn
+
+    def _sorted_versions(self, name: str) -> list[tuple[Version, list[IndexFile]]]:
+        if name not in self._versions:
+            groups: dict[str, list[IndexFile]] = {}
+            for file in self.client.project(name):
+                version = version_in(file.filename, name)
+                if version is not None and not self._too_new(file):
+                    groups.setdefault(version, []).append(file)
+            pairs = [(parsed, files) for text, files in groups.items() if (parsed := _version(text)) is not None]
+            self._versions[name] = sorted(pairs, key=lambda pair: pair[0], reverse=True)
+        return self._versions[name]
+
+    def _too_new(self, file: IndexFile) -> bool:
+        return self.cutoff is not None and (file.upload_time is None or file.upload_time[:19] > self.cutoff)
+
+    def _best(self, files: list[IndexFile]) -> IndexFile | None:
+        """The most specific wheel, else an sdist; not yanked before yanked."""
+        ranked = []
+        for file in files:
+            if not _python_allowed(file.requires_python, self.environment.full_version):
+                continue
+            wheel = file.filename.endswith(".whl")
+            rank = self.environment.rank(file.filename) if wheel else None
+            if rank is None and (wheel or not _SDIST.search(file.filename)):
+                continue
+            ranked.append(((file.yanked is not None, not wheel, rank or 0, file.filename), file))
+        return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+
+def version_in(filename: str, name: str) -> str | None:
+    """The version part of a wheel's or sdist's file name; None where the name has neither form."""
+    if filename.endswith(".whl"):
+        parts = filename.split("-", 2)
+        return parts[1] if len(parts) == 3 else None
+    stem = _SDIST.sub("", filename)
+    if stem == filename:
+        return None
+    # The project's name may itself hold dashes in old sdists, so its length decides where the version starts.
+    for cut in (i for i, char in enumerate(stem) if char == "-"):
+        if canonicalize_name(stem[:cut]) == name:
+            return stem[cut + 1 :]
+    return None
+
+
+@lru_cache(maxsize=65536)
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _python_allowed(requires_python: str | None, python: str) -> bool:
+    if not requires_python:
+        return True
+    try:
+        return SpecifierSet(requires_python).contains(python, prereleases=True)
+    except InvalidSpecifier:
+        return True

@@ -1,0 +1,206 @@
+"""The resolvelib provider: the only place where index, catalogue and verdicts meet the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from resolvelib import AbstractProvider
+
+from envsolve.compat.flavour import ANY
+from envsolve.index.client import IndexClient
+from envsolve.index.model import CoreMetadata
+from envsolve.resolve.direct import DirectReferences
+from envsolve.resolve.environment import Environment
+from envsolve.resolve.family import Family
+from envsolve.resolve.familyfiles import FamilyFiles
+from envsolve.resolve.needs import (
+    FLAVOUR,
+    AnyCandidate,
+    AnyNeed,
+    Candidate,
+    FlavourCandidate,
+    FlavourNeed,
+    PackageNeed,
+    SameNeed,
+)
+from envsolve.resolve.pool import Pool
+
+
+class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
+    """Candidates and dependencies for one environment.
+
+    Torch-family packages come from :class:`Family`, so only from the index that the catalogue names for a build; all
+    others from :class:`Pool`, so only from the default index. Neither ever looks where the other does.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        family: Family,
+        pool: Pool,
+        files: FamilyFiles,
+        direct: DirectReferences,
+        client: IndexClient,
+        constraints: Mapping[str, SpecifierSet],
+    ) -> None:
+        self._environment = environment
+        self._family = family
+        self._pool = pool
+        self._files = files
+        self._direct = direct
+        self._client = client
+        self._constraints = constraints
+        self._needs: dict[Candidate, tuple[AnyNeed, ...]] = {}
+
+    def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
+        """The solver's name: a package, one extra of it, or the flavour."""
+        return requirement_or_candidate.key
+
+    def get_preference(
+        self,
+        identifier: str,
+        resolutions: Mapping[str, AnyCandidate],
+        candidates: Mapping[str, Iterator[AnyCandidate]],
+        information: Mapping[str, Iterator[Any]],
+        backtrack_causes: Sequence[Any],
+    ) -> tuple[object, ...]:
+        """Torch first, then the flavour and the family, then what is in a conflict, pinned, or asked for directly."""
+        needs = list(information[identifier])
+        caused = any(cause.requirement.key == identifier for cause in backtrack_causes)
+        pinned = any(
+            isinstance(n.requirement, PackageNeed) and any(s.operator == "==" for s in n.requirement.specifier)
+            for n in needs
+        )
+        asked = any(n.parent is None for n in needs)
+        name = identifier.partition("[")[0]
+        family = identifier == FLAVOUR or self._family.owns(name)
+        return (name != "torch", not family, not caused, not pinned, not asked, identifier)
+
+    def find_matches(
+        self,
+        identifier: str,
+        requirements: Mapping[str, Iterator[AnyNeed]],
+        incompatibilities: Mapping[str, Iterator[AnyCandidate]],
+    ) -> Iterable[AnyCandidate]:
+        """Candidates that satisfy all that is needed so far, best first, each made only when the solver asks for it."""
+        needs = list(requirements[identifier])
+        bad = set(incompatibilities[identifier])
+        if identifier == FLAVOUR:
+            variants = {n.variant for n in needs if isinstance(n, FlavourNeed)}
+            return [c for c in map(FlavourCandidate, variants) if len(variants) == 1 and c not in bad]
+        name, _, extra = identifier.rstrip("]").partition("[")
+        found = self._fixed(needs, extra or None) or self._published(name, extra or None, needs)
+        return lambda: (c for c in found() if c not in bad)  # type: ignore[return-value]
+
+    def _fixed(self, needs: Sequence[AnyNeed], extra: str | None) -> Any:
+        """A candidate that a need names outright: the one that an extra extends, or a direct reference."""
+        for need in needs:
+            if isinstance(need, SameNeed):
+                fits = all(self.is_satisfied_by(n, need.candidate) for n in needs)
+                return lambda: iter([need.candidate] if fits else [])
+        for need in needs:
+            if isinstance(need, PackageNeed) and need.url:
+                candidate = self._direct.candidate(need.name, need.url, extra)
+                fits = all(self.is_satisfied_by(n, candidate) for n in needs)
+                return lambda: iter([candidate] if fits else [])
+        return None
+
+    def _published(self, name: str, extra: str | None, needs: Sequence[AnyNeed]) -> Any:
+        specifier = SpecifierSet()
+        for need in needs:
+            if isinstance(need, PackageNeed):
+                specifier &= need.specifier
+        specifier &= self._constraints.get(name, SpecifierSet())
+
+        def family() -> Iterator[Candidate]:
+            for option in self._family.options(name):
+                if option.matches(specifier):
+                    yield Candidate(name, option.version, extra, option=option)
+
+        def ordinary() -> Iterator[Candidate]:
+            for version, file in self._pool.candidates(name, specifier):
+                yield Candidate(name, version, extra, file)
+
+        if self._family.owns(name):
+            return family
+        first = next(ordinary(), None)
+        if first is not None and first.file is not None and extra is None:
+            self._client.prefetch_metadata([first.file])
+        return ordinary
+
+    def is_satisfied_by(self, requirement: AnyNeed, candidate: AnyCandidate) -> bool:
+        """Whether a candidate is what a need asks for."""
+        if isinstance(requirement, FlavourNeed):
+            return isinstance(candidate, FlavourCandidate) and candidate.variant == requirement.variant
+        if not isinstance(candidate, Candidate):
+            return False
+        if isinstance(requirement, SameNeed):
+            return replace(candidate, extra=None) == requirement.candidate
+        if requirement.url:
+            return candidate.url == requirement.url
+        if candidate.option is not None:
+            return candidate.option.matches(requirement.specifier)
+        return candidate.url is not None or requirement.specifier.contains(candidate.version, prereleases=True)
+
+    def get_dependencies(self, candidate: AnyCandidate) -> Iterable[AnyNeed]:
+        """What a candidate needs, for the environment's markers."""
+        if isinstance(candidate, FlavourCandidate):
+            return ()
+        if candidate not in self._needs:
+            self._needs[candidate] = needs = tuple(self._needs_of(candidate))
+            ordinary = {n.name for n in needs if isinstance(n, PackageNeed) and not n.url}
+            self._client.prefetch(sorted(n for n in ordinary if not self._family.owns(n)))
+        return self._needs[candidate]
+
+    def _needs_of(self, candidate: Candidate) -> Iterator[AnyNeed]:
+        if candidate.extra:
+            yield SameNeed(replace(candidate, extra=None))
+        elif candidate.option is not None:
+            build = candidate.option.build
+            if build.variant != ANY:
+                yield FlavourNeed(build.variant)
+            if build.torch:
+                yield PackageNeed(
+                    "torch", None, SpecifierSet(build.torch), None, f"torch{build.torch}", candidate.label
+                )
+        for line in self.metadata(candidate).requires_dist:
+            yield from self.needs_in(line, candidate.extra or "", candidate.label)
+
+    def metadata(self, candidate: Candidate) -> CoreMetadata:
+        """The candidate's core metadata: from the catalogue for family builds, else from its index."""
+        if candidate.url is not None:
+            return self._direct.metadata(candidate.name, candidate.url)
+        if candidate.option is not None:
+            build = candidate.option.build
+            if build.requires is not None:
+                return CoreMetadata(build.package, build.version, build.requires, build.requires_python)
+            return self._client.metadata(self._files.file(build))
+        assert candidate.file is not None
+        return self._client.metadata(candidate.file)
+
+    def needs_in(self, line: str | Requirement, extra: str, origin: str) -> Iterator[PackageNeed]:
+        """The needs of one requirement line; none where its marker does not hold for the environment and extra."""
+        try:
+            requirement = Requirement(line) if isinstance(line, str) else line
+        except InvalidRequirement:
+            return
+        if not self._environment.wants(requirement.marker, extra):
+            return
+        if extra and self._environment.wants(requirement.marker):
+            return
+        name = canonicalize_name(requirement.name)
+        words = f"{requirement.name}{_bracket(requirement.extras)}{requirement.specifier}"
+        text = f"{requirement.name} @ {requirement.url}" if requirement.url else words
+        for one in (None, *sorted(requirement.extras)):
+            wanted = canonicalize_name(one) if one else None
+            yield PackageNeed(name, wanted, requirement.specifier, requirement.url, text, origin)
+
+
+def _bracket(extras: Iterable[str]) -> str:
+    names = ",".join(sorted(extras))
+    return f"[{names}]" if names else ""
