@@ -1,0 +1,91 @@
+"""The packages of a plan as the installable formats need them: possible, hashed, and sorted by where they come from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from envsolve._default_index import DEFAULT_INDEX
+from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
+from envsolve.plan import Plan, PlannedPackage
+
+# What pip takes in hash-checking mode.
+_STRONG = ("sha256", "sha384", "sha512")
+
+
+def installable(plan: Plan) -> tuple[PlannedPackage, ...]:
+    """The packages of a plan that has some.
+
+    Raises:
+        ImpossibleError: Nothing fits; the message is the plan's conflict, the hint its cheapest remedy.
+    """
+    if plan.status != "impossible":
+        return plan.packages
+    facts = "; because ".join(fact.fact for fact in plan.conflict)
+    hint = f"{plan.remedies[0].action}: {plan.remedies[0].unlocks}" if plan.remedies else None
+    raise ImpossibleError(f"nothing fits, because {facts}" if facts else "nothing fits", hint=hint)
+
+
+def hashed(plan: Plan) -> tuple[PlannedPackage, ...]:
+    """The packages of a plan in which every file has an address and a strong hash.
+
+    Raises:
+        ImpossibleError: Nothing fits.
+        IndexUnavailableError: Some files are known from the catalogue alone, or their index gives no hash.
+        UsageError: A direct reference has no hash.
+    """
+    packages = installable(plan)
+    for package in packages:
+        if is_tree(package):
+            raise UsageError(
+                f"{package.name} is built from {package.url}, and a source tree has no hash",
+                hint="use the format pip or uv",
+            )
+        if is_direct(package) and not strong_hashes(package):
+            raise UsageError(
+                f"{package.name} is asked for by the address {package.url}, without a hash",
+                hint="append #sha256=DIGEST to the address, or use the format pip or uv",
+            )
+    if unknown := [package for package in packages if package.url is None]:
+        raise IndexUnavailableError(
+            f"no address and hash is known for {_by_index(unknown)}: the index was not reached",
+            hint="run the same command again where the index is reached, or use the format pip or uv",
+        )
+    if bare := [package for package in packages if not strong_hashes(package)]:
+        raise IndexUnavailableError(
+            f"the index gives no sha256 for {_by_index(bare)}", hint="use the format pip or uv, which need no hashes"
+        )
+    return packages
+
+
+def strong_hashes(package: PlannedPackage) -> dict[str, str]:
+    """The hashes that installers trust, sorted by algorithm."""
+    return {name: digest for name, digest in sorted(package.hashes.items()) if name in _STRONG}
+
+
+def is_tree(package: PlannedPackage) -> bool:
+    """Whether it is a repository or a folder, which must be built to know what is in it."""
+    return package.url is not None and package.filename is None
+
+
+def is_direct(package: PlannedPackage) -> bool:
+    """Whether it was asked for by address, so that no index is asked."""
+    return package.url is not None and not package.index
+
+
+def default_index(packages: Iterable[PlannedPackage]) -> str:
+    """The index that serves the ordinary packages: the built-in default, or what the user set in its place."""
+    packages = [package for package in packages if package.index]
+    indexes = {package.index for package in packages}
+    if DEFAULT_INDEX in indexes or not indexes:
+        return DEFAULT_INDEX
+    ordinary = [package for package in packages if package.variant is None] or packages
+    counts = Counter(package.index or "" for package in ordinary)
+    return min(counts, key=lambda index: (-counts[index], index))
+
+
+def _by_index(packages: Iterable[PlannedPackage]) -> str:
+    names: dict[str, list[str]] = {}
+    for package in packages:
+        names.setdefault(package.index or DEFAULT_INDEX, []).append(f"{package.name} {package.version}")
+    return "; ".join(f"{', '.join(found)} ({index})" for index, found in sorted(names.items()))

@@ -1,0 +1,19 @@
+"""The ``envsolve.plan/1`` JSON: the plan field by field, and the commands that install it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from envsolve.plan import Plan
+from envsolve.render import pip, uv
+
+
+def render(plan: Plan) -> str:
+    """The plan as indented JSON with sorted keys; an impossible plan has no commands."""
+    document = msgspec.to_builtins(plan, enc_hook=dict)  # the hook meets mappings that are no dict
+    possible = plan.status != "impossible"
+    document["commands"] = {
+        "pip": pip.commands(plan) if possible else (),
+        "uv": uv.commands(plan) if possible else (),
+    }
+    return msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=2).decode() + "\n"

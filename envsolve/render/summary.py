@@ -1,0 +1,115 @@
+"""The plan for a person at a terminal: what is chosen, why, and what to do next."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+
+from envsolve.plan import Plan, PlannedPackage
+from envsolve.render._words import LEVELS, describe, driver_sentence, gpu_name, worst_level
+
+
+def render(plan: Plan, *, today: datetime.date | None = None) -> str:
+    """The summary.
+
+    Args:
+        plan: Any plan; an impossible one is shown as its conflict and the remedies.
+        today: The day from which the age of the catalogue is counted; None for the real one.
+    """
+    sections = [
+        _heading(plan),
+        *([_conflict(plan), _remedies(plan)] if plan.status == "impossible" else [_packages(plan)]),
+        _warnings(plan),
+        [f"Set where it runs: {name}={value}" for name, value in sorted(plan.environment.items())],
+        _closing(plan, today or datetime.date.today()),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
+
+
+def _heading(plan: Plan) -> Iterator[str]:
+    for machine in plan.machines:
+        yield f"For       {describe(machine)}"
+    yield f"Asked     {', '.join(plan.requirements) or 'nothing'}"
+    if plan.status == "impossible":
+        return
+    if plan.status == "unknown":
+        yield "Status    unknown: something that decides is not known, see below"
+    if plan.cuda:
+        yield f"Flavour   {_flavour(plan)}"
+    if plan.driver:
+        yield f"Driver    {driver_sentence(plan.driver)}"
+    if plan.toolchain:
+        tools = (
+            ("nvcc", plan.toolchain.nvcc),
+            ("host compiler", plan.toolchain.host_compiler),
+            ("TORCH_CUDA_ARCH_LIST", plan.toolchain.TORCH_CUDA_ARCH_LIST),
+        )
+        yield f"Build     {', '.join(f'{name} {value}' for name, value in tools if value)}"
+
+
+def _flavour(plan: Plan) -> str:
+    """The flavour and what decided for it: the least that its code can do on a GPU of the plan."""
+    torch = tuple(item for item in plan.support if item.package == "torch")
+    level = worst_level(torch or plan.support)
+    if level is None:
+        return f"{plan.cuda}: no GPU to judge it for"
+    return f"{plan.cuda}: {level}, {LEVELS[level]}"
+
+
+def _packages(plan: Plan) -> list[str]:
+    judged = {item.package for item in plan.support}
+    family = [package for package in plan.packages if package.variant or package.name in judged]
+    gpus = list(dict.fromkeys(gpu_name(item) for item in plan.support))
+    rows = [("Package", "Version", "Flavour", *gpus)] + [_row(plan, package, gpus) for package in family]
+    lines = _table(rows) if family else []
+    others = len(plan.packages) - len(family)
+    if others:
+        plural = "" if others == 1 else "s"
+        lines.append(f"and {others} other package{plural}" if family else f"{others} package{plural}")
+    return lines
+
+
+def _row(plan: Plan, package: PlannedPackage, gpus: Sequence[str]) -> tuple[str, ...]:
+    cells = {
+        gpu_name(
+            item
+        ): f"{' '.join(filter(None, [item.level, item.code]))}{f' ({item.evidence})' if item.evidence else ''}"
+        for item in plan.support
+        if item.package == package.name
+    }
+    return (package.name, package.version, package.variant or "-", *(cells.get(gpu, "-") for gpu in gpus))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _conflict(plan: Plan) -> Iterator[str]:
+    yield "Nothing fits"
+    for fact in plan.conflict:
+        yield f"  because {fact.fact}{f' [{fact.source}]' if fact.source else ''}"
+
+
+def _remedies(plan: Plan) -> Iterator[str]:
+    if plan.remedies:
+        yield "What would make it fit, cheapest first"
+    for number, remedy in enumerate(plan.remedies, 1):
+        yield f"  {number}. {remedy.action}: {remedy.unlocks}"
+
+
+def _warnings(plan: Plan) -> Iterator[str]:
+    for caution in plan.warnings:
+        yield f"Warning   {caution.message} [{caution.code}]"
+        if caution.remedy:
+            yield f"          {caution.remedy}"
+
+
+def _closing(plan: Plan, today: datetime.date) -> Iterator[str]:
+    if plan.catalogue_date:
+        days = (today - datetime.date.fromisoformat(plan.catalogue_date)).days
+        age = "today" if days <= 0 else f"{days} day{'' if days == 1 else 's'} ago"
+        yield f"Facts     of {plan.catalogue_date}, {age}"
+    if plan.status != "impossible":
+        yield "Next      the same command with --format pylock -o pylock.toml, then:"
+        yield "          envsolve install pylock.toml --prefix DIR"
