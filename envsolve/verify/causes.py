@@ -23,6 +23,7 @@ _SIGNATURES: tuple[tuple[str, str], ...] = (
     (r"cannot find -lcuda|libcuda\.so cannot found", "libcuda-not-linkable"),
     (r"no CUDA-capable device|Found no NVIDIA driver|libcuda\.so\.1 cannot be loaded|stub library", "no-driver"),
     (r"GLIBC_[\d.]+' not found", "libc-too-old"),
+    (r"Triton (only )?supports devices of", "triton-gpu-unsupported"),
     (r"cannot import name .+ from 'triton", "triton-torch-mismatch"),
 )
 _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), code) for pattern, code in _SIGNATURES)

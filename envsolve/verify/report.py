@@ -49,8 +49,12 @@ class Report:
     @property
     def passed(self) -> bool:
         """Whether something was checked and nothing failed; a report of skips alone has proved nothing."""
-        states = {check.status for check in self.checks}
-        return "pass" in states and "fail" not in states
+        return not self.failed and any(check.status == "pass" for check in self.checks)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check failed; a report may be neither passed nor failed, where nothing could be checked."""
+        return any(check.status == "fail" for check in self.checks)
 
     def to_json(self) -> str:
         """The report as ``envsolve.checks/1``, indented."""

@@ -19,6 +19,8 @@ NEEDS = ()
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 # CUdevice_attribute of cuda.h.
 CC_MAJOR, CC_MINOR = 75, 76
+# CUresult of cuda.h: CUDA_ERROR_STUB_LIBRARY (a toolkit's stand-in for linking), CUDA_ERROR_NO_DEVICE.
+NO_DEVICE = (34, 100)
 
 
 def check():
@@ -28,8 +30,9 @@ def check():
     except OSError as error:
         raise no_gpu("{} cannot be loaded: {}".format(LIBRARY, error)) from None
     status = cuda.cuInit(0)
-    if status:
+    if status in NO_DEVICE:
         raise no_gpu("cuInit failed: {} (error {})".format(message(cuda, status), status))
+    expect(cuda, "cuInit", status)
     version, count = ctypes.c_int(), ctypes.c_int()
     expect(cuda, "cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(version)))
     expect(cuda, "cuDeviceGetCount", cuda.cuDeviceGetCount(ctypes.byref(count)))

@@ -20,12 +20,17 @@ ORDER = 60
 NEEDS = ("triton",)
 
 EM_CUDA = 190
+# Triton compiles simple kernels for older cards too, yet serves none of them: PyTorch's inductor refuses them in these
+# words ("Triton only supports devices of CUDA Capability >= 7.0", torch/_inductor/exc.py).
+OLDEST = 70
 
 
 def check(capability):
     """Compile for ``capability`` (``9.0``) and look at what came out."""
     major, minor = (int(part) for part in capability.split("."))
     arch = 10 * major + minor
+    if arch < OLDEST:
+        raise RuntimeError("Triton supports devices of compute capability 7.0 and newer, not {}".format(capability))
     assemblers = []
     sys.addaudithook(lambda event, arguments: assemblers.extend(assembler(event, arguments)))
     with tempfile.TemporaryDirectory() as cache:

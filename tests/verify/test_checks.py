@@ -1,0 +1,187 @@
+"""The shipped checks: their declarations, and what they say on real interpreters, drivers and packages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envsolve._default_index import DEFAULT_INDEX
+from envsolve.machine.cc import ComputeCapability
+from envsolve.verify.runner import run_checks, run_compile_checks
+from envsolve.verify.scripts import BUILT_IN, find_scripts
+
+PYTHON = Path(sys.executable)
+HAS_GPU = any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def test_the_shipped_checks_in_their_order() -> None:
+    assert [(script.name, script.runs_on) for script in find_scripts()] == [
+        ("driver", "host"),
+        ("driver-jit", "gpu"),
+        ("torch-import", "host"),
+        ("torch-matmul", "gpu"),
+        ("triton-kernel", "gpu"),
+        ("triton-compile", "architecture"),
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(BUILT_IN.glob("*.py")), ids=lambda path: path.stem)
+def test_a_check_stands_alone(path: Path) -> None:
+    text = path.read_text()
+    compile(text, str(path), "exec", dont_inherit=True)
+    assert "envsolve" not in text
+
+
+@pytest.mark.parametrize("text", ["", "NAME = 'x'\nRUNS_ON = 'moon'\nORDER = 1", "NAME = 'x'\nRUNS_ON = 'gpu'"])
+def test_a_script_that_does_not_declare_itself(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.py").write_text(text)
+    with pytest.raises(ValueError, match="declares NAME"):
+        find_scripts(tmp_path)
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """An interpreter without any package."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    return tmp_path / "bare" / "bin" / "python"
+
+
+@pytest.mark.skipif(HAS_GPU, reason="has a GPU")
+def test_where_there_is_neither_gpu_nor_package_nothing_passes(bare: Path) -> None:
+    report = run_checks(bare)
+    assert {check.status for check in report.checks} == {"skip"}
+    assert not report.passed
+    driver, torch = report.checks[:2]
+    assert driver.cause == "no-driver"
+    assert torch.detail == "torch is not installed in this environment"
+
+
+def test_compiling_without_triton_is_a_skip_and_no_pass(bare: Path) -> None:
+    report = run_compile_checks(bare, [ComputeCapability(9, 0)])
+    assert [check.detail for check in report.checks] == ["triton is not installed in this environment"]
+    assert not report.passed
+
+
+LIBCUDA = """
+int cuInit(unsigned flags) { return STATUS; }
+int cuGetErrorString(int status, const char **text) { *text = TEXT; return 0; }
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDeviceGetCount(int *count) { *count = 0; return 0; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler to make a libcuda")
+@pytest.mark.skipif(HAS_GPU, reason="has a GPU")
+@pytest.mark.parametrize(
+    ("number", "text", "status", "cause"),
+    [
+        (803, "system has unsupported display driver / cuda driver combination", "fail", "compat-libcuda"),
+        (999, "unknown error", "fail", None),
+        (100, "no CUDA-capable device is detected", "skip", "no-driver"),
+        (34, "CUDA driver is a stub library", "skip", "no-driver"),
+        (0, "", "skip", "no-driver"),
+    ],
+)
+def test_a_driver_that_does_not_start(tmp_path: Path, number: int, text: str, status: str, cause: str | None) -> None:
+    source, library = tmp_path / "cuda.c", tmp_path / "libcuda.so.1"
+    source.write_text(LIBCUDA)
+    defines = [f"-DSTATUS={number}", f'-DTEXT="{text}"']
+    subprocess.run(["cc", "-shared", "-fPIC", *defines, "-o", str(library), str(source)], check=True)
+    driver = run_checks(PYTHON, environment={"LD_LIBRARY_PATH": str(tmp_path)}).checks[0]
+    assert (driver.name, driver.status, driver.cause) == ("driver", status, cause)
+    assert text in driver.detail
+
+
+@pytest.mark.skipif(HAS_GPU, reason="has a GPU")
+@pytest.mark.parametrize(
+    ("torch", "status", "words"),
+    [
+        ("__version__ = '9.9'\nclass version: cuda = '13.0'\n", "skip", "lists no GPU for it to see"),
+        ("__version__ = '9.9'\nclass version: cuda = None\n", "pass", "CPU only, imports"),
+        ("raise ImportError('libcudart.so.13: cannot open shared object file')", "fail", "libcudart.so.13"),
+    ],
+)
+def test_importing_torch_without_a_gpu(tmp_path: Path, torch: str, status: str, words: str) -> None:
+    (tmp_path / "torch.py").write_text(torch)
+    checks = run_checks(PYTHON, environment={"PYTHONPATH": str(tmp_path)}).checks
+    (check,) = (check for check in checks if check.name == "torch-import")
+    assert check.status == status
+    assert words in check.detail
+
+
+def with_packages(folder: Path, *requirements: str) -> Path:
+    """Make an environment with real packages."""
+    uv = Path(sys.executable).with_name("uv")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_", "VIRTUAL_ENV"))}
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, env=clean)
+    python = folder / "bin" / "python"
+    command = [uv, "pip", "install", "--quiet", "--python", python, "--index-url", DEFAULT_INDEX, *requirements]
+    subprocess.run(command, check=True, env=clean)
+    return python
+
+
+@pytest.mark.network
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton has wheels for Linux alone")
+@pytest.mark.parametrize(
+    ("version", "knows", "lacks"),
+    [
+        ("3.2.0", ["7.5", "9.0"], ["10.0", "12.1"]),
+        ("3.3.1", ["9.0", "10.0", "12.0"], ["12.1"]),
+        ("3.5.1", ["7.5", "9.0", "12.0"], ["10.3", "12.1"]),
+        ("3.6.0", ["7.5", "9.0", "10.3", "12.1"], []),
+        ("3.9.0", ["7.5", "9.0", "12.0", "12.1"], []),
+    ],
+)
+def test_real_tritons_compile_for_the_cards_that_their_ptxas_knows(
+    tmp_path: Path, version: str, knows: list[str], lacks: list[str]
+) -> None:
+    python = with_packages(tmp_path / "e", f"triton=={version}", "setuptools")
+    report = run_compile_checks(python, [ComputeCapability.parse(text) for text in [*knows, *lacks, "6.1"]])
+    assert [check.gpu for check in report.checks if check.status == "pass"] == knows
+    failed = {check.gpu: check.cause for check in report.checks if check.status == "fail"}
+    assert failed == {**dict.fromkeys(lacks, "triton-ptxas-lacks-arch"), "6.1": "triton-gpu-unsupported"}
+
+
+@pytest.mark.network
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton has wheels for Linux alone")
+def test_a_plans_variable_makes_an_older_triton_compile_for_a_newer_card(tmp_path: Path) -> None:
+    older = with_packages(tmp_path / "older", "triton==3.5.1")
+    with_packages(tmp_path / "newer", "triton==3.6.0")
+    (ptxas,) = (tmp_path / "newer").glob("lib/python*/site-packages/triton/backends/nvidia/bin/ptxas-blackwell")
+    report = run_compile_checks(older, [ComputeCapability(12, 1)], environment={"TRITON_PTXAS_PATH": str(ptxas)})
+    assert report.passed
+    assert "ptxas-blackwell 12.9" in report.checks[0].detail
+
+
+GPU_FAULTS = [
+    ("driver_jit.py", ".version 6.0", ".version 99.0", "Unsupported .version 99.0", "ptx-newer-than-driver"),
+    ("driver_jit.py", "%value, 3, %i", "%value, 5, %i", "999 of 1000 values are wrong", None),
+    ("driver_jit.py", "BLOCK, 1, 1, 0", "65536, 1, 1, 0", "cuLaunchKernel failed", None),
+    ("driver_jit.py", "add.s64 %at, %base, %at;", "mov.u64 %at, 64;", "cuCtxSynchronize failed", None),
+]
+
+
+@pytest.mark.gpu
+def test_a_real_driver_passes() -> None:
+    report = run_checks(PYTHON)
+    assert {check.status for check in report.checks if check.name.startswith("driver")} == {"pass"}
+    assert not report.failed
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("file", "old", "new", "words", "cause"), GPU_FAULTS)
+def test_a_fault_on_the_gpu_is_found(
+    tmp_path: Path, file: str, old: str, new: str, words: str, cause: str | None
+) -> None:
+    text = (BUILT_IN / file).read_text()
+    assert old in text
+    (tmp_path / file).write_text(text.replace(old, new))
+    shutil.copy(BUILT_IN / "driver.py", tmp_path)
+    check = run_checks(PYTHON, folder=tmp_path).checks[-1]
+    assert (check.status, check.cause) == ("fail", cause)
+    assert words in check.detail

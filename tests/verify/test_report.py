@@ -1,0 +1,98 @@
+"""The report as JSON and as text, and the causes read out of error texts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from envsolve.verify.causes import cause_of
+from envsolve.verify.describe import describe
+from envsolve.verify.report import Check, Report, Status
+
+FAILED = Check(
+    "triton-compile", "12.1", "fail", 0.71, "PTXASError: no\nfatal: sm_121a", "triton-ptxas-lacks-arch", "py x"
+)
+
+
+def check(status: Status) -> Check:
+    return Check("c", None, status, 0.1, "d")
+
+
+@pytest.mark.parametrize(
+    ("states", "passed", "failed"),
+    [
+        ((), False, False),
+        (("skip",), False, False),
+        (("pass",), True, False),
+        (("pass", "skip"), True, False),
+        (("pass", "fail"), False, True),
+        (("skip", "fail"), False, True),
+    ],
+)
+def test_what_counts_as_passed(states: tuple[Status, ...], passed: bool, failed: bool) -> None:
+    report = Report(checks=tuple(map(check, states)))
+    assert (report.passed, report.failed) == (passed, failed)
+
+
+def test_json() -> None:
+    assert json.loads(Report(python="/e/bin/python", checks=(FAILED,)).to_json()) == {
+        "schema": "envsolve.checks/1",
+        "python": "/e/bin/python",
+        "checks": [
+            {
+                "name": "triton-compile",
+                "gpu": "12.1",
+                "status": "fail",
+                "seconds": 0.71,
+                "detail": "PTXASError: no\nfatal: sm_121a",
+                "cause": "triton-ptxas-lacks-arch",
+                "command": "py x",
+            }
+        ],
+    }
+
+
+def test_a_failure_is_told_with_its_whole_error_and_how_to_repeat_it() -> None:
+    assert describe(Report(checks=(FAILED, check("pass")))).splitlines() == [
+        "fail  triton-compile [12.1] 0.7 s: PTXASError: no",
+        "      fatal: sm_121a",
+        "      cause: triton-ptxas-lacks-arch",
+        "      repeat: py x",
+        "pass  c: d",
+        "1 passed, 1 failed, 0 skipped",
+    ]
+
+
+def test_a_report_that_proves_nothing_says_so() -> None:
+    assert "nothing is proved" in describe(Report(checks=(check("skip"),)))
+    assert "nothing is proved" not in describe(Report(checks=(check("skip"), check("pass"))))
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("ptxas-blackwell fatal   : Value 'sm_121a' is not defined for option 'gpu-name'", "triton-ptxas-lacks-arch"),
+        ("ptxas fatal   : Unsupported .version 8.7; current version is '8.4'", "triton-ptxas-too-old"),
+        (
+            "cuModuleLoadDataEx failed: the provided PTX was compiled with an unsupported toolchain. (error 222)\n"
+            "ptxas application ptx input, line 2; fatal   : Unsupported .version 9.1; current version is '9.0'",
+            "ptx-newer-than-driver",
+        ),
+        (
+            "cuInit failed: system has unsupported display driver / cuda driver combination (error 803)",
+            "compat-libcuda",
+        ),
+        ("The NVIDIA driver on your system is too old (found version 12040).", "driver-too-old"),
+        ("CUDA error: no kernel image is available for execution on the device", "no-kernel-for-gpu"),
+        ("torch 2.14.1+cpu, CPU only: is a CPU build, and the driver lists 1 GPU(s)", "cpu-build"),
+        ("CUDA error: device kernel image is invalid", "triton-ptxas-newer-than-driver"),
+        ("libcuda.so.1 cannot be loaded: no such file", "no-driver"),
+        ("cuInit failed: no CUDA-capable device is detected (error 100)", "no-driver"),
+        ("torch.OutOfMemoryError: CUDA out of memory.", "out-of-memory"),
+        ("Triton supports devices of compute capability 7.0 and newer, not 6.1", "triton-gpu-unsupported"),
+        ("ArithmeticError: 3 of 7 values differ", None),
+    ],
+)
+def test_causes(text: str, cause: str | None) -> None:
+    assert cause_of(text) == cause

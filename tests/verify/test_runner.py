@@ -1,0 +1,255 @@
+"""The runner against real child processes: whatever a check does, the report tells it, and nothing survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from envsolve.errors import UsageError
+from envsolve.machine.cc import ComputeCapability
+from envsolve.verify.report import Check
+from envsolve.verify.runner import run_checks, run_compile_checks
+
+PYTHON = Path(sys.executable)
+
+
+def write_check(folder: Path, body: str, *, name: str = "probe", runs_on: str = "host", needs: str = "()") -> Path:
+    path = folder / f"{name}.py"
+    head = f"NAME = {name!r}\nRUNS_ON = {runs_on!r}\nORDER = 1\nNEEDS = {needs}\n"
+    arguments = "" if runs_on == "host" else "argument"
+    path.write_text(head + f"def check({arguments}):\n" + textwrap.indent(textwrap.dedent(body), "    "))
+    return path
+
+
+def run_one(folder: Path, body: str, *, time_limit: float = 20.0, needs: str = "()") -> Check:
+    write_check(folder, body, needs=needs)
+    (check,) = run_checks(PYTHON, folder=folder, time_limit=time_limit).checks
+    return check
+
+
+SEGFAULT = "import ctypes; ctypes.string_at(0)"
+OUTCOMES = [
+    ("pass", "return {'detail': 'fine'}", "pass", "fine"),
+    ("skip", "import unittest; raise unittest.SkipTest('no card')", "skip", "no card"),
+    ("raise", "raise ArithmeticError('3 of 7 values are wrong')", "fail", "ArithmeticError: 3 of 7 values are wrong"),
+    ("no detail", "return {}", "fail", "no valid result"),
+    ("not a dict", "return 7", "fail", "TypeError"),
+    ("chatter", "print('{\"status\": \"fail\"}', flush=True); return {'detail': 'fine'}", "pass", "fine"),
+    ("segfault", SEGFAULT, "fail", "was killed by SIGSEGV"),
+    ("segfault, where", SEGFAULT, "fail", "Fatal Python error: Segmentation fault"),
+    ("killed", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "fail", "was killed by SIGKILL"),
+    ("leaves at once", "import os; os._exit(0)", "fail", "ended with exit code 0 and left no valid result"),
+    ("exits", "raise SystemExit(0)", "fail", "ended with exit code 0 and left no valid result"),
+    ("last words", "import os; os.write(2, b'half a thought'); os._exit(3)", "fail", "half a thought"),
+    (
+        "crash after its result",
+        "import atexit, os; atexit.register(os.abort); return {'detail': 'fine'}",
+        "fail",
+        "reported pass, yet was killed by SIGABRT",
+    ),
+    (
+        "garbage in place of a result",
+        "import os; open(os.environ['ENVSOLVE_RESULT'], 'wb').write(b'\\xff{'); os._exit(0)",
+        "fail",
+        "no valid result",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"), [case[1:] for case in OUTCOMES], ids=[case[0] for case in OUTCOMES]
+)
+def test_every_way_a_check_can_end(tmp_path: Path, body: str, status: str, words: str) -> None:
+    check = run_one(tmp_path, body)
+    assert check.status == status
+    assert words in check.detail
+
+
+def test_a_check_that_hangs_is_killed_at_the_limit(tmp_path: Path) -> None:
+    check = run_one(tmp_path, "import time; time.sleep(60)", time_limit=1.0)
+    assert (check.status, check.detail) == ("fail", "did not end within 1 s and was killed")
+    assert 1.0 <= check.seconds < 10.0
+
+
+def test_a_check_that_ignores_signals_is_killed_all_the_same(tmp_path: Path) -> None:
+    body = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)"
+    assert "killed" in run_one(tmp_path, body, time_limit=1.0).detail
+
+
+def test_endless_output_neither_blocks_nor_fills_memory(tmp_path: Path) -> None:
+    body = """
+        import os
+        for _ in range(2000):
+            os.write(1, b'o' * 65536)
+            os.write(2, b'e' * 65536)
+        os.write(2, b'\\nthe end\\n')
+        os._exit(9)
+    """
+    check = run_one(tmp_path, body)
+    assert check.status == "fail"
+    assert check.detail.endswith("the end")
+    assert len(check.detail) < 10_000
+
+
+def gone(pid: int) -> bool:
+    """Whether a process is no more, or only waits to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_until_gone(pid: int) -> bool:
+    deadline = time.monotonic() + 5
+    while not gone(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return gone(pid)
+
+
+CHILDREN = """
+    import subprocess, sys, time
+    sleeper = [sys.executable, '-c', 'import time; time.sleep(60)']
+    open({place!r}, 'w').write(' '.join(str(subprocess.Popen(sleeper).pid) for _ in range(3)))
+    {then}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("then", ["return {'detail': 'fine'}", "import os; os.abort()", "time.sleep(60)"])
+def test_children_do_not_outlive_their_check(tmp_path: Path, then: str) -> None:
+    place = tmp_path / "pids"
+    started = time.monotonic()
+    run_one(tmp_path, CHILDREN.format(place=str(place), then=then), time_limit=5.0)
+    assert time.monotonic() - started < 20
+    pids = [int(word) for word in place.read_text().split()]
+    assert len(pids) == 3
+    assert all(map(wait_until_gone, pids))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_ctrl_c_kills_the_running_check_and_its_children(tmp_path: Path) -> None:
+    place = tmp_path / "pids"
+    folder = tmp_path / "checks"
+    folder.mkdir()
+    write_check(folder, CHILDREN.format(place=str(place), then="time.sleep(60)"))
+    code = (
+        f"from pathlib import Path; from envsolve.verify.runner import run_checks; run_checks(Path({sys.executable!r})"
+    )
+    root = Path(__file__).parents[2]
+    runner = subprocess.Popen(
+        [sys.executable, "-c", f"{code}, folder=Path({str(folder)!r}))"], cwd=root, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 15
+    while not (place.exists() and len(place.read_text().split()) == 3) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    runner.send_signal(signal.SIGINT)
+    _, errors = runner.communicate(timeout=15)
+    assert "KeyboardInterrupt" in errors
+    assert all(wait_until_gone(int(word)) for word in place.read_text().split())
+
+
+def test_what_is_needed_and_absent_is_a_skip(tmp_path: Path) -> None:
+    check = run_one(tmp_path, "return {'detail': 'fine'}", needs="('json', 'no_such_module_here')")
+    assert (check.status, check.detail) == ("skip", "no_such_module_here is not installed in this environment")
+
+
+def test_a_report_of_skips_alone_has_not_passed(tmp_path: Path) -> None:
+    write_check(tmp_path, "return {'detail': ''}", needs="('no_such_module_here',)")
+    report = run_checks(PYTHON, folder=tmp_path)
+    assert not report.passed
+    assert not report.failed
+
+
+def test_checks_of_gpus_run_once_for_each_gpu_that_a_host_check_lists(tmp_path: Path) -> None:
+    write_check(tmp_path, "return {'detail': 'two', 'devices': ['A (cc 9.0)', 'B (cc 8.0)']}", name="cards")
+    write_check(tmp_path, "return {'detail': argument}", name="each", runs_on="gpu")
+    write_check(tmp_path, "return {'detail': argument}", name="ahead", runs_on="architecture")
+    checks = run_checks(PYTHON, folder=tmp_path).checks
+    assert [(check.name, check.gpu, check.detail) for check in checks] == [
+        ("cards", None, "two"),
+        ("each", "0: A (cc 9.0)", "0"),
+        ("each", "1: B (cc 8.0)", "1"),
+    ]
+
+
+def test_without_a_gpu_its_checks_are_skips(tmp_path: Path) -> None:
+    write_check(tmp_path, "raise RuntimeError('cuInit failed')", name="cards")
+    write_check(tmp_path, "return {'detail': argument}", name="each", runs_on="gpu")
+    report = run_checks(PYTHON, folder=tmp_path)
+    assert [check.status for check in report.checks] == ["fail", "skip"]
+    assert report.failed
+
+
+def test_compile_checks_run_once_for_each_architecture_and_no_others_do(tmp_path: Path) -> None:
+    write_check(tmp_path, "return {'detail': 'host'}", name="cards")
+    write_check(tmp_path, "return {'detail': argument}", name="ahead", runs_on="architecture")
+    report = run_compile_checks(PYTHON, [ComputeCapability(9, 0), ComputeCapability(12, 1)], folder=tmp_path)
+    assert [(check.name, check.gpu, check.detail) for check in report.checks] == [
+        ("ahead", "9.0", "9.0"),
+        ("ahead", "12.1", "12.1"),
+    ]
+    assert report.passed
+
+
+def test_variables_reach_the_check_and_its_command(tmp_path: Path) -> None:
+    write_check(tmp_path, "import os; return {'detail': os.environ['TRITON_PTXAS_PATH']}")
+    (check,) = run_checks(PYTHON, folder=tmp_path, environment={"TRITON_PTXAS_PATH": "/a b/ptxas"}).checks
+    assert check.detail == "/a b/ptxas"
+    assert check.command is not None
+    again = subprocess.run(check.command, shell=True, capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout) == {"status": "pass", "detail": "/a b/ptxas"}
+
+
+def test_the_command_of_a_failure_fails_again(tmp_path: Path) -> None:
+    check = run_one(tmp_path, "raise ValueError('wrong')")
+    assert check.command is not None
+    again = subprocess.run(check.command, shell=True, capture_output=True, text=True)
+    assert again.returncode == 1
+    assert json.loads(again.stdout)["detail"] == "ValueError: wrong"
+
+
+def test_the_environment_is_seen_as_its_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shadow = tmp_path / "shadow"
+    shadow.mkdir()
+    (shadow / "shadowing_module.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(shadow))
+    check = run_one(tmp_path, "import shadowing_module; return {'detail': shadowing_module.__file__}")
+    assert check.detail == str(shadow / "shadowing_module.py")
+
+
+def test_envsolve_itself_is_not_before_the_modules_that_are_verified(tmp_path: Path) -> None:
+    body = "import importlib.util; return {'detail': str(importlib.util.find_spec('describe'))}"
+    assert run_one(tmp_path, body).detail == "None"
+
+
+def test_scratch_files_are_removed(tmp_path: Path) -> None:
+    check = run_one(tmp_path, "import os, tempfile; return {'detail': tempfile.mkdtemp() + os.pathsep + os.getcwd()}")
+    made, cwd = check.detail.split(os.pathsep)
+    assert Path(made).parent == Path(cwd)
+    assert not Path(cwd).exists()
+
+
+def test_an_interpreter_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match="no executable"):
+        run_checks(Path("no", "such", "python"))
+
+
+def test_an_interpreter_that_the_machine_cannot_run(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_bytes(b"\x7fELF of another machine")
+    python.chmod(0o755)
+    with pytest.raises(UsageError, match="cannot be run"):
+        run_checks(python)
+
+
+def test_compiling_for_no_card() -> None:
+    with pytest.raises(UsageError, match="compute capability"):
+        run_compile_checks(PYTHON, [])
