@@ -13,7 +13,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-# Values of CUdevice_attribute in cuda.h.
+# Values of cuda.h: CUDA_ERROR_NO_DEVICE; CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
+_NO_DEVICE = 100
 _MAJOR, _MINOR = 75, 76
 
 
@@ -28,8 +29,9 @@ def _mapped_file() -> str | None:
 
 
 def _devices(cuda: ctypes.CDLL) -> list[dict[str, Any]] | None:
-    if cuda.cuInit(0) == 100:  # CUDA_ERROR_NO_DEVICE
-        return []
+    status = cuda.cuInit(0)
+    if status != 0:
+        return [] if status == _NO_DEVICE else None
     count = ctypes.c_int()
     if cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return None

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envsolve.errors import UsageError
+from envsolve.machine import model
+from envsolve.machine.model import SCHEMA, Driver, Gpu, Machine, Platform
+from envsolve.machine.profile import dump_machine, load_machine, load_machines, parse_machine
+
+text = st.text(max_size=12)
+
+
+def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+def tuples(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return maybe(st.lists(strategy, max_size=3).map(tuple))
+
+
+cuda = st.builds("{}.{}".format, st.integers(1, 20), st.integers(0, 9))
+driver = st.lists(st.integers(0, 999), min_size=0, max_size=2).map(lambda rest: ".".join(map(str, [550, *rest])))
+machines = st.builds(
+    Machine,
+    platform=maybe(
+        st.builds(
+            Platform,
+            os=maybe(st.sampled_from(["linux", "windows"])),
+            arch=maybe(st.sampled_from(["x86_64", "aarch64"])),
+            libc=maybe(st.sampled_from(["glibc 2.35", "musl 1.2"])),
+            distro=maybe(text),
+            wsl=maybe(st.booleans()),
+            container=maybe(text),
+            jetson=maybe(text),
+        )
+    ),
+    driver=maybe(st.builds(Driver, version=maybe(driver), cuda=maybe(cuda), compat_libcuda=maybe(cuda))),
+    gpus=tuples(
+        st.builds(
+            Gpu,
+            name=maybe(text),
+            compute_capability=maybe(st.builds("{}.{}".format, st.integers(1, 19), st.integers(0, 9))),
+            memory_mib=maybe(st.integers(0, 2**40)),
+            mig=maybe(st.booleans()),
+            uuid=maybe(text),
+        )
+    ),
+    toolkits=tuples(st.builds(model.Toolkit, version=maybe(cuda), path=maybe(text), nvcc=maybe(st.booleans()))),
+    host_compilers=tuples(st.builds(model.HostCompiler, kind=text, version=maybe(text), path=maybe(text))),
+    python=maybe(st.integers(6, 20).map("3.{}".format)),
+    pythons=tuples(st.builds(model.Interpreter, version=text, path=text)),
+    installers=tuples(st.builds(model.Installer, name=text, version=maybe(text), path=maybe(text))),
+    environment=maybe(st.dictionaries(text, text, max_size=3)),
+    sources=st.dictionaries(text, text, max_size=3),
+)
+
+
+@given(machines)
+def test_what_is_written_reads_back(machine: Machine) -> None:
+    written = dump_machine(machine)
+    assert parse_machine(written.encode()) == machine
+    assert dump_machine(parse_machine(written.encode())) == written
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_escape_as_another_error(data: bytes) -> None:
+    with pytest.raises(UsageError):
+        parse_machine(data)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | text,
+    lambda inner: st.lists(inner) | st.dictionaries(text, inner),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["platform", "driver", "gpus", "python", "sources", "toolkits", "pythons"]), json_values
+    )
+)
+def test_no_json_escapes_as_another_error(fields: dict[str, Any]) -> None:
+    try:
+        parse_machine(json.dumps({"schema": SCHEMA, **fields}).encode())
+    except UsageError as error:
+        assert error.hint
+
+
+def test_every_documented_field_is_written() -> None:
+    written = json.loads(dump_machine(Machine(platform=Platform(), driver=Driver(), gpus=(Gpu(),))))
+    assert set(written) == set(Machine.__slots__)
+    assert written["schema"] == SCHEMA
+    assert written["platform"] == dict.fromkeys(["os", "arch", "libc", "distro", "wsl", "container", "jetson"])
+    assert written["driver"] == dict.fromkeys(["version", "cuda", "compat_libcuda"])
+    assert written["gpus"] == [dict.fromkeys(["name", "compute_capability", "memory_mib", "mig", "uuid"])]
+    assert written["toolkits"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "machine"),
+    [
+        ({}, Machine()),
+        ({"gpus": None, "sources": None, "platform": {"os": None}}, Machine(platform=Platform())),
+        ({"gpus": [None, {"name": None}]}, Machine(gpus=(Gpu(), Gpu()))),
+        ({"invented": 1, "driver": {"version": "550", "x": []}}, Machine(driver=Driver("550"))),
+        (
+            {"host_compilers": [None, {"version": "12"}, {"kind": "gcc"}]},
+            Machine(host_compilers=(model.HostCompiler("gcc"),)),
+        ),
+        ({"platform": {"os": "Linux", "arch": "ARM64"}}, Machine(platform=Platform("linux", "aarch64"))),
+        ({"gpus": [{"compute_capability": "sm_89"}]}, Machine(gpus=(Gpu(compute_capability="8.9"),))),
+        ({"python": "3.12.4"}, Machine(python="3.12")),
+        ({"environment": {"CC": None, "CXX": "g++"}}, Machine(environment={"CXX": "g++"})),
+    ],
+)
+def test_files_of_other_tools(fields: dict[str, Any], machine: Machine) -> None:
+    assert parse_machine(json.dumps({"schema": SCHEMA, **fields}).encode("utf-8-sig")) == machine
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"gpus": [{"name": 4090}]}, "gpus[0].name: expected `str"),
+        ({"gpus": {"name": "x"}}, "gpus: expected `array"),
+        ({"gpus": [{}, {"compute_capability": "99.9"}]}, 'gpus[1].compute_capability: "99.9"'),
+        ({"gpus": [{"compute_capability": "0.0"}]}, "gpus[0].compute_capability"),
+        ({"gpus": [{"compute_capability": "eight"}]}, "gpus[0].compute_capability"),
+        ({"gpus": [{"compute_capability": 8.9}]}, "gpus[0].compute_capability: expected `str"),
+        ({"gpus": [{"memory_mib": -1}]}, "gpus[0].memory_mib"),
+        ({"gpus": [{"memory_mib": True}]}, "gpus[0].memory_mib"),
+        ({"driver": {"version": "latest"}}, "driver.version"),
+        ({"driver": {"cuda": "twelve"}}, "driver.cuda"),
+        ({"driver": {"cuda": "12"}}, "driver.cuda"),
+        ({"driver": "550.54"}, "driver: expected `object"),
+        ({"driver": {"compat_libcuda": True}}, "driver.compat_libcuda"),
+        ({"platform": {"libc": "2.35"}}, "platform.libc"),
+        ({"python": "2.7"}, "python"),
+        ({"python": 3.12}, "python: expected `str"),
+        ({"toolkits": [{"version": "new"}]}, "toolkits[0].version"),
+        ({"schema": "envsolve.machine/2"}, "schema is 'envsolve.machine/2'"),
+        ({"schema": None}, "there is no schema"),
+    ],
+)
+def test_faults_name_the_field(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_machine(json.dumps({"schema": SCHEMA, **fields}).encode(), name="m.json")
+    assert words in caught.value.message and caught.value.message.startswith("m.json: ")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\x7fELF\x00\xff", b"[" * 100_000, b'{"schema": "\xff"}'])
+def test_what_is_no_machine_file(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "m.json"
+    path.write_bytes(data)
+    with pytest.raises(UsageError) as caught:
+        load_machine(path)
+    assert str(path) in caught.value.message and caught.value.hint
+
+
+def test_missing_files_folders_and_devices(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.json", tmp_path, Path("/dev/zero"), tmp_path / "\0"):
+        with pytest.raises(UsageError):
+            load_machine(path)
+
+
+def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.json").write_text(dump_machine(Machine(sources={"name": name})))
+    (tmp_path / "notes.txt").write_text("not a machine")
+    single = tmp_path / "a.json"
+    assert [m.sources["name"] for m in load_machines([tmp_path, single])] == ["a", "b", "a"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="no machine file"):
+        load_machines([tmp_path / "empty"])
