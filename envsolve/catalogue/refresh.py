@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO, Protocol, TypeVar
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -146,19 +147,40 @@ def python_key(interpreter: str, abi: str) -> str:
     return abi if abi == f"{interpreter}t" else f"{interpreter}-{abi}"
 
 
-def torch_builds(index: Index, since: str, source: str) -> list[Build]:
+def python_order(key: str) -> tuple[int, str]:
+    """Sort key that puts ``cp39`` before ``cp310``."""
+    digits = re.search(r"\d+", key)
+    return (int(digits[0]) if digits else 0, key)
+
+
+def canonical_requirement(line: str) -> str:
+    """A Requires-Dist line in one spelling, whichever tool wrote it; as it stands where it is not valid."""
+    try:
+        return str(Requirement(line))
+    except InvalidRequirement:
+        return line
+
+
+def torch_builds(index: Index, since: str, source: str, wanted: Callable[[Release], bool] = bool) -> list[Build]:
     """Measured builds of torch: variant, code list, dependencies and files.
+
+    Args:
+        since: Oldest version.
+        source: Key of the records' source.
+        wanted: Leaves releases out (some old Windows wheels have no METADATA); by default all are wanted.
 
     Raises:
         UsageError: A wheel cannot be read.
         IndexUnavailableError: The index fails.
     """
-    return _builds(index, "torch", since, partial(_torch_facts, source=source))
+    found = filter(wanted, releases(index.project("torch"), since))
+    return _builds(index, found, partial(_torch_facts, source=source))
 
 
 def triton_builds(index: Index, since: str, source: str) -> list[Build]:
     """Builds of triton: one serves every CUDA flavour, so that its variant is ``any``."""
-    return _builds(index, "triton", since, lambda release, _: _record(release, "any", source))
+    found = releases(index.project("triton"), since)
+    return _builds(index, found, lambda release, _: _record(release, "any", source))
 
 
 def triton_releases(index: Index, since: str, source: str) -> list[TritonRelease]:
@@ -168,7 +190,7 @@ def triton_releases(index: Index, since: str, source: str) -> list[TritonRelease
 
 
 def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolkit]:
-    """Toolkit records, with PTX version, GPUs and host compiler limits measured wherever NVIDIA publishes wheels of nvcc.
+    """Toolkit records; PTX version, GPUs and host compiler limits are measured where NVIDIA publishes wheels of nvcc.
 
     Args:
         known: Records so far; their drivers, and what no wheel tells, are kept.
@@ -198,17 +220,17 @@ def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolki
     return sorted(records.values(), key=lambda toolkit: Version(toolkit.version))
 
 
-def _builds(index: Index, package: str, since: str, facts: Callable[[Release, Index], Build]) -> list[Build]:
-    found = releases(index.project(package), since)
+def _builds(index: Index, found: Iterable[Release], facts: Callable[[Release, Index], Build]) -> list[Build]:
     return [build for builds in _each(lambda r: _with_metadata(index, r, facts(r, index)), found) for build in builds]
 
 
 def _with_metadata(index: Index, release: Release, build: Build) -> list[Build]:
     """One record for all Pythons whose METADATA agree: one in all, unless a release is inconsistent."""
     groups: dict[tuple[tuple[str, ...], str | None], list[str]] = {}
-    for python, file in sorted(release.files.items()):
+    for python, file in sorted(release.files.items(), key=lambda item: python_order(item[0])):
         meta = index.metadata(file)
-        groups.setdefault((meta.requires_dist, meta.requires_python), []).append(python)
+        lines = tuple(map(canonical_requirement, meta.requires_dist))
+        groups.setdefault((lines, meta.requires_python), []).append(python)
     return [
         replace(
             build,
@@ -225,7 +247,8 @@ def _torch_facts(release: Release, index: Index, *, source: str) -> Build:
     measured = _measure(index, release.representative)
     variant = "cpu" if measured.cuda is None else "cu" + measured.cuda.replace(".", "")
     record = _record(release, variant, source)
-    return replace(record, cuda=measured.cuda, code=measured.arch_flags if measured.cuda else ())
+    own = measured.assemblers[0].cuda if measured.assemblers else None
+    return replace(record, cuda=measured.cuda, code=measured.arch_flags if measured.cuda else (), own_ptxas=own)
 
 
 def _record(release: Release, variant: str, source: str) -> Build:

@@ -45,8 +45,8 @@ def dump_catalogue_file(
 
 
 def build_order(build: Build) -> tuple[Any, ...]:
-    """Sort key for builds: version, variant, platform, so that a new release is appended."""
-    return (Version(build.version), build.variant, build.platform, build.local)
+    """Sort key for builds: version, platform, variant, so that a new release is appended."""
+    return (Version(build.version), build.platform, build.variant, build.local)
 
 
 def group_requires(builds: Iterable[Build]) -> tuple[list[Build], dict[str, tuple[str, ...]]]:

@@ -15,7 +15,8 @@ from envsolve.errors import UsageError
 _IN_MEMORY = 32 << 20
 _LARGEST_TEXT = 16 << 20
 # What zipfile and its decompressors raise for files that are cut off, damaged or made up.
-_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, OSError)
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Artefact(Protocol):
@@ -65,12 +66,16 @@ class WheelFile:
 
     def open(self, path: str) -> BinaryIO:
         """A decompressed copy: in memory when small, else in a temporary file; bounded memory either way."""
-        copy = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
         try:
-            with self._zip.open(path) as member:
-                copyfileobj(member, copy, 1 << 20)
+            info = self._zip.getinfo(path)
         except KeyError:
             raise UsageError(f"{self.name} has no {path}") from None
+        if info.compress_type not in _COMPRESSIONS:
+            raise UsageError(f"{path} in {self.name} is compressed in a way that wheels do not use")
+        copy = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+        try:
+            with self._zip.open(info) as member:
+                copyfileobj(member, copy, 1 << 20)
         except _ZIP_ERRORS as error:
             raise UsageError(f"{path} in {self.name} is damaged: {error}") from error
         copy.seek(0)

@@ -1,0 +1,72 @@
+"""Artefacts made by hand from the documented layouts, small enough to read in a failing test."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Mapping, Sequence
+
+PTX, CUBIN = 1, 2
+ARCH_SPECIFIC, FAMILY_SPECIFIC = 1 << 20, 1 << 21
+
+
+def entry(
+    kind: int, arch: int, *, flags: int = 0x11, isa: tuple[int, int] = (8, 7), payload: bytes = b"x" * 24
+) -> bytes:
+    """One fat binary entry with a 64-byte header."""
+    major, minor = isa
+    head = struct.pack("<HHIQIIHHIIIQQQ", kind, 0x101, 64, len(payload), 0, 0, minor, major, arch, 0, 0, flags, 0, 0)
+    return head + payload
+
+
+def container(*entries: bytes) -> bytes:
+    """A fat binary."""
+    body = b"".join(entries)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+def elf(needed: Sequence[str] = (), *, machine: int = 62, tail: bytes = b"") -> bytes:
+    """A shared library: one LOAD segment, a dynamic section with its string table, then ``tail``."""
+    base = 0x1000
+    strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)
+    at = 64 + 2 * 56
+    offsets = [1 + sum(len(n) + 1 for n in needed[:i]) for i in range(len(needed))]
+    dynamic_at = at + len(strings)
+    dynamic = b"".join(struct.pack("<qQ", 1, offset) for offset in offsets)
+    dynamic += struct.pack("<qQqQ", 5, base + at, 0, 0)
+    size = dynamic_at + len(dynamic) + len(tail)
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0)
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 4096)
+    segment = struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, base + dynamic_at, 0, len(dynamic), len(dynamic), 8)
+    return header + load + segment + strings + dynamic + tail
+
+
+def wheel(name: str, version: str, members: Mapping[str, bytes | str], *, requires: Sequence[str] = ()) -> bytes:
+    """A wheel with METADATA and WHEEL."""
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: >=3.9\n"
+    metadata += "".join(f"Requires-Dist: {line}\n" for line in requires)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in members.items():
+            archive.writestr(path, data)
+        archive.writestr(f"{info}/METADATA", metadata + "\nA description.\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: cp312-cp312-linux_x86_64\n")
+    return out.getvalue()
+
+
+ARCH_LITERAL = b"%s: no such\0sm_75 sm_80 sm_90 compute_90\0other\0sm_75\0"
+CHECK_FAIL = b"\0_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcE\0"
+
+
+def torch_wheel(*, cuda: str | None = "13.0", extra: Mapping[str, bytes | str] | None = None) -> bytes:
+    """A wheel that has what torch's have where measuring looks."""
+    local = "+cpu" if cuda is None else "+cu" + cuda.replace(".", "")
+    version = f"from typing import Optional\n__version__ = '2.11.0{local}'\ncuda: Optional[str] = {cuda!r}\n"
+    members: dict[str, bytes | str] = {
+        "torch/version.py": version,
+        "torch/lib/libtorch_python.so": elf(tail=(ARCH_LITERAL if cuda else b"") + CHECK_FAIL),
+        **(extra or {}),
+    }
+    return wheel("torch", "2.11.0", members, requires=["filelock", "triton==3.6.0; sys_platform == 'linux'"])

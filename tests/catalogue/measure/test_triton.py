@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envsolve.catalogue.measure.artefact import FolderFiles
+from envsolve.catalogue.measure.triton import AssemblerChoice, read_choice
+from envsolve.errors import UsageError
+
+COMPILER = "triton/backends/nvidia/compiler.py"
+KNOBS = "triton/knobs.py"
+ENVIRONMENT = 'os.environ.get(f"TRITON_{binary.upper()}_PATH")\n'
+REPLACED = "super().__init__(f\"TRITON_{binary.upper().replace('-', '_')}_PATH\")\n"
+
+
+def choice(folder: Path, files: dict[str, str], second: bool) -> AssemblerChoice:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return read_choice(FolderFiles(folder, "triton"), second)
+
+
+@pytest.mark.parametrize(
+    ("files", "second", "expected"),
+    [
+        ({"triton/common/backend.py": ENVIRONMENT}, False, AssemblerChoice(None, None, None)),
+        (
+            {COMPILER: ENVIRONMENT + "suffix = 'a ' if capability == 90 else ' '\n"},
+            False,
+            AssemblerChoice(None, None, "9.0"),
+        ),
+        (
+            {COMPILER: ENVIRONMENT + 'name = "ptxas-blackwell" if arch >= 100 else "ptxas"\n'},
+            True,
+            AssemblerChoice("10.0", "TRITON_PTXAS-BLACKWELL_PATH", None),
+        ),
+        (
+            {
+                COMPILER: "return knobs.nvidia.ptxas_blackwell if arch >= 100 else knobs.nvidia.ptxas\n"
+                'suffix = "a" if capability >= 90 else ""\n',
+                KNOBS: REPLACED,
+            },
+            True,
+            AssemblerChoice("10.0", "TRITON_PTXAS_BLACKWELL_PATH", "9.0"),
+        ),
+        (
+            {COMPILER: "if arch < 90:\n        return knobs.nvidia.ptxas\n", KNOBS: REPLACED},
+            True,
+            AssemblerChoice("9.0", "TRITON_PTXAS_BLACKWELL_PATH", None),
+        ),
+    ],
+)
+def test_shapes_of_published_releases(
+    tmp_path: Path, files: dict[str, str], second: bool, expected: AssemblerChoice
+) -> None:
+    assert choice(tmp_path, files, second) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "second"),
+    [
+        ({}, False),
+        ({COMPILER: "ptxas = shutil.which('ptxas')\n"}, False),
+        ({COMPILER: ENVIRONMENT + "tool = pick(arch)\n"}, True),
+    ],
+)
+def test_a_new_shape_is_refused_not_guessed(tmp_path: Path, files: dict[str, str], second: bool) -> None:
+    with pytest.raises(UsageError):
+        choice(tmp_path, files, second)
