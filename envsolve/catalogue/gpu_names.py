@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import lru_cache
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import GpuModel
@@ -100,6 +101,7 @@ def _forms(model: GpuModel) -> Iterator[tuple[str, ...]]:
     return (_words(name) for name in (model.name, *model.aliases))
 
 
+@lru_cache(maxsize=8192)
 def _words(text: str) -> tuple[str, ...]:
     text = _SEPARATE_SIZE.sub(r"\1", _MIG_PROFILE.sub("", _TRADE_MARKS.sub("", text)))
     glued = (part for word in _WORD.findall(text.lower()) for part in _GLUED.sub(r"\1 ", word).split())
@@ -112,7 +114,12 @@ def _without_board(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def _nearest(words: tuple[str, ...], catalogue: Catalogue) -> str:
     """Advice with the known names most like the words."""
-    names = {"".join(form): model.name for model in catalogue.gpus for form in _forms(model)}
+    names = {
+        "".join(key): model.name
+        for model in catalogue.gpus
+        for form in _forms(model)
+        for key in (form, _without_board(form))
+    }
     close = dict.fromkeys(names[key] for key in get_close_matches("".join(words), names, 8, 0.6))
     nearest = f"nearest known: {', '.join(list(close)[:5])}; or" if close else "use its full name, or"
     return f"{nearest} give the compute capability (8.9)"

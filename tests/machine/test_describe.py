@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from envsolve.machine.describe import describe
+from envsolve.machine.model import Driver, Gpu, HostCompiler, Interpreter, Machine, Platform, Toolkit
+
+FULL = Machine(
+    platform=Platform("linux", "x86_64", "glibc 2.35", "ubuntu 22.04", True, "docker"),
+    driver=Driver("550.54.15", "12.4", "13.0"),
+    gpus=(
+        Gpu("NVIDIA L4", "8.9", 23034, False, "GPU-1"),
+        Gpu("NVIDIA L4", "8.9", 23034, False, "GPU-2"),
+        Gpu("NVIDIA Z1"),
+    ),
+    toolkits=(Toolkit("12.4", "/usr/local/cuda-12.4", False),),
+    host_compilers=(HostCompiler("gcc", "11.4.0", "/usr/bin/g++"),),
+    python="3.12",
+    pythons=(Interpreter("3.12.1", "/usr/bin/python3"),),
+    environment={"CUDA_VISIBLE_DEVICES": "0"},
+    sources={"driver.version": "nvml"},
+)
+
+
+def test_facts_in_words() -> None:
+    assert describe(FULL).splitlines() == [
+        "platform    linux-x86_64, ubuntu 22.04, glibc 2.35, WSL, in docker",
+        "driver      550.54.15, supports CUDA up to 12.4; a compat libcuda of CUDA 13.0 comes first on the loader path",
+        "GPU         2x NVIDIA L4, compute capability 8.9, 23034 MiB",
+        "            NVIDIA Z1, compute capability unknown",
+        "toolkit     CUDA 12.4, no nvcc (/usr/local/cuda-12.4)",
+        "compiler    gcc 11.4.0 (/usr/bin/g++)",
+        "python      3.12",
+        "pythons     3.12.1",
+        "environment CUDA_VISIBLE_DEVICES=0",
+    ]
+
+
+def test_unknown_and_none_are_different() -> None:
+    assert "GPU         unknown" in describe(Machine())
+    assert "GPU         none: no driver" in describe(Machine(gpus=(), sources={"gpus": "no driver"}))
+    assert "toolkit     none" in describe(Machine(toolkits=()))
+    assert "driver      unknown" in describe(Machine())
+
+
+def test_verbose_adds_paths_and_sources() -> None:
+    text = describe(FULL, verbose=True)
+    assert "3.12.1 (/usr/bin/python3)" in text
+    assert "source      driver.version: nvml" in text

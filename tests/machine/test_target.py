@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envsolve.errors import UsageError
+from envsolve.machine.target import GRAMMAR, Target, parse_target
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        (
+            "2x RTX 4090, driver 550.54, python 3.12, linux-x86_64",
+            Target(((2, "RTX 4090"),), "550.54", None, "3.12", "linux", "x86_64"),
+        ),
+        (
+            " LINUX-AARCH64 ,gb10,  Python=3.13,DRIVER=580.95.05 ",
+            Target(((1, "gb10"),), "580.95.05", None, "3.13", "linux", "aarch64"),
+        ),
+        ("4090", Target(((1, "4090"),))),
+        ("1080 Ti", Target(((1, "1080 Ti"),))),
+        ("980 Ti", Target(((1, "980 Ti"),))),
+        ("8.6", Target(((1, "8.6"),))),
+        ("sm_90", Target(((1, "sm_90"),))),
+        ("TITAN X (Pascal)", Target(((1, "TITAN X (Pascal)"),))),
+        ("Jetson TX2", Target(((1, "Jetson TX2"),))),
+        ("A100-SXM4-40GB", Target(((1, "A100-SXM4-40GB"),))),
+        ("4x4090", Target(((4, "4090"),))),
+        ("8 H100", Target(((8, "H100"),))),
+        ("8xH100", Target(((8, "H100"),))),
+        ("2 X 8.6", Target(((2, "8.6"),))),
+        ("2*A100", Target(((2, "A100"),))),
+        ("2\u00d7 A100", Target(((2, "A100"),))),
+        ("H100 x8", Target(((8, "H100"),))),
+        ("4090x2", Target(((2, "4090"),))),
+        ("A100 + 2x T4, V100", Target(((1, "A100"), (2, "T4"), (1, "V100")))),
+        ("no gpu", Target(())),
+        ("CPU", Target(())),
+        ("cpu-only, linux", Target((), os="linux")),
+        ("driver 550", Target(driver="550")),
+        ("driver=550", Target(driver="550")),
+        ("driver550.54.15", Target(driver="550.54.15")),
+        ("NVIDIA driver: R535", Target(driver="535")),
+        ("py312", Target(python="3.12")),
+        ("cp310", Target(python="3.10")),
+        ("python3.9", Target(python="3.9")),
+        ("python 3.12.4", Target(python="3.12")),
+        ("cuda 12.4", Target(cuda="12.4")),
+        ("CUDA=13.0", Target(cuda="13.0")),
+        ("aarch64", Target(arch="aarch64")),
+        ("arm64", Target(arch="aarch64")),
+        ("linux; x86-64", Target(os="linux", arch="x86_64")),
+        ("win-amd64", Target(os="windows", arch="x86_64")),
+        ("linux_x86_64", Target(os="linux", arch="x86_64")),
+        ("glibc 2.35", Target(libc="glibc 2.35")),
+        ("Musl 1.2.4", Target(libc="musl 1.2")),
+        ("T4, linux, linux-x86_64,", Target(((1, "T4"),), os="linux", arch="x86_64")),
+    ],
+)
+def test_targets(text: str, target: Target) -> None:
+    assert parse_target(text) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("T4, driver", "driver"),
+        ("T4, driver latest", "driver latest"),
+        ("T4, drivr 550", "drivr 550"),
+        ("T4, driver 55", "driver 55"),
+        ("T4, driver >=550", "driver >=550"),
+        ("python 2.7, T4", "python 2.7"),
+        ("T4, python 3.13t", "python 3.13t"),
+        ("T4, pyton 3.12", "pyton 3.12"),
+        ("T4, cuda twelve", "cuda twelve"),
+        ("T4, cuda 12", "cuda 12"),
+        ("T4, cu124", "cu124"),
+        ("T4, linux-sparc", "linux-sparc"),
+        ("T4, glibc", "glibc"),
+        ("0x T4", "0x T4"),
+        ("T4 +", "T4 +"),
+        ("T4, @#!", "@#!"),
+        ("T4, no python", "no python"),
+        ("T4, python 3.11, python 3.12", "python 3.12"),
+        ("T4, no gpu", "no gpu"),
+        ("no gpu, T4", "T4"),
+        ("linux-x86_64, aarch64", "aarch64"),
+    ],
+)
+def test_unreadable_parts_are_named(text: str, part: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_target(text)
+    assert f'"{part}"' in caught.value.message
+    assert caught.value.hint == GRAMMAR
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", " ; , "])
+def test_an_empty_target(text: str) -> None:
+    with pytest.raises(UsageError, match="empty"):
+        parse_target(text)
+
+
+def maybe(strategy: st.SearchStrategy[str]) -> st.SearchStrategy[str | None]:
+    return st.none() | strategy
+
+
+gpu_names = st.sampled_from(["RTX 4090", "1080 Ti", "980 Ti", "8.6", "sm_90", "H100 80GB HBM3", "Jetson TX2", "K20X"])
+targets = st.builds(
+    Target,
+    gpus=st.none() | st.lists(st.tuples(st.integers(1, 999), gpu_names), max_size=4).map(tuple),
+    driver=maybe(st.from_regex(r"[1-9][0-9]{2}(\.[0-9]{1,3}){0,2}", fullmatch=True)),
+    cuda=maybe(st.from_regex(r"1[0-9]\.[0-9]", fullmatch=True)),
+    python=maybe(st.integers(6, 20).map("3.{}".format)),
+    os=maybe(st.sampled_from(["linux", "windows"])),
+    arch=maybe(st.sampled_from(["x86_64", "aarch64"])),
+    libc=maybe(st.sampled_from(["glibc 2.17", "musl 1.2"])),
+).filter(lambda target: target != Target())
+
+
+@given(targets, st.randoms(use_true_random=False))
+def test_a_target_reads_back_in_any_order_and_case(target: Target, random: object) -> None:
+    parts = str(target).split(", ")
+    random.shuffle(parts)  # type: ignore[attr-defined]
+    assert parse_target(str(target)) == target
+    assert parse_target(" ,".join(parts)) == target
+    lowered = parse_target(str(target).upper())
+    assert (lowered.driver, lowered.python, lowered.arch) == (target.driver, target.python, target.arch)
+
+
+@given(st.text(max_size=40))
+def test_no_text_escapes_as_another_error(text: str) -> None:
+    try:
+        parse_target(text)
+    except UsageError as error:
+        assert error.hint
