@@ -120,8 +120,8 @@ def with_packages(folder: Path, *requirements: str) -> Path:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_", "VIRTUAL_ENV"))}
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, env=clean)
     python = folder / "bin" / "python"
-    command = [uv, "pip", "install", "--quiet", "--python", python, "--index-url", DEFAULT_INDEX, *requirements]
-    subprocess.run(command, check=True, env=clean)
+    settings = ["--quiet", "--python", str(python), "--index-url", DEFAULT_INDEX]
+    subprocess.run([str(uv), "pip", "install", *settings, *requirements], check=True, env=clean)
     return python
 
 
