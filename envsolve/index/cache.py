@@ -8,9 +8,8 @@ import os
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from contextlib import suppress
 from pathlib import Path
-from threading import Lock, get_ident, get_ident
+from threading import Lock, get_ident
 
 _log = logging.getLogger("envsolve.index")
 _CHECK = 4  # bytes of CRC-32 in front of each entry

@@ -36,7 +36,7 @@ class Layer:
     values: Mapping[str, str] = field(default_factory=dict)
 
 
-def pip_layers(environ: Mapping[str, str], home: Path, prefix: Path) -> Iterator[Layer]:
+def pip_layers(environ: Mapping[str, str], home: Path, prefix: Path, system: Path) -> Iterator[Layer]:
     """pip's files, the one that wins first: ``PIP_CONFIG_FILE``, the Python environment's, the user's, the global.
 
     Raises:
@@ -47,10 +47,9 @@ def pip_layers(environ: Mapping[str, str], home: Path, prefix: Path) -> Iterator
         return
     name = "pip.ini" if os.name == "nt" else "pip.conf"
     config = Path(environ.get("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME") or home / ".config")
-    global_folders = [Path(d) / "pip" for d in environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":") if d]
     paths = [Path(named)] if named else []
     paths += [prefix / name, config / "pip" / name, home / ".pip" / name]
-    paths += [Path("/etc") / name, *(folder / name for folder in global_folders)]
+    paths += [system / name, *(folder / "pip" / name for folder in _shared_folders(environ, system))]
     for path in paths:
         text = _read(path)
         if text is not None:
@@ -76,7 +75,7 @@ def _pip_layer(text: str, place: str) -> Layer:
     )
 
 
-def uv_layers(environ: Mapping[str, str], cwd: Path, home: Path) -> Iterator[Layer]:
+def uv_layers(environ: Mapping[str, str], cwd: Path, home: Path, system: Path) -> Iterator[Layer]:
     """uv's configuration files, the one that wins first: the project's, the user's, the system's.
 
     ``UV_CONFIG_FILE`` replaces them all, as it does for uv; so does ``UV_NO_CONFIG``, with nothing.
@@ -90,8 +89,8 @@ def uv_layers(environ: Mapping[str, str], cwd: Path, home: Path) -> Iterator[Lay
         return
     else:
         user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-        system = [Path(d) for d in environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":") if d]
-        paths = [user / "uv" / "uv.toml", *(folder / "uv" / "uv.toml" for folder in system), Path("/etc/uv/uv.toml")]
+        folders = [user, *_shared_folders(environ, system), system]
+        paths = [folder / "uv" / "uv.toml" for folder in folders]
         yield from _project_layer(cwd, environ)
     for path in paths:
         text = _read(path)
@@ -142,6 +141,11 @@ def with_login(url: str, name: str | None, environ: Mapping[str, str]) -> str:
     if not key or not (user or password) or "@" in url:
         return url
     return url.replace("://", f"://{quote(user, safe='')}:{quote(password, safe='')}@", 1)
+
+
+def _shared_folders(environ: Mapping[str, str], system: Path) -> list[Path]:
+    named = environ.get("XDG_CONFIG_DIRS")
+    return [Path(folder) for folder in named.split(":") if folder] if named else [system / "xdg"]
 
 
 def first_value(layers: Iterable[Layer], names: Sequence[str]) -> tuple[str, str] | None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import hashlib
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import IO, TYPE_CHECKING, cast
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.index.address import join_project, origin, redact
-from envsolve.index.archive import ARCHIVE_ERRORS, sdist_metadata, wheel_metadata
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import MetadataUnavailableError, MissingFileError
 from envsolve.index.metadata import parse_metadata
 from envsolve.index.model import CoreMetadata, IndexFile
 from envsolve.index.page import ACCEPT, HTML_TYPE, PageError, parse_page
-from envsolve.index.ranged import RangedFile
 from envsolve.index.settings import IndexSettings
 from envsolve.index.store import ABSENCE, CachedPage, Store, freshness
 
@@ -43,6 +41,8 @@ class Fetcher:
         self._store = store
         self._offline = offline
         self._connections = connections
+        # Parsing holds the interpreter; many threads at it would starve those that receive.
+        self._parsing = Lock()
 
     def close(self) -> None:
         """Drop the connections."""
@@ -90,7 +90,9 @@ class Fetcher:
         if response.status_code == 304 and kept is not None:
             return CachedPage(until or 0, kept.files, kept.etag, kept.last_modified), keep
         content_type = headers.get("Content-Type", "")
-        files = parse_page(response.content, content_type, response.url, index)
+        body = response.raw.read(decode_content=True)  # in one piece: requests' own loop takes 10 KB at a time
+        with self._parsing:
+            files = parse_page(body, content_type, response.url, index)
         if not files and "html" in content_type and content_type != HTML_TYPE and origin(response.url) != origin(url):
             raise PageError(f"it leads to {redact(response.url)}, which lists no files")
         return CachedPage(until or 0, files, headers.get("ETag"), headers.get("Last-Modified")), keep
@@ -105,18 +107,21 @@ class Fetcher:
         kept = self._store.metadata(file)
         if kept is not None:
             return kept
-        try:
-            metadata = self._sibling(file) or self._inside(file)
-        except ARCHIVE_ERRORS as error:
-            raise MetadataUnavailableError(
-                f"{file.filename} has no usable metadata: {error}", hint=_OTHER_FILE
-            ) from None
-        named = canonicalize_name(metadata.name)
-        if not canonicalize_name(file.filename).startswith(f"{named}-"):
+        metadata = self._read_metadata(file)
+        if not _bears(file.filename, metadata.name):
             raise MetadataUnavailableError(f"{file.filename} says that it is {metadata.name}", hint=_OTHER_FILE)
         if not file.url.startswith("file:"):
             self._store.keep_metadata(file, metadata)
         return metadata
+
+    def _read_metadata(self, file: IndexFile) -> CoreMetadata:
+        from envsolve.index.archive import ARCHIVE_ERRORS
+
+        try:
+            return self._sibling(file) or self._inside(file)
+        except ARCHIVE_ERRORS as error:
+            cause = f"{file.filename} has no usable metadata: {error}"
+            raise MetadataUnavailableError(cause, hint=_OTHER_FILE) from None
 
     def _sibling(self, file: IndexFile) -> CoreMetadata | None:
         """The ``.metadata`` file beside a file (PEP 658), checked against its hashes; None where it is not there."""
@@ -138,6 +143,8 @@ class Fetcher:
         return parse_metadata(text, sdist=not file.filename.endswith(".whl"))
 
     def _inside(self, file: IndexFile) -> CoreMetadata:
+        from envsolve.index.archive import sdist_metadata, wheel_metadata
+
         if file.filename.endswith(".whl"):
             with self.open(file) as opened:
                 return wheel_metadata(opened, file.filename)
@@ -167,6 +174,8 @@ class Fetcher:
             except OSError as error:
                 raise MissingFileError(f"{file.url} cannot be read: {error.strerror}") from None
         self._refuse_offline(f"the file {file.filename}")
+        from envsolve.index.ranged import RangedFile
+
         return RangedFile(file.url, self._transport, size=file.size)  # type: ignore[return-value]
 
     def _refuse_offline(self, what: str) -> None:
@@ -207,4 +216,6 @@ def _local_page(url: str, index: str) -> tuple[IndexFile, ...] | None:
 
 
 def _local_path(url: str) -> Path:
+    from urllib.request import url2pathname  # imports an HTTP client; only local indexes need it
+
     return Path(url2pathname(urlsplit(url).path))

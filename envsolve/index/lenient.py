@@ -10,7 +10,6 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 # ">=3.6.*" was accepted before PEP 440 was enforced and was read as ">=3.6".
 _STAR_AFTER_ORDER = re.compile(r"((?:>=|<=|~=|>|<)\s*[0-9][0-9A-Za-z.!]*?)\.\*")
-_STRAY_COMMA = re.compile(r",\s*(?=$|;|\))")
 
 
 @lru_cache(maxsize=4096)
@@ -41,4 +40,4 @@ def requirement_text(line: str) -> str | None:
 
 def _repair(text: str) -> str:
     requirement, semicolon, marker = text.partition(";")
-    return _STRAY_COMMA.sub("", _STAR_AFTER_ORDER.sub(r"\1", requirement)) + semicolon + marker
+    return _STAR_AFTER_ORDER.sub(r"\1", requirement) + semicolon + marker

@@ -203,7 +203,7 @@ def _check_version(version: str) -> None:
 def _place(link: str, base: str) -> str | None:
     """A link's absolute address without fragment; None for one that a page at ``base`` may not give."""
     link = link.partition("#")[0]
-    if link.startswith(("https://", "http://")):
+    if link.startswith(("https://", "http://")) and "[" not in link:  # an IPv6 address may be a broken one
         return link
     place = _safe_join(base, link)
     if place is None or not place.startswith(("https://", "http://", "file://")):

@@ -53,6 +53,7 @@ def read_settings(
     cwd: Path | None = None,
     home: Path | None = None,
     prefix: Path | None = None,
+    system: Path = Path("/etc"),
 ) -> IndexSettings:
     """The settings in force.
 
@@ -68,6 +69,7 @@ def read_settings(
         cwd: Where the search for ``uv.toml`` and ``pyproject.toml`` starts; the current folder when None.
         home: The user's home; read from ``environ`` when None.
         prefix: The Python environment whose ``pip.conf`` counts; the running one when None.
+        system: Where system-wide configuration lies.
 
     Raises:
         UsageError: A file or value cannot be read, or an address has no scheme.
@@ -76,9 +78,9 @@ def read_settings(
     layers = [
         Layer("command line", default=index_url, extras=tuple(extra_index_urls)),
         _uv_environment(environ),
-        *uv_layers(environ, cwd or Path.cwd(), home),
+        *uv_layers(environ, cwd or Path.cwd(), home, system),
         _pip_environment(environ),
-        *pip_layers(environ, home, prefix or Path(sys.prefix)),
+        *pip_layers(environ, home, prefix or Path(sys.prefix), system),
     ]
     sources: dict[str, str] = {}
     default = _default(layers, sources)

@@ -19,7 +19,7 @@ import certifi
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import NameResolutionError, NewConnectionError
+from urllib3.exceptions import NameResolutionError, NewConnectionError, ReadTimeoutError
 
 from envsolve import __version__
 from envsolve.errors import IndexUnavailableError, UsageError
@@ -27,6 +27,7 @@ from envsolve.index.address import origin, redact
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import DeniedError
 from envsolve.index.settings import IndexSettings
+from envsolve.index.sockets import Resolver, use_resolver
 
 Result = TypeVar("Result")
 
@@ -38,6 +39,7 @@ _BAD_ADDRESS = (
     requests.exceptions.MissingSchema,
     requests.exceptions.TooManyRedirects,
 )
+_TIMED_OUT = (requests.exceptions.ReadTimeout, ReadTimeoutError, TimeoutError)
 _QUICK = 1.0  # seconds: a host that takes longer than this to be unreachable is not tried again
 _CHECK_NETWORK = "check the network, the proxy and the index address; --offline plans from what is cached"
 _LONGEST_WAIT = 10.0  # seconds, whatever a Retry-After header asks for
@@ -116,7 +118,7 @@ class Transport:
                     self._dead.setdefault(origin(failed), failure)
                     raise failure from error
                 # A read that timed out cost many seconds already: once more, not three times.
-                timed_out = isinstance(error, requests.exceptions.ReadTimeout)
+                timed_out = any(isinstance(e, _TIMED_OUT) for e in _chain(error))
                 if attempt >= (min(1, self._settings.retries) if timed_out else self._settings.retries):
                     raise failure from error
                 wait = 0.1 if lasting else _wait(attempt, None)
@@ -180,7 +182,7 @@ def _cause(error: Exception) -> tuple[str, bool]:
         return "the connection is refused", True
     if has(NewConnectionError):
         return "the host cannot be reached", True
-    if has(requests.exceptions.ReadTimeout, TimeoutError):
+    if has(*_TIMED_OUT):
         return "it stopped answering", False
     return "the connection broke off", False
 
@@ -188,12 +190,14 @@ def _cause(error: Exception) -> tuple[str, bool]:
 class _Adapter(HTTPAdapter):
     """Shares one TLS context among all connections: loading the authorities for each costs tens of milliseconds."""
 
-    def __init__(self, context: ssl.SSLContext, connections: int) -> None:
+    def __init__(self, context: ssl.SSLContext, resolver: Resolver, connections: int) -> None:
         self._context = context
+        self._resolver = resolver
         super().__init__(pool_connections=32, pool_maxsize=connections)
 
     def init_poolmanager(self, *args: Any, **keywords: Any) -> None:
         super().init_poolmanager(*args, ssl_context=self._context, **keywords)
+        use_resolver(self.poolmanager, self._resolver)
 
     def proxy_manager_for(self, proxy: str, **keywords: Any) -> Any:
         return super().proxy_manager_for(proxy, ssl_context=self._context, **keywords)
@@ -210,18 +214,18 @@ def _session(settings: IndexSettings, connections: int) -> requests.Session:
     session = requests.Session()
     session.headers["User-Agent"] = f"envsolve/{__version__}"
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    context = _tls_context(settings)
-    session.mount("https://", _Adapter(context, connections))
-    session.mount("http://", _Adapter(context, connections))
+    context, resolver = _tls_context(settings), Resolver()
+    session.mount("https://", _Adapter(context, resolver, connections))
+    session.mount("http://", _Adapter(context, resolver, connections))
     if settings.trusted_hosts:
         unchecked = ssl.create_default_context()
         unchecked.check_hostname = False
         unchecked.verify_mode = ssl.CERT_NONE
         for host in settings.trusted_hosts:
             named = urlsplit(host).netloc if "://" in host else host
-            session.mount(f"https://{named}/", _Adapter(unchecked, connections))
+            session.mount(f"https://{named}/", _Adapter(unchecked, resolver, connections))
             if ":" not in named:
-                session.mount(f"https://{named}:", _Adapter(unchecked, connections))
+                session.mount(f"https://{named}:", _Adapter(unchecked, resolver, connections))
     return session
 
 

@@ -1,0 +1,91 @@
+"""Connections that look each host name up once.
+
+Sixteen connections to one host would otherwise send sixteen pairs of DNS queries at the same moment, of which small
+resolvers (routers, containers) lose some; the C library waits five seconds before it asks again.
+"""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any
+
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+
+_Address = tuple[Any, ...]  # as socket.getaddrinfo has it
+
+
+class Resolver:
+    """Addresses by host and port, for the life of the object. Thread-safe; failures are not remembered."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._answers: dict[tuple[str, int], Future[list[_Address]]] = {}
+
+    def look_up(self, host: str, port: int) -> list[_Address]:
+        """What ``socket.getaddrinfo`` says, asked once however many threads want it.
+
+        Raises:
+            OSError: As ``getaddrinfo``.
+        """
+        with self._lock:
+            answer = self._answers.get((host, port))
+            mine = answer is None
+            if answer is None:
+                answer = self._answers[host, port] = Future()
+        if mine:
+            try:
+                answer.set_result(list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+            except (OSError, UnicodeError) as error:
+                with self._lock:
+                    del self._answers[host, port]
+                answer.set_exception(error if isinstance(error, OSError) else socket.gaierror(str(error)))
+        return answer.result()
+
+
+def use_resolver(manager: PoolManager, resolver: Resolver) -> None:
+    """Make a pool manager's connections (those that go straight to a host, not through a proxy) use a resolver."""
+
+    class Plain(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            return _connect(self, resolver)
+
+    class Secure(HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            return _connect(self, resolver)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+
+
+def _connect(connection: HTTPConnection, resolver: Resolver) -> socket.socket:
+    """A connected socket, or the exceptions that urllib3's own connections raise."""
+    try:
+        addresses = resolver.look_up(connection.host.strip("[]"), connection.port)
+    except socket.gaierror as error:
+        raise NameResolutionError(connection.host, connection, error) from error
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in addresses:
+        opened = socket.socket(family, kind, protocol)
+        try:
+            for option in connection.socket_options or ():
+                opened.setsockopt(*option)
+            if isinstance(connection.timeout, (int, float)):
+                opened.settimeout(connection.timeout)
+            opened.connect(address)
+        except OSError as error:
+            opened.close()
+            failure = error
+        else:
+            return opened
+    if isinstance(failure, TimeoutError):
+        raise ConnectTimeoutError(connection, "no connection within the time limit") from failure
+    raise NewConnectionError(connection, f"no connection: {failure}") from failure

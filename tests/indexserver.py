@@ -1,0 +1,413 @@
+"""Package indexes on the loopback interface, true enough for real pip and real uv, with faults on request.
+
+with IndexServer() as server:
+    main = server.index()                                   # /simple/, JSON or HTML as the client asks
+    main.wheel("demo", "1.0", requires=["other>=1"])
+    torch = server.index("/whl/cu126/", style="pytorch")    # HTML as download.pytorch.org writes it
+    torch.wheel("torch", "2.8.0+cu126", tags="cp312-cp312-manylinux_2_28_x86_64")
+    server.fault("/simple/demo/", status=503, times=1)
+    ...
+    assert server.asked("/simple/demo/") == 2
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import io
+import json
+import re
+import socket
+import struct
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+from types import TracebackType
+from typing import Literal
+from urllib.parse import quote, unquote
+
+from packaging.utils import canonicalize_name
+
+from tests.distributions import make_sdist, make_wheel, sdist_filename, wheel_filename
+
+Style = Literal["both", "json", "html", "pytorch"]
+
+JSON_TYPE = "application/vnd.pypi.simple.v1+json"
+S3_DENIAL = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>'
+)
+
+
+@dataclass
+class Entry:
+    """A file on a project page. ``url`` overrides where the page points (another host, say)."""
+
+    filename: str
+    content: bytes
+    url: str
+    requires_python: str | None = None
+    yanked: str | None = None
+    upload_time: str | None = None
+    metadata: bytes | None = None
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass
+class Index:
+    """One index under a path of the server.
+
+    Attributes:
+        style: ``both`` negotiates; ``pytorch`` is HTML with root-relative links, and S3's 403 for what is not there.
+        metadata: Whether it offers ``.metadata`` files (PEP 658).
+        ranges: Whether its files can be read in parts.
+        hashes: Whether its pages give digests.
+        etag: Whether its pages have an ETag and answer conditional requests.
+        cache_control: The pages' Cache-Control header.
+        auth: User and password that it asks for.
+    """
+
+    server: IndexServer
+    path: str
+    style: Style = "both"
+    metadata: bool = True
+    ranges: bool = True
+    hashes: bool = True
+    etag: bool = True
+    cache_control: str | None = "max-age=600, public"
+    auth: tuple[str, str] | None = None
+    projects: dict[str, list[Entry]] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return self.server.url + self.path
+
+    @property
+    def url_with_login(self) -> str:
+        assert self.auth is not None
+        return self.url.replace("://", "://{}:{}@".format(*map(quote, self.auth)))
+
+    def add(
+        self,
+        name: str,
+        filename: str,
+        content: bytes,
+        *,
+        requires_python: str | None = None,
+        yanked: str | None = None,
+        upload_time: str | None = None,
+        url: str | None = None,
+    ) -> Entry:
+        link = url or f"{self.path}-files/{quote(filename)}"
+        metadata = _wheel_metadata(content) if filename.endswith(".whl") else None
+        entry = Entry(filename, content, link, requires_python, yanked, upload_time, metadata)
+        self.projects.setdefault(canonicalize_name(name), []).append(entry)
+        return entry
+
+    def wheel(
+        self,
+        name: str,
+        version: str,
+        *,
+        requires: Sequence[str] = (),
+        tags: str = "py3-none-any",
+        requires_python: str | None = None,
+        extras: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        yanked: str | None = None,
+        upload_time: str | None = None,
+        url: str | None = None,
+    ) -> Entry:
+        content = make_wheel(
+            name, version, requires=requires, tags=tags, requires_python=requires_python, extras=extras, files=files
+        )
+        return self.add(
+            name,
+            wheel_filename(name, version, tags),
+            content,
+            requires_python=requires_python,
+            yanked=yanked,
+            upload_time=upload_time,
+            url=url,
+        )
+
+    def sdist(
+        self,
+        name: str,
+        version: str,
+        *,
+        requires: Sequence[str] = (),
+        requires_python: str | None = None,
+        metadata_version: str = "2.2",
+        dynamic: Sequence[str] = (),
+        requires_txt: str | None = None,
+        padding: int = 0,
+        upload_time: str | None = None,
+    ) -> Entry:
+        content = make_sdist(
+            name,
+            version,
+            requires=requires,
+            requires_python=requires_python,
+            metadata_version=metadata_version,
+            dynamic=dynamic,
+            requires_txt=requires_txt,
+            padding=padding,
+        )
+        filename = sdist_filename(name, version)
+        return self.add(name, filename, content, requires_python=requires_python, upload_time=upload_time)
+
+    def json_page(self, name: str) -> bytes:
+        files = []
+        for entry in self.projects[name]:
+            described: dict[str, object] = {"filename": entry.filename, "url": entry.url, "size": len(entry.content)}
+            described["hashes"] = {"sha256": entry.sha256} if self.hashes else {}
+            described["yanked"] = False if entry.yanked is None else entry.yanked or True
+            if entry.requires_python:
+                described["requires-python"] = entry.requires_python
+            if entry.upload_time:
+                described["upload-time"] = entry.upload_time
+            if self.metadata and entry.metadata is not None:
+                described["core-metadata"] = {"sha256": hashlib.sha256(entry.metadata).hexdigest()}
+            files.append(described)
+        return json.dumps({"meta": {"api-version": "1.1"}, "name": name, "versions": [], "files": files}).encode()
+
+    def html_page(self, name: str) -> bytes:
+        lines = []
+        for entry in self.projects[name]:
+            attributes = {"href": entry.url + (f"#sha256={entry.sha256}" if self.hashes else "")}
+            if entry.requires_python:
+                attributes["data-requires-python"] = entry.requires_python
+            if entry.yanked is not None:
+                attributes["data-yanked"] = entry.yanked
+            if self.metadata and entry.metadata is not None:
+                digest = f"sha256={hashlib.sha256(entry.metadata).hexdigest()}"
+                attributes["data-dist-info-metadata"] = digest
+                if self.style != "pytorch":
+                    attributes["data-core-metadata"] = digest
+            text = " ".join(f'{key}="{html.escape(value)}"' for key, value in attributes.items())
+            lines.append(f"    <a {text}>{html.escape(entry.filename)}</a><br/>")
+        head = "" if self.style == "pytorch" else '<head><meta name="pypi:repository-version" content="1.1"></head>'
+        body = f"  <body>\n    <h1>Links for {name}</h1>\n" + "\n".join(lines) + "\n  </body>"
+        return f"<!DOCTYPE html>\n<html>{head}\n{body}\n</html>\n".encode()
+
+
+@dataclass
+class Fault:
+    """What happens instead of an answer to paths that start with ``prefix``, ``times`` times (-1: always)."""
+
+    prefix: str
+    status: int | None = None
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    truncate: bool = False
+    reset: bool = False
+    times: int = -1
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+class IndexServer:
+    """Serves until the ``with`` block ends."""
+
+    def __init__(self) -> None:
+        self.indexes: list[Index] = []
+        self.requests: list[Request] = []
+        self.faults: list[Fault] = []
+        self.lock = Lock()
+        owner = self
+
+        class Handler(_Handler):
+            server_state = owner
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 64
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                pass  # clients that hang up are part of the tests
+
+        self._http = Server(("127.0.0.1", 0), Handler)
+        self.port = int(self._http.server_address[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> IndexServer:
+        self._thread = Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def index(
+        self,
+        path: str = "/simple/",
+        *,
+        style: Style = "both",
+        metadata: bool = True,
+        ranges: bool = True,
+        hashes: bool = True,
+        etag: bool = True,
+        cache_control: str | None = "max-age=600, public",
+        auth: tuple[str, str] | None = None,
+    ) -> Index:
+        made = Index(self, path, style, metadata, ranges, hashes, etag, cache_control, auth)
+        self.indexes.append(made)
+        return made
+
+    def fault(
+        self,
+        prefix: str,
+        *,
+        status: int | None = None,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        delay: float = 0.0,
+        truncate: bool = False,
+        reset: bool = False,
+        times: int = -1,
+    ) -> None:
+        self.faults.append(Fault(prefix, status, body, headers or {}, delay, truncate, reset, times))
+
+    def asked(self, prefix: str) -> int:
+        """How many requests came for paths that start so."""
+        return sum(r.path.startswith(prefix) for r in self.requests)
+
+    def take_fault(self, path: str) -> Fault | None:
+        with self.lock:
+            for fault in self.faults:
+                if path.startswith(fault.prefix) and fault.times != 0:
+                    fault.times -= 1
+                    return fault
+        return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_state: IndexServer
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        state = self.server_state
+        with state.lock:
+            state.requests.append(Request(self.command, self.path, dict(self.headers)))
+        fault = state.take_fault(self.path)
+        if fault is not None:
+            time.sleep(fault.delay)
+            if fault.reset:
+                # Linger zero: the peer sees a reset, not an end.
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.close_connection = True
+                return
+            if fault.status is not None:
+                self._answer(fault.status, fault.body, fault.headers)
+                return
+        path = unquote(self.path)
+        # The longest path first: indexes may lie inside one another.
+        for index in sorted(state.indexes, key=lambda i: -len(i.path)):
+            if path.startswith(index.path):
+                self._serve(index, path[len(index.path) :], truncate=fault is not None and fault.truncate)
+                return
+        self._answer(404, b"no such index")
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _serve(self, index: Index, rest: str, *, truncate: bool) -> None:
+        if index.auth is not None:
+            expected = "Basic " + base64.b64encode(":".join(index.auth).encode()).decode()
+            if self.headers.get("Authorization") != expected:
+                self._answer(401, b"who are you?", {"WWW-Authenticate": 'Basic realm="packages"'})
+                return
+        if rest.startswith("-files/"):
+            self._file(index, rest.removeprefix("-files/"), truncate=truncate)
+        elif rest.rstrip("/") in index.projects:
+            self._page(index, rest.rstrip("/"), truncate=truncate)
+        else:
+            self._absent(index)
+
+    def _absent(self, index: Index) -> None:
+        if index.style == "pytorch":
+            self._answer(403, S3_DENIAL, {"Content-Type": "application/xml"})
+        else:
+            self._answer(404, b"not found")
+
+    def _page(self, index: Index, name: str, *, truncate: bool) -> None:
+        as_json = index.style == "json" or (index.style == "both" and JSON_TYPE in self.headers.get("Accept", ""))
+        body = index.json_page(name) if as_json else index.html_page(name)
+        headers = {"Content-Type": JSON_TYPE if as_json else "text/html; charset=utf-8"}
+        if index.cache_control is not None:
+            headers["Cache-Control"] = index.cache_control
+        if index.etag:
+            headers["ETag"] = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+            if self.headers.get("If-None-Match") == headers["ETag"]:
+                self._answer(304, b"", headers)
+                return
+        self._answer(200, body, headers, truncate=truncate)
+
+    def _file(self, index: Index, filename: str, *, truncate: bool) -> None:
+        entries = (entry for project in index.projects.values() for entry in project)
+        for entry in entries:
+            if entry.filename == filename:
+                self._content(index, entry.content, truncate=truncate)
+                return
+            if f"{entry.filename}.metadata" == filename and index.metadata and entry.metadata is not None:
+                self._answer(200, entry.metadata, truncate=truncate)
+                return
+        self._absent(index)
+
+    def _content(self, index: Index, content: bytes, *, truncate: bool) -> None:
+        asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
+        if not index.ranges or asked is None:
+            self._answer(200, content, {"Accept-Ranges": "bytes"} if index.ranges else {}, truncate=truncate)
+            return
+        total = len(content)
+        first, last = asked.groups()
+        start = int(first) if first else max(total - int(last), 0)
+        stop = min(int(last) + 1, total) if first and last else total
+        if start >= stop:
+            self._answer(416, b"", {"Content-Range": f"bytes */{total}"})
+            return
+        headers = {"Content-Range": f"bytes {start}-{stop - 1}/{total}", "Accept-Ranges": "bytes"}
+        self._answer(206, content[start:stop], headers, truncate=truncate)
+
+    def _answer(
+        self, status: int, body: bytes, headers: Mapping[str, str] | None = None, *, truncate: bool = False
+    ) -> None:
+        self.send_response(status)
+        for key, value in (headers or {}).items():
+            self.send_header(key, value)
+        if status != 304:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "HEAD" or status == 304:
+            return
+        self.wfile.write(body[: len(body) // 2] if truncate else body)
+        if truncate:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def _wheel_metadata(content: bytes) -> bytes | None:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return next((archive.read(n) for n in archive.namelist() if n.endswith(".dist-info/METADATA")), None)
+    except zipfile.BadZipFile:
+        return None
