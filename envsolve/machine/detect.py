@@ -79,10 +79,11 @@ def detect(
     toolkit_folders = find_toolkits(environ, root)
     # Threads only wait for children; a handful keeps a small host from being swamped.
     with ThreadPoolExecutor(max_workers=8) as pool:
+        # The slowest first: an installer behind a version manager's shim decides how long detection takes.
+        installers = pool.map(lambda item: read_installer(item[0], item[1], environ), find_installers(search).items())
         loaded_later = pool.submit(libcuda, environ)
         toolkits = pool.map(lambda path: read_toolkit(path, environ), toolkit_folders)
         compilers = pool.map(lambda path: read_compiler(path, environ), find_compilers(environ, root))
-        installers = pool.map(lambda item: read_installer(item[0], item[1], environ), find_installers(search).items())
         interpreters = pool.map(lambda path: read_interpreter(path, environ), find_interpreters(environ, root))
         host, sources = read_platform(root, environ)
         answer = nvml()

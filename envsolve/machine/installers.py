@@ -22,7 +22,7 @@ def find_installers(search: Sequence[Path]) -> dict[str, Path]:
     return {name: path for name, path in found if path is not None}
 
 
-def read_installer(name: str, path: Path, environ: Mapping[str, str], *, limit: float = 2.0) -> Installer:
+def read_installer(name: str, path: Path, environ: Mapping[str, str], *, limit: float = 1.0) -> Installer:
     """The installer at ``path`` with its version: from the metadata beside it, else by asking it.
 
     The ones written in Python take half a second and more to say their version; what was installed beside them says
