@@ -14,7 +14,7 @@ $(READY): pyproject.toml hatch_build.py
 	touch $@
 
 demo: $(READY)
-	@$(BIN)/python bench/demo.py
+	@$(BIN)/python examples/demo.py
 
 test: $(READY) lint
 	$(BIN)/python -m pytest

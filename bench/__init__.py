@@ -1,1 +1,1 @@
-"""Timings against uv and pip, and the demo."""
+"""Timings against uv and pip."""

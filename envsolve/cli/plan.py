@@ -53,9 +53,9 @@ def command(
     offline: Offline = False,
 ) -> None:
     """Judge every published build for the machine, resolve the whole set, and write it down."""
-    from envsolve.render import format_of, render
+    from envsolve.render import render
 
-    chosen = form or format_of(output)
+    chosen = _format(form, output)
     check_manager(manager)
     made = api.plan(
         requirements or (),
@@ -77,13 +77,32 @@ def command(
         raise typer.Exit(ImpossibleError.exit_code)
 
 
+def _format(named: str | None, output: Path | None) -> str:
+    """The format that was named, else the one that the name of the output file stands for.
+
+    Raises:
+        UsageError: There is no such format.
+    """
+    from envsolve.render import formats
+
+    if named is not None:
+        if named not in formats():
+            raise UsageError(f"--format {named}: not one of {', '.join(formats())}")
+        return named
+    name = output.name if output else ""
+    if name.startswith("pylock.") and name.endswith(".toml"):
+        return "pylock"
+    return {".json": "json", ".txt": "requirements"}.get(Path(name).suffix, "summary")
+
+
 def check_manager(manager: str | None) -> None:
     """Refuse a package manager that there is no back end for.
 
     Raises:
         UsageError: There is none.
     """
-    from envsolve.install.managers import names
+    from envsolve.install.managers import available
 
-    if manager is not None and manager not in names():
-        raise UsageError(f"--manager {manager}: not one of {', '.join(names())}", hint="leave it out to use uv or pip")
+    names = [known.name for known in available()]
+    if manager is not None and manager not in names:
+        raise UsageError(f"--manager {manager}: not one of {', '.join(names)}", hint="leave it out to use uv or pip")

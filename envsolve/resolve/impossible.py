@@ -47,9 +47,9 @@ class _Limit:
 
 
 def explain(family: Family, limits: Limits) -> Conflict | None:
-    """The irreducible conflict and its remedies; None where torch-family builds that satisfy every limit exist."""
+    """The irreducible conflict and its remedies; None where the torch family is not asked for, or has an answer."""
     every = tuple(_limits_of(family, limits))
-    if _best(family, limits, every) is not None:
+    if not limits.asked or _best(family, limits, every) is not None:
         return None
     core = list(every)
     for limit in every:

@@ -1,0 +1,34 @@
+"""The main job in one go, through the Python API: read the machine, plan PyTorch for it, show the plan.
+
+Where this machine has no NVIDIA GPU, the plan is made for a sample machine.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from envsolve import api
+from envsolve.errors import EnvsolveError
+from envsolve.machine.describe import describe
+from envsolve.render import render
+
+SAMPLE = "RTX 4090, driver 580.95.05, python 3.12, linux-x86_64, glibc 2.35"
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    machine = api.detect()
+    print(f"This machine:\n\n{describe(machine)}\n")
+    if not machine.gpus:
+        print(f"It has no NVIDIA GPU, so the plan is for a sample machine: {SAMPLE}\n")
+        machine = api.describe_target(SAMPLE)
+    plan = api.plan(["torch", "torchvision"], [machine])
+    print(render(plan, "summary"))
+    return 0 if plan.status == "ok" else 3
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except EnvsolveError as error:
+        sys.exit(f"{error.message}\n  what to do: {error.hint}")

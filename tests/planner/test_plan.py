@@ -1,0 +1,302 @@
+"""The whole way from requirements and a machine to a plan, over loopback indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envsolve.errors import IndexUnavailableError
+from envsolve.plan import Plan, PlannedPackage
+from envsolve.resolve.requirements import read_requirements
+from tests.smallworld import NEW, OLD, World, small_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with small_world(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def torch_world(world: World) -> World:
+    """torch 2.9 to 2.14 in miniature: the default index carries cu128, then cu130; cu126 is on an index of its own."""
+    for name in ("filelock", "numpy"):
+        world.default.wheel(name, "1.0", upload_time="2024-01-01T00:00:00Z")
+    for version, default, triton in (
+        ("2.9.1", "cu128", "3.5.1"),
+        ("2.11.0", "cu130", "3.6.0"),
+        ("2.14.1", "cu130", "3.8.0"),
+    ):
+        pins = ["filelock", f"triton=={triton}; platform_system == 'Linux'"]
+        world.build("torch", version, default, requires=pins, code=NEW)
+        world.build("torch", version, "cu126", index="pytorch", requires=pins, code=OLD)
+        world.build("triton", triton, "any")
+        minor = version.split(".")[1]
+        vision = f"0.{int(minor) + 15}.0"
+        for variant, index in ((default, "default"), ("cu126", "pytorch")):
+            pin = f"=={version}"
+            world.build("torchvision", vision, variant, index=index, requires=["numpy", f"torch{pin}"], torch=pin)
+    world.build("torch", "2.11.0", "cu128", index="pytorch", requires=["filelock", "triton==3.6.0"], code=NEW)
+    world.build("torch", "2.11.0", "cpu", index="pytorch", requires=["filelock"])
+    return world
+
+
+def chosen(plan: Plan) -> dict[str, str]:
+    return {p.name: p.version + (f" {p.variant}" if p.variant else "") for p in plan.packages}
+
+
+def package(plan: Plan, name: str) -> PlannedPackage:
+    return next(p for p in plan.packages if p.name == name)
+
+
+def codes(plan: Plan) -> list[str]:
+    return [w.code for w in plan.warnings]
+
+
+@pytest.mark.parametrize(
+    ("target", "torch"),
+    [
+        ("H100, driver 580.95.05", "2.14.1 cu130"),
+        ("H100, driver 535.104.05", "2.14.1+cu126 cu126"),
+        ("GTX 1080 Ti, driver 550.54.15", "2.14.1+cu126 cu126"),
+        ("RTX 5090, driver 570.86.10", "2.11.0+cu128 cu128"),
+        ("RTX 4090, driver 610.43.02", "2.14.1 cu130"),
+        ("no gpu", "2.11.0+cpu cpu"),
+    ],
+)
+def test_the_newest_torch_whose_code_and_triton_run_is_chosen(torch_world: World, target: str, torch: str) -> None:
+    plan = torch_world.plan("torch", target=target)
+    assert plan.status == "ok"
+    assert chosen(plan)["torch"] == torch
+
+
+def test_the_whole_family_is_on_one_flavour(torch_world: World) -> None:
+    plan = torch_world.plan("torchvision", "torch", target="H100, driver 535.104.05")
+    assert plan.cuda == "cu126"
+    assert chosen(plan) == {
+        "filelock": "1.0",
+        "numpy": "1.0",
+        "torch": "2.14.1+cu126 cu126",
+        "torchvision": "0.29.0+cu126 cu126",
+        "triton": "3.8.0",
+    }
+    assert package(plan, "torchvision").requires == ("numpy", "torch")
+
+
+def test_a_flavour_that_is_asked_for_is_kept(torch_world: World) -> None:
+    assert torch_world.plan("torch", cuda="cu126").cuda == "cu126"
+    assert chosen(torch_world.plan("torch", cuda="cu128"))["torch"] == "2.11.0+cu128 cu128"
+
+
+def test_a_companion_pulls_torch_along(torch_world: World) -> None:
+    assert chosen(torch_world.plan("torchvision<0.25"))["torch"] == "2.9.1 cu128"
+
+
+@pytest.mark.parametrize("asked", ["torch==2.9.1", "torch==2.9.1+cu126", "torch==2.9.1+cu128", "torch>=2.9,<2.10"])
+def test_torch_pins_with_and_without_a_local_version(torch_world: World, asked: str) -> None:
+    plan = torch_world.plan(asked)
+    assert package(plan, "torch").version.startswith("2.9.1")
+    assert package(plan, "torch").variant == ("cu126" if "cu126" in asked else "cu128")
+
+
+def test_no_look_alike_wins(torch_world: World) -> None:
+    """Not by a higher version, not on an extra index, and not for ordinary packages on the family's index."""
+    evil = torch_world.server.index("/evil/")
+    for name in ("torch", "torchvision", "triton"):
+        evil.wheel(name, "99.0")
+        torch_world.default.wheel(name, "99.0")
+    evil.wheel("numpy", "99.0")
+    torch_world.variant_index("cu126").wheel("numpy", "99.0")
+    torch_world.variant_index("cu126").wheel("filelock", "99.0")
+    torch_world.extras = (evil.url,)
+    plan = torch_world.plan("torch", "torchvision", target="H100, driver 535.104.05")
+    assert chosen(plan)["torch"] == "2.14.1+cu126 cu126"
+    assert chosen(plan)["numpy"] == chosen(plan)["filelock"] == "1.0"
+    assert torch_world.server.asked("/evil/") == 0
+    urls = {p.name: p.url for p in plan.packages}
+    assert all("/whl/cu126/" in (urls[n] or "") for n in ("torch", "torchvision"))
+    assert all("/simple/" in (urls[n] or "") for n in ("numpy", "filelock", "triton"))
+
+
+def test_the_family_is_judged_without_asking_more_than_the_chosen_index(torch_world: World) -> None:
+    torch_world.plan("torch", target="H100, driver 535.104.05")
+    assert torch_world.server.asked("/whl/cu126/torch/") == 1
+    assert torch_world.server.asked("/whl/cu128") == 0
+    assert torch_world.server.asked("/simple/torch/") == 0
+
+
+def test_hashes_and_addresses_come_from_the_index(torch_world: World) -> None:
+    torch = package(torch_world.plan("torch", target="H100, driver 535.104.05"), "torch")
+    assert torch.filename == "torch-2.14.1+cu126-cp312-cp312-manylinux_2_28_x86_64.whl"
+    assert torch.url and torch.url.endswith("torch-2.14.1%2Bcu126-cp312-cp312-manylinux_2_28_x86_64.whl")
+    assert len(torch.hashes["sha256"]) == 64
+
+
+def test_a_file_that_vanished_from_its_index_is_not_planned(torch_world: World) -> None:
+    torch_world.build("torch", "2.15.0", "cu130", requires=["filelock", "triton==3.8.0"], code=NEW, served=False)
+    assert chosen(torch_world.plan("torch"))["torch"] == "2.14.1 cu130"
+
+
+def test_an_index_out_of_reach_leaves_the_catalogue_and_says_so(torch_world: World) -> None:
+    torch_world.server.fault("/whl/cu126/torch/", status=503)
+    plan = torch_world.plan("torch", target="H100, driver 535.104.05")
+    assert chosen(plan)["torch"] == "2.14.1+cu126 cu126"
+    assert "index-unreachable" in codes(plan)
+    assert package(plan, "torch").hashes == {}
+
+
+def test_the_default_index_out_of_reach_is_an_index_failure(torch_world: World) -> None:
+    torch_world.server.fault("/simple/", status=503)
+    with pytest.raises(IndexUnavailableError):
+        torch_world.plan("torch")
+
+
+def test_an_impossible_machine_is_refused_with_the_reason(torch_world: World) -> None:
+    plan = torch_world.plan("torch", target="RTX 5090, driver 560.35.03")
+    assert plan.status == "impossible"
+    assert "570" in plan.conflict[0].fact
+    assert torch_world.server.asked("/") == 0
+
+
+def test_a_pin_without_code_for_the_card_is_an_irreducible_conflict_with_remedies(torch_world: World) -> None:
+    torch_world.build("torch", "2.1.2", "cu121", requires=["filelock"], code=OLD)
+    plan = torch_world.plan("torch==2.1.2", target="RTX 5090, driver 580.95.05")
+    facts = [fact.fact for fact in plan.conflict]
+    assert plan.status == "impossible"
+    assert any("torch==2.1.2" in fact for fact in facts)
+    assert any("sm_120" in fact for fact in facts)
+    assert not any("Python is" in fact or "glibc" in fact for fact in facts)
+    assert plan.remedies[0].action == "relax torch==2.1.2"
+    assert plan.remedies[0].unlocks == "torch 2.14.1 [cu130]"
+
+
+def test_a_driver_that_is_too_old_for_the_pin_names_the_driver_to_install(torch_world: World) -> None:
+    plan = torch_world.plan("torch==2.14.1", target="RTX 5090, driver 570.86.10")
+    assert plan.status == "impossible"
+    assert any("580.65.06" in remedy.action for remedy in plan.remedies)
+
+
+def test_never_a_driver_that_drops_the_card(torch_world: World) -> None:
+    plan = torch_world.plan("torch", cuda="cu130", target="V100, driver 570.86.10")
+    assert plan.status == "impossible"
+    assert not any("driver 59" in r.action or "driver 6" in r.action for r in plan.remedies)
+
+
+def test_one_plan_that_is_good_on_all_machines(torch_world: World) -> None:
+    machines = [torch_world.machine(t) for t in ("H100, driver 580.95.05", "V100, driver 535.104.05")]
+    plan = torch_world.plan_for(machines, "torch")
+    assert chosen(plan)["torch"] == "2.14.1+cu126 cu126"
+    assert {s.compute_capability for s in plan.support if s.package == "torch"} == {"9.0", "7.0"}
+
+
+def test_what_is_not_known_makes_the_plan_unknown(torch_world: World) -> None:
+    plan = torch_world.plan("torch", target="H100")
+    assert plan.status == "unknown"
+    assert "driver-unknown" in codes(plan)
+
+
+def test_a_torch_held_back_for_its_triton_is_told(torch_world: World) -> None:
+    torch_world.build("torch", "2.13.0", "cu129", index="pytorch", requires=["filelock", "triton==3.7.1"], code=NEW)
+    torch_world.build("triton", "3.7.1", "any")
+    plan = torch_world.plan("torch", target="RTX 5090, driver 570.86.10")
+    assert chosen(plan)["torch"] == "2.11.0+cu128 cu128"
+    assert "newer-torch-held-back" in codes(plan)
+
+
+def test_triton_that_cannot_serve_the_card_is_a_warning(torch_world: World) -> None:
+    plan = torch_world.plan("torch", target="GTX 1080 Ti, driver 550.54.15")
+    assert "triton-limited" in codes(plan)
+
+
+def test_the_same_request_gives_the_same_plan(torch_world: World) -> None:
+    assert torch_world.plan("torch", "torchvision") == torch_world.plan("torchvision", "torch").__class__(
+        **{
+            **{f: getattr(torch_world.plan("torchvision", "torch"), f) for f in Plan.__slots__},
+            "requirements": ("torch", "torchvision"),
+        }
+    )
+
+
+def test_extras_markers_and_constraints(world: World, tmp_path: Path) -> None:
+    world.default.wheel(
+        "lib", "1.0", requires=["win-only; sys_platform == 'win32'", "fast>=1; extra == 'speed'"], extras=["speed"]
+    )
+    world.default.wheel("fast", "1.0")
+    world.default.wheel("fast", "2.0")
+    assert chosen(world.plan("lib")) == {"lib": "1.0"}
+    limits = tmp_path / "constraints.txt"
+    limits.write_text("fast<2\nunused==9\n")
+    asked = read_requirements(["lib[speed]"], constraints=[limits])
+    assert chosen(world.plan(asked=asked)) == {"fast": "1.0", "lib": "1.0"}
+
+
+def test_prereleases_yanked_files_and_cutoff(world: World) -> None:
+    world.default.wheel("lib", "1.0", upload_time="2024-01-01T00:00:00Z")
+    world.default.wheel("lib", "1.1", upload_time="2025-01-01T00:00:00Z")
+    world.default.wheel("lib", "1.2", upload_time="2025-02-01T00:00:00Z", yanked="broken")
+    world.default.wheel("lib", "2.0rc1", upload_time="2025-03-01T00:00:00Z")
+    assert chosen(world.plan("lib"))["lib"] == "1.1"
+    assert chosen(world.plan("lib", prereleases=True))["lib"] == "2.0rc1"
+    assert chosen(world.plan("lib>=2.0rc1"))["lib"] == "2.0rc1"
+    assert chosen(world.plan("lib", cutoff="2024-06-01"))["lib"] == "1.0"
+    yanked = world.plan("lib==1.2")
+    assert chosen(yanked)["lib"] == "1.2"
+    assert "yanked" in codes(yanked)
+
+
+def test_wheels_of_other_pythons_and_platforms_are_no_candidates(world: World) -> None:
+    world.default.wheel("lib", "1.0", tags="cp312-cp312-manylinux_2_17_x86_64")
+    world.default.wheel("lib", "2.0", tags="cp313-cp313-manylinux_2_17_x86_64")
+    world.default.wheel("lib", "3.0", tags="cp312-cp312-manylinux_2_39_x86_64")
+    world.default.wheel("lib", "4.0", tags="cp312-cp312-win_amd64")
+    world.default.wheel("lib", "5.0", requires_python=">=3.13")
+    assert chosen(world.plan("lib"))["lib"] == "1.0"
+
+
+def test_a_source_distribution_serves_where_no_wheel_does(world: World) -> None:
+    world.default.sdist("lib", "1.0", requires=["dep"])
+    world.default.sdist("odd", "1.0", requires=["dep"], dynamic=["Requires-Dist"])
+    world.default.wheel("dep", "1.0")
+    plan = world.plan("lib", "odd")
+    assert package(plan, "lib").kind == "sdist"
+    assert chosen(plan)["dep"] == "1.0"
+    assert codes(plan).count("source-build") == 2
+    assert codes(plan).count("dependencies-guessed") == 1
+
+
+def test_a_conflict_is_a_chain_of_because(world: World) -> None:
+    world.default.wheel("a", "1.0", requires=["c>=2"])
+    world.default.wheel("b", "1.0", requires=["c<2"])
+    for version in ("1.0", "2.0"):
+        world.default.wheel("c", version)
+    plan = world.plan("a", "b")
+    facts = [fact.fact for fact in plan.conflict]
+    assert plan.status == "impossible"
+    assert "because a 1.0 needs c>=2" in facts
+    assert "because b 1.0 needs c<2" in facts
+
+
+def test_an_unknown_project_is_named(world: World) -> None:
+    plan = world.plan("no-such-project")
+    assert plan.status == "impossible"
+    assert any("no configured index has a project named no-such-project" in f.fact for f in plan.conflict)
+
+
+def test_the_solver_backtracks_to_an_older_version(world: World) -> None:
+    world.default.wheel("app", "2.0", requires=["lib>=2"])
+    world.default.wheel("app", "1.0", requires=["lib"])
+    world.default.wheel("lib", "1.0")
+    assert chosen(world.plan("app")) == {"app": "1.0", "lib": "1.0"}
+
+
+def test_direct_references(world: World) -> None:
+    entry = world.default.wheel("lib", "1.5", requires=["dep"])
+    world.default.wheel("dep", "1.0")
+    url = f"{world.server.url}{entry.url}"
+    plan = world.plan(f"lib @ {url}", "tree @ git+https://example.org/tree.git")
+    assert package(plan, "lib").url == url
+    assert package(plan, "tree").kind == "sdist"
+    assert package(plan, "tree").url == "git+https://example.org/tree.git"
+    assert chosen(plan)["dep"] == "1.0"
