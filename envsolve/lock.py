@@ -130,7 +130,10 @@ def _judge(lock: Assumptions, machine: Machine) -> Iterator[tuple[bool | None, s
         found = {_minor(p.version) for p in machine.pythons or ()} | (
             {_minor(machine.python)} if machine.python else set()
         )
-        yield (lock.python in found if found else None), _versus(f"Python {lock.python}", "Python", _listed(found))
+        yield (
+            (lock.python in found if found else None),
+            _versus(f"Python {lock.python}", "the Python", ", ".join(sorted(found))),
+        )
     if lock.os:
         yield _equal(lock.os, platform.os), _versus(lock.os, "the operating system", platform.os)
     if lock.arch:
@@ -146,7 +149,7 @@ def _judge(lock: Assumptions, machine: Machine) -> Iterator[tuple[bool | None, s
 
 
 def _judge_gpus(judged: tuple[str, ...], machine: Machine) -> Iterator[tuple[bool | None, str]]:
-    want = f"the lock was judged for compute capability {_listed(judged)}"
+    want = f"the lock was judged for compute capability {', '.join(judged)}"
     if machine.gpus is None:
         yield None, f"{want}; the GPUs of this machine are not known"
     for gpu in machine.gpus or ():
@@ -206,10 +209,6 @@ def _equal(want: str, have: str | None) -> bool | None:
 def _common(values: Iterable[str | None]) -> str | None:
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
-
-
-def _listed(values: Iterable[str]) -> str | None:
-    return ", ".join(sorted(values)) or None
 
 
 def _versus(need: str, subject: str, have: str | None) -> str:

@@ -86,10 +86,10 @@ def install(
         target = _interpreter(origin, machine)
         aim = wanted(origin, target)
         warnings = _held_against(aim.assumptions, machine)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        prefixes.make_parent(place)
         with staging.opened(place, wait=wait, progress=progress) as stage:
             prefixes.claim(place)
-            if record.holds(place, aim, target.version):
+            if record.holds(place, aim, target):
                 progress(Step("done", f"{place} is already as planned"))
                 return _installed(place, aim, changed=False, warnings=warnings)
             warnings += _make(stage, aim, target, manager, progress)
@@ -128,7 +128,7 @@ def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, prog
     """Make the whole environment in the working folder; returns warnings."""
     environment = stage.environment
     progress(Step("prepare", f"making an environment of Python {target.version}"))
-    venv.make(target, environment, stage.prefix)
+    venv.make(target, environment, stage.prefix, keep_open=[stage.lock])
     pip = venv.bundled_pip(target)
     chosen, program = managers.choose(manager, target, pip)
     title = _title(program)

@@ -94,6 +94,8 @@ def explained(manager: str, code: int, output: Sequence[str]) -> EnvsolveError:
         code: Its exit status; negative where a signal ended it.
         output: Its last lines.
     """
+    if code == -signal.SIGXFSZ:
+        output = (*output, "file too large")
     shown = "\n".join(f"  {line}" for line in output[-_SHOWN_LINES:])
     text = "\n".join(output)
     for sign in _SIGNS:

@@ -41,7 +41,7 @@ class File:
     Attributes:
         version: None for an archive whose version the lock does not say.
         url: Where it is; ``file:`` for one that lies beside the lock.
-        hashes: Algorithm to hex digest; never empty.
+        hashes: Algorithm (sha256 or stronger) to hex digest; never empty.
     """
 
     name: str
@@ -57,7 +57,7 @@ class File:
 
         A direct reference is fetched from its address and nowhere else: no index, mirror or look-alike is asked.
         """
-        checks = " ".join(f"--hash={algorithm}:{digest}" for algorithm, digest in sorted(self.hashes.items()))
+        checks = " ".join(f"--hash={algorithm}:{self.hashes[algorithm]}" for algorithm in sorted(self.hashes))
         return f"{self.name} @ {_as_reference(self.url)} {checks}"
 
     @property
@@ -129,12 +129,13 @@ def wanted(source: Plan | Lock, target: Target) -> Wanted:
 
 
 def _from_plan(package: PlannedPackage) -> File:
-    if package.url is None or package.filename is None or not package.hashes:
+    hashes = _strong(package.hashes)
+    if package.url is None or package.filename is None or not hashes:
         raise IndexUnavailableError(
             f"the plan knows {package.name} {package.version} from the catalogue alone, without an address or a hash",
             hint="plan again where the package index can be reached, then install",
         )
-    return File(package.name, package.version, package.kind, package.filename, package.url, package.hashes)
+    return File(package.name, package.version, package.kind, package.filename, package.url, hashes)
 
 
 def _from_lock(lock: Lock, target: Target) -> tuple[File, ...]:
@@ -158,8 +159,17 @@ def _locked_file(lock: Path, package: Package, source: object) -> File:
     url = source.url or (lock.resolve().parent / (source.path or "")).resolve().as_uri()
     filename = urlsplit(url).path.rpartition("/")[2] if isinstance(source, PackageArchive) else source.filename
     kind: Literal["wheel", "sdist"] = "wheel" if filename.endswith(".whl") else "sdist"
-    hashes = {name: str(digest) for name, digest in source.hashes.items()}
+    hashes = _strong(source.hashes)
+    if not hashes:
+        raise UsageError(
+            f"the lock has no sha256 (or stronger) hash of {filename}", hint="lock again with envsolve plan"
+        )
     return File(package.name, str(package.version) if package.version else None, kind, filename, url, hashes)
+
+
+def _strong(hashes: Mapping[str, str]) -> dict[str, str]:
+    """Those hashes that pip and uv check; md5 and sha1 prove nothing."""
+    return {algorithm: digest for algorithm, digest in hashes.items() if algorithm in ("sha256", "sha384", "sha512")}
 
 
 def _refuse_foreign(files: Sequence[File], target: Target) -> None:
@@ -181,4 +191,4 @@ def _refuse_foreign(files: Sequence[File], target: Target) -> None:
 
 def _as_reference(url: str) -> str:
     """The address as a requirements file can hold it: no fragment, nothing that pip would expand (``${NAME}``)."""
-    return quote(urlsplit(url)._replace(fragment="").geturl(), safe="%/:=&?~#+!,;'@()*[]")
+    return quote(urlsplit(url)._replace(fragment="").geturl(), safe="%/:=&?~+!,;'@()*[]")

@@ -33,6 +33,18 @@ def resolved(prefix: Path) -> Path:
     return path
 
 
+def make_parent(prefix: Path) -> None:
+    """Make the folder around the prefix.
+
+    Raises:
+        UsageError: It cannot be made, or is no folder.
+    """
+    try:
+        prefix.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        raise UsageError(f"no folder can be made at {prefix.parent}: {error}") from error
+
+
 def claim(prefix: Path) -> None:
     """Check that an environment may be put at ``prefix``: nothing is there, an empty folder, or an older environment.
 

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.install.files import File, Wanted
+from envsolve.install.interpreters import Target
 from envsolve.lock import Assumptions
 
 SCHEMA: Literal["envsolve.installed/1"] = "envsolve.installed/1"
@@ -22,7 +23,7 @@ FOLDER = ".envsolve"
 _NAME = "installed.json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What an install put into an environment.
 
@@ -33,13 +34,13 @@ class Record:
         entries: Names at the top of the prefix when it was made.
     """
 
+    schema: Literal["envsolve.installed/1"] = SCHEMA
     python: str
     manager: str
     files: tuple[File, ...]
     entries: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     assumptions: Assumptions | None = None
-    schema: Literal["envsolve.installed/1"] = SCHEMA
 
 
 def write(environment: Path, *, python: str, manager: str, wanted: Wanted) -> None:
@@ -48,7 +49,14 @@ def write(environment: Path, *, python: str, manager: str, wanted: Wanted) -> No
     folder = environment / FOLDER
     folder.mkdir()
     names = tuple(sorted(path.name for path in environment.iterdir()))
-    kept = Record(python, manager, files, names, wanted.environment, wanted.assumptions)
+    kept = Record(
+        python=python,
+        manager=manager,
+        files=files,
+        entries=names,
+        environment=wanted.environment,
+        assumptions=wanted.assumptions,
+    )
     (folder / _NAME).write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=2))
 
 
@@ -66,17 +74,18 @@ def entries(environment: Path) -> frozenset[str]:
     return frozenset(kept.entries) if kept else frozenset()
 
 
-def holds(environment: Path, wanted: Wanted, python: str) -> bool:
+def holds(environment: Path, wanted: Wanted, target: Target) -> bool:
     """Whether the environment was made for exactly ``wanted`` and is still whole.
 
-    Whole means: its interpreter runs, and every file that an installed package's RECORD lists is there in its size.
+    Whole means: its interpreter runs, and every file that an installed package's RECORD lists is there in its size. Any
+    patch release of the wanted Python will do.
     """
     kept = read(environment)
     return (
         kept is not None
         and _identity(kept.files) == _identity(wanted.files)
         and dict(kept.environment) == dict(wanted.environment)
-        and kept.python == python
+        and kept.python.split(".")[:2] == target.version.split(".")[:2]
         and not missing(environment, wanted)
         and _runs(environment / "bin" / "python")
     )
@@ -124,7 +133,8 @@ def _is_whole(dist: Distribution) -> bool:
 
 def _has_size(path: Path, size: str) -> bool:
     try:
-        return not size or path.stat().st_size == int(size)
+        found = path.stat().st_size
+        return not size or found == int(size)
     except (OSError, ValueError):
         return False
 

@@ -1,7 +1,7 @@
 """The folder beside the prefix in which an environment is made, and the one step that puts it in place.
 
-Nothing touches the prefix before :meth:`Staging.swap`. Until then an older environment there works as ever, and a prefix
-that did not exist does not exist. Beside a prefix ``P/name`` lie, during an install alone:
+Nothing touches the prefix before :meth:`Staging.swap`. Until then an older environment there works as ever, and a
+prefix that did not exist does not exist. Beside a prefix ``P/name`` lie, during an install alone:
 
     P/.name.envsolve.lock   held with flock(2) by the install and by its children
     P/.name.envsolve/env    the environment being made; after the swap, the old one

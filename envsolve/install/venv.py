@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
-from envsolve.install.errors import InstallError
+from envsolve.install.errors import InstallError, explained
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target
+from envsolve.install.process import run
 
 # Run by the base interpreter, so that the environment is laid out as that Python version does it. The activation
 # scripts are written last, after the context has been told the final place: they name nothing else. The line of
@@ -41,19 +44,21 @@ print(max((path for folder in folders if folder for path in glob.glob(os.path.jo
 """
 
 
-def make(target: Target, staging: Path, final: Path) -> None:
-    """Make an environment in ``staging`` that will stand at ``final``.
+def make(target: Target, staging: Path, final: Path, *, keep_open: Sequence[int] = ()) -> None:
+    """Make an environment in ``staging`` that will stand at ``final``; ``keep_open`` as in :func:`process.run`.
 
     Raises:
         InstallError: The interpreter lacks the ``venv`` module, or the folder cannot be written.
     """
-    made = _python(target, _MAKE, str(staging), str(final))
-    if made.returncode != 0:
+    command = [str(target.executable), "-I", "-c", _MAKE, str(staging), str(final)]
+    made = run(command, environment=os.environ, on_line=lambda line: None, keep_open=keep_open)
+    if any("No module named" in line for line in made.output):
         raise InstallError(
-            f"{target.executable} could not make a virtual environment: {_last_line(made.stderr)}",
-            hint="on Debian and Ubuntu the venv module is in the package python3-venv; "
-            "`uv python install` gives a complete Python",
+            f"{target.executable} has no venv module",
+            hint="on Debian and Ubuntu it is in the package python3-venv; `uv python install` gives a complete Python",
         )
+    if made.code != 0:
+        raise explained("python -m venv", made.code, made.output)
 
 
 def bundled_pip(target: Target) -> File | None:
@@ -61,18 +66,10 @@ def bundled_pip(target: Target) -> File | None:
 
     An environment gets this pip, so that ``python -m pip`` works in it, unless the plan has one.
     """
-    path = _python(target, _BUNDLED_PIP).stdout.strip()
+    command = [str(target.executable), "-I", "-c", _BUNDLED_PIP]
+    path = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     if not path:
         return None
     wheel = Path(path)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     return File("pip", wheel.name.split("-")[1], "wheel", wheel.name, wheel.as_uri(), {"sha256": digest})
-
-
-def _python(target: Target, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(target.executable), "-I", "-c", script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it said nothing"])[-1]

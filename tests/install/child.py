@@ -1,0 +1,35 @@
+"""An install in a process of its own, which tests can kill: ``python -m tests.install.child PLAN PREFIX MANAGER``.
+
+Prints the stage of every step; leaves with the exit code that the command line would.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from envsolve.errors import EnvsolveError
+from envsolve.install import Step, install
+from envsolve.plan import Plan
+
+
+def main(plan: str, prefix: str, manager: str) -> int:
+    def say(step: Step) -> None:
+        print(step.stage, step.text, flush=True)
+
+    try:
+        source = msgspec.json.decode(Path(plan).read_bytes(), type=Plan)
+        install(
+            source, Path(prefix), manager=manager, progress=say, verify=lambda environment: time.sleep(0.1), wait=30
+        )
+    except EnvsolveError as error:
+        print(error.message, error.hint, sep="\n", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+
+from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError
+from envsolve.install.files import File, read_lock, wanted
+from envsolve.install.interpreters import Target, probe
+from envsolve.plan import ConflictFact, Plan, PlannedPackage
+from tests.install.wheels import PYTHON, plan_of
+
+SHA = {"sha256": "a" * 64}
+WHEEL = PlannedPackage(
+    "demo", "1.0", None, None, "demo-1.0-py3-none-any.whl", "https://h/demo-1.0-py3-none-any.whl", SHA, "wheel"
+)
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    found = probe(sys.executable)
+    assert found is not None
+    return found
+
+
+def test_the_requirement_line_names_address_and_hash() -> None:
+    file = File("demo", "1.0+cu126", "wheel", "w", "https://h/demo-1.0%2Bcu126-py3-none-any.whl#sha256=ff", SHA)
+    assert file.requirement == f"demo @ https://h/demo-1.0%2Bcu126-py3-none-any.whl --hash=sha256:{'a' * 64}"
+
+
+@given(st.text(max_size=30))
+def test_no_address_breaks_out_of_its_line(path: str) -> None:
+    line = File("demo", None, "wheel", "w", f"https://host/{path}", SHA).requirement
+    reference, _, checks = line.rpartition(" --hash=")
+    assert checks == f"sha256:{'a' * 64}"
+    assert "\n" not in line
+    assert "$" not in line
+    url = Requirement(reference).url
+    assert url is not None
+    assert url.startswith("https://host/")
+    assert " " not in url
+
+
+def test_the_recorded_address_has_no_password() -> None:
+    assert File("demo", None, "wheel", "w", "https://me:secret@host:8/w", SHA).public_url == "https://host:8/w"
+
+
+@pytest.mark.parametrize("lack", [{"url": None}, {"hashes": {}}, {"hashes": {"md5": "b" * 32}}, {"filename": None}])
+def test_a_file_that_only_the_catalogue_knows_is_an_index_failure(lack: dict[str, object], target: Target) -> None:
+    package = replace(WHEEL, **lack)  # type: ignore[arg-type]
+    with pytest.raises(IndexUnavailableError, match=r"demo 1\.0 from the catalogue alone"):
+        wanted(plan_of(package), target)
+
+
+def test_an_impossible_plan_is_refused_with_its_conflict(target: Target) -> None:
+    plan = Plan(status="impossible", conflict=(ConflictFact("no build knows sm_30"),))
+    with pytest.raises(ImpossibleError, match="no build knows sm_30"):
+        wanted(plan, target)
+
+
+@pytest.mark.parametrize("tags", ["cp30-cp30-any", "py3-none-win32", "py3-none-manylinux_9_99_x86_64"])
+def test_a_wheel_for_another_machine_is_refused(tags: str, target: Target) -> None:
+    with pytest.raises(ImpossibleError, match="does not run on Python"):
+        wanted(plan_of(replace(WHEEL, filename=f"demo-1.0-{tags}.whl")), target)
+
+
+HEAD = 'lock-version = "1.0"\ncreated-by = "tests"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("= nonsense", "not a valid pylock.toml"),
+        ("packages = []", "Missing required value"),
+        (HEAD.replace("1.0", "9.0") + "packages = []", "9.0 is not supported"),
+        (HEAD + "packages = []\n[tool.envsolve]\ndriver_required = 5", r"tool\.envsolve.*driver_required"),
+        (HEAD + "packages = []\n[tool.envsolve]\nschema = 'envsolve.lock/9'", "envsolve.lock/9"),
+    ],
+)
+def test_a_malformed_lock_is_a_usage_error(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "pylock.toml").write_text(text)
+    with pytest.raises(UsageError, match=reason):
+        read_lock(tmp_path / "pylock.toml")
+
+
+def test_a_lock_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_lock(tmp_path / "pylock.toml")
+
+
+_OTHER = 'packages = []\nrequires-python = "<3"\n'
+_WRONG_WHEEL = (
+    '[[packages]]\nname = "demo"\nversion = "1.0"\n'
+    '[[packages.wheels]]\nname = "demo-1.0-cp30-cp30-win32.whl"\npath = "w"\nhashes = {sha256 = "00"}\n'
+)
+_GIT = '[[packages]]\nname = "demo"\n[packages.vcs]\ntype = "git"\nurl = "https://h/r"\ncommit-id = "abc"\n'
+_MD5 = '[[packages]]\nname = "demo"\n[packages.archive]\nurl = "https://h/demo-1.0.tar.gz"\nhashes = {md5 = "00"}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "reason"),
+    [
+        (_OTHER, ImpossibleError, "does not satisfy"),
+        (_WRONG_WHEEL, ImpossibleError, "No wheel found"),
+        (_GIT, UsageError, "carries no hash"),
+        (_MD5, UsageError, "no sha256"),
+    ],
+)
+def test_a_lock_that_does_not_serve_here(
+    tmp_path: Path, target: Target, text: str, error: type[EnvsolveError], reason: str
+) -> None:
+    (tmp_path / "pylock.toml").write_text(HEAD + text)
+    with pytest.raises(error, match=reason):
+        wanted(read_lock(tmp_path / "pylock.toml"), target)
+
+
+def test_a_path_in_a_lock_is_relative_to_the_lock(tmp_path: Path, target: Target) -> None:
+    text = '[[packages]]\nname = "demo"\n[packages.archive]\npath = "a b/demo-1.0.tar.gz"\nhashes = {sha256 = "00"}\n'
+    (tmp_path / "pylock.toml").write_text(HEAD + text)
+    (file,) = wanted(read_lock(tmp_path / "pylock.toml"), target).files
+    assert file.url == (tmp_path / "a b" / "demo-1.0.tar.gz").resolve().as_uri()
+    assert (file.kind, file.version) == ("sdist", None)
+
+
+def test_target_tags_are_those_of_packaging_itself(target: Target) -> None:
+    from packaging.tags import sys_tags
+
+    assert target.tags[0] == next(iter(sys_tags()))
+    assert set(sys_tags()) == set(target.tags)
+    assert target.version.startswith(PYTHON)

@@ -1,0 +1,254 @@
+"""Whole installs with the real uv and the real pip."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError, VerificationError
+from envsolve.install import InstallError, Step, install, record
+from envsolve.install.managers import available
+from envsolve.machine.model import Driver, Gpu, Machine
+from envsolve.plan import DriverNeed, Plan, Support
+from tests.install.server import FileServer
+from tests.install.wheels import make_sdist, make_wheel, plan_of, planned
+
+
+def output(*command: str | Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def beside(prefix: Path) -> list[str]:
+    """What an install left beside the prefix."""
+    return sorted(path.name for path in prefix.parent.iterdir() if "envsolve" in path.name)
+
+
+def naming(text: str, folder: Path) -> list[str]:
+    """Files under ``folder`` that hold ``text``; compiled ones aside, whose paths Python corrects as it loads them."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and path.suffix != ".pyc")
+    return [str(path) for path in files if text.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Plan:
+    one = make_wheel(tmp_path, "demo", "1.0+cu126")
+    two = make_wheel(tmp_path, "other", "2.0", requires=["demo"])
+    return plan_of(planned(one), planned(two), environment={"DEMO_PTXAS": "/opt/pt'xas ü"})
+
+
+@pytest.mark.parametrize(
+    ("name", "manager"),
+    [("plain", "uv"), ("with space and ünïcode's", "uv"), ("with space and ünïcode's", "pip"), ("long" * 40, "uv")],
+)
+def test_an_environment_works_at_its_final_place(demo: Plan, tmp_path: Path, manager: str, name: str) -> None:
+    prefix = tmp_path / name
+    installed = install(demo, prefix, manager=manager)
+
+    assert installed.changed
+    assert installed.manager.startswith(manager)
+    assert output(prefix / "bin" / "demo") == "demo 1.0+cu126"
+    assert output(prefix / "bin" / "other-raw") == "other 2.0"
+    assert output(prefix / "bin" / "python", "-c", "import sys; print(sys.prefix)") == str(prefix)
+    assert output("sh", "-c", '. "$0/bin/activate" && command -v demo', prefix) == str(prefix / "bin" / "demo")
+    assert naming(".envsolve/env", prefix) == []
+    assert beside(prefix) == []
+
+
+def test_pip_works_in_the_environment(demo: Plan, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    install(demo, prefix)
+    assert output(prefix / "bin" / "python", "-m", "pip", "check") == "No broken requirements found."
+    assert output(prefix / "bin" / "pip", "freeze").splitlines() == ["demo==1.0+cu126", "other==2.0"]
+    third = make_wheel(tmp_path, "third", "3.0")
+    output(prefix / "bin" / "python", "-m", "pip", "install", "--no-index", third)
+    assert output(prefix / "bin" / "third") == "third 3.0"
+
+
+def test_variables_of_the_plan_are_defaults(demo: Plan, tmp_path: Path) -> None:
+    python = install(demo, tmp_path / "env").python
+    show = "import os; print(os.environ['DEMO_PTXAS'])"
+    assert output(python, "-c", show) == "/opt/pt'xas ü"
+    assert output(python, "-c", show, DEMO_PTXAS="mine") == "mine"
+
+
+def test_second_run_does_nothing_unless_something_is_gone(demo: Plan, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    assert install(demo, prefix).changed
+    before = prefix.stat().st_ino
+    assert not install(demo, prefix).changed
+    assert prefix.stat().st_ino == before
+
+    (record.site_packages(prefix) / "demo" / "__init__.py").unlink()
+    assert install(demo, prefix).changed
+    assert output(prefix / "bin" / "demo") == "demo 1.0+cu126"
+
+
+def test_a_file_with_another_hash_is_refused(demo: Plan, tmp_path: Path, manager: str) -> None:
+    wrong = replace(demo.packages[0], hashes={"sha256": "0" * 64})
+    with pytest.raises(IndexUnavailableError, match="hash differs"):
+        install(plan_of(wrong), tmp_path / "env", manager=manager)
+    assert not (tmp_path / "env").exists()
+    assert beside(tmp_path / "env") == []
+
+
+def test_update_replaces_and_a_failed_update_keeps_the_old(demo: Plan, tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    install(plan_of(demo.packages[0]), prefix)
+    newer = planned(make_wheel(tmp_path, "demo", "1.1+cu126"))
+    with pytest.raises(IndexUnavailableError):
+        install(plan_of(replace(newer, hashes={"sha256": "0" * 64})), prefix)
+    assert output(prefix / "bin" / "demo") == "demo 1.0+cu126"
+
+    def refuse(environment: Path) -> None:
+        assert output(environment / "bin" / "python", "-c", "import demo; print(demo.VERSION)") == "1.1+cu126"
+        raise VerificationError("a kernel did not run")
+
+    with pytest.raises(VerificationError):
+        install(plan_of(newer), prefix, verify=refuse)
+    assert output(prefix / "bin" / "demo") == "demo 1.0+cu126"
+
+    assert install(plan_of(newer), prefix).changed
+    assert output(prefix / "bin" / "demo") == "demo 1.1+cu126"
+    assert beside(prefix) == []
+
+
+def test_files_come_from_the_planned_address_alone(
+    tmp_path: Path, manager: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, lookalikes = tmp_path / "served", tmp_path / "lookalikes"
+    served.mkdir()
+    lookalikes.mkdir()
+    wheel = make_wheel(served, "demo", "1.0+cu126")
+    make_wheel(lookalikes, "demo", "99.0")
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("demo==99.0\n")
+    with FileServer(lookalikes) as other, FileServer(served) as index:
+        for prefix in ("PIP", "UV"):
+            monkeypatch.setenv(f"{prefix}_FIND_LINKS", str(lookalikes))
+            monkeypatch.setenv(f"{prefix}_INDEX_URL", other.url("simple/"))
+            monkeypatch.setenv(f"{prefix}_CONSTRAINT", str(constraints))
+        install(plan_of(planned(wheel, index.url(wheel.name))), tmp_path / "env", manager=manager)
+        assert output(tmp_path / "env" / "bin" / "demo") == "demo 1.0+cu126"
+        assert set(index.requests) == {"/demo-1.0%2Bcu126-py3-none-any.whl"}
+        assert other.requests == []
+
+
+def test_source_distributions_are_built(tmp_path: Path, manager: str) -> None:
+    prefix = tmp_path / "env"
+    plan = plan_of(planned(make_sdist(tmp_path, "sourced", "0.5")))
+    assert install(plan, prefix, manager=manager).changed
+    assert output(prefix / "bin" / "python", "-c", "import sourced; print(sourced.__file__)").startswith(str(prefix))
+    assert not install(plan, prefix, manager=manager).changed
+    assert naming(".envsolve/env", prefix) == []
+
+
+def test_a_build_that_fails_is_said_with_its_own_words(tmp_path: Path) -> None:
+    sdist = planned(make_sdist(tmp_path, "sourced", "0.6", fails=True))
+    with pytest.raises(InstallError, match="did not build") as caught:
+        install(plan_of(sdist), tmp_path / "env")
+    assert "cuda.h" in caught.value.message
+    assert not (tmp_path / "env").exists()
+
+
+def test_a_file_that_is_gone_is_an_index_failure(demo: Plan, tmp_path: Path) -> None:
+    with FileServer(tmp_path / "home") as index:
+        lost = replace(demo.packages[0], url=index.url("lost/demo-1.0+cu126-py3-none-any.whl"))
+        with pytest.raises(IndexUnavailableError, match="no longer has"):
+            install(plan_of(lost), tmp_path / "env")
+    assert not (tmp_path / "env").exists()
+
+
+def test_a_lock_is_installed_and_held_against_the_machine(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "demo", "1.0")
+    other_platform = {"name": "demo-1.0-cp30-cp30-win32.whl", "path": "gone.whl", "hashes": {"sha256": "0" * 64}}
+    ours = {"name": wheel.name, "path": wheel.name, "hashes": dict(planned(wheel).hashes)}
+    lock = tmp_path / "pylock.toml"
+    unwanted = {"name": "unwanted-1.0.tar.gz", "path": "gone.tar.gz", "hashes": {"sha256": "0" * 64}}
+    table = {
+        "lock-version": "1.0",
+        "created-by": "tests",
+        "packages": [
+            {"name": "demo", "version": "1.0", "wheels": [other_platform, ours]},
+            {"name": "unwanted", "version": "1.0", "marker": "sys_platform == 'win32'", "sdist": unwanted},
+        ],
+        "tool": {"envsolve": {"driver_required": "580.65.06", "environment": {"DEMO": "1"}}},
+    }
+    lock.write_text(tomli_w.dumps(table))
+
+    old = Machine(driver=Driver(version="550.54.15"))
+    with pytest.raises(ImpossibleError, match=r"driver 580\.65\.06 or newer; this machine has 550\.54\.15"):
+        install(lock, tmp_path / "env", machine=old)
+    unknown = install(lock, tmp_path / "env", machine=Machine())
+    assert unknown.warnings == ("the lock needs driver 580.65.06 or newer; the driver of this machine is not known",)
+    assert output(unknown.python, "-c", "import demo, os; print(demo.VERSION, os.environ['DEMO'])") == "1.0 1"
+    assert not install(lock, tmp_path / "env", machine=Machine(driver=Driver(version="580.95.05"))).changed
+
+
+def test_a_plan_for_another_gpu_is_refused(demo: Plan, tmp_path: Path) -> None:
+    support = (Support("demo", "H100", "9.0", "native", "sm_90", "measured"),)
+    plan = replace(demo, support=support, driver=DriverNeed("525.60.13", "full", None))
+    machine = Machine(driver=Driver(version="580.95"), gpus=(Gpu("RTX 4090", "8.9"),))
+    with pytest.raises(ImpossibleError, match=r"judged for compute capability 9\.0; this machine has RTX 4090"):
+        install(plan, tmp_path / "env", machine=machine)
+    assert not (tmp_path / "env").exists()
+
+
+def test_steps_are_told_in_order(demo: Plan, tmp_path: Path) -> None:
+    steps: list[Step] = []
+    install(demo, tmp_path / "env", verify=lambda environment: None, progress=steps.append)
+    stages = [step.stage for step in steps if step.stage != "output"]
+    assert stages == ["prepare", "packages", "verify", "swap", "done"]
+
+
+def test_unknown_manager_is_a_usage_error(demo: Plan, tmp_path: Path) -> None:
+    assert [manager.name for manager in available()] == ["uv", "pip"]
+    with pytest.raises(UsageError, match="no package manager called 'apt'"):
+        install(demo, tmp_path / "env", manager="apt")
+
+
+def test_no_such_python_is_a_usage_error_that_says_how(demo: Plan, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"Python 3\.99 was not found") as caught:
+        install(replace(demo, python="3.99"), tmp_path / "env")
+    assert caught.value.hint is not None
+    assert "uv python install 3.99" in caught.value.hint
+
+
+def test_only_errors_of_envsolve_escape(demo: Plan, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvsolveError) as caught:
+        install(demo, tmp_path / "file" / "env")
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.network
+def test_real_triton(tmp_path: Path, manager: str) -> None:
+    import requests
+
+    from envsolve._default_index import DEFAULT_INDEX
+
+    page = requests.get(
+        f"{DEFAULT_INDEX}triton/", headers={"Accept": "application/vnd.pypi.simple.v1+json"}, timeout=60
+    ).json()
+    from packaging.tags import sys_tags
+    from packaging.utils import parse_wheel_filename
+
+    runs = set(sys_tags())
+    wheels = [file for file in page["files"] if file["filename"].startswith("triton-3.6.0-")]
+    file = next(file for file in wheels if not runs.isdisjoint(parse_wheel_filename(file["filename"])[-1]))
+    package = replace(
+        planned(make_wheel(tmp_path, "triton", "3.6.0"), file["url"]),
+        filename=file["filename"],
+        hashes=file["hashes"],
+    )
+    installed = install(plan_of(package), tmp_path / "env", manager=manager)
+    assert output(installed.python, "-c", "import triton; print(triton.__version__)") == "3.6.0"
+    assert not install(plan_of(package), tmp_path / "env", manager=manager).changed

@@ -1,0 +1,248 @@
+"""Installs that are killed, stopped, starved of disk, or run twice at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envsolve.errors import UsageError
+from envsolve.install import install, staging
+from envsolve.install.progress import silent
+from envsolve.plan import Plan
+from tests.install.server import FileServer
+from tests.install.wheels import make_wheel, plan_of, planned
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(plan: Plan, prefix: Path, *wrapper: str, manager: str = "uv") -> subprocess.Popen[str]:
+    """An install of ``plan`` in a process of its own."""
+    path = prefix.parent / f"{len(list(prefix.parent.glob('plan*')))}.plan.json"
+    path.write_bytes(msgspec.json.encode(plan))
+    command = [*wrapper, sys.executable, "-m", "tests.install.child", str(path), str(prefix), manager]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def version(prefix: Path) -> str | None:
+    """What the environment's own script says; None where there is no environment."""
+    if not prefix.exists():
+        return None
+    return subprocess.run([prefix / "bin" / "demo"], capture_output=True, text=True, check=True).stdout.split()[1]
+
+
+def beside(prefix: Path) -> list[str]:
+    return sorted(path.name for path in prefix.parent.iterdir() if path.name.startswith("."))
+
+
+def running_in(folder: Path) -> list[str]:
+    """Command lines of live processes that name ``folder``."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if str(folder) in line and "tests.install.child" not in line:
+            lines.append(line)
+    return lines
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture
+def home_free(tmp_path: Path) -> Path:
+    folder = tmp_path / "place"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("stage", "seconds", "before"),
+    [
+        ("prepare", 0.0, "1.0"),
+        ("prepare", 0.06, None),
+        ("packages", 0.01, "1.0"),
+        ("packages", 0.05, None),
+        ("verify", 0.0, "1.0"),
+        ("swap", 0.0, "1.0"),
+        ("swap", 0.003, "1.0"),
+    ],
+)
+def test_kill_at_a_moment_then_the_same_command(
+    home_free: Path, stage: str, seconds: float, before: str | None
+) -> None:
+    prefix = home_free / "env"
+    if before:
+        install(plan_of(planned(make_wheel(home_free, "demo", before))), prefix)
+    plan = plan_of(planned(make_wheel(home_free, "demo", "2.0")))
+
+    child = start(plan, prefix)
+    assert child.stdout is not None
+    for line in child.stdout:
+        if line.startswith(stage):
+            break
+    time.sleep(seconds)
+    child.kill()
+    child.communicate()
+
+    assert version(prefix) in ({before, "2.0"} if stage == "swap" else {before})
+    install(plan, prefix)
+    assert version(prefix) == "2.0"
+    assert beside(prefix) == []
+
+
+@pytest.fixture
+def stalled(tmp_path: Path, home_free: Path) -> tuple[FileServer, Plan]:
+    served = tmp_path / "served"
+    served.mkdir()
+    wheel = make_wheel(served, "demo", "2.0")
+    server = FileServer(served, stalled=frozenset({wheel.name}))
+    return server, plan_of(planned(wheel, server.url(wheel.name)))
+
+
+@pytest.mark.parametrize(
+    ("manager", "number"),
+    [("uv", signal.SIGINT), ("uv", signal.SIGTERM), ("uv", signal.SIGHUP), ("pip", signal.SIGINT)],
+)
+def test_signals_during_a_download(
+    stalled: tuple[FileServer, Plan], home_free: Path, manager: str, number: int
+) -> None:
+    server, plan = stalled
+    prefix = home_free / "env"
+    with server:
+        child = start(plan, prefix, manager=manager)
+        assert server.reached.wait(30)
+        child.send_signal(number)
+        _, errors = child.communicate(timeout=20)
+    assert child.returncode == 128 + number
+    assert "interrupted by SIG" in errors
+    assert "Traceback" not in errors
+    assert running_in(prefix.parent) == []
+    assert not prefix.exists()
+    assert beside(prefix) == []
+
+
+def test_a_killed_manager_fails_the_install(stalled: tuple[FileServer, Plan], home_free: Path) -> None:
+    server, plan = stalled
+    prefix = home_free / "env"
+    with server:
+        child = start(plan, prefix)
+        assert server.reached.wait(30)
+        children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        _, errors = child.communicate(timeout=20)
+    assert child.returncode == 1
+    assert "killed by signal 9" in errors
+    assert beside(prefix) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end orphans")
+def test_no_orphan_outlives_a_killed_install(stalled: tuple[FileServer, Plan], home_free: Path) -> None:
+    server, plan = stalled
+    prefix = home_free / "env"
+    with server:
+        child = start(plan, prefix)
+        assert server.reached.wait(30)
+        assert running_in(prefix.parent)
+        child.kill()
+        child.communicate()
+        assert eventually(lambda: not running_in(prefix.parent))
+    assert not prefix.exists()
+    install(plan_of(planned(make_wheel(home_free, "demo", "2.0"))), prefix)
+    assert version(prefix) == "2.0"
+    assert beside(prefix) == []
+
+
+def test_a_second_install_waits_or_is_refused(stalled: tuple[FileServer, Plan], home_free: Path) -> None:
+    server, plan = stalled
+    prefix = home_free / "env"
+    other = plan_of(planned(make_wheel(home_free, "demo", "3.0")))
+    with server:
+        first = start(plan, prefix)
+        assert server.reached.wait(30)
+        with pytest.raises(UsageError, match=r"another install into .* is running"):
+            install(other, prefix, wait=0)
+        second = start(other, prefix)
+        assert second.stdout is not None
+        assert second.stdout.readline().startswith("wait")
+        server.release()
+        first.communicate(timeout=30)
+        second.communicate(timeout=30)
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert version(prefix) == "3.0"
+    assert beside(prefix) == []
+
+
+def _can_mount() -> bool:
+    return (
+        shutil.which("unshare") is not None and subprocess.run(["unshare", "-rm", "true"], check=False).returncode == 0
+    )
+
+
+@pytest.mark.skipif(not _can_mount(), reason="cannot mount a small file system of its own")
+def test_disk_full(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    wheel = make_wheel(tmp_path, "demo", "2.0", padding=20_000_000)
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(msgspec.json.encode(plan_of(planned(wheel))))
+    script = (
+        f'mount -t tmpfs -o size=16m none "{disk}" || exit 99\n'
+        f'"{sys.executable}" -m tests.install.child "{plan}" "{disk}/env" uv\n'
+        f'code=$?; ls -A "{disk}" >&2; exit $code'
+    )
+    ended = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if ended.returncode == 99:
+        pytest.skip("mounting is not allowed here")
+    assert ended.returncode == 1
+    assert "the disk is full" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("make room")
+
+
+def test_a_limit_on_file_sizes_is_said(home_free: Path) -> None:
+    plan = plan_of(planned(make_wheel(home_free, "demo", "2.0", padding=9_000_000)))
+    child = start(plan, home_free / "env", "sh", "-c", 'ulimit -f 12000; exec "$0" "$@"', manager="pip")
+    _, errors = child.communicate()
+    assert child.returncode == 1
+    assert "the disk is full, or a limit on file sizes was met" in errors
+    assert not (home_free / "env").exists()
+    assert beside(home_free / "env") == []
+
+
+def test_an_environment_moved_aside_and_not_replaced_goes_back(home_free: Path) -> None:
+    """The one half-way state of the two renames, where folders cannot be exchanged."""
+    prefix = home_free / "env"
+    old = home_free / ".env.envsolve" / "old"
+    old.mkdir(parents=True)
+    (old / "mark").touch()
+    with staging.opened(prefix, wait=0, progress=silent):
+        assert (prefix / "mark").exists()
+    assert beside(prefix) == []
+
+
+def test_swap_without_exchange(home_free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "exchange", lambda one, other: False)
+    prefix = home_free / "env"
+    install(plan_of(planned(make_wheel(home_free, "demo", "1.0"))), prefix)
+    install(plan_of(planned(make_wheel(home_free, "demo", "2.0"))), prefix)
+    assert version(prefix) == "2.0"
+    assert beside(prefix) == []

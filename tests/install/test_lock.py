@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+
+from envsolve.lock import Assumptions, assumptions_of, libc_of, mismatches, unknowns
+from envsolve.machine.model import Driver, Gpu, Interpreter, Machine, Platform
+from envsolve.plan import DriverNeed, Plan, PlannedPackage, Support
+
+LOCK = Assumptions(
+    python="3.12",
+    os="linux",
+    arch="x86_64",
+    libc="glibc 2.28",
+    driver_required="525.60.13",
+    cuda="cu126",
+    gpus=("8.9", "9.0"),
+    environment={"A": "1"},
+    catalogue_date="2026-01-01",
+)
+FITS = Machine(
+    platform=Platform(os="linux", arch="x86_64", libc="glibc 2.35"),
+    driver=Driver(version="550.54.15"),
+    gpus=(Gpu("H100", "9.0"),),
+    python="3.12",
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "libc"),
+    [
+        ((), None),
+        (("a-1-py3-none-any.whl", "a-1.tar.gz"), None),
+        (("a-1-cp312-cp312-linux_x86_64.whl",), None),
+        (("a-1-cp312-cp312-manylinux_2_28_x86_64.whl",), "glibc 2.28"),
+        (("a-1-cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",), "glibc 2.17"),
+        (("a-1-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",), "glibc 2.27"),
+        (("a-1-py3-none-manylinux1_x86_64.whl", "b-1-py3-none-manylinux2010_x86_64.whl"), "glibc 2.12"),
+        (("a-1-py3-none-manylinux_2_5_x86_64.whl", "b-1-py3-none-manylinux_2_34_x86_64.whl"), "glibc 2.34"),
+        (("a-1-cp312-cp312-musllinux_1_2_x86_64.whl",), "musl 1.2"),
+    ],
+)
+def test_libc_of(names: tuple[str, ...], libc: str | None) -> None:
+    assert libc_of(names) == libc
+
+
+def test_what_a_plan_assumes() -> None:
+    wheel = PlannedPackage("a", "1", None, None, "a-1-cp312-cp312-manylinux_2_28_x86_64.whl", None, {}, "wheel")
+    plan = Plan(
+        machines=(FITS, Machine(platform=Platform(os="linux", arch="aarch64"))),
+        python="3.12",
+        cuda="cu126",
+        packages=(wheel,),
+        support=(
+            Support("a", "H100", "9.0", "native", "sm_90", None),
+            Support("a", "4090", "8.9", "family", "sm_86", None),
+            Support("a", "B", "12.0", "ptx", "compute_90", None),
+        ),
+        driver=DriverNeed("525.60.13", "minor-version", "550"),
+        environment={"A": "1"},
+        catalogue_date="2026-01-01",
+    )
+    assert assumptions_of(plan) == Assumptions(
+        python="3.12",
+        os="linux",
+        arch=None,  # the two machines differ
+        libc="glibc 2.28",
+        driver_required="525.60.13",
+        cuda="cu126",
+        gpus=("8.9", "9.0", "12.0"),
+        environment={"A": "1"},
+        catalogue_date="2026-01-01",
+    )
+
+
+def test_table_round_trip() -> None:
+    assert Assumptions.from_table(LOCK.to_table()) == LOCK
+    assert Assumptions.from_table(Assumptions().to_table()) == Assumptions()
+    assert Assumptions.from_table(None) is None
+    assert None not in LOCK.to_table().values()
+
+
+def test_a_machine_that_fits() -> None:
+    assert mismatches(LOCK, FITS) == ()
+    assert unknowns(LOCK, FITS) == ()
+
+
+@pytest.mark.parametrize(
+    ("machine", "sentence"),
+    [
+        (Machine(python="3.11"), "the lock needs Python 3.12; this machine has 3.11"),
+        (Machine(pythons=(Interpreter("3.10.1", "p"),)), "the lock needs Python 3.12; this machine has 3.10"),
+        (Machine(platform=Platform(os="windows")), "the lock needs linux; this machine has windows"),
+        (Machine(platform=Platform(arch="aarch64")), "the lock needs architecture x86_64; this machine has aarch64"),
+        (
+            Machine(platform=Platform(libc="glibc 2.17")),
+            "the lock needs glibc 2.28 or newer; this machine has glibc 2.17",
+        ),
+        (Machine(platform=Platform(libc="musl 1.2")), "the lock needs glibc 2.28 or newer; this machine has musl 1.2"),
+        (Machine(driver=Driver("525.60")), None),
+        (Machine(driver=Driver("525.53")), "the lock needs driver 525.60.13 or newer; this machine has 525.53"),
+        (Machine(driver=Driver("470")), "the lock needs driver 525.60.13 or newer; this machine has 470"),
+        (
+            Machine(gpus=(Gpu("H100", "9.0"), Gpu("A100", "8.0"))),
+            "the lock was judged for compute capability 8.9, 9.0; this machine has A100 (cc 8.0)",
+        ),
+        (Machine(gpus=()), None),
+    ],
+)
+def test_each_assumption_fails_with_both_sides(machine: Machine, sentence: str | None) -> None:
+    assert mismatches(LOCK, machine) == ((sentence,) if sentence else ())
+
+
+def test_another_python_is_enough() -> None:
+    assert mismatches(LOCK, Machine(python="3.11", pythons=(Interpreter("3.12.9", "p"),))) == ()
+
+
+def test_what_is_not_known_fails_nothing_and_is_said() -> None:
+    assert mismatches(LOCK, Machine()) == ()
+    assert unknowns(LOCK, Machine()) == (
+        "the lock needs Python 3.12; the Python of this machine is not known",
+        "the lock needs linux; the operating system of this machine is not known",
+        "the lock needs architecture x86_64; the architecture of this machine is not known",
+        "the lock needs glibc 2.28 or newer; the libc of this machine is not known",
+        "the lock needs driver 525.60.13 or newer; the driver of this machine is not known",
+        "the lock was judged for compute capability 8.9, 9.0; the GPUs of this machine are not known",
+    )
+
+
+def test_a_bare_branch_that_could_be_older_is_not_known() -> None:
+    assert unknowns(Assumptions(driver_required="525.60.13"), Machine(driver=Driver("525"))) != ()
+    assert unknowns(Assumptions(driver_required="525.60.13"), Machine(driver=Driver("535"))) == ()

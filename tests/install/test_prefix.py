@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envsolve.errors import UsageError
+from envsolve.install import prefix
+
+
+def _file(path: Path) -> None:
+    path.write_text("")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+    (path / "thesis.tex").touch()
+
+
+def _environment(path: Path) -> None:
+    path.mkdir()
+    (path / "pyvenv.cfg").touch()
+    (path / "lib").mkdir()
+
+
+def _environment_with_work(path: Path) -> None:
+    _environment(path)
+    (path / "thesis.tex").touch()
+
+
+def _link(path: Path) -> None:
+    _environment(path.with_name("real"))
+    path.symlink_to(path.with_name("real"))
+
+
+def _broken_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def _conda(path: Path) -> None:
+    _environment(path)
+    (path / "conda-meta").mkdir()
+
+
+@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, _environment])
+def test_may_be_taken(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "env")
+    prefix.claim(tmp_path / "env")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_file, "is a file"),
+        (_folder, "is not a virtual environment"),
+        (_environment_with_work, r"also holds other files \(thesis\.tex\)"),
+        (_link, "is a symbolic link"),
+        (_broken_link, "is a symbolic link"),
+        (_conda, "is a conda environment"),
+    ],
+)
+def test_is_refused(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:
+    make(tmp_path / "env")
+    with pytest.raises(UsageError, match=reason):
+        prefix.claim(tmp_path / "env")
+
+
+def test_a_mount_point_is_refused() -> None:
+    with pytest.raises(UsageError, match="is a mount point"):
+        prefix.claim(Path("/proc"))
+
+
+@pytest.mark.parametrize("path", ["/", "name\nbreak"])
+def test_names_that_cannot_hold_an_environment(path: str) -> None:
+    with pytest.raises(UsageError):
+        prefix.resolved(Path(path))
+
+
+def test_folders_above_are_resolved_and_the_last_part_is_not(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert prefix.resolved(tmp_path / "link" / "env") == tmp_path.resolve() / "real" / "env"
+    assert prefix.resolved(tmp_path / "link") == tmp_path.resolve() / "link"

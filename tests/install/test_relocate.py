@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envsolve.install import relocate, variables
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "with space", "quote's", 'double"quote', "ünïcode", "$dollar", "long" * 50, "' '''"]
+)
+def test_a_script_head_runs_under_any_path(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    python = folder / "python"
+    python.symlink_to(sys.executable)
+    script = tmp_path / "script"
+    script.write_bytes(relocate.script_head(python) + b"import sys\nprint(sys.argv[1:], ascii(sys.orig_argv[0]))\n")
+    script.chmod(0o755)
+    ran = subprocess.run([script, "a b"], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == f"['a b'] {str(python)!a}"
+
+
+@pytest.mark.parametrize(("length", "plain"), [(124, True), (125, False)])
+def test_the_shortest_form_is_used_where_every_kernel_takes_it(length: int, plain: bool) -> None:
+    head = relocate.script_head(Path("/" + "p" * (length - 1)))
+    assert head.startswith(b"#!/pp") == plain
+    assert not plain or len(head) == length + 3
+
+
+def test_the_variables_line_survives_any_value(tmp_path: Path) -> None:
+    values = {"A": "plain", "B": "'\"\\ \n ü \t", "C": ""}
+    environment = {name: value for name, value in os.environ.items() if name not in values} | {"A": "mine"}
+    script = variables.line(values) + f"print([os.environ[name] for name in {sorted(values)}])"
+    assert variables.line(values).count("\n") == 1
+    ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == str(["mine", values["B"], ""])
