@@ -89,6 +89,7 @@ def test_a_plain_word_is_a_package_even_where_a_folder_has_its_name(in_folder: P
         ("torch>>2", "command line: 'torch>>2' is not a requirement", None),
         ("", "command line: '' is not a requirement", None),
         ("git+https://example.org/foo.git", "does not say which package", "name @ git+https://example.org/foo.git"),
+        ("git+https://me:s3cret@example.org/foo.git", "line: git+https://****@example.org/foo.git does", "****@"),
         ("https://example.org/page", "does not tell a package's name", "name @ https://example.org/page"),
         ("./gone-1.0-py3-none-any.whl", "there is no file or folder ./gone-1.0-py3-none-any.whl", None),
         ("requirements.txt", "'requirements.txt' is the name of a file", "-r requirements.txt"),

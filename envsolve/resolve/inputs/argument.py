@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 
+from envsolve.index.address import redact
 from envsolve.resolve.inputs.model import wrong
 
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
@@ -93,10 +94,11 @@ def _from_address(text: str, origin: str) -> Requirement:
     rest = "&".join(f"{key}={value}" for key, value in fragment if key != "egg")
     address = urlunsplit(parts._replace(fragment=rest))
     if name is None and _REPOSITORY.match(address):
-        raise wrong(origin, f"{address} does not say which package it is", f"write `name @ {address}`")
+        raise wrong(origin, f"{redact(address)} does not say which package it is", f"write `name @ {redact(address)}`")
     name = name or _name_in(unquote(parts.path.rpartition("/")[2]))
     if name is None:
-        raise wrong(origin, f"{address} does not tell a package's name by its file name", f"write `name @ {address}`")
+        what = f"{redact(address)} does not tell a package's name by its file name"
+        raise wrong(origin, what, f"write `name @ {redact(address)}`")
     return _from_pep508(_direct(name, address, marker), origin)
 
 

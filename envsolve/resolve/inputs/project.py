@@ -146,8 +146,10 @@ def _group(project: Project, group: str) -> Iterator[Need]:
         raise wrong(str(project.path), f"there is no dependency group {group!r}", known("groups", project.group_names))
     try:
         found = DependencyGroupResolver(project.groups).resolve(group)
-    except ExceptionGroup as errors:
-        raise wrong(origin, "; ".join(str(error).splitlines()[0] for error in errors.exceptions)) from None
+    except (ExceptionGroup, ValueError, LookupError, TypeError) as error:
+        # Which of them come in a group differs between releases of packaging.
+        reasons = error.exceptions if isinstance(error, ExceptionGroup) else [error]
+        raise wrong(origin, "; ".join(str(reason).splitlines()[0] for reason in reasons)) from None
     for requirement in found:
         yield Need(requirement, origin)
 
