@@ -54,6 +54,20 @@ def data_folder() -> Path:
     raise EnvsolveError("this installation has no catalogue (index_data/)", hint="reinstall envsolve")
 
 
+def read_file(path: Path, record: type[Record]) -> CatalogueFile[Record]:
+    """One file, decoded and checked, with the groups of ``requires`` as they are written.
+
+    Raises:
+        EnvsolveError: It is missing, or not a catalogue file of such records.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=CatalogueFile[record])  # type: ignore[valid-type]
+    except (OSError, msgspec.MsgspecError) as error:
+        raise EnvsolveError(
+            f"the catalogue file {path.name} cannot be read: {error}", hint="reinstall envsolve"
+        ) from error
+
+
 class Catalogue:
     """The facts, loaded on demand and kept for the life of the object."""
 
@@ -126,11 +140,6 @@ class Catalogue:
         return max((s.date for s in self._sources.values()), default=None)
 
     def _read(self, path: Path, record: type[Record]) -> CatalogueFile[Record]:
-        try:
-            file = msgspec.json.decode(path.read_bytes(), type=CatalogueFile[record])  # type: ignore[valid-type]
-        except (OSError, msgspec.MsgspecError) as error:
-            raise EnvsolveError(
-                f"the catalogue file {path.name} cannot be read: {error}", hint="reinstall envsolve"
-            ) from error
+        file = read_file(path, record)
         self._sources.update(file.sources)
         return file

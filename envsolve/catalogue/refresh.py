@@ -7,12 +7,12 @@ wheel of each version and platform is measured, the metadata of the others is co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import BinaryIO, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -75,15 +75,18 @@ class WheelMetadata(Protocol):
 
 
 class Index(Protocol):
-    """A package index, as far as refreshing needs one."""
+    """A package index, as far as refreshing needs one; :class:`envsolve.index.client.IndexClient` is one.
+
+    ``file`` is always one that :meth:`project` gave.
+    """
 
     def project(self, name: str) -> Sequence[PublishedFile]:
         """Every file of a project."""
 
-    def open(self, file: PublishedFile) -> BinaryIO:
+    def open(self, file: Any) -> IO[bytes]:
         """A file for seeking and ranged reading."""
 
-    def metadata(self, file: PublishedFile) -> WheelMetadata:
+    def metadata(self, file: Any) -> WheelMetadata:
         """A wheel's METADATA."""
 
 
@@ -161,13 +164,13 @@ def canonical_requirement(line: str) -> str:
         return line
 
 
-def torch_builds(index: Index, since: str, source: str, wanted: Callable[[Release], bool] = bool) -> list[Build]:
+def torch_builds(index: Index, since: str, source: str, wanted: Callable[[Release], bool] | None = None) -> list[Build]:
     """Measured builds of torch: variant, code list, dependencies and files.
 
     Args:
         since: Oldest version.
         source: Key of the records' source.
-        wanted: Leaves releases out (some old Windows wheels have no METADATA); by default all are wanted.
+        wanted: Leaves releases out (some old Windows wheels have no METADATA); None wants all.
 
     Raises:
         UsageError: A wheel cannot be read.
@@ -177,24 +180,29 @@ def torch_builds(index: Index, since: str, source: str, wanted: Callable[[Releas
     return _builds(index, found, partial(_torch_facts, source=source))
 
 
-def triton_builds(index: Index, since: str, source: str) -> list[Build]:
+def triton_builds(index: Index, since: str, source: str, wanted: Callable[[Release], bool] | None = None) -> list[Build]:
     """Builds of triton: one serves every CUDA flavour, so that its variant is ``any``."""
-    found = releases(index.project("triton"), since)
+    found = filter(wanted, releases(index.project("triton"), since))
     return _builds(index, found, lambda release, _: _record(release, "any", source))
 
 
-def triton_releases(index: Index, since: str, source: str) -> list[TritonRelease]:
-    """The assemblers in each release of triton, measured in its x86_64 wheel, and how it chooses between them."""
-    wanted = [r for r in releases(index.project("triton"), since) if r.platform.endswith("x86_64")]
-    return _each(partial(_triton_release, index, source), wanted)
+def triton_releases(index: Index, since: str, source: str, known: Collection[str] = ()) -> list[TritonRelease]:
+    """The assemblers in each release of triton, measured in its x86_64 wheel, and how it chooses between them.
+
+    Args:
+        known: Versions to leave out.
+    """
+    found = [r for r in releases(index.project("triton"), since) if r.platform.endswith("x86_64")]
+    return _each(partial(_triton_release, index, source), [r for r in found if str(r.version) not in known])
 
 
 def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolkit]:
     """Toolkit records; PTX version, GPUs and host compiler limits are measured where NVIDIA publishes wheels of nvcc.
 
     Args:
-        known: Records so far; their drivers, and what no wheel tells, are kept.
+        known: Records so far; measured ones stay as they are, of the others what no wheel tells is kept.
     """
+    done = {toolkit.version for toolkit in known if toolkit.evidence is Evidence.MEASURED}
     newest: dict[str, Release] = {}
     headers: dict[str, Release] = {}
     for found, projects in ((newest, ("cu11", "cu12", "")), (headers, ("crt",))):
@@ -203,7 +211,8 @@ def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolki
             for release in releases(index.project(name), "11"):
                 if release.platform.endswith("x86_64") and not release.version.is_prerelease:
                     found[f"{release.version.major}.{release.version.minor}"] = release
-    measured = dict(_each(lambda item: (item[0], _toolkit_facts(index, item[1], headers.get(item[0]))), newest.items()))
+    wanted = [(version, release) for version, release in newest.items() if version not in done]
+    measured = dict(_each(lambda item: (item[0], _toolkit_facts(index, item[1], headers.get(item[0]))), wanted))
     records = {toolkit.version: toolkit for toolkit in known}
     for version, (assembler, limits) in measured.items():
         old = records.get(version) or Toolkit(version, None, None, "", (), Evidence.MEASURED, source)

@@ -7,7 +7,7 @@ costs the few members that hold the answer.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from envsolve.catalogue.measure import ptxas
 from envsolve.catalogue.measure.artefact import WheelFile
@@ -34,7 +34,7 @@ def measure_path(path: Path) -> Measurement:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def measure(file: BinaryIO, name: str) -> Measurement:
+def measure(file: IO[bytes], name: str) -> Measurement:
     """Measure one file: a wheel, a ``ptxas`` or a shared library, told apart by name.
 
     Args:
@@ -57,7 +57,7 @@ def measure(file: BinaryIO, name: str) -> Measurement:
     return Measurement(kind="library", name=name, libraries=(library,))
 
 
-def measure_wheel(file: BinaryIO, filename: str) -> Measurement:
+def measure_wheel(file: IO[bytes], filename: str) -> Measurement:
     """Measure a wheel, reading only the members that hold the answer (see :func:`package.measure_package`).
 
     Args:
@@ -70,7 +70,7 @@ def measure_wheel(file: BinaryIO, filename: str) -> Measurement:
     return measure_package(WheelFile(file, filename), "wheel")
 
 
-def measure_wheel_libraries(file: BinaryIO, filename: str) -> tuple[Library, ...]:
+def measure_wheel_libraries(file: IO[bytes], filename: str) -> tuple[Library, ...]:
     """The machine code of every library in a wheel, torch's own included; reads every library whole.
 
     Raises:

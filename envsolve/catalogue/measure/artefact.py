@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from shutil import copyfileobj
-from typing import BinaryIO, Protocol, cast
+from typing import IO, Protocol, cast
 
 from envsolve.errors import UsageError
 
@@ -31,7 +31,7 @@ class Artefact(Protocol):
         """Paths, ``/``-separated."""
         ...
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str) -> IO[bytes]:
         """One file, seekable; the caller closes it.
 
         Raises:
@@ -51,7 +51,7 @@ class WheelFile:
         UsageError: Not a zip archive.
     """
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
+    def __init__(self, file: IO[bytes], name: str) -> None:
         self.name = name
         try:
             self._zip = zipfile.ZipFile(file)
@@ -64,7 +64,7 @@ class WheelFile:
         """Paths of all members, folders left out."""
         return [path for path in self._zip.namelist() if not path.endswith("/")]
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str) -> IO[bytes]:
         """A decompressed copy: in memory when small, else in a temporary file; bounded memory either way."""
         try:
             info = self._zip.getinfo(path)
@@ -79,7 +79,7 @@ class WheelFile:
         except _ZIP_ERRORS as error:
             raise UsageError(f"{path} in {self.name} is damaged: {error}") from error
         copy.seek(0)
-        return cast(BinaryIO, copy)
+        return cast(IO[bytes], copy)
 
 
 class FolderFiles:
@@ -102,7 +102,7 @@ class FolderFiles:
             return [path for path in self._only if (self._folder / path).is_file()]
         return sorted(path.relative_to(self._folder).as_posix() for path in self._folder.rglob("*") if path.is_file())
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str) -> IO[bytes]:
         """The file itself."""
         try:
             return (self._folder / path).open("rb")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import IO
 
 from envsolve.errors import UsageError
 
@@ -31,7 +31,7 @@ class Elf:
     needed: tuple[str, ...]
 
 
-def read_elf(file: BinaryIO, name: str) -> Elf:
+def read_elf(file: IO[bytes], name: str) -> Elf:
     """Read the headers and the dynamic section.
 
     Args:
@@ -52,7 +52,7 @@ def read_elf(file: BinaryIO, name: str) -> Elf:
     return Elf(_MACHINES.get(machine, f"elf-machine-{machine}"), _needed(file, segments, name))
 
 
-def _needed(file: BinaryIO, segments: list[tuple[int, ...]], name: str) -> tuple[str, ...]:
+def _needed(file: IO[bytes], segments: list[tuple[int, ...]], name: str) -> tuple[str, ...]:
     dynamic = next((s for s in segments if s[0] == _DYNAMIC_SEGMENT), None)
     if dynamic is None:
         return ()
@@ -81,21 +81,21 @@ def _file_offset(segments: list[tuple[int, ...]], address: int | None) -> int | 
     return None
 
 
-def _string(file: BinaryIO, offset: int, name: str) -> str:
+def _string(file: IO[bytes], offset: int, name: str) -> str:
     text, end, _ = _read(file, offset, _LONGEST_NAME).partition(b"\0")
     if not end:
         raise UsageError(f"{name} is damaged: a library name does not end")
     return text.decode("utf-8", "replace")
 
 
-def _at(file: BinaryIO, offset: int, count: int, name: str) -> bytes:
+def _at(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
     data = _read(file, offset, count)
     if len(data) < count:
         raise UsageError(f"{name} is no ELF file, or is cut off after {offset + len(data)} bytes")
     return data
 
 
-def _read(file: BinaryIO, offset: int, count: int) -> bytes:
+def _read(file: IO[bytes], offset: int, count: int) -> bytes:
     if offset >= 1 << 63:
         return b""
     file.seek(offset)

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import BinaryIO
+from typing import IO
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
 _CONTAINER = struct.Struct("<4sHHQ")
@@ -57,7 +57,7 @@ def fat_binaries(data: bytes | bytearray | memoryview) -> tuple[FatbinEntry, ...
     return tuple(scan(io.BytesIO(data)))
 
 
-def scan(stream: BinaryIO) -> Iterator[FatbinEntry]:
+def scan(stream: IO[bytes]) -> Iterator[FatbinEntry]:
     """Every entry of every fat binary from the stream's position on, in file order, in bounded memory.
 
     What does not hold together (a wrong size, a truncated file) ends the container it stands in and is no error: magic
@@ -103,7 +103,7 @@ def _entry(kind: int, arch: int, flags: int, isa: str) -> FatbinEntry:
 class _Window:
     """A forward-only view of a stream that holds one chunk of it."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._buffer = b""
         self._at = 0

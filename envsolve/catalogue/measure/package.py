@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Literal
+from typing import IO, Literal
 
 from packaging.metadata import parse_email
 from packaging.utils import canonicalize_name
@@ -87,7 +87,7 @@ def measure_libraries(artefact: Artefact) -> tuple[Library, ...]:
     return tuple(found)
 
 
-def read_library(file: BinaryIO, name: str) -> Library:
+def read_library(file: IO[bytes], name: str) -> Library:
     """One library: ELF headers and fat binaries (fat binaries alone where it is a Windows DLL).
 
     Args:

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from envsolve.catalogue.measure.model import Assembler, arch_order
 from envsolve.errors import UsageError
@@ -30,7 +30,7 @@ def is_ptxas(name: str) -> bool:
     return re.fullmatch(r"ptxas(-[a-z]+)?(\.exe)?", name.rsplit("/", 1)[-1]) is not None
 
 
-def read_ptxas(file: BinaryIO, name: str) -> Assembler:
+def read_ptxas(file: IO[bytes], name: str) -> Assembler:
     """Ask the program where this host can run it, else read its strings.
 
     Args:

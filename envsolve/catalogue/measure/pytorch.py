@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import BinaryIO
+from typing import IO
 
 from envsolve.errors import UsageError
 
@@ -47,7 +47,7 @@ def read_version(source: str) -> tuple[str | None, str | None]:
     return values.get("__version__"), values.get("cuda")
 
 
-def read_python_library(file: BinaryIO) -> tuple[tuple[str, ...], bool | None]:
+def read_python_library(file: IO[bytes]) -> tuple[tuple[str, ...], bool | None]:
     """Arch flags in their own order (empty for a CPU build), and the C++11 ABI (None where no symbol tells).
 
     Args:

@@ -1,0 +1,130 @@
+"""What the measured files of ``index_data/`` must hold, whoever refreshes them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.tags import parse_tag
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
+
+from envsolve.catalogue.load import Catalogue, data_folder, read_file
+from envsolve.catalogue.model import Build, Evidence, TritonRelease
+from envsolve.catalogue.write import build_order, dump_catalogue_file, group_requires
+
+PACKAGES = ("torch", "triton")
+CODE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+def measured(catalogue: Catalogue, package: str) -> list[Build]:
+    return [build for build in catalogue.builds(package) if build.index == "default"]
+
+
+def torch(catalogue: Catalogue, version: str, platform: str) -> Build:
+    return next(b for b in measured(catalogue, "torch") if (b.version, b.platform) == (version, platform))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_record_is_whole(catalogue: Catalogue, package: str) -> None:
+    for build in measured(catalogue, package):
+        assert build.evidence is Evidence.MEASURED
+        assert catalogue.source(build.source) is not None
+        assert set(build.files) == set(build.pythons)
+        assert all(fact.sha256 and fact.size for fact in build.files.values())
+        assert all(CODE.fullmatch(code) for code in build.code or ())
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", build.released or "")
+        for line in build.requires or ():
+            Requirement(line)
+        for python in build.pythons:
+            name, version, _, tags = parse_wheel_filename(build.filename(python))
+            assert (name, version) == (package, Version(build.version))
+            assert tags == parse_tag("-".join(build.filename(python)[:-4].split("-")[-3:]))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_files_are_as_the_writer_writes_them(package: str) -> None:
+    path = data_folder() / "builds" / "default" / f"{package}.json"
+    file = read_file(path, Build)
+    assert list(file.records) == sorted(file.records, key=build_order)
+    assert path.read_text("utf-8") == dump_catalogue_file(file.sources, file.records, file.requires)
+    used = {group for build in file.records for group in build.requires or ()}
+    assert used == set(file.requires)
+
+
+def test_group_names_are_stable_under_rewriting(catalogue: Catalogue) -> None:
+    _, requires = group_requires(measured(catalogue, "torch"))
+    assert requires == read_file(data_folder() / "builds" / "default" / "torch.json", Build).requires
+
+
+@pytest.mark.parametrize(
+    ("version", "platform", "variant", "code"),
+    [
+        ("1.13.1", "manylinux1_x86_64", "cu117", "37 50 60 70 75 80 86"),
+        ("2.7.1", "manylinux_2_28_x86_64", "cu126", "50 60 70 75 80 86 90"),
+        ("2.8.0", "manylinux_2_28_x86_64", "cu128", "70 75 80 86 90 100 120"),
+        ("2.10.0", "manylinux_2_28_aarch64", "cpu", ""),
+        ("2.11.0", "manylinux_2_28_aarch64", "cu130", "80 90 100 110 120"),
+        ("2.15.0", "manylinux_2_28_x86_64", "cu132", "75 80 86 90 100 120"),
+        ("2.15.0", "win_amd64", "cpu", ""),
+    ],
+)
+def test_torch_as_independently_read(
+    catalogue: Catalogue, version: str, platform: str, variant: str, code: str
+) -> None:
+    build = torch(catalogue, version, platform)
+    assert (build.variant, build.code) == (variant, tuple(f"sm_{cc}" for cc in code.split()))
+
+
+def test_a_rebuilt_wheel_has_its_build_tag(catalogue: Catalogue) -> None:
+    name = torch(catalogue, "2.10.0", "manylinux_2_28_x86_64").filename("cp312")
+    assert name == "torch-2.10.0-3-cp312-cp312-manylinux_2_28_x86_64.whl"
+
+
+def test_every_triton_that_torch_pins_is_known(catalogue: Catalogue) -> None:
+    tritons = {release.version for release in catalogue.tritons}
+    pins = {
+        Requirement(line).specifier
+        for build in measured(catalogue, "torch")
+        for line in build.requires or ()
+        if Requirement(line).name == "triton"
+    }
+    assert pins
+    for pin in pins:
+        assert any(pin.contains(version) for version in tritons), pin
+    assert tritons == {build.version for build in measured(catalogue, "triton")}
+
+
+def test_the_assemblers_of_a_triton_share_out_all_cards(catalogue: Catalogue) -> None:
+    for release in catalogue.tritons:
+        first, *rest = release.ptxas
+        assert first.min_cc == release.min_cc
+        for lower, upper in zip(release.ptxas, rest, strict=False):
+            assert lower.max_cc == upper.min_cc
+        assert release.ptxas[-1].max_cc is None
+
+
+def test_newer_toolkits_read_newer_ptx(catalogue: Catalogue) -> None:
+    toolkits = catalogue.toolkits
+    assert [t.version for t in toolkits] == sorted((t.version for t in toolkits), key=Version)
+    isas = [Version(t.ptx_isa) for t in toolkits]
+    assert isas == sorted(isas)
+    by_version = {t.version: t for t in toolkits}
+    for release in catalogue.tritons:
+        for ptxas in release.ptxas:
+            assert by_version[ptxas.cuda].ptx_isa == ptxas.ptx_isa
+            assert by_version[ptxas.cuda].archs == ptxas.archs
+
+
+def test_records_stand_on_lines_of_their_own() -> None:
+    for path in (data_folder() / "tritons.json", data_folder() / "toolkits.json"):
+        lines = [line for line in path.read_text("utf-8").splitlines() if '"version"' in line]
+        assert len(lines) == path.read_text("utf-8").count('"evidence"')
+    assert read_file(Path(data_folder() / "tritons.json"), TritonRelease).records
