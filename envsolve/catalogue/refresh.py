@@ -180,7 +180,9 @@ def torch_builds(index: Index, since: str, source: str, wanted: Callable[[Releas
     return _builds(index, found, partial(_torch_facts, source=source))
 
 
-def triton_builds(index: Index, since: str, source: str, wanted: Callable[[Release], bool] | None = None) -> list[Build]:
+def triton_builds(
+    index: Index, since: str, source: str, wanted: Callable[[Release], bool] | None = None
+) -> list[Build]:
     """Builds of triton: one serves every CUDA flavour, so that its variant is ``any``."""
     found = filter(wanted, releases(index.project("triton"), since))
     return _builds(index, found, lambda release, _: _record(release, "any", source))
