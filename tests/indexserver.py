@@ -19,6 +19,7 @@ import io
 import json
 import re
 import socket
+import ssl
 import struct
 import time
 import zipfile
@@ -91,7 +92,7 @@ class Index:
     @property
     def url_with_login(self) -> str:
         assert self.auth is not None
-        return self.url.replace("://", "://{}:{}@".format(*map(quote, self.auth)))
+        return self.url.replace("://", "://{}:{}@".format(*(quote(part, safe="") for part in self.auth)))
 
     def add(
         self,
@@ -227,6 +228,7 @@ class IndexServer:
         self.requests: list[Request] = []
         self.faults: list[Fault] = []
         self.lock = Lock()
+        self.busy = self.most_busy = 0  # requests at the same moment: now, and at most
         owner = self
 
         class Handler(_Handler):
@@ -254,6 +256,11 @@ class IndexServer:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """Speak TLS from now on."""
+        self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
+        self.url = f"https://127.0.0.1:{self.port}"
 
     def index(
         self,
@@ -307,6 +314,15 @@ class _Handler(BaseHTTPRequestHandler):
         state = self.server_state
         with state.lock:
             state.requests.append(Request(self.command, self.path, dict(self.headers)))
+            state.busy += 1
+            state.most_busy = max(state.most_busy, state.busy)
+        try:
+            self._respond(state)
+        finally:
+            with state.lock:
+                state.busy -= 1
+
+    def _respond(self, state: IndexServer) -> None:
         fault = state.take_fault(self.path)
         if fault is not None:
             time.sleep(fault.delay)

@@ -54,8 +54,10 @@ def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         _ = parts.port  # urlsplit checks it on access
-    except ValueError as error:
+    except ValueError:
+        # Neither the address nor Python's words for what is wrong with it: both may hold a part of a password.
         raise UsageError(
-            "an index address cannot be read", hint=f"correct it in your index settings: {error}"
+            "an index address cannot be read",
+            hint="correct it in your index settings; a password in it must be percent-encoded",
         ) from None
     return parts

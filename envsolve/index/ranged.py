@@ -7,6 +7,7 @@ reader goes on in sequence. A server that has no ranges is downloaded from, once
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 import tempfile
@@ -101,7 +102,7 @@ class RangedFile(io.RawIOBase):
         """Move the position; sends nothing."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
         if base + offset < 0:
-            raise ValueError("a position before the start of the file")
+            raise OSError(errno.EINVAL, "a position before the start of the file")  # as a local file does
         self._position = base + offset
         return self._position
 

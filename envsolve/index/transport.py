@@ -112,7 +112,7 @@ class Transport:
                 cause, lasting = _cause(error)
                 failure = IndexUnavailableError(f"{redact(url)} cannot be read: {cause}", hint=_CHECK_NETWORK)
                 slow = time.monotonic() - started > _QUICK
-                if lasting and (attempt >= 1 or slow or isinstance(error, requests.exceptions.SSLError)):
+                if lasting and (attempt >= 1 or slow or _is_final(error)):
                     # A redirect may have led elsewhere: dead is the host that the failed request went to.
                     failed = getattr(getattr(error, "request", None), "url", None) or url
                     self._dead.setdefault(origin(failed), failure)
@@ -158,6 +158,12 @@ def _chain(error: BaseException) -> list[BaseException]:
             found.append(item)
             queue += [*item.args, getattr(item, "reason", None), item.__cause__, item.__context__]
     return found
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether a lasting failure is not worth the one quick retry: a certificate, or a name that the DNS denies."""
+    unknown = any(isinstance(e, socket.gaierror) and e.errno == socket.EAI_NONAME for e in _chain(error))
+    return unknown or isinstance(error, requests.exceptions.SSLError)
 
 
 def _cause(error: Exception) -> tuple[str, bool]:
