@@ -130,7 +130,7 @@ def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, prog
     progress(Step("prepare", f"making an environment of Python {target.version}"))
     venv.make(target, environment, stage.prefix, keep_open=[stage.lock])
     pip = venv.bundled_pip(target)
-    chosen, program = managers.choose(manager, target, pip)
+    chosen, program = managers.choose(manager, environment / "bin" / "python", target, pip)
     title = _title(program)
     planned = {file.name for file in aim.files}
     extra = [pip] if pip is not None and "pip" not in planned else []

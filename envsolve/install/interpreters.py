@@ -129,8 +129,13 @@ def _candidates(python: str | None) -> Iterator[str]:
     yield from _uv_pythons(python)
 
 
+def uv_program() -> str | None:
+    """The uv on PATH, else the one that the ``uv`` Python package put beside envsolve; None where there is none."""
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+
+
 def _uv_pythons(python: str | None) -> Iterator[str]:
-    uv = shutil.which("uv")
+    uv = uv_program()
     if uv is None:
         return
     command = [uv, "python", "find", "--no-project", "--no-python-downloads", *([python] if python else [])]

@@ -116,17 +116,19 @@ def _recover(prefix: Path, folder: Path) -> None:
     if old.exists() and not prefix.exists():
         old.rename(prefix)
     if folder.exists():
-        shutil.rmtree(folder, onerror=_make_writable_and_retry)
+        _delete(folder)
 
 
-def _make_writable_and_retry(function: object, path: str, info: object) -> None:
-    """Packages may hold read-only folders, whose entries cannot be deleted before they are made writable."""
-    Path(path).parent.chmod(0o700)
-    if Path(path).is_dir() and not Path(path).is_symlink():
-        Path(path).chmod(0o700)
-        shutil.rmtree(path)
-    else:
-        Path(path).unlink(missing_ok=True)
+def _delete(folder: Path) -> None:
+    """Delete a folder, read-only folders inside it included."""
+    try:
+        shutil.rmtree(folder)
+    except OSError:
+        for path, names, _ in os.walk(folder):
+            for inner in (Path(path, name) for name in names):
+                if not inner.is_symlink():
+                    inner.chmod(0o700)
+        shutil.rmtree(folder)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -57,7 +58,8 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.owner.note(self.path)
-        super().do_GET()
+        with contextlib.suppress(ConnectionError):  # who asked was killed
+            super().do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -12,7 +12,7 @@ import tomli_w
 
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError, VerificationError
 from envsolve.install import InstallError, Step, install, record
-from envsolve.install.managers import available
+from envsolve.install.managers import available, pip
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.plan import DriverNeed, Plan, Support
 from tests.install.server import FileServer
@@ -252,3 +252,13 @@ def test_real_triton(tmp_path: Path, manager: str) -> None:
     installed = install(plan_of(package), tmp_path / "env", manager=manager)
     assert output(installed.python, "-c", "import triton; print(triton.__version__)") == "3.6.0"
     assert not install(plan_of(package), tmp_path / "env", manager=manager).changed
+
+
+def test_the_pip_that_python_carries_serves_where_envsolve_has_none(
+    demo: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pip, "_own_pip_serves", lambda target: False)
+    installed = install(demo, tmp_path / "env", manager="pip")
+    assert output(tmp_path / "env" / "bin" / "demo") == "demo 1.0+cu126"
+    carried = output(installed.python, "-c", "import pip; print(pip.__version__)")
+    assert installed.manager == f"pip {carried}"

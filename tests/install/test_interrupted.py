@@ -246,3 +246,17 @@ def test_swap_without_exchange(home_free: Path, monkeypatch: pytest.MonkeyPatch)
     install(plan_of(planned(make_wheel(home_free, "demo", "2.0"))), prefix)
     assert version(prefix) == "2.0"
     assert beside(prefix) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
+def test_read_only_folders_do_not_keep_the_staging_folder(home_free: Path) -> None:
+    outside = home_free / "outside"
+    outside.mkdir(mode=0o500)
+    with staging.opened(home_free / "env", wait=0, progress=silent) as stage:
+        locked = stage.environment / "locked"
+        locked.mkdir(parents=True)
+        (locked / "file").touch()
+        (locked / "link").symlink_to(outside)
+        locked.chmod(0o500)
+    assert beside(home_free / "env") == []
+    assert outside.stat().st_mode & 0o777 == 0o500

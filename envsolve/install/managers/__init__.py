@@ -38,12 +38,13 @@ class Manager(Protocol):
     name: str
     preference: int
 
-    def program(self, target: Target, pip: File | None) -> Sequence[str] | None:
-        """The start of the command line that runs it for ``target``; None where it is not present.
+    def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
+        """The start of the command line that runs it; None where it is not present.
 
         Args:
-            target: The base interpreter of the environment.
-            pip: The pip wheel that this interpreter carries.
+            python: The environment's own interpreter.
+            target: What that interpreter is.
+            pip: The pip wheel that it carries.
         """
 
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
@@ -60,7 +61,7 @@ def available() -> list[Manager]:
     return sorted(managers, key=lambda manager: manager.preference)
 
 
-def choose(name: str | None, target: Target, pip: File | None) -> tuple[Manager, Sequence[str]]:
+def choose(name: str | None, python: Path, target: Target, pip: File | None) -> tuple[Manager, Sequence[str]]:
     """The manager called ``name``, or the preferred one that is present, and the program that runs it.
 
     Raises:
@@ -72,7 +73,7 @@ def choose(name: str | None, target: Target, pip: File | None) -> tuple[Manager,
     if not asked:
         raise UsageError(f"there is no package manager called {name!r} here", hint=f"known ones: {names}")
     for manager in asked:
-        program = manager.program(target, pip)
+        program = manager.program(python, target, pip)
         if program is not None:
             return manager, program
     raise UsageError(

@@ -24,19 +24,19 @@ class Pip:
     name = "pip"
     preference = 1
 
-    def program(self, target: Target, pip: File | None) -> Sequence[str] | None:
+    def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
         """``python -m pip`` of envsolve's own Python where it can serve ``target``, else the wheel itself."""
         if _own_pip_serves(target):
-            return [sys.executable, "-m", "pip"]
+            return [sys.executable, "-m", "pip", "--python", str(python)]
         if pip is None:
             return None
         wheel = unquote(urlsplit(pip.url).path)
-        return [str(target.executable), f"{wheel}/pip"]
+        return [str(python), f"{wheel}/pip"]
 
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
         """``pip install`` of exact files: no dependencies, no file without its hash, nothing asked of the user."""
         options = ["--no-deps", "--require-hashes", "--no-compile", "--progress-bar=off"]
-        general = ["--python", str(python), "--no-input", "--disable-pip-version-check"]
+        general = ["--no-input", "--disable-pip-version-check"]
         return [*general, "install", *options, "--requirement", str(requirements)]
 
     def settings(self) -> Mapping[str, str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envsolve.install.files import File
-from envsolve.install.interpreters import Target
+from envsolve.install.interpreters import Target, uv_program
 
 
 class Uv:
@@ -17,9 +15,9 @@ class Uv:
     name = "uv"
     preference = 0
 
-    def program(self, target: Target, pip: File | None) -> Sequence[str] | None:
+    def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
         """The uv executable, if there is one."""
-        found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+        found = uv_program()
         return [found] if found else None
 
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
