@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from envsolve.builds import BuildList
+    from envsolve.catalogue.facts import BuildFacts
     from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.measure import Measurement
     from envsolve.install.environment import Installed
     from envsolve.install.progress import Progress
     from envsolve.machine.model import Machine
@@ -195,3 +197,43 @@ def verify_compiles(python: Path, gpus: Sequence[str], *, time_limit: float = 12
     catalogue = Catalogue()
     cards = [ComputeCapability.parse(find_gpu(gpu, catalogue).compute_capability) for gpu in gpus]
     return run_compile_checks(python, cards, time_limit=time_limit)
+
+
+def measure(what: str, environ: Mapping[str, str] = os.environ) -> Measurement:
+    """Read what a wheel, library, ``ptxas`` or environment really carries; a file on a server is read in ranges.
+
+    Args:
+        what: A path, or an http(s) address.
+        environ: Environment variables, for credentials, proxies and certificates.
+
+    Raises:
+        UsageError: There is nothing there that can be measured.
+        IndexUnavailableError: The server cannot be reached, or has no such file.
+    """
+    from envsolve.catalogue.measure import measure as measure_file
+    from envsolve.catalogue.measure import measure_path
+
+    if not what.startswith(("http://", "https://")):
+        return measure_path(Path(what))
+    from urllib.parse import unquote, urldefrag, urlsplit
+
+    from envsolve.index.client import IndexClient
+    from envsolve.index.model import IndexFile
+    from envsolve.index.settings import read_settings
+
+    address = urldefrag(what).url
+    name = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
+    with IndexClient(read_settings(environ)) as client, client.open(IndexFile(name, address, "")) as file:
+        return measure_file(file, name)
+
+
+def facts(package: str, version: str | None = None, variant: str | None = None) -> BuildFacts:
+    """What the catalogue knows of a package's builds, with the sources.
+
+    Raises:
+        UsageError: It knows none that match.
+    """
+    from envsolve.catalogue.facts import build_facts
+    from envsolve.catalogue.load import Catalogue
+
+    return build_facts(Catalogue(), package, version, variant)

@@ -12,6 +12,9 @@ from envsolve.resolve.family import Family, Option
 from envsolve.resolve.solve import Solution
 
 
+_TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
+
+
 def about_machines(machines: Sequence[Machine]) -> Iterator[Caution]:
     """Facts of the machines that decide and are not known."""
     for machine in machines:
@@ -46,14 +49,8 @@ def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:
         if reason.rule == "triton" and reason.ok is False:
             own = option.build.own_ptxas
             rest = f"; torch.compile uses the ptxas {own} inside torch and works" if own else "; torch itself runs"
-            yield Caution("triton-limited", reason.text + rest, _triton_remedy(own))
+            yield Caution("triton-limited", reason.text + rest, _TRITON_REMEDY if own else None)
     yield from _held_back(option, family)
-
-
-def _triton_remedy(own_ptxas: str | None) -> str:
-    if own_ptxas:
-        return "point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family for hand-written Triton kernels"
-    return "use torch without torch.compile and Triton kernels, or a newer driver"
 
 
 def _held_back(option: Option, family: Family) -> Iterator[Caution]:

@@ -1,0 +1,36 @@
+"""``envsolve index``: the facts, and what artefacts really carry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envsolve import api
+from envsolve.cli.output import deliver
+
+commands = typer.Typer(help="The facts behind the answers, and how to measure them.", no_args_is_help=True)
+
+
+@commands.command()
+def measure(
+    what: Annotated[str, typer.Argument(metavar="FILE-OR-URL", help="A wheel, a .so, a ptxas, an environment.")],
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+) -> None:
+    """Read the CUDA code, pins and tools inside an artefact: no GPU, no import, no full download. Prints JSON."""
+    from envsolve.jsontext import dump
+
+    deliver(dump(api.measure(what)), output)
+
+
+@commands.command()
+def show(
+    package: Annotated[str, typer.Argument(help="torch, triton, torchvision, ...")],
+    version: Annotated[str | None, typer.Argument(help="2.9.1; every version where left out.")] = None,
+    variant: Annotated[str | None, typer.Argument(help="cu128; every variant where left out.")] = None,
+) -> None:
+    """Show what the catalogue knows of a package's builds, with evidence and source, as JSON."""
+    from envsolve.jsontext import dump
+
+    deliver(dump(api.facts(package, version, variant)), None)
