@@ -115,7 +115,7 @@ def plan(
         index_url=index_url or next(iter(asked.index_urls), None),
         extra_index_urls=(*extra_index_urls, *asked.extra_index_urls),
     )
-    choices = Choices(python, cuda, exclude_newer, prereleases)
+    choices = Choices(python, cuda, exclude_newer, prereleases or asked.prereleases)
     with IndexClient(settings, offline=offline) as client:
         return make_plan(asked, machines or (detect(),), choices, Catalogue(), client)
 
@@ -237,3 +237,23 @@ def facts(package: str, version: str | None = None, variant: str | None = None) 
     from envsolve.catalogue.load import Catalogue
 
     return build_facts(Catalogue(), package, version, variant)
+
+
+def update_facts(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[Path, tuple[str, ...]]:
+    """Measure the torch, triton and CUDA toolkit releases that a catalogue folder lacks, and write them into it.
+
+    Args:
+        folder: ``index_data/`` of a checkout.
+        environ: Environment variables, for the index configuration.
+
+    Returns:
+        The files written, with what was added to each.
+    """
+    import datetime
+
+    from envsolve.catalogue.update import update
+    from envsolve.index.client import IndexClient
+    from envsolve.index.settings import read_settings
+
+    with IndexClient(read_settings(environ)) as client:
+        return update(client, folder, datetime.date.today().isoformat())

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from envsolve import api
-from envsolve.cli.output import deliver
+from envsolve.cli.output import deliver, remark
 
 commands = typer.Typer(help="The facts behind the answers, and how to measure them.", no_args_is_help=True)
 
@@ -22,6 +22,18 @@ def measure(
     from envsolve.jsontext import dump
 
     deliver(dump(api.measure(what)), output)
+
+
+@commands.command()
+def update(
+    into: Annotated[Path, typer.Option("--into", metavar="DIR", help="The index_data/ of a checkout.")],
+) -> None:
+    """Measure releases that a catalogue folder lacks, and write them into its files, one record a line."""
+    written = api.update_facts(into)
+    for path, added in written.items():
+        remark(f"{path}: {', '.join(added)}")
+    if not written:
+        remark("nothing new is published")
 
 
 @commands.command()

@@ -10,10 +10,6 @@ from envsolve.compat.verdict import Reason
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Driver
 
-#: From this compute capability on Triton asks for the architecture-specific form, ``sm_90a``.
-#: Source: ``sm_arch_from_capability`` in triton/backends/nvidia/compiler.py of 3.0 to 3.9.
-_FIRST_SPECIFIC = ComputeCapability(9, 0)
-
 
 def chosen_ptxas(release: TritonRelease, cc: ComputeCapability) -> Ptxas | None:
     """The assembler that a Triton release runs for a card."""
@@ -46,7 +42,8 @@ def triton_runs(
     ptxas = chosen_ptxas(release, cc)
     if ptxas is None:
         return say(None, f"has no known assembler for cc {cc}")
-    name = cc.sm + ("a" if cc >= _FIRST_SPECIFIC else "")
+    specific = release.arch_specific_from
+    name = cc.sm + ("a" if specific and cc >= ComputeCapability.parse(specific) else "")
     if name not in ptxas.archs:
         return say(False, f"compiles with {ptxas.file} {ptxas.cuda}, which does not know {name}")
     fit = driver_runs(ptxas.cuda, driver, os, toolkits, floors)

@@ -11,7 +11,6 @@ from envsolve.plan import Caution, PlannedPackage
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.solve import Solution
 
-
 _TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
 
 

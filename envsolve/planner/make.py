@@ -20,6 +20,7 @@ from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
 from envsolve.planner.support import driver_need, support_of
 from envsolve.resolve.clash import describe_clash
+from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment
 from envsolve.resolve.family import Family
@@ -40,13 +41,13 @@ class Choices:
     Attributes:
         python: ``3.12``; None takes the machine's.
         cuda: A flavour, ``cu126`` or ``cpu``; None lets the solve choose.
-        cutoff: ISO 8601 date or time; nothing published later is considered.
+        exclude_newer: ISO 8601 date or instant; nothing published later is considered.
         prereleases: Consider pre-releases of ordinary packages.
     """
 
     python: str | None = None
     cuda: str | None = None
-    cutoff: str | None = None
+    exclude_newer: str | None = None
     prereleases: bool = False
 
 
@@ -69,7 +70,8 @@ def make_plan(
         IndexUnavailableError: An index that only it can answer for failed.
     """
     facts = Facts.of(catalogue)
-    family = Family(catalogue, facts, tuple(machines), None, choices.cutoff)
+    cutoff = cutoff_of(choices.exclude_newer) if choices.exclude_newer else None
+    family = Family(catalogue, facts, tuple(machines), None, cutoff)
     python = choices.python or choose_python(asked, machines, family)
     frame = Plan(
         machines=tuple(machines),
@@ -83,7 +85,7 @@ def make_plan(
     family = replace(family, python=python)
     environment = Environment.of(machines[0], python)
     files = FamilyFiles(client, catalogue, python)
-    pool = Pool(client, environment, choices.cutoff, choices.prereleases)
+    pool = Pool(client, environment, cutoff, choices.prereleases)
     constraints = _constraints(asked.constraints, environment)
     client.prefetch(name for need in asked.needs if not family.owns(name := canonicalize_name(need.requirement.name)))
     while True:

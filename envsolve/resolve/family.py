@@ -18,6 +18,7 @@ from envsolve.compat.platform import platform_fits, python_fits
 from envsolve.compat.verdict import Level, Verdict
 from envsolve.compat.versions import minor
 from envsolve.machine.model import Machine
+from envsolve.resolve.cutoff import too_late
 
 DEFAULT = "default"
 
@@ -59,7 +60,7 @@ class Family:
 
     Attributes:
         python: ``3.12``; None judges without regard to Python.
-        cutoff: ISO date; builds released after it do not exist.
+        cutoff: First instant that is too late (:func:`cutoff_of`).
         gone: File names that the catalogue lists and their index no longer has.
     """
 
@@ -125,9 +126,15 @@ class Family:
         return all(machine.gpus == () for machine in self.machines)
 
     def _published(self, build: Build) -> bool:
-        if self.cutoff and (build.released is None or build.released > self.cutoff):
+        if too_late(build.released or self._release_dates.get((build.package, build.version)), self.cutoff):
             return False
         return not any(build.filename(p) in self.gone for p in build.pythons)
+
+    @cached_property
+    def _release_dates(self) -> Mapping[tuple[str, str], str]:
+        """When versions came out on the default index: other indexes do not say, and release with it."""
+        builds = (build for package in self.catalogue.family for build in self.catalogue.builds(package))
+        return {(b.package, b.version): b.released for b in builds if b.released}
 
     def _for_machine(self, builds: Sequence[Build], machine: Machine) -> tuple[Build, tuple[Verdict, ...]]:
         """The best of the builds of one option (they differ in platform) for one machine, with its verdicts."""

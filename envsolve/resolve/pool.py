@@ -13,6 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from envsolve.index.client import IndexClient
 from envsolve.index.model import IndexFile
+from envsolve.resolve.cutoff import too_late
 from envsolve.resolve.environment import Environment
 
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
@@ -23,7 +24,7 @@ class Pool:
     """What the indexes offer of each ordinary package, for one environment.
 
     Attributes:
-        cutoff: ISO date; files uploaded after it, or at an unknown time, do not exist.
+        cutoff: First instant that is too late (:func:`cutoff_of`).
         prereleases: Whether pre-releases are wanted even where no specifier names one.
     """
 
@@ -65,14 +66,11 @@ class Pool:
             groups: dict[str, list[IndexFile]] = {}
             for file in self.client.project(name):
                 version = version_in(file.filename, name)
-                if version is not None and not self._too_new(file):
+                if version is not None and not too_late(file.upload_time, self.cutoff):
                     groups.setdefault(version, []).append(file)
             pairs = [(parsed, files) for text, files in groups.items() if (parsed := _version(text)) is not None]
             self._versions[name] = sorted(pairs, key=lambda pair: pair[0], reverse=True)
         return self._versions[name]
-
-    def _too_new(self, file: IndexFile) -> bool:
-        return self.cutoff is not None and (file.upload_time is None or file.upload_time[:19] > self.cutoff)
 
     def _best(self, files: list[IndexFile]) -> IndexFile | None:
         """The most specific wheel, else an sdist; not yanked before yanked."""

@@ -240,7 +240,7 @@ def test_prereleases_yanked_files_and_cutoff(world: World) -> None:
     assert chosen(world.plan("lib"))["lib"] == "1.1"
     assert chosen(world.plan("lib", prereleases=True))["lib"] == "2.0rc1"
     assert chosen(world.plan("lib>=2.0rc1"))["lib"] == "2.0rc1"
-    assert chosen(world.plan("lib", cutoff="2024-06-01"))["lib"] == "1.0"
+    assert chosen(world.plan("lib", exclude_newer="2024-06-01"))["lib"] == "1.0"
     yanked = world.plan("lib==1.2")
     assert chosen(yanked)["lib"] == "1.2"
     assert "yanked" in codes(yanked)
