@@ -157,7 +157,10 @@ def _try_lock(path: Path) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise UsageError(f"cannot write beside the prefix: {error}") from error
+        raise UsageError(
+            f"cannot write beside the prefix, where the environment is made first: {error}",
+            hint="give --prefix a place in a folder that you may write to",
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # The holder deletes the file when it ends: what was opened before and locked after is a lock on nothing.
