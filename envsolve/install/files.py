@@ -62,9 +62,9 @@ class File:
 
     @property
     def public_url(self) -> str:
-        """The address without user name and password."""
+        """The address without what may be secret: user name, password, and a signed query."""
         parts = urlsplit(self.url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 
 @dataclass(frozen=True, slots=True)

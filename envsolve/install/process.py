@@ -75,7 +75,8 @@ def run(
 def signals_raised() -> Iterator[None]:
     """Within the block, SIGINT, SIGTERM and SIGHUP raise :class:`InstallInterruptedError`.
 
-    Python can set handlers in the main thread alone; in any other the block changes nothing.
+    A signal that is ignored stays ignored: that is what nohup asks for. Python can set handlers in the main thread
+    alone; in any other the block changes nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -84,11 +85,14 @@ def signals_raised() -> Iterator[None]:
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise InstallInterruptedError(signum)
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    heeded = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     try:
+        for number in heeded:
+            signal.signal(number, interrupt)
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in heeded.items():
             signal.signal(number, handler)
 
 

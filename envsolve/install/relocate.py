@@ -70,15 +70,15 @@ def _rewrite_head(script: Path, binaries: Path, final: Path) -> bool:
         return False
     head = _SHELL_HEAD.match(content) or _PLAIN_HEAD.match(content)
     interpreter = re.search(rb"/(?P<name>python[\d.]*)(?=[\s\"'])", head[0]) if head else None
-    if head is None or interpreter is None or os.fsencode(binaries) not in _unquoted(head[0]):
+    if head is None or interpreter is None or not _names(head[0], binaries):
         return False
     _replace(script, script_head(final / os.fsdecode(interpreter["name"])) + content[head.end() :])
     return True
 
 
-def _unquoted(head: bytes) -> bytes:
-    """A script's head with the quoting of a quote in its path undone (shlex: ``'`` is written ``'"'"'``)."""
-    return head.replace(b"""'"'"'""", b"'").replace(b"\\", b"")
+def _names(head: bytes, folder: Path) -> bool:
+    """Whether a script's head names ``folder``, as it is or with a quote in it written as shlex does: ``'"'"'``."""
+    return any(os.fsencode(folder) in form for form in (head, head.replace(b"""'"'"'""", b"'")))
 
 
 def _rewrite_texts(paths: Iterable[Path], environment: Path, final: Path) -> set[Path]:

@@ -155,7 +155,7 @@ def _locked(path: Path, prefix: Path, *, wait: float, progress: Progress) -> Ite
 def _try_lock(path: Path) -> int | None:
     """A descriptor that holds the lock, or None where another process does."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise UsageError(
             f"cannot write beside the prefix, where the environment is made first: {error}",

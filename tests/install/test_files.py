@@ -47,7 +47,9 @@ def test_no_address_breaks_out_of_its_line(path: str) -> None:
 
 
 def test_the_recorded_address_has_no_password() -> None:
-    assert File("demo", None, "wheel", "w", "https://me:secret@host:8/w", SHA).public_url == "https://host:8/w"
+    assert (
+        File("demo", None, "wheel", "w", "https://me:secret@host:8/w?sig=secret", SHA).public_url == "https://host:8/w"
+    )
 
 
 @pytest.mark.parametrize("lack", [{"url": None}, {"hashes": {}}, {"hashes": {"md5": "b" * 32}}, {"filename": None}])

@@ -47,7 +47,13 @@ def demo(tmp_path: Path) -> Plan:
 
 @pytest.mark.parametrize(
     ("name", "manager"),
-    [("plain", "uv"), ("with space and ünïcode's", "uv"), ("with space and ünïcode's", "pip"), ("long" * 40, "uv")],
+    [
+        ("plain", "uv"),
+        ('b\\slash $HOME "x"', "pip"),
+        ("with space and ünïcode's", "uv"),
+        ("with space and ünïcode's", "pip"),
+        ("long" * 40, "uv"),
+    ],
 )
 def test_an_environment_works_at_its_final_place(demo: Plan, tmp_path: Path, manager: str, name: str) -> None:
     prefix = tmp_path / name
@@ -58,7 +64,8 @@ def test_an_environment_works_at_its_final_place(demo: Plan, tmp_path: Path, man
     assert output(prefix / "bin" / "demo") == "demo 1.0+cu126"
     assert output(prefix / "bin" / "other-raw") == "other 2.0"
     assert output(prefix / "bin" / "python", "-c", "import sys; print(sys.prefix)") == str(prefix)
-    assert output("sh", "-c", '. "$0/bin/activate" && command -v demo', prefix) == str(prefix / "bin" / "demo")
+    if "$" not in name:  # the activation scripts of Python before 3.12.8 do not quote their folder
+        assert output("sh", "-c", '. "$0/bin/activate" && command -v demo', prefix) == str(prefix / "bin" / "demo")
     assert naming(".envsolve/env", prefix) == []
     assert beside(prefix) == []
 

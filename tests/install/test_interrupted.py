@@ -138,6 +138,19 @@ def test_signals_during_a_download(
     assert beside(prefix) == []
 
 
+def test_an_ignored_hangup_stays_ignored(stalled: tuple[FileServer, Plan], home_free: Path) -> None:
+    server, plan = stalled
+    with server:
+        child = start(plan, home_free / "env", "nohup")
+        assert server.reached.wait(30)
+        child.send_signal(signal.SIGHUP)
+        time.sleep(0.1)
+        server.release()
+        child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert version(home_free / "env") == "2.0"
+
+
 def test_a_killed_manager_fails_the_install(stalled: tuple[FileServer, Plan], home_free: Path) -> None:
     server, plan = stalled
     prefix = home_free / "env"

@@ -40,8 +40,8 @@ class Pip:
         return [*general, "install", *options, "--requirement", str(requirements)]
 
     def settings(self) -> Mapping[str, str]:
-        """A constraints file in the user's configuration would veto planned versions: an empty one takes its place."""
-        return {"PIP_CONSTRAINT": os.devnull}
+        """What overrules a pip.conf: no constraints file (it would veto planned versions), no user install."""
+        return {"PIP_CONSTRAINT": os.devnull, "PIP_USER": "0"}
 
 
 def _own_pip_serves(target: Target) -> bool:
