@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, cast
@@ -41,13 +40,15 @@ class Fetcher:
         self._store = store
         self._offline = offline
         self._connections = connections
+        self._starting = Lock()
+        self._started: Transport | None = None
         # Parsing holds the interpreter; many threads at it would starve those that receive.
         self._parsing = Lock()
 
     def close(self) -> None:
         """Drop the connections."""
-        if "_transport" in self.__dict__:
-            self._transport.close()
+        if self._started is not None:
+            self._started.close()
 
     def page(self, name: str, index: str) -> tuple[IndexFile, ...] | None:
         """The files on the page of a normalised name, or None where the index has no such project.
@@ -185,12 +186,15 @@ class Fetcher:
                 hint="run once without --offline, or set ENVSOLVE_CACHE_DIR to a full cache",
             )
 
-    @cached_property
+    @property
     def _transport(self) -> Transport:
-        # requests takes a while to import: a run that is answered from the cache never does.
-        from envsolve.index.transport import Transport
+        with self._starting:
+            if self._started is None:
+                # requests takes a while to import: a run that is answered from the cache never does.
+                from envsolve.index.transport import Transport
 
-        return Transport(self._settings, self._credentials, connections=self._connections)
+                self._started = Transport(self._settings, self._credentials, connections=self._connections)
+            return self._started
 
 
 def _bears(filename: str, name: str) -> bool:

@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, TypeVar
@@ -238,17 +239,22 @@ def _session(settings: IndexSettings, connections: int) -> requests.Session:
 def _tls_context(settings: IndexSettings) -> ssl.SSLContext:
     bundle, client = settings.ca_bundle, settings.client_cert
     try:
-        if bundle is None:
-            context = ssl.create_default_context()
-            context.load_verify_locations(certifi.where())
-        else:
-            folder = Path(bundle).is_dir()
-            context = ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
-        if client is not None:
-            context.load_cert_chain(client)
+        return _load_context(bundle, client)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
             f"the certificates in {bundle or client} cannot be read: {error}",
             hint=f"set in {settings.sources.get('ca_bundle' if bundle else 'client_cert', 'the index settings')}",
         ) from None
+
+
+@lru_cache(maxsize=4)
+def _load_context(bundle: str | None, client: str | None) -> ssl.SSLContext:
+    if bundle is None:
+        context = ssl.create_default_context()
+        context.load_verify_locations(certifi.where())
+    else:
+        folder = Path(bundle).is_dir()
+        context = ssl.create_default_context(cafile=None if folder else bundle, capath=bundle if folder else None)
+    if client is not None:
+        context.load_cert_chain(client)
     return context

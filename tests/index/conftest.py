@@ -10,7 +10,8 @@ import pytest
 
 from envsolve.index.client import IndexClient
 from envsolve.index.settings import IndexSettings
-from tests.indexserver import Index, IndexServer
+from tests.indexcontent import Index
+from tests.indexserver import IndexServer
 
 _PREFIXES = ("PIP_", "UV_", "XDG_", "ENVSOLVE_")
 _NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NETRC", "APPDATA")

@@ -16,7 +16,8 @@ from envsolve.index import store
 from envsolve.index.client import IndexClient
 from envsolve.index.model import IndexFile
 from tests.index.conftest import MakeClient
-from tests.indexserver import S3_DENIAL, IndexServer, Style
+from tests.indexcontent import Style
+from tests.indexserver import S3_DENIAL, IndexServer
 
 
 def versions(files: tuple[IndexFile, ...]) -> list[str]:

@@ -246,18 +246,8 @@ def tls(server: IndexServer, tmp_path: Path) -> tuple[IndexServer, str]:
     """The server behind TLS with a certificate of its own, and the path of that certificate."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command += ["-nodes", "-days", "2"]
     try:
         subprocess.run([*command, "-keyout", key, "-out", certificate, *subject], check=True, capture_output=True)
     except FileNotFoundError:
