@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any
 
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidName, canonicalize_name
 
-from envsolve.errors import IndexUnavailableError
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.index.cache import DiskCache, default_cache_dir
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import DeniedError
@@ -82,6 +82,7 @@ class IndexClient:
 
         Raises:
             IndexUnavailableError: An index that had to be asked did not answer.
+            UsageError: The name is none.
         """
         if index is not None:
             return self._page(name, index, last=True) or ()
@@ -109,7 +110,7 @@ class IndexClient:
     def prefetch(self, names: Iterable[str], index: str | None = None) -> None:
         """Start asking for projects in the background; a failure shows when :meth:`project` asks."""
         place = self._default if index is None else self._credentials.add(index)
-        for name in map(canonicalize_name, names):
+        for name in map(_normalised, names):
             self._start(("page", name, place), partial(self._fetcher.page, name, place))
 
     def metadata(self, file: IndexFile) -> CoreMetadata:
@@ -143,7 +144,7 @@ class IndexClient:
             index: Address, with or without credentials.
             last: No other index is asked after this one: a denial that may mean "no such project" is then read so.
         """
-        canonical, place = canonicalize_name(name), self._credentials.add(index)
+        canonical, place = _normalised(name), self._credentials.add(index)
         try:
             result: tuple[IndexFile, ...] | None = self._join(
                 ("page", canonical, place), partial(self._fetcher.page, canonical, place)
@@ -178,6 +179,14 @@ class IndexClient:
             except BaseException as error:
                 own.set_exception(error)
         return job.result()
+
+
+def _normalised(name: str) -> str:
+    """A name as it stands in addresses; anything else (``../``) must not get there."""
+    try:
+        return canonicalize_name(name, validate=True)
+    except InvalidName:
+        raise UsageError(f"{name!r} is no project name") from None
 
 
 def _key(file: IndexFile) -> _Key:

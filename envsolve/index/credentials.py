@@ -35,10 +35,13 @@ class Credentials:
         login = self._login(url)
         return None if login is None or login.password is None else (login.user, login.password)
 
-    def ask_keyring(self, url: str) -> bool:
-        """Look into keyring after a 401. True where that brought a login that has not been tried yet."""
+    def ask_keyring(self, url: str, sent: tuple[str, str] | None) -> bool:
+        """Look into keyring after a 401 to ``sent``. True where there is now another login to try."""
         place = origin(url)
         with self._lock:
+            found_meanwhile = self._nearest(url)  # by another thread
+            if found_meanwhile is not None and found_meanwhile.password is not None and found_meanwhile != sent:
+                return True
             if place in self._asked or self._keyring == "disabled":
                 return False
             self._asked.add(place)

@@ -18,7 +18,7 @@ from envsolve.index.metadata import parse_metadata
 from envsolve.index.model import CoreMetadata, IndexFile
 from envsolve.index.page import ACCEPT, HTML_TYPE, PageError, parse_page
 from envsolve.index.settings import IndexSettings
-from envsolve.index.store import ABSENCE, CachedPage, Store, freshness
+from envsolve.index.store import CachedPage, Store, freshness
 
 if TYPE_CHECKING:
     import requests
@@ -76,7 +76,8 @@ class Fetcher:
                 f"{redact(url)} is no index page: {error}",
                 hint="check the index address, and that no proxy or login page stands between",
             ) from None
-        page, keep = answer or (CachedPage(self._store.clock() + ABSENCE, None), True)
+        # "No such project" is kept for offline use, and otherwise asked anew: it may be published any moment.
+        page, keep = answer or (CachedPage(0, None), True)
         if keep:
             self._store.keep_page(key, page)
         return page.files

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _KIB, _MIB = 1024, 1024 * 1024
-_SMALLEST_TAIL, _LARGEST_TAIL = 64 * _KIB, 512 * _KIB
+_SMALLEST_TAIL, _LARGEST_TAIL = 128 * _KIB, 512 * _KIB
 _LEAD = 64 * _KIB  # what is read in front of a gap before the tail: the .dist-info stands there
 _SMALLEST_STEP, _LARGEST_STEP = 64 * _KIB, 8 * _MIB
 _KEPT = 32 * _MIB  # bytes held in memory, besides the tail
@@ -83,7 +83,7 @@ class RangedFile(io.RawIOBase):
         self.size = -1
         self.requests = 0
         self.transferred = 0
-        tail = min(max((size or 0) // 256, _SMALLEST_TAIL), _LARGEST_TAIL)
+        tail = min(max((size or 0) // 128, _SMALLEST_TAIL), _LARGEST_TAIL)
         self._fetch(f"bytes={max(size - tail, 0)}-{size - 1}" if size else f"bytes=-{tail}")
 
     def readable(self) -> bool:

@@ -14,7 +14,6 @@ from envsolve.index.model import CoreMetadata, IndexFile
 # Bump when the shape of IndexFile, CoreMetadata or CachedPage changes: older entries are then never looked at.
 _PAGES, _METADATA = "pages-1", "metadata-1"
 _UNSAID = 600  # seconds of freshness where an index sends no Cache-Control
-ABSENCE = 600  # seconds for which "no such project" is believed
 _LONGEST = 24 * 3600
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -52,12 +53,14 @@ class Transport:
     def __init__(self, settings: IndexSettings, credentials: Credentials, *, connections: int = 16) -> None:
         self._settings = settings
         self._credentials = credentials
+        self._closing = Event()
         self._dead: dict[str, IndexUnavailableError] = {}
         self._session = _session(settings, connections)
         self._proxies = {"http": settings.proxy, "https": settings.proxy} if settings.proxy else None
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Drop the connections; requests under way are not tried again."""
+        self._closing.set()
         self._session.close()
 
     def send(
@@ -85,12 +88,15 @@ class Transport:
         while True:
             if place in self._dead:
                 raise self._dead[place]
+            if self._closing.is_set():
+                raise IndexUnavailableError(f"{redact(url)} was not read: the client is closed")
             started = time.monotonic()
+            login = self._credentials.known(url)
             try:
                 with self._session.get(
                     url,
                     headers=dict(headers or {}),
-                    auth=self._credentials.known(url),
+                    auth=login,
                     timeout=(self._settings.connect_timeout, self._settings.read_timeout),
                     proxies=self._proxies,
                     stream=True,
@@ -100,7 +106,7 @@ class Transport:
                         return read(response)
                     if status in _ABSENT:
                         return None
-                    if status == 401 and self._credentials.ask_keyring(url):
+                    if status == 401 and self._credentials.ask_keyring(url, login):
                         continue
                     if status not in _BUSY or attempt >= self._settings.retries:
                         raise _refusal(url, response, self._credentials)
@@ -124,7 +130,7 @@ class Transport:
                     raise failure from error
                 wait = 0.1 if lasting else _wait(attempt, None)
             attempt += 1
-            time.sleep(wait)
+            self._closing.wait(wait)
 
 
 def _wait(attempt: int, retry_after: str | None) -> float:

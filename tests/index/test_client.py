@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.errors import IndexUnavailableError
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.index import store
 from envsolve.index.client import IndexClient
 from envsolve.index.model import IndexFile
@@ -146,8 +146,23 @@ def test_a_fresh_page_is_not_asked_for_again(server: IndexServer, make_client: M
     index.wheel("demo", "1.0", upload_time="2024-01-01T00:00:00Z")
     cold = make_client(index).project("demo")
     assert make_client(index).project("demo") == cold
-    assert make_client(index).project("absent") == make_client(index).project("absent") == ()
-    assert (server.asked("/simple/demo/"), server.asked("/simple/absent/")) == (1, 1)
+    assert server.asked("/simple/demo/") == 1
+
+
+def test_an_absent_project_is_asked_for_again_except_offline(server: IndexServer, make_client: MakeClient) -> None:
+    index = server.index()
+    assert make_client(index).project("demo") == ()
+    assert make_client(index, offline=True).project("demo") == ()
+    index.wheel("demo", "1.0")
+    assert versions(make_client(index).project("demo")) == ["1.0"]
+
+
+@pytest.mark.parametrize("name", ["../extra/demo", "", "a/b", "x y", "?"])
+def test_what_is_no_name_is_not_asked_for(server: IndexServer, make_client: MakeClient, name: str) -> None:
+    client = make_client(server.index())
+    with pytest.raises(UsageError, match="no project name"):
+        client.project(name)
+    assert not server.requests
 
 
 @pytest.mark.parametrize(("control", "requests"), [("max-age=0", 2), ("no-cache", 2), (None, 1), ("no-store", 2)])

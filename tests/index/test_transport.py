@@ -181,7 +181,7 @@ def _fake_keyring(folder: Path, lines: str, monkeypatch: pytest.MonkeyPatch) -> 
     folder.mkdir()
     log = folder / "log"
     command = folder / "keyring"
-    command.write_text(f'#!/bin/sh\necho "$@" >> {log}\n{lines}\n')
+    command.write_text(f'#!/bin/sh\necho "$@" >> {log}\nsleep 0.1\n{lines}\n')
     command.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     return log
@@ -193,10 +193,13 @@ def test_credentials_from_the_keyring_command(
     log = _fake_keyring(tmp_path / "bin", f"echo me\necho '{SECRET}'", monkeypatch)
     index = server.index(auth=("me", SECRET))
     index.wheel("demo", "1.0")
-    index.wheel("other", "1.0")
+    names = [f"demo-{n}" for n in range(12)]
+    for name in names:
+        index.wheel(name, "1.0")
     client = make_client(index, keyring="subprocess")
+    client.prefetch(names)  # all of them meet the 401 before keyring has answered
+    assert all(client.project(name) for name in names)
     assert client.project("demo")
-    assert client.project("other")
     assert log.read_text() == f"--mode creds get {index.url}\n"
     with pytest.raises(IndexUnavailableError, match="no credentials are known"):
         make_client(index, keyring="disabled", cache_dir=tmp_path / "other").project("demo")
