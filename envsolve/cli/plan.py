@@ -101,8 +101,10 @@ def check_manager(manager: str | None) -> None:
     Raises:
         UsageError: There is none.
     """
+    if manager is None:
+        return
     from envsolve.install.managers import available
 
     names = [known.name for known in available()]
-    if manager is not None and manager not in names:
+    if manager not in names:
         raise UsageError(f"--manager {manager}: not one of {', '.join(names)}", hint="leave it out to use uv or pip")

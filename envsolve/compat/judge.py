@@ -23,7 +23,7 @@ def judge(build: Build, machine: Machine, python: str | None, facts: Facts) -> t
     if python:
         host.append(python_fits(build.pythons, python))
     if build.cuda is None:
-        return (_plain(build, host),)
+        return (_without_cuda(build, machine, host),)
     os = machine.platform.os if machine.platform else None
     fit = driver_runs(build.cuda, machine.driver, os, facts.toolkits, facts.floors)
     if machine.gpus == ():
@@ -48,10 +48,17 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
     return max(verdicts, key=lambda v: (v.level.rank, v.triton is not True))
 
 
-def _plain(build: Build, host: Sequence[Reason]) -> Verdict:
-    """A build without CUDA code: only platform and Python decide."""
-    level = Level.NONE if any(r.ok is False for r in host) else Level.NATIVE
-    return Verdict(level, None, None, None, None, tuple(host))
+def _without_cuda(build: Build, machine: Machine, host: Sequence[Reason]) -> Verdict:
+    """A build without CUDA code: right where there is no GPU, and never what a GPU machine means to get."""
+    reasons = list(host)
+    if machine.gpus:
+        text = f"a CPU build: it runs nothing on {machine.gpus[0].label}"
+        reasons.append(Reason("sass", False, text, build.evidence.value, build.source))
+    elif machine.gpus is None:
+        reasons.append(Reason("sass", None, "a CPU build, and whether the machine has a GPU is not known"))
+    denied, open_ = (any(r.ok is answer for r in reasons) for answer in (False, None))
+    level = Level.NONE if denied else Level.UNKNOWN if open_ else Level.NATIVE
+    return Verdict(level, None, None, None, None, tuple(reasons))
 
 
 def _code_on(build: Build, gpu: Gpu, machine: Machine, facts: Facts) -> tuple[Level, str | None, list[Reason]]:

@@ -71,7 +71,9 @@ def make_plan(
     """
     facts = Facts.of(catalogue)
     cutoff = cutoff_of(choices.exclude_newer) if choices.exclude_newer else None
-    family = Family(catalogue, facts, tuple(machines), None, cutoff)
+    # A CPU environment that was asked for is judged as on a machine without GPUs.
+    judged = tuple(replace(m, gpus=()) if choices.cuda == "cpu" else m for m in machines)
+    family = Family(catalogue, facts, judged, None, cutoff)
     python = choices.python or choose_python(asked, machines, family)
     frame = Plan(
         machines=tuple(machines),
