@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from resolvelib import BaseReporter, ResolutionImpossible, Resolver
-from resolvelib.resolvers import Result
+from resolvelib import BaseReporter, ResolutionImpossible, ResolutionTooDeep
+from resolvelib.resolvers import Resolution
+from resolvelib.structs import State
 
+from envsolve.errors import EnvsolveError
 from envsolve.resolve.needs import (
-    FLAVOUR,
     AnyCandidate,
     AnyNeed,
     Candidate,
@@ -73,40 +74,82 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
     Raises:
         UnsolvableError: Nothing satisfies the needs.
         IndexUnavailableError: An index failed.
+        EnvsolveError: No answer within the rounds that the solver is given.
     """
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
     if flavour:
         roots.append(FlavourNeed(flavour))
-    resolver: Resolver[AnyNeed, AnyCandidate, str] = Resolver(provider, BaseReporter())
+    # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
+    resolution: Resolution[AnyNeed, AnyCandidate, str] = Resolution(provider, BaseReporter())
     try:
-        result = resolver.resolve(roots, max_rounds=_MAX_ROUNDS)
+        state = resolution.resolve(roots, max_rounds=_MAX_ROUNDS)
     except ResolutionImpossible as impossible:
         raise UnsolvableError([Clash(c.requirement, c.parent) for c in impossible.causes]) from None
-    return _solution(result)
+    except ResolutionTooDeep:
+        hint = "pin some of the requirements, the most general ones first"
+        raise EnvsolveError(f"no answer after {_MAX_ROUNDS} rounds of the solver", hint=hint) from None
+    return _solution(state.mapping, _edges(state))
 
 
-def _solution(result: Result[AnyNeed, AnyCandidate, str]) -> Solution:
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """A need and who has it: a key of the solution, or None for the request."""
+
+    parent: str | None
+    need: AnyNeed
+
+
+def _edges(state: State[AnyNeed, AnyCandidate, str]) -> list[_Edge]:
+    """The needs of the request and of chosen candidates; those that backtracking left behind are not among them."""
+    edges = []
+    for criterion in state.criteria.values():
+        for need, parent in criterion.information:
+            if parent is None:
+                edges.append(_Edge(None, need))
+            elif state.mapping.get(parent.key) == parent:
+                edges.append(_Edge(parent.key, need))
+    return edges
+
+
+def _reached(children: Mapping[str | None, Sequence[_Edge]]) -> set[str]:
+    """Keys that the request leads to."""
+    reached: set[str] = set()
+    waiting: list[str | None] = [None]
+    while waiting:
+        for edge in children.get(waiting.pop(), ()):
+            if edge.need.key not in reached:
+                reached.add(edge.need.key)
+                waiting.append(edge.need.key)
+    return reached
+
+
+def _solution(mapping: Mapping[str, AnyCandidate], edges: Sequence[_Edge]) -> Solution:
+    children: dict[str | None, list[_Edge]] = {}
+    askers: dict[str, list[_Edge]] = {}
+    for edge in edges:
+        children.setdefault(edge.parent, []).append(edge)
+        if isinstance(edge.need, PackageNeed):
+            askers.setdefault(edge.need.name, []).append(edge)
+    candidates = {key: mapping[key] for key in sorted(_reached(children))}
+    keys: dict[str, list[str]] = {}
+    for key, candidate in candidates.items():
+        if isinstance(candidate, Candidate):
+            keys.setdefault(candidate.name, []).append(key)
     chosen = {}
-    for key, candidate in sorted(result.mapping.items()):
-        if not isinstance(candidate, Candidate) or candidate.extra:
-            continue
-        stand_ins = [k for k, c in result.mapping.items() if isinstance(c, Candidate) and c.name == key]
-        extras = tuple(sorted(k.partition("[")[2].rstrip("]") for k in stand_ins if k != key))
-        children = {child.partition("[")[0] for k in stand_ins for child in result.graph.iter_children(k) if child}
-        requires = tuple(sorted(children - {key, FLAVOUR}))
-        why = tuple(dict.fromkeys(w for k in stand_ins for w in _reasons(result, k)))
-        chosen[key] = Chosen(candidate, extras, requires, why)
-    flavours = [c.variant for c in result.mapping.values() if isinstance(c, FlavourCandidate)]
+    for name, own in keys.items():
+        base, *stand_ins = (c for key in own if isinstance(c := candidates[key], Candidate))
+        needs = (edge.need for key in own for edge in children.get(key, ()))
+        requires = {need.name for need in needs if isinstance(need, PackageNeed)} - {name}
+        why = dict.fromkeys(_reason(edge, candidates) for edge in askers.get(name, ()))
+        extras = tuple(c.extra for c in stand_ins if c.extra)
+        chosen[name] = Chosen(base, extras, tuple(sorted(requires)), tuple(w for w in why if w))
+    flavours = [c.variant for c in candidates.values() if isinstance(c, FlavourCandidate)]
     return Solution(chosen, flavours[0] if flavours else None)
 
 
-def _reasons(result: Result[AnyNeed, AnyCandidate, str], key: str) -> Iterator[str]:
-    """Who needs a package, in words; parents that lost their place while backtracking are left out."""
-    for entry in result.criteria[key].information:
-        need, parent = entry.requirement, entry.parent
-        if not isinstance(need, PackageNeed):
-            continue
-        if parent is None:
-            yield f"asked: {need.text} ({need.origin})"
-        elif result.mapping.get(parent.key) == parent and isinstance(parent, Candidate):
-            yield f"{parent.label} needs {need.text}"
+def _reason(edge: _Edge, candidates: Mapping[str, AnyCandidate]) -> str | None:
+    """Who needs a package, in words; None where that is no longer part of the solution."""
+    if edge.parent is None:
+        return f"asked: {edge.need.text}" + (f" ({edge.need.origin})" if isinstance(edge.need, PackageNeed) else "")
+    parent = candidates.get(edge.parent)
+    return f"{parent.label} needs {edge.need.text}" if isinstance(parent, Candidate) else None
