@@ -10,6 +10,7 @@ from envsolve.catalogue.model import Build
 from envsolve.compat.code import best_code, libraries_serve
 from envsolve.compat.driver import driver_runs, ptx_loads
 from envsolve.compat.facts import Facts
+from envsolve.compat.flavour import ANY
 from envsolve.compat.life import can_exist
 from envsolve.compat.platform import platform_fits, python_fits
 from envsolve.compat.triton import triton_runs
@@ -49,9 +50,11 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _without_cuda(build: Build, machine: Machine, host: Sequence[Reason]) -> Verdict:
-    """A build without CUDA code: right where there is no GPU, and never what a GPU machine means to get."""
+    """A build without CUDA code: a ``cpu`` one is right where there is no GPU, and never what a GPU machine wants."""
     reasons = list(host)
-    if machine.gpus:
+    if build.variant == ANY:
+        pass
+    elif machine.gpus:
         text = f"a CPU build: it runs nothing on {machine.gpus[0].label}"
         reasons.append(Reason("sass", False, text, build.evidence.value, build.source))
     elif machine.gpus is None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from packaging.markers import Environment
@@ -86,7 +87,7 @@ def find(python: str | None, requires: SpecifierSet | None = None, extra: Iterab
         UsageError: There is none; the hint says how to get one.
     """
     seen: set[str] = set()
-    for executable in (*extra, *_candidates(python)):
+    for executable in chain(extra, _candidates(python)):
         real = os.path.realpath(executable)
         if real in seen:
             continue

@@ -110,14 +110,16 @@ def _forget_reference(dist: Distribution) -> None:
 def _update_record(dist: Distribution, changed: set[Path]) -> None:
     """Bring hashes and sizes up to date, and drop the rows of files that are gone."""
     rows = _rows(dist)
-    renewed = {row[0]: row for row in rows if not row[0].endswith(f"/{_DIRECT_URL}")}
-    for name in renewed:
-        path = Path(os.path.normpath(str(dist.locate_file(name))))
-        if path in changed:
-            renewed[name] = [name, *_digest_and_size(path.read_bytes())]
-    if list(renewed.values()) != rows:
+    base = str(dist.locate_file(""))
+    by_path = {str(path): path for path in changed}
+    renewed = []
+    for name, digest, size in rows:
+        path = by_path.get(os.path.normpath(os.path.join(base, name)))  # noqa: PTH118  (a Path a row is slow for torch)
+        if not name.endswith(f"/{_DIRECT_URL}"):
+            renewed.append([name, *_digest_and_size(path.read_bytes())] if path else [name, digest, size])
+    if renewed != rows:
         text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows(renewed.values())
+        csv.writer(text, lineterminator="\n").writerows(renewed)
         _replace(_info_folder(dist) / "RECORD", text.getvalue().encode())
 
 

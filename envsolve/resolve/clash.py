@@ -29,12 +29,12 @@ def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conf
 
 def _sentence(clash: Clash) -> str:
     if isinstance(clash.need, PackageNeed) and clash.parent is None:
-        return f"because {clash.need.text} was asked for ({clash.need.origin})"
+        return f"{clash.need.text} was asked for ({clash.need.origin})"
     if clash.parent is None:
-        return f"because {clash.need.text} was asked for"
+        return f"{clash.need.text} was asked for"
     if isinstance(clash.need, FlavourNeed):
-        return f"because {_label(clash.parent)} is built for {clash.need.variant}"
-    return f"because {_label(clash.parent)} needs {clash.need.text}"
+        return f"{_label(clash.parent)} is built for {clash.need.variant}"
+    return f"{_label(clash.parent)} needs {clash.need.text}"
 
 
 def _label(candidate: AnyCandidate) -> str:
@@ -54,7 +54,7 @@ def _what_exists(name: str, specifier: SpecifierSet, family: Family, pool: Pool)
     if not versions:
         yield f"no published {name} installs on this machine and Python"
     elif not fitting:
-        yield f"no {name} is both {str(specifier).replace(',', ' and ')}; the newest are {shown}"
+        yield f"no {name} that installs here is {str(specifier).replace(',', ' and ')}; the newest are {shown}"
     elif not any(True for _ in pool.candidates(name, specifier)) and not family.owns(name):
         python = pool.environment.python
         yield f"{name} {shown} has no file for Python {python} on this platform that is not a pre-release"

@@ -139,7 +139,12 @@ class Family:
     def _for_machine(self, builds: Sequence[Build], machine: Machine) -> tuple[Build, tuple[Verdict, ...]]:
         """The best of the builds of one option (they differ in platform) for one machine, with its verdicts."""
         judged = [(build, judge(build, machine, self.python, self.facts)) for build in builds]
-        return min(judged, key=lambda pair: worst(pair[1]).level.rank)
+        return min(judged, key=lambda pair: _distance(worst(pair[1])))
+
+
+def _distance(verdict: Verdict) -> tuple[bool, int]:
+    """How far a build is from running: another system's before all else."""
+    return any(reason.rule == "platform" for reason in verdict.failures), verdict.level.rank
 
 
 def _by_option(builds: Sequence[Build]) -> Mapping[tuple[str, str, str], list[Build]]:

@@ -10,7 +10,7 @@ import pytest
 from envsolve.errors import IndexUnavailableError
 from envsolve.plan import Plan, PlannedPackage
 from envsolve.resolve.requirements import read_requirements
-from tests.smallworld import NEW, OLD, World, small_world
+from tests.smallworld import LINUX, NEW, OLD, World, small_world
 
 
 @pytest.fixture
@@ -274,8 +274,22 @@ def test_a_conflict_is_a_chain_of_because(world: World) -> None:
     plan = world.plan("a", "b")
     facts = [fact.fact for fact in plan.conflict]
     assert plan.status == "impossible"
-    assert "because a 1.0 needs c>=2" in facts
-    assert "because b 1.0 needs c<2" in facts
+    assert "a 1.0 needs c>=2" in facts
+    assert "b 1.0 needs c<2" in facts
+
+
+def test_builds_of_several_platforms_are_told_apart(torch_world: World) -> None:
+    for version in ("2.9.1", "2.11.0", "2.14.1"):
+        pins = next(b for b in torch_world.builds if b.package == "torch" and b.version == version).requires or ()
+        torch_world.build("torch", version, "cu130", requires=pins, code=("sm_90",), platform="manylinux_2_28_aarch64")
+    for build in [b for b in torch_world.builds if b.package == "triton"]:
+        torch_world.build("triton", build.version, "any", platform="manylinux_2_28_aarch64")
+    assert package(torch_world.plan("torch"), "triton").filename == f"triton-3.8.0-cp312-cp312-{LINUX}.whl"
+    arm = torch_world.plan("torch", target="GH200, driver 580.95.05, linux-aarch64")
+    assert [p.filename for p in arm.packages if p.name in ("torch", "triton")] == [
+        "torch-2.14.1-cp312-cp312-manylinux_2_28_aarch64.whl",
+        "triton-3.8.0-cp312-cp312-manylinux_2_28_aarch64.whl",
+    ]
 
 
 def test_an_unknown_project_is_named(world: World) -> None:
