@@ -78,11 +78,11 @@ class Assumptions:
 def assumptions_of(plan: Plan) -> Assumptions:
     """What installing ``plan`` assumes of a machine.
 
-    Facts that differ between the plan's machines (a plan may serve several) are not assumed.
+    Facts that differ between the plan's machines (a plan may serve several) are not assumed, and GPUs only where code of
+    the plan was judged for them: a plan without such code runs beside any GPU.
     """
     platforms = [machine.platform for machine in plan.machines if machine.platform is not None]
     judged = {item.compute_capability for item in plan.support if item.compute_capability}
-    present = {gpu.compute_capability for m in plan.machines for gpu in m.gpus or () if gpu.compute_capability}
     return Assumptions(
         python=plan.python,
         os=_common(platform.os for platform in platforms),
@@ -90,7 +90,7 @@ def assumptions_of(plan: Plan) -> Assumptions:
         libc=libc_of(package.filename for package in plan.packages if package.filename),
         driver_required=plan.driver.required if plan.driver else None,
         cuda=plan.cuda,
-        gpus=tuple(sorted(judged or present, key=ComputeCapability.parse)),
+        gpus=tuple(sorted(judged, key=ComputeCapability.parse)),
         environment=dict(plan.environment),
         catalogue_date=plan.catalogue_date,
     )

@@ -66,7 +66,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
 
 
 @pytest.fixture
-def home_free(tmp_path: Path) -> Path:
+def place(tmp_path: Path) -> Path:
     folder = tmp_path / "place"
     folder.mkdir()
     return folder
@@ -81,13 +81,11 @@ def home_free(tmp_path: Path) -> Path:
         ("swap", 0.003, "1.0"),
     ],
 )
-def test_kill_at_a_moment_then_the_same_command(
-    home_free: Path, stage: str, seconds: float, before: str | None
-) -> None:
-    prefix = home_free / "env"
+def test_kill_at_a_moment_then_the_same_command(place: Path, stage: str, seconds: float, before: str | None) -> None:
+    prefix = place / "env"
     if before:
-        install(plan_of(planned(make_wheel(home_free, "demo", before))), prefix)
-    plan = plan_of(planned(make_wheel(home_free, "demo", "2.0")))
+        install(plan_of(planned(make_wheel(place, "demo", before))), prefix)
+    plan = plan_of(planned(make_wheel(place, "demo", "2.0")))
 
     child = start(plan, prefix)
     assert child.stdout is not None
@@ -105,7 +103,7 @@ def test_kill_at_a_moment_then_the_same_command(
 
 
 @pytest.fixture
-def stalled(tmp_path: Path, home_free: Path) -> tuple[FileServer, Plan]:
+def stalled(tmp_path: Path, place: Path) -> tuple[FileServer, Plan]:
     served = tmp_path / "served"
     served.mkdir()
     wheel = make_wheel(served, "demo", "2.0")
@@ -117,11 +115,9 @@ def stalled(tmp_path: Path, home_free: Path) -> tuple[FileServer, Plan]:
     ("manager", "number"),
     [("uv", signal.SIGINT), ("uv", signal.SIGTERM), ("pip", signal.SIGINT)],
 )
-def test_signals_during_a_download(
-    stalled: tuple[FileServer, Plan], home_free: Path, manager: str, number: int
-) -> None:
+def test_signals_during_a_download(stalled: tuple[FileServer, Plan], place: Path, manager: str, number: int) -> None:
     server, plan = stalled
-    prefix = home_free / "env"
+    prefix = place / "env"
     with server:
         child = start(plan, prefix, manager=manager)
         assert server.reached.wait(30)
@@ -135,22 +131,22 @@ def test_signals_during_a_download(
     assert beside(prefix) == []
 
 
-def test_an_ignored_hangup_stays_ignored(stalled: tuple[FileServer, Plan], home_free: Path) -> None:
+def test_an_ignored_hangup_stays_ignored(stalled: tuple[FileServer, Plan], place: Path) -> None:
     server, plan = stalled
     with server:
-        child = start(plan, home_free / "env", "nohup")
+        child = start(plan, place / "env", "nohup")
         assert server.reached.wait(30)
         child.send_signal(signal.SIGHUP)
         time.sleep(0.1)
         server.release()
         child.communicate(timeout=30)
     assert child.returncode == 0
-    assert version(home_free / "env") == "2.0"
+    assert version(place / "env") == "2.0"
 
 
-def test_a_killed_manager_fails_the_install(stalled: tuple[FileServer, Plan], home_free: Path) -> None:
+def test_a_killed_manager_fails_the_install(stalled: tuple[FileServer, Plan], place: Path) -> None:
     server, plan = stalled
-    prefix = home_free / "env"
+    prefix = place / "env"
     with server:
         child = start(plan, prefix)
         assert server.reached.wait(30)
@@ -163,9 +159,9 @@ def test_a_killed_manager_fails_the_install(stalled: tuple[FileServer, Plan], ho
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end orphans")
-def test_no_orphan_outlives_a_killed_install(stalled: tuple[FileServer, Plan], home_free: Path) -> None:
+def test_no_orphan_outlives_a_killed_install(stalled: tuple[FileServer, Plan], place: Path) -> None:
     server, plan = stalled
-    prefix = home_free / "env"
+    prefix = place / "env"
     with server:
         child = start(plan, prefix)
         assert server.reached.wait(30)
@@ -174,15 +170,15 @@ def test_no_orphan_outlives_a_killed_install(stalled: tuple[FileServer, Plan], h
         child.communicate()
         assert eventually(lambda: not running_in(prefix.parent))
     assert not prefix.exists()
-    install(plan_of(planned(make_wheel(home_free, "demo", "2.0"))), prefix)
+    install(plan_of(planned(make_wheel(place, "demo", "2.0"))), prefix)
     assert version(prefix) == "2.0"
     assert beside(prefix) == []
 
 
-def test_a_second_install_waits_or_is_refused(stalled: tuple[FileServer, Plan], home_free: Path) -> None:
+def test_a_second_install_waits_or_is_refused(stalled: tuple[FileServer, Plan], place: Path) -> None:
     server, plan = stalled
-    prefix = home_free / "env"
-    other = plan_of(planned(make_wheel(home_free, "demo", "3.0")))
+    prefix = place / "env"
+    other = plan_of(planned(make_wheel(place, "demo", "3.0")))
     with server:
         first = start(plan, prefix)
         assert server.reached.wait(30)
@@ -228,20 +224,20 @@ def test_disk_full(tmp_path: Path) -> None:
     assert ended.stderr.splitlines()[-1].startswith("make room")
 
 
-def test_a_limit_on_file_sizes_is_said(home_free: Path) -> None:
-    plan = plan_of(planned(make_wheel(home_free, "demo", "2.0", padding=9_000_000)))
-    child = start(plan, home_free / "env", "sh", "-c", 'ulimit -f 12000; exec "$0" "$@"', manager="pip")
+def test_a_limit_on_file_sizes_is_said(place: Path) -> None:
+    plan = plan_of(planned(make_wheel(place, "demo", "2.0", padding=9_000_000)))
+    child = start(plan, place / "env", "sh", "-c", 'ulimit -f 12000; exec "$0" "$@"', manager="pip")
     _, errors = child.communicate()
     assert child.returncode == 1
     assert "the disk is full, or a limit on file sizes was met" in errors
-    assert not (home_free / "env").exists()
-    assert beside(home_free / "env") == []
+    assert not (place / "env").exists()
+    assert beside(place / "env") == []
 
 
-def test_an_environment_moved_aside_and_not_replaced_goes_back(home_free: Path) -> None:
+def test_an_environment_moved_aside_and_not_replaced_goes_back(place: Path) -> None:
     """The one half-way state of the two renames, where folders cannot be exchanged."""
-    prefix = home_free / "env"
-    old = home_free / ".env.envsolve" / "old"
+    prefix = place / "env"
+    old = place / ".env.envsolve" / "old"
     old.mkdir(parents=True)
     (old / "mark").touch()
     with staging.opened(prefix, wait=0, progress=silent):
@@ -249,24 +245,24 @@ def test_an_environment_moved_aside_and_not_replaced_goes_back(home_free: Path) 
     assert beside(prefix) == []
 
 
-def test_swap_without_exchange(home_free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swap_without_exchange(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "exchange", lambda one, other: False)
-    prefix = home_free / "env"
-    install(plan_of(planned(make_wheel(home_free, "demo", "1.0"))), prefix)
-    install(plan_of(planned(make_wheel(home_free, "demo", "2.0"))), prefix)
+    prefix = place / "env"
+    install(plan_of(planned(make_wheel(place, "demo", "1.0"))), prefix)
+    install(plan_of(planned(make_wheel(place, "demo", "2.0"))), prefix)
     assert version(prefix) == "2.0"
     assert beside(prefix) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to root")
-def test_read_only_folders_do_not_keep_the_staging_folder(home_free: Path) -> None:
-    outside = home_free / "outside"
+def test_read_only_folders_do_not_keep_the_staging_folder(place: Path) -> None:
+    outside = place / "outside"
     outside.mkdir(mode=0o500)
-    with staging.opened(home_free / "env", wait=0, progress=silent) as stage:
+    with staging.opened(place / "env", wait=0, progress=silent) as stage:
         locked = stage.environment / "locked"
         locked.mkdir(parents=True)
         (locked / "file").touch()
         (locked / "link").symlink_to(outside)
         locked.chmod(0o500)
-    assert beside(home_free / "env") == []
+    assert beside(place / "env") == []
     assert outside.stat().st_mode & 0o777 == 0o500

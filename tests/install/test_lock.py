@@ -72,6 +72,10 @@ def test_what_a_plan_assumes() -> None:
     )
 
 
+def test_a_plan_without_gpu_code_assumes_no_gpu() -> None:
+    assert assumptions_of(Plan(machines=(FITS,), cuda="cpu")).gpus == ()
+
+
 def test_table_round_trip() -> None:
     assert Assumptions.from_table(LOCK.to_table()) == LOCK
     assert Assumptions.from_table(Assumptions().to_table()) == Assumptions()
