@@ -78,8 +78,8 @@ class Assumptions:
 def assumptions_of(plan: Plan) -> Assumptions:
     """What installing ``plan`` assumes of a machine.
 
-    Facts that differ between the plan's machines (a plan may serve several) are not assumed, and GPUs only where code of
-    the plan was judged for them: a plan without such code runs beside any GPU.
+    Facts that differ between the plan's machines (a plan may serve several) are not assumed, and GPUs only where code
+    of the plan was judged for them: a plan without such code runs beside any GPU.
     """
     platforms = [machine.platform for machine in plan.machines if machine.platform is not None]
     judged = {item.compute_capability for item in plan.support if item.compute_capability}
