@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
-from envsolve.compat.judge import judge
+from envsolve.compat.judge import Judge
 from envsolve.compat.verdict import Verdict
 from envsolve.errors import UsageError
 from envsolve.machine.model import Gpu, Machine
@@ -85,7 +85,7 @@ def _lines(
     found = []
     for build, machine in zip(option.builds, machines, strict=True):
         gpus: Sequence[Gpu | None] = machine.gpus or (None,)
-        verdicts = judge(build, machine, python, facts)
+        verdicts = Judge(machine, facts).verdicts(build, python)
         for gpu, verdict in zip(gpus if len(verdicts) == len(gpus) else (None,), verdicts, strict=True):
             found.append(
                 BuildLine(

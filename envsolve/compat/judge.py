@@ -8,40 +8,102 @@ from packaging.requirements import Requirement
 
 from envsolve.catalogue.model import Build
 from envsolve.compat.code import best_code, libraries_serve
-from envsolve.compat.driver import driver_runs, ptx_loads
+from envsolve.compat.driver import DriverFit, driver_runs, ptx_loads
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY
 from envsolve.compat.life import can_exist
 from envsolve.compat.platform import platform_fits, python_fits
 from envsolve.compat.triton import triton_runs
 from envsolve.compat.verdict import Level, Reason, Verdict
+from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu, Machine
 
 
-def judge(build: Build, machine: Machine, python: str | None, facts: Facts) -> tuple[Verdict, ...]:
-    """One verdict per GPU of the machine; one for "no particular GPU" where it has none or they are not known."""
-    host = [platform_fits(build.platform, machine.platform)]
-    if python:
-        host.append(python_fits(build.pythons, python))
-    if build.cuda is None:
-        return (_without_cuda(build, machine, host),)
-    os = machine.platform.os if machine.platform else None
-    fit = driver_runs(build.cuda, machine.driver, os, facts.toolkits, facts.floors)
-    if machine.gpus == ():
-        host.append(Reason("sass", False, "the machine has no NVIDIA GPU to run CUDA code on"))
-        return (Verdict(Level.NONE, None, fit.required, None, None, (*host, fit.reason)),)
-    found = []
-    for gpu in machine.gpus or (Gpu(),):
-        level, code, reasons = _code_on(build, gpu, machine, facts)
-        triton = _triton_on(build, gpu, machine, facts)
+class Judge:
+    """The rules applied to one machine; what depends on the machine alone is worked out once, whatever the builds."""
+
+    def __init__(self, machine: Machine, facts: Facts) -> None:
+        self._machine = machine
+        self._facts = facts
+        self._os = machine.platform.os if machine.platform else None
+        self._fits: dict[str, DriverFit] = {}
+        self._libraries: dict[tuple[str, ComputeCapability], Reason] = {}
+        self._tritons: dict[tuple[str, ComputeCapability], Reason] = {}
+
+    def verdicts(self, build: Build, python: str | None) -> tuple[Verdict, ...]:
+        """One verdict per GPU; one for "no particular GPU" where the machine has none or they are not known."""
+        machine = self._machine
+        host = [platform_fits(build.platform, machine.platform)]
+        if python:
+            host.append(python_fits(build.pythons, python))
+        if build.cuda is None:
+            return (_without_cuda(build, machine, host),)
+        fit = self._driver(build.cuda)
+        if machine.gpus == ():
+            host.append(Reason("sass", False, "the machine has no NVIDIA GPU to run CUDA code on"))
+            return (Verdict(Level.NONE, None, fit.required, None, None, (*host, fit.reason)),)
+        return tuple(self._on(build, build.cuda, gpu, fit, host) for gpu in machine.gpus or (Gpu(),))
+
+    def _on(self, build: Build, cuda: str, gpu: Gpu, fit: DriverFit, host: Sequence[Reason]) -> Verdict:
+        level, code, reasons = self._code(build, cuda, gpu)
         every = (*host, fit.reason, *reasons)
         if any(r.ok is False for r in every):
             level, code = Level.NONE, None
         elif any(r.ok is None for r in every):
             level = Level.UNKNOWN
+        triton = self._triton(build, gpu.cc)
         told = every if triton is None else (*every, triton)
-        found.append(Verdict(level, code, fit.required, fit.mode, triton.ok if triton else None, told))
-    return tuple(found)
+        return Verdict(level, code, fit.required, fit.mode, triton.ok if triton else None, told)
+
+    def _code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, list[Reason]]:
+        """Rules 2 to 5 and 7 for one GPU."""
+        cc = gpu.cc
+        if cc is None:
+            return Level.UNKNOWN, None, [Reason("sass", None, "the GPU, or its compute capability, is not known")]
+        # Only where it denies: that the driver is not known is rule 1's to say.
+        life = can_exist(gpu, self._machine.driver, self._facts.architectures)
+        reasons = [life] if life.ok is False else []
+        evidence = (build.code_evidence or build.evidence).value
+        if build.code is None:
+            return Level.UNKNOWN, None, [*reasons, Reason("sass", None, "the GPU code in the build is not known")]
+        level, arch = best_code(build.code, cc, self._facts.architectures)
+        if arch is None:
+            text = f"no code for cc {cc} (it carries {' '.join(build.code)})"
+            reasons.append(Reason("sass", False, text, evidence, build.source))
+        elif arch.kind == "sass":
+            reasons.append(Reason("sass", True, f"{arch.name} runs on cc {cc}", evidence, build.source))
+        else:
+            text = f"{arch.name} is compiled for cc {cc} by the driver"
+            reasons.append(Reason("ptx", True, text, evidence, build.source))
+            reasons.append(ptx_loads(cuda, self._machine.driver))
+        reasons.append(self._serves(cuda, cc))
+        return level, arch.name if arch else None, reasons
+
+    def _driver(self, cuda: str) -> DriverFit:
+        """Rule 1."""
+        if cuda not in self._fits:
+            facts = self._facts
+            self._fits[cuda] = driver_runs(cuda, self._machine.driver, self._os, facts.toolkits, facts.floors)
+        return self._fits[cuda]
+
+    def _serves(self, cuda: str, cc: ComputeCapability) -> Reason:
+        """Rule 5."""
+        if (cuda, cc) not in self._libraries:
+            facts = self._facts
+            self._libraries[cuda, cc] = libraries_serve(cuda, cc, facts.toolkits, facts.architectures)
+        return self._libraries[cuda, cc]
+
+    def _triton(self, build: Build, cc: ComputeCapability | None) -> Reason | None:
+        """Rule 6; None where the build pins no Triton that is known."""
+        pin, facts = triton_pin(build), self._facts
+        release = facts.tritons.get(pin) if pin else None
+        if release is None or cc is None:
+            return None
+        if (release.version, cc) not in self._tritons:
+            driver = self._machine.driver
+            said = triton_runs(release, cc, driver, self._os, facts.toolkits, facts.floors)
+            self._tritons[release.version, cc] = said
+        return self._tritons[release.version, cc]
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
@@ -64,33 +126,6 @@ def _without_cuda(build: Build, machine: Machine, host: Sequence[Reason]) -> Ver
     return Verdict(level, None, None, None, None, tuple(reasons))
 
 
-def _code_on(build: Build, gpu: Gpu, machine: Machine, facts: Facts) -> tuple[Level, str | None, list[Reason]]:
-    """Rules 2 to 5 and 7 for one GPU."""
-    assert build.cuda is not None
-    cc = gpu.cc
-    if cc is None:
-        return Level.UNKNOWN, None, [Reason("sass", None, "the GPU, or its compute capability, is not known")]
-    # Only where it denies: that the driver is not known is rule 1's to say.
-    life = can_exist(gpu, machine.driver, facts.architectures)
-    reasons = [life] if life.ok is False else []
-    evidence = (build.code_evidence or build.evidence).value
-    if build.code is None:
-        return Level.UNKNOWN, None, [*reasons, Reason("sass", None, "the GPU code in the build is not known")]
-    level, arch = best_code(build.code, cc, facts.architectures)
-    carried = " ".join(build.code)
-    if arch is None:
-        reasons.append(Reason("sass", False, f"no code for cc {cc} (it carries {carried})", evidence, build.source))
-    elif arch.kind == "sass":
-        reasons.append(Reason("sass", True, f"{arch.name} runs on cc {cc}", evidence, build.source))
-    else:
-        reasons.append(
-            Reason("ptx", True, f"{arch.name} is compiled for cc {cc} by the driver", evidence, build.source)
-        )
-        reasons.append(ptx_loads(build.cuda, machine.driver))
-    reasons.append(libraries_serve(build.cuda, cc, facts.toolkits, facts.architectures))
-    return level, arch.name if arch else None, reasons
-
-
 def triton_pin(build: Build) -> str | None:
     """The Triton version that a build pins, ``3.6.0``; None where it pins none."""
     for line in build.requires or ():
@@ -98,12 +133,3 @@ def triton_pin(build: Build) -> str | None:
             specifier = next(iter(Requirement(line).specifier), None)
             return specifier.version if specifier else None
     return None
-
-
-def _triton_on(build: Build, gpu: Gpu, machine: Machine, facts: Facts) -> Reason | None:
-    pin, cc = triton_pin(build), gpu.cc
-    release = facts.tritons.get(pin) if pin else None
-    if release is None or cc is None:
-        return None
-    os = machine.platform.os if machine.platform else None
-    return triton_runs(release, cc, machine.driver, os, facts.toolkits, facts.floors)

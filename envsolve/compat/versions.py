@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 
+@lru_cache(maxsize=4096)
 def numbers(version: str) -> tuple[int, ...]:
     """``550.54.15`` as ``(550, 54, 15)``; anything after the digits and dots is ignored."""
     match = re.match(r"\d+(?:\.\d+)*", version.strip())

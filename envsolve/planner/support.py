@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from envsolve.catalogue.model import Build
 from envsolve.compat.facts import Facts
-from envsolve.compat.judge import judge
+from envsolve.compat.judge import Judge
 from envsolve.compat.verdict import Verdict
 from envsolve.compat.versions import numbers
 from envsolve.machine.cc import ComputeCapability
@@ -25,7 +25,7 @@ def verdicts_of(
             if build.cuda is None or build.code is None:
                 continue
             gpus = machine.gpus or (Gpu(),)
-            for gpu, verdict in zip(gpus, judge(build, machine, python, facts), strict=True):
+            for gpu, verdict in zip(gpus, Judge(machine, facts).verdicts(build, python), strict=True):
                 yield build, machine, gpu, verdict
 
 
@@ -51,7 +51,10 @@ def driver_need(solution: Solution, machines: Sequence[Machine], python: str, fa
             if build.cuda is None:
                 continue
             have = machine.driver.version if machine.driver else None
-            needs += [DriverNeed(v.driver_required, v.driver_mode, have) for v in judge(build, machine, python, facts)]
+            needs += [
+                DriverNeed(v.driver_required, v.driver_mode, have)
+                for v in Judge(machine, facts).verdicts(build, python)
+            ]
     rank = {"minor-version": 1, "full": 2, None: 0, "forward-compat": 1}
     return max(needs, key=lambda n: (numbers(n.required or "0"), -rank[n.mode]), default=None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from packaging.specifiers import SpecifierSet
@@ -13,7 +13,7 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY
-from envsolve.compat.judge import judge, worst
+from envsolve.compat.judge import Judge, worst
 from envsolve.compat.platform import platform_fits, python_fits
 from envsolve.compat.verdict import Level, Verdict
 from envsolve.compat.versions import minor
@@ -70,6 +70,8 @@ class Family:
     python: str | None
     cutoff: str | None = None
     gone: frozenset[str] = frozenset()
+    _judged: dict[str, tuple[Option, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _ordered: dict[str, tuple[Option, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def without(self, filename: str) -> Family:
         """The same family less one build that turned out not to exist any more."""
@@ -81,13 +83,20 @@ class Family:
 
     def options(self, package: str) -> tuple[Option, ...]:
         """The options that the machines do not rule out, best first."""
-        return self._table[package] if package in self._table else self._remember(package)
+        if package not in self._ordered:
+            self._ordered[package] = self._order(package)
+        return self._ordered[package]
 
     def judged(self, package: str) -> tuple[Option, ...]:
         """All published options, those that do not run included, newest first."""
+        if package not in self._judged:
+            self._judged[package] = self._judge(package)
+        return self._judged[package]
+
+    def _judge(self, package: str) -> tuple[Option, ...]:
         found = []
         for builds in _by_option(self.catalogue.builds(package)).values():
-            chosen = [self._for_machine(builds, machine) for machine in self.machines]
+            chosen = [self._for_machine(builds, judge) for judge in self._judges]
             if any(not self._published(build) for build, _ in chosen):
                 continue
             verdict = worst([v for _, verdicts in chosen for v in verdicts])
@@ -95,19 +104,16 @@ class Family:
         return tuple(sorted(found, key=lambda o: o.version, reverse=True))
 
     @cached_property
-    def _table(self) -> dict[str, tuple[Option, ...]]:
-        return {}
+    def _judges(self) -> tuple[Judge, ...]:
+        return tuple(Judge(machine, self.facts) for machine in self.machines)
 
-    def _remember(self, package: str) -> tuple[Option, ...]:
+    def _order(self, package: str) -> tuple[Option, ...]:
         usable = self._runs if package == "torch" else self._installs
-        cuda_exists = any(b.cuda for b in self.catalogue.builds(package))
         options = [o for o in self.judged(package) if usable(o)]
-        has_cuda = cuda_exists and any(o.build.variant != "cpu" for o in options)
-        if package != "torch" and not has_cuda:
+        if package != "torch" and all(o.build.variant == "cpu" for o in options):
             # One CPU build for every flavour: nothing better is published for this platform.
             options = [replace(o, builds=tuple(replace(b, variant=ANY) for b in o.builds)) for o in options]
-        self._table[package] = in_order(options, package)
-        return self._table[package]
+        return in_order(options, package)
 
     def _runs(self, option: Option) -> bool:
         if option.build.variant == "cpu":
@@ -136,9 +142,9 @@ class Family:
         builds = (build for package in self.catalogue.family for build in self.catalogue.builds(package))
         return {(b.package, b.version): b.released for b in builds if b.released}
 
-    def _for_machine(self, builds: Sequence[Build], machine: Machine) -> tuple[Build, tuple[Verdict, ...]]:
+    def _for_machine(self, builds: Sequence[Build], judge: Judge) -> tuple[Build, tuple[Verdict, ...]]:
         """The best of the builds of one option (they differ in platform) for one machine, with its verdicts."""
-        judged = [(build, judge(build, machine, self.python, self.facts)) for build in builds]
+        judged = [(build, judge.verdicts(build, self.python)) for build in builds]
         return min(judged, key=lambda pair: _distance(worst(pair[1])))
 
 

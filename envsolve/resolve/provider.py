@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -185,11 +186,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
 
     def needs_in(self, line: str | Requirement, extra: str, origin: str) -> Iterator[PackageNeed]:
         """The needs of one requirement line; none where its marker does not hold for the environment and extra."""
-        try:
-            requirement = Requirement(line) if isinstance(line, str) else line
-        except InvalidRequirement:
-            return
-        if not self._environment.wants(requirement.marker, extra):
+        requirement = _parsed(line) if isinstance(line, str) else line
+        if requirement is None or not self._environment.wants(requirement.marker, extra):
             return
         if extra and self._environment.wants(requirement.marker):
             return
@@ -199,6 +197,15 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         for one in (None, *sorted(requirement.extras)):
             wanted = canonicalize_name(one) if one else None
             yield PackageNeed(name, wanted, requirement.specifier, requirement.url, text, origin)
+
+
+@lru_cache(maxsize=16384)
+def _parsed(line: str) -> Requirement | None:
+    """A requirement line; None where it is none. Every extra of a package reads the same lines again."""
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None
 
 
 def _bracket(extras: Iterable[str]) -> str:
