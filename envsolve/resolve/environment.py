@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from packaging.markers import Marker
-from packaging.tags import Tag
-from packaging.utils import parse_wheel_filename
+from packaging.tags import Tag, parse_tag
 
 from envsolve.compat.platform import wheel_tags
 from envsolve.machine.model import Machine, Platform
@@ -35,6 +34,7 @@ class Environment:
     markers: Mapping[str, str]
     ranks: Mapping[Tag, int]
     _decided: dict[tuple[str, str], bool] = field(default_factory=dict, repr=False, compare=False)
+    _ranked: dict[str, int | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, machine: Machine, python: str) -> Environment:
@@ -70,8 +70,9 @@ class Environment:
 
     def rank(self, wheel: str) -> int | None:
         """How specifically a wheel's file name matches; None where it does not run here or is no wheel's name."""
-        try:
-            *_, tags = parse_wheel_filename(wheel)
-        except ValueError:
-            return None
-        return min((self.ranks[tag] for tag in tags if tag in self.ranks), default=None)
+        # Thousands of files share some dozens of tags.
+        tags = "-".join(wheel.removesuffix(".whl").rsplit("-", 3)[1:])
+        if tags not in self._ranked:
+            found = parse_tag(tags) if tags.count("-") == 2 else ()
+            self._ranked[tags] = min((self.ranks[tag] for tag in found if tag in self.ranks), default=None)
+        return self._ranked[tags]

@@ -33,6 +33,7 @@ class Pool:
     cutoff: str | None = None
     prereleases: bool = False
     _versions: dict[str, list[tuple[Version, list[IndexFile]]]] = field(default_factory=dict)
+    _chosen: dict[tuple[str, Version], IndexFile | None] = field(default_factory=dict)
 
     def exists(self, name: str) -> bool:
         """Whether any index lists a file of the project that can be read at all."""
@@ -52,7 +53,9 @@ class Pool:
         for version, files in self._sorted_versions(name):
             if (version.is_prerelease and not pre) or not specifier.contains(version, prereleases=True):
                 continue
-            file = self._best(files)
+            if (name, version) not in self._chosen:
+                self._chosen[name, version] = self._best(files)
+            file = self._chosen[name, version]
             if file is None:
                 continue
             if file.yanked is None:
