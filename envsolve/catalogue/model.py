@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
 
 class Evidence(str, Enum):
@@ -223,13 +224,13 @@ class FamilyMember:
 
     Attributes:
         package: Normalised name.
-        variants: True where it is published once per variant (torch, torchvision); False where one build serves all
-            (triton) or where it only comes from the default index.
-        index: Key of ``indexes.json`` that carries the variants, or ``default``.
+        agrees_on: What its builds share with torch: the exact ``variant`` (torchvision links torch's CUDA code), the
+            CUDA ``major`` (vllm: it links the CUDA runtime), or ``nothing`` (triton: one build serves every flavour).
+        index: Key of ``indexes.json`` that carries its variants, or ``default``.
     """
 
     package: str
-    variants: bool
+    agrees_on: Literal["variant", "major", "nothing"]
     index: str
     evidence: Evidence
     source: str

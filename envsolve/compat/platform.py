@@ -14,8 +14,7 @@ from envsolve.machine.model import Platform
 ASSUMED_GLIBC = (2, 28)
 _LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
 _LEGACY_GLIBC = {alias: glibc for glibc, alias in _LEGACY.items()}
-_MANYLINUX = re.compile(r"^manylinux_(\d+)_(\d+)_(\w+)$")
-_MUSLLINUX = re.compile(r"^musllinux_(\d+)_(\d+)_(\w+)$")
+_LIBC_TAG = re.compile(r"^(many|musl)linux_(\d+)_(\d+)_\w+$")
 
 
 def libc_of(platform: Platform | None) -> tuple[str, tuple[int, int]] | None:
@@ -54,16 +53,19 @@ def wheel_tags(python: str, platform: Platform) -> tuple[Tag, ...]:
     )
 
 
-def glibc_needed(platform_tag: str) -> tuple[int, int] | None:
-    """The glibc that a wheel's platform tag asks for; the lowest, where the tag is compressed (``a.b``)."""
-    needed: list[tuple[int, int]] = []
+def libc_needed(platform_tag: str) -> tuple[str, tuple[int, int]] | None:
+    """The libc that a wheel's platform tag asks for, as ``("glibc", (2, 28))``; None where it asks for none.
+
+    Of a compressed tag (``a.b``) the lowest counts, since the wheel runs where any part fits. Source: PEP 600, PEP 656.
+    """
+    needed: list[tuple[str, tuple[int, int]]] = []
     for tag in platform_tag.split("."):
-        match = _MANYLINUX.match(tag)
+        match = _LIBC_TAG.match(tag)
         if match:
-            needed.append((int(match[1]), int(match[2])))
+            needed.append(("glibc" if match[1] == "many" else "musl", (int(match[2]), int(match[3]))))
         elif tag.split("_")[0] in _LEGACY_GLIBC:
-            needed.append(_LEGACY_GLIBC[tag.split("_")[0]])
-    return min(needed, default=None)
+            needed.append(("glibc", _LEGACY_GLIBC[tag.split("_")[0]]))
+    return min(needed, key=lambda need: need[1], default=None)
 
 
 def platform_fits(platform_tag: str, platform: Platform | None) -> Reason:
@@ -76,14 +78,24 @@ def platform_fits(platform_tag: str, platform: Platform | None) -> Reason:
         return Reason("platform", True, "the wheel is for any platform")
     if not any(_same_system(tag, machine) for tag in platform_tag.split(".")):
         return Reason("platform", False, f"the wheel is for {platform_tag}, the machine is {machine.os} {machine.arch}")
-    needed, have = glibc_needed(platform_tag), libc_of(machine)
+    needed, have = libc_needed(platform_tag), libc_of(machine)
     if needed is None or machine.os == "windows":
         return Reason("platform", True, f"the wheel is for {platform_tag}")
-    text = f"the wheel ({platform_tag}) needs glibc {needed[0]}.{needed[1]}"
+    text = f"the wheel ({platform_tag}) needs {libc_text(needed)}"
     if have is None:
         return Reason("platform", True, f"{text}; the machine's libc is not known")
-    ok = have[0] == "glibc" and have[1] >= needed
-    return Reason("platform", ok, f"{text}; the machine has {have[0]} {have[1][0]}.{have[1][1]}")
+    return Reason("platform", libc_serves(have, needed), f"{text}; the machine has {libc_text(have)}")
+
+
+def libc_serves(have: tuple[str, tuple[int, int]], need: tuple[str, tuple[int, int]]) -> bool:
+    """Whether programs made for one libc run on another: the same kind, as new or newer."""
+    return have[0] == need[0] and have[1] >= need[1]
+
+
+def libc_text(libc: tuple[str, tuple[int, int]]) -> str:
+    """``("glibc", (2, 28))`` as a machine file has it: ``glibc 2.28``."""
+    kind, (major, minor) = libc
+    return f"{kind} {major}.{minor}"
 
 
 def _same_system(tag: str, machine: Platform) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from envsolve.catalogue.model import Evidence
 from envsolve.compat.platform import ASSUMED_GLIBC, libc_of
 from envsolve.errors import IndexUnavailableError
 from envsolve.machine.model import Machine
@@ -73,6 +74,9 @@ def about_packages(
 ) -> Iterator[Caution]:
     """Source builds, guesses and withdrawn files."""
     for package in packages:
+        if package.evidence == Evidence.INFERRED.value:
+            text = f"{package.name} {package.version}: no public file names this build; that it exists is inferred"
+            yield Caution("build-inferred", text, "run again where its index can be reached")
         if package.kind == "sdist":
             text = f"{package.name} {package.version} is built from source"
             yield Caution("source-build", text, "a compiler, and for CUDA code an nvcc of torch's CUDA, must be there")

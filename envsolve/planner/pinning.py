@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from envsolve.catalogue.model import Evidence
 from envsolve.compat.flavour import ANY
 from envsolve.errors import IndexUnavailableError
 from envsolve.index.model import IndexFile
@@ -36,7 +37,10 @@ def pin(solution: Solution, files: FamilyFiles) -> Pinned:
             packages.append(_package(chosen, chosen.candidate.file or file_at(chosen.candidate.url or "")))
             continue
         file, failure = files.known(option.build)
-        packages.append(_package(chosen, file))
+        package = _package(chosen, file)
+        # A listed file is no longer inferred, whatever the catalogue knew.
+        listed = failure is None and option.build.evidence is Evidence.INFERRED
+        packages.append(replace(package, evidence=Evidence.PUBLISHED.value) if listed else package)
         if failure is not None:
             failures.setdefault(failure.message, failure)
     return Pinned(tuple(packages), tuple(failures.values()))

@@ -33,7 +33,7 @@ def _sentence(clash: Clash) -> str:
     if clash.parent is None:
         return f"{clash.need.text} was asked for"
     if isinstance(clash.need, FlavourNeed):
-        return f"{_label(clash.parent)} is built for {clash.need.variant}"
+        return f"{_label(clash.parent)} is built for {' or '.join(sorted(clash.need.variants))}"
     return f"{_label(clash.parent)} needs {clash.need.text}"
 
 

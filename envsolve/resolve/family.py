@@ -81,6 +81,25 @@ class Family:
         """Whether a package's builds are chosen from the catalogue, never from an index that merely lists the name."""
         return package in self.catalogue.family and bool(self.catalogue.builds(package))
 
+    @cached_property
+    def flavours(self) -> tuple[str, ...]:
+        """Every flavour that torch is published in for the machines, those of the best builds first."""
+        return tuple(dict.fromkeys(option.build.variant for option in self.options("torch")))
+
+    def flavours_with(self, build: Build) -> frozenset[str] | None:
+        """The flavours of an environment that a build can be part of; None where it can be part of any."""
+        agrees_on = self.catalogue.family[build.package].agrees_on
+        if build.variant == ANY or agrees_on == "nothing":
+            return None
+        if agrees_on == "variant" or build.cuda is None:
+            return frozenset({build.variant})
+        major = minor(build.cuda)[0]
+        return frozenset(v for v, cuda in self._cuda_of_flavours.items() if minor(cuda)[0] == major)
+
+    @cached_property
+    def _cuda_of_flavours(self) -> Mapping[str, str]:
+        return {b.variant: b.cuda for b in self.catalogue.builds("torch") if b.cuda}
+
     def options(self, package: str) -> tuple[Option, ...]:
         """The options that the machines do not rule out, best first."""
         if package not in self._ordered:
@@ -162,7 +181,7 @@ def _by_option(builds: Sequence[Build]) -> Mapping[tuple[str, str, str], list[Bu
 
 def in_order(options: Sequence[Option], package: str) -> tuple[Option, ...]:
     """Options as the solver should try them: by tier, then newest first, then the preferred variant first."""
-    preference, tier = (_torch_variant, _torch_tier) if package == "torch" else (_companion_variant, _no_tier)
+    preference, tier = (_torch_variant, _torch_tier) if package == "torch" else (_companion_variant, _companion_tier)
     ordered = sorted(options, key=preference)
     ordered.sort(key=lambda o: Version(o.version.public), reverse=True)
     ordered.sort(key=tier)
@@ -189,8 +208,9 @@ def _torch_variant(option: Option) -> tuple[object, ...]:
     return (verdict.level.rank, not full, build.index != DEFAULT, nearest)
 
 
-def _no_tier(_: Option) -> int:
-    return 0
+def _companion_tier(option: Option) -> int:
+    """Builds that are known to exist before those that are only inferred."""
+    return int(any(build.evidence is Evidence.INFERRED for build in option.builds))
 
 
 def _companion_variant(option: Option) -> tuple[object, ...]:

@@ -107,9 +107,14 @@ def _best(family: Family, limits: Limits, kept: Sequence[_Limit]) -> Option | No
             continue
         if "torch" in asked and not torch.matches(asked["torch"]):
             continue
-        if all(any(agrees(o.build, torch.build).ok for o in options) for options in companions.values()):
+        if all(any(_pairs(family, o, torch) for o in options) for options in companions.values()):
             return torch
     return None
+
+
+def _pairs(family: Family, companion: Option, torch: Option) -> bool:
+    agrees_on = family.catalogue.family[companion.build.package].agrees_on
+    return agrees(companion.build, torch.build, agrees_on).ok is True
 
 
 def _loosened(machine: Machine, kinds: set[str]) -> Machine:

@@ -55,15 +55,15 @@ class SameNeed:
 
 @dataclass(frozen=True, slots=True)
 class FlavourNeed:
-    """A build's demand that the whole environment has its CUDA flavour."""
+    """A build's demand that the whole environment has one of these CUDA flavours."""
 
-    variant: str
+    variants: frozenset[str]
     key: str = FLAVOUR
 
     @property
     def text(self) -> str:
         """For messages."""
-        return f"everything on {self.variant}"
+        return f"everything on {' or '.join(sorted(self.variants))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from resolvelib import AbstractProvider
 
-from envsolve.compat.flavour import ANY
 from envsolve.index.client import IndexClient
 from envsolve.index.model import CoreMetadata
 from envsolve.resolve.direct import DirectReferences
@@ -92,8 +91,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         needs = list(requirements[identifier])
         bad = set(incompatibilities[identifier])
         if identifier == FLAVOUR:
-            variants = {n.variant for n in needs if isinstance(n, FlavourNeed)}
-            return [c for c in map(FlavourCandidate, variants) if len(variants) == 1 and c not in bad]
+            common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
+            return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common and c not in bad]
         name, _, extra = identifier.rstrip("]").partition("[")
         found = self._fixed(needs, extra or None) or self._published(name, extra or None, needs)
         return lambda: (c for c in found() if c not in bad)  # type: ignore[return-value]
@@ -137,7 +136,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     def is_satisfied_by(self, requirement: AnyNeed, candidate: AnyCandidate) -> bool:
         """Whether a candidate is what a need asks for."""
         if isinstance(requirement, FlavourNeed):
-            return isinstance(candidate, FlavourCandidate) and candidate.variant == requirement.variant
+            return isinstance(candidate, FlavourCandidate) and candidate.variant in requirement.variants
         if not isinstance(candidate, Candidate):
             return False
         if isinstance(requirement, SameNeed):
@@ -163,8 +162,9 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             yield SameNeed(replace(candidate, extra=None))
         elif candidate.option is not None:
             build = candidate.option.build
-            if build.variant != ANY:
-                yield FlavourNeed(build.variant)
+            flavours = self._family.flavours_with(build)
+            if flavours is not None:
+                yield FlavourNeed(flavours)
             if build.torch:
                 yield PackageNeed(
                     "torch", None, SpecifierSet(build.torch), None, f"torch{build.torch}", candidate.label

@@ -78,7 +78,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
     """
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
     if flavour:
-        roots.append(FlavourNeed(flavour))
+        roots.append(FlavourNeed(frozenset({flavour})))
     # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
     resolution: Resolution[AnyNeed, AnyCandidate, str] = Resolution(provider, BaseReporter())
     try:

@@ -269,7 +269,7 @@ def test_gpus_are_found_as_people_write_them(catalogue: Catalogue, name: str, cc
 def test_family_members_that_come_in_variants_have_an_index(catalogue: Catalogue) -> None:
     for member in catalogue.family.values():
         assert member.index == "default" or member.index in catalogue.indexes
-        assert member.variants is (member.index != "default")
+        assert (member.agrees_on == "variant") is (member.index != "default")
 
 
 @pytest.mark.parametrize("name", FILES)

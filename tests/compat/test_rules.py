@@ -12,7 +12,7 @@ from envsolve.compat.driver import driver_runs, ptx_loads
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import agrees
 from envsolve.compat.life import can_exist
-from envsolve.compat.platform import glibc_needed, platform_fits, platform_tags, python_tag, wheel_tags
+from envsolve.compat.platform import libc_needed, platform_fits, platform_tags, python_tag, wheel_tags
 from envsolve.compat.triton import triton_runs
 from envsolve.compat.verdict import Level
 from envsolve.compat.versions import reaches
@@ -235,7 +235,11 @@ def test_rule_7_life(facts: Facts, card: str, driver: str | None, ok: bool | Non
 
 
 def _build(package: str, version: str, variant: str, torch: str | None = None) -> Build:
-    return Build(package, version, variant, "any", ("py3-none",), "default", Evidence.INFERRED, "here", torch=torch)
+    cuda = f"{variant[2:4]}.{variant[4:]}" if variant.startswith("cu") else None
+    pythons = ("py3-none",)
+    return Build(
+        package, version, variant, "any", pythons, "default", Evidence.INFERRED, "here", torch=torch, cuda=cuda
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,10 +251,13 @@ def _build(package: str, version: str, variant: str, torch: str | None = None) -
         (_build("triton", "3.5.1", "any"), _build("torch", "2.9.1", "cu126"), True),
         (_build("torchcodec", "0.9.0", "cpu", ">=2.9,<2.10"), _build("torch", "2.9.1", "cu126"), True),
         (_build("torchaudio", "2.11.0", "cu130", ">=2.11"), _build("torch", "2.14.1", "cu130"), True),
+        (_build("vllm", "0.33.0", "cu130", "==2.14.0"), _build("torch", "2.14.0", "cu132"), True),
+        (_build("vllm", "0.33.0", "cu130", "==2.14.0"), _build("torch", "2.14.0", "cu126"), False),
     ],
 )
 def test_rule_9_flavour(companion: Build, torch: Build, ok: bool) -> None:
-    assert agrees(companion, torch).ok is ok
+    agrees_on = Catalogue().family[companion.package].agrees_on
+    assert agrees(companion, torch, agrees_on).ok is ok
 
 
 @pytest.mark.parametrize(
@@ -262,6 +269,8 @@ def test_rule_9_flavour(companion: Build, torch: Build, ok: bool) -> None:
         ("manylinux_2_28_x86_64", Platform("linux", "aarch64", "glibc 2.35"), False),
         ("manylinux_2_28_x86_64", Platform("linux", "x86_64", "musl 1.2"), False),
         ("manylinux_2_28_x86_64", Platform("linux", "x86_64", None), True),
+        ("musllinux_1_2_x86_64", Platform("linux", "x86_64", "musl 1.2"), True),
+        ("musllinux_1_2_x86_64", Platform("linux", "x86_64", "glibc 2.35"), False),
         ("manylinux_2_28_x86_64", Platform("windows", "x86_64"), False),
         ("manylinux1_x86_64", Platform("linux", "x86_64", "glibc 2.17"), True),
         ("manylinux_2_27_x86_64.manylinux_2_28_x86_64", Platform("linux", "x86_64", "glibc 2.27"), True),
@@ -276,18 +285,20 @@ def test_rule_11_platform(tag: str, platform: Platform, ok: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "glibc"),
+    ("tag", "libc"),
     [
-        ("manylinux_2_28_x86_64", (2, 28)),
-        ("manylinux2014_aarch64", (2, 17)),
-        ("manylinux_2_17_x86_64.manylinux2014_x86_64", (2, 17)),
-        ("manylinux_2_27_x86_64.manylinux_2_28_x86_64", (2, 27)),
+        ("manylinux_2_28_x86_64", ("glibc", (2, 28))),
+        ("manylinux2014_aarch64", ("glibc", (2, 17))),
+        ("manylinux_2_17_x86_64.manylinux2014_x86_64", ("glibc", (2, 17))),
+        ("manylinux_2_27_x86_64.manylinux_2_28_x86_64", ("glibc", (2, 27))),
+        ("musllinux_1_2_x86_64", ("musl", (1, 2))),
+        ("linux_x86_64", None),
         ("any", None),
         ("win_amd64", None),
     ],
 )
-def test_rule_11_glibc_of_a_tag(tag: str, glibc: tuple[int, int] | None) -> None:
-    assert glibc_needed(tag) == glibc
+def test_rule_11_libc_of_a_tag(tag: str, libc: tuple[str, tuple[int, int]] | None) -> None:
+    assert libc_needed(tag) == libc
 
 
 @pytest.mark.parametrize(
