@@ -6,23 +6,20 @@ kept in its ``[tool.envsolve]`` table, and is what lets ``install`` refuse a loc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from envsolve.compat.platform import libc_needed, libc_of, libc_serves, libc_text
+from envsolve.compat.versions import reaches
 from envsolve.errors import UsageError
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Machine, Platform
 from envsolve.plan import Plan
 
 SCHEMA: Literal["envsolve.lock/1"] = "envsolve.lock/1"
-
-_LIBC_TAG = re.compile(r"(?P<kind>many|musl)linux_(?P<major>\d+)_(?P<minor>\d+)_")
-_LEGACY_GLIBC = {"manylinux1_": (2, 5), "manylinux2010_": (2, 12), "manylinux2014_": (2, 17)}  # PEP 600, "Legacy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ def assumptions_of(plan: Plan) -> Assumptions:
         python=plan.python,
         os=_common(platform.os for platform in platforms),
         arch=_common(platform.arch for platform in platforms),
-        libc=libc_of(package.filename for package in plan.packages if package.filename),
+        libc=oldest_libc(package.filename for package in plan.packages if package.filename),
         driver_required=plan.driver.required if plan.driver else None,
         cuda=plan.cuda,
         gpus=tuple(sorted(judged, key=ComputeCapability.parse)),
@@ -96,17 +93,14 @@ def assumptions_of(plan: Plan) -> Assumptions:
     )
 
 
-def libc_of(filenames: Iterable[str]) -> str | None:
+def oldest_libc(filenames: Iterable[str]) -> str | None:
     """The oldest libc that runs every one of these wheels, ``glibc 2.28``; None where none of them asks.
 
-    A wheel with several platform tags runs where any of them does, so its lowest counts (PEP 600, PEP 656). File names
-    that are not wheels are passed over.
+    File names that are not wheels are passed over.
     """
-    needs = [need for need in map(_wheel_libc, filenames) if need is not None]
-    if not needs:
-        return None
-    kind, (major, minor) = max(needs, key=lambda need: need[1])
-    return f"{kind} {major}.{minor}"
+    wheels = (name.removesuffix(".whl") for name in filenames if name.endswith(".whl"))
+    needs = [need for need in (libc_needed(stem.rpartition("-")[2]) for stem in wheels) if need is not None]
+    return libc_text(max(needs, key=lambda need: need[1])) if needs else None
 
 
 def mismatches(assumptions: Assumptions, machine: Machine) -> tuple[str, ...]:
@@ -139,11 +133,11 @@ def _judge(lock: Assumptions, machine: Machine) -> Iterator[tuple[bool | None, s
     if lock.arch:
         yield _equal(lock.arch, platform.arch), _versus(f"architecture {lock.arch}", "the architecture", platform.arch)
     if lock.libc:
-        yield _libc_holds(lock.libc, platform.libc), _versus(f"{lock.libc} or newer", "the libc", platform.libc)
+        yield _libc_holds(lock.libc, platform), _versus(f"{lock.libc} or newer", "the libc", platform.libc)
     if lock.driver_required:
         have = machine.driver.version if machine.driver else None
         sentence = _versus(f"driver {lock.driver_required} or newer", "the driver", have)
-        yield _at_least(have, lock.driver_required), sentence
+        yield reaches(have, lock.driver_required) if have else None, sentence
     if lock.gpus:
         yield from _judge_gpus(lock.gpus, machine)
 
@@ -157,45 +151,9 @@ def _judge_gpus(judged: tuple[str, ...], machine: Machine) -> Iterator[tuple[boo
         yield holds, f"{want}; this machine has {gpu.label}"
 
 
-def _wheel_libc(filename: str) -> tuple[str, tuple[int, int]] | None:
-    try:
-        tags = parse_wheel_filename(filename)[-1]
-    except InvalidWheelFilename:
-        return None
-    needs = [need for need in (_tag_libc(tag.platform) for tag in tags) if need is not None]
-    return min(needs, key=lambda need: need[1], default=None)
-
-
-def _tag_libc(platform: str) -> tuple[str, tuple[int, int]] | None:
-    for prefix, version in _LEGACY_GLIBC.items():
-        if platform.startswith(prefix):
-            return "glibc", version
-    match = _LIBC_TAG.match(platform)
-    if match is None:
-        return None
-    return ("glibc" if match["kind"] == "many" else "musl"), (int(match["major"]), int(match["minor"]))
-
-
-def _libc_holds(want: str, have: str | None) -> bool | None:
-    if have is None:
-        return None
-    want_kind, _, want_version = want.partition(" ")
-    have_kind, _, have_version = have.partition(" ")
-    return want_kind == have_kind and _at_least(have_version or None, want_version)
-
-
-def _at_least(have: str | None, need: str) -> bool | None:
-    """Compare dotted numbers; a bare branch (``550``) that could lie on either side of ``need`` is not known."""
-    if have is None:
-        return None
-    have_parts, need_parts = _numbers(have), _numbers(need)
-    if have_parts == need_parts[: len(have_parts)] and len(have_parts) < len(need_parts):
-        return None
-    return have_parts >= need_parts
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+def _libc_holds(want: str, platform: Platform) -> bool | None:
+    need, have = libc_of(Platform(libc=want)), libc_of(platform)
+    return libc_serves(have, need) if need and have else None
 
 
 def _minor(version: str) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.lock import Assumptions, assumptions_of, libc_of, mismatches, unknowns
+from envsolve.lock import Assumptions, assumptions_of, mismatches, oldest_libc, unknowns
 from envsolve.machine.model import Driver, Gpu, Interpreter, Machine, Platform
 from envsolve.plan import DriverNeed, Plan, PlannedPackage, Support
 
@@ -39,8 +39,8 @@ FITS = Machine(
         (("a-1-cp312-cp312-musllinux_1_2_x86_64.whl",), "musl 1.2"),
     ],
 )
-def test_libc_of(names: tuple[str, ...], libc: str | None) -> None:
-    assert libc_of(names) == libc
+def test_oldest_libc(names: tuple[str, ...], libc: str | None) -> None:
+    assert oldest_libc(names) == libc
 
 
 def test_what_a_plan_assumes() -> None:
