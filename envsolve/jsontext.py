@@ -1,4 +1,4 @@
-"""Dataclasses as JSON text: indented, in the order of their fields, the same bytes for the same value."""
+"""Values as JSON text: indented, and the same bytes for the same value."""
 
 from __future__ import annotations
 
@@ -8,5 +8,8 @@ import msgspec
 
 
 def dump(value: object) -> str:
-    """JSON of a dataclass, with a newline at its end."""
-    return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False) + "\n"
+    """JSON with a newline at its end: dataclasses in the order of their fields, mappings sorted by key."""
+    builtins = msgspec.to_builtins(
+        value, order="deterministic", enc_hook=dict
+    )  # the hook is for other mappings
+    return json.dumps(builtins, indent=2, ensure_ascii=False) + "\n"

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from envsolve.errors import UsageError
+from envsolve.jsontext import dump
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.host import architecture
 from envsolve.machine.model import SCHEMA, Gpu, Machine
@@ -89,8 +90,7 @@ def parse_machine(data: bytes, *, name: str = "machine") -> Machine:
 
 def dump_machine(machine: Machine) -> str:
     """The machine as indented JSON, every field present, null where unknown; the same text for the same value."""
-    text = msgspec.json.format(msgspec.json.encode(machine, order="deterministic"), indent=2)
-    return text.decode() + "\n"
+    return dump(machine)
 
 
 def _files(path: Path) -> list[Path]:

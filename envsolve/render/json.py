@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from envsolve.jsontext import dump
 from envsolve.plan import Plan
 from envsolve.render import pip, uv
 
@@ -16,4 +17,4 @@ def render(plan: Plan) -> str:
         "pip": pip.commands(plan) if possible else (),
         "uv": uv.commands(plan) if possible else (),
     }
-    return msgspec.json.format(msgspec.json.encode(document, order="sorted"), indent=2).decode() + "\n"
+    return dump(document)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
@@ -55,7 +54,3 @@ class Report:
     def failed(self) -> bool:
         """Whether a check failed; a report may be neither passed nor failed, where nothing could be checked."""
         return any(check.status == "fail" for check in self.checks)
-
-    def to_json(self) -> str:
-        """The report as ``envsolve.checks/1``, indented."""
-        return json.dumps(asdict(self), indent=2)

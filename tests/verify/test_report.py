@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from envsolve.jsontext import dump
 from envsolve.verify.causes import cause_of
 from envsolve.verify.describe import describe
 from envsolve.verify.report import Check, Report, Status
@@ -36,7 +37,7 @@ def test_what_counts_as_passed(states: tuple[Status, ...], passed: bool, failed:
 
 
 def test_json() -> None:
-    assert json.loads(Report(python="/e/bin/python", checks=(FAILED,)).to_json()) == {
+    assert json.loads(dump(Report(python="/e/bin/python", checks=(FAILED,)))) == {
         "schema": "envsolve.checks/1",
         "python": "/e/bin/python",
         "checks": [
