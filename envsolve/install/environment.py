@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import subprocess
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +22,7 @@ from envsolve.install.staging import Staging
 from envsolve.lock import Assumptions, mismatches, unknowns
 from envsolve.machine.model import Machine
 from envsolve.plan import Plan
+from envsolve.processes import ask
 
 _WAIT_SECONDS = 600.0
 
@@ -98,7 +99,7 @@ def install(
                 verify(stage.environment)
             progress(Step("swap", f"putting the environment at {place}"))
             stage.swap()
-        progress(Step("done", f"{len(aim.files)} packages are installed at {place}"))
+        progress(Step("done", f"{_packages(len(aim.files))} installed at {place}"))
         return _installed(place, aim, changed=True, warnings=warnings)
 
 
@@ -135,7 +136,7 @@ def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, prog
     planned = {file.name for file in aim.files}
     extra = [pip] if pip is not None and "pip" not in planned else []
 
-    progress(Step("packages", f"installing {len(aim.files)} packages with {title}"))
+    progress(Step("packages", f"installing {_packages(len(aim.files))} with {title}"))
     _fill(stage, chosen, program, [*aim.files, *extra], progress)
     absent = record.missing(environment, aim)
     if absent:
@@ -164,10 +165,14 @@ def _fill(stage: Staging, manager: Manager, program: Sequence[str], files: Seque
         raise explained(manager.name, ended.code, ended.output)
 
 
+def _packages(count: int) -> str:
+    return f"{count} package" if count == 1 else f"{count} packages"
+
+
 def _title(program: Sequence[str]) -> str:
     """Name and version, as the program says them: ``uv 0.13.9``."""
-    answer = subprocess.run([*program, "--version"], capture_output=True, text=True, check=False)
-    return " ".join(answer.stdout.split()[:2]) or program[0]
+    answer = ask([*program, "--version"], os.environ)
+    return " ".join(answer.split()[:2]) if answer else program[0]
 
 
 def _installed(prefix: Path, aim: Wanted, *, changed: bool, warnings: tuple[str, ...]) -> Installed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags
 
 from envsolve.errors import UsageError
+from envsolve.processes import ask
 
 _PROBE_SECONDS = 30
 
@@ -104,12 +104,10 @@ def find(python: str | None, requires: SpecifierSet | None = None, extra: Iterab
 
 def probe(executable: str) -> Target | None:
     """What ``executable`` is, or None where it is no CPython that runs (a version manager's shim may not)."""
+    answer = ask([executable, "-I", "-c", _PROBE], os.environ, limit=_PROBE_SECONDS)
     try:
-        answer = subprocess.run(
-            [executable, "-I", "-c", _PROBE], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
-        )
-        facts = json.loads(answer.stdout)
-    except (OSError, subprocess.TimeoutExpired, ValueError):
+        facts = json.loads((answer or "").partition("\n")[0])
+    except ValueError:
         return None
     if facts["markers"]["implementation_name"] != "cpython":
         return None
@@ -140,9 +138,9 @@ def _uv_pythons(python: str | None) -> Iterator[str]:
     if uv is None:
         return
     command = [uv, "python", "find", "--no-project", "--no-python-downloads", *([python] if python else [])]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    if found.returncode == 0:
-        yield found.stdout.strip()
+    found = ask(command, os.environ, limit=_PROBE_SECONDS)
+    if found is not None:
+        yield found.partition("\n")[0]
 
 
 def _fits(target: Target, python: str | None, requires: SpecifierSet | None) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from envsolve.install.errors import InstallInterruptedError
+from envsolve.processes import kill_group
 
 _KEPT_LINES = 200
 _GRACE_SECONDS = 3.0
@@ -107,6 +108,5 @@ def _end_group(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_SECONDS)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    kill_group(process)
     process.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import subprocess
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import Distribution, distributions
@@ -16,7 +16,9 @@ from packaging.version import Version
 
 from envsolve.install.files import File, Wanted
 from envsolve.install.interpreters import Target
+from envsolve.jsontext import dump
 from envsolve.lock import Assumptions
+from envsolve.processes import ask
 
 SCHEMA: Literal["envsolve.installed/1"] = "envsolve.installed/1"
 FOLDER = ".envsolve"
@@ -57,7 +59,7 @@ def write(environment: Path, *, python: str, manager: str, wanted: Wanted) -> No
         environment=wanted.environment,
         assumptions=wanted.assumptions,
     )
-    (folder / _NAME).write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=2))
+    (folder / _NAME).write_text(dump(kept), encoding="utf-8")
 
 
 def read(environment: Path) -> Record | None:
@@ -140,7 +142,4 @@ def _has_size(path: Path, size: str) -> bool:
 
 
 def _runs(python: Path) -> bool:
-    try:
-        return subprocess.run([python, "-I", "-c", ""], capture_output=True, check=False, timeout=30).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    return ask([str(python), "-I", "-c", "print('runs')"], os.environ, limit=30.0) is not None

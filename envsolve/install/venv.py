@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from envsolve.install.errors import InstallError, explained
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target
 from envsolve.install.process import run
+from envsolve.processes import ask
 
 # Run by the base interpreter, so that the environment is laid out as that Python version does it. The activation
 # scripts are written last, after the context has been told the final place: they name nothing else. The line of
@@ -66,10 +66,9 @@ def bundled_pip(target: Target) -> File | None:
 
     An environment gets this pip, so that ``python -m pip`` works in it, unless the plan has one.
     """
-    command = [str(target.executable), "-I", "-c", _BUNDLED_PIP]
-    path = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    if not path:
+    answer = ask([str(target.executable), "-I", "-c", _BUNDLED_PIP], os.environ)
+    if answer is None:
         return None
-    wheel = Path(path)
+    wheel = Path(answer.partition("\n")[0])
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     return File("pip", wheel.name.split("-")[1], "wheel", wheel.name, wheel.as_uri(), {"sha256": digest})

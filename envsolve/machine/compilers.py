@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from envsolve.machine.child import ask
 from envsolve.machine.model import HostCompiler
 from envsolve.machine.search_path import folders, programs
+from envsolve.processes import ask
 
 # conda's compilers are called by their full target name.
 _NAME = re.compile(r"(?:\w+-conda-linux-gnu-)?(?P<kind>gcc|g\+\+|clang|clang\+\+)(?:-\d+(?:\.\d+)?)?")

@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from envsolve.machine.child import ask
 from envsolve.machine.model import Platform
+from envsolve.processes import ask
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 _MUSL_VERSION = re.compile(r"^Version (\d+\.\d+)", re.MULTILINE)

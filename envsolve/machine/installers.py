@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from envsolve.machine.child import ask
 from envsolve.machine.interpreters import is_shim
 from envsolve.machine.model import Installer
 from envsolve.machine.search_path import programs
+from envsolve.processes import ask
 
 NAMES = ("uv", "pip", "conda", "mamba", "micromamba", "pixi", "poetry")
 

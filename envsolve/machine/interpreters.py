@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from envsolve.machine.child import ask
 from envsolve.machine.model import Interpreter
 from envsolve.machine.search_path import folders, programs
+from envsolve.processes import ask
 
 _NAME = re.compile(r"python(?:[23](?:\.\d+)?t?)?")
 _VERSION = re.compile(r"^\d+\.\d+\.\d+$", re.MULTILINE)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from envsolve.machine.child import ask
 from envsolve.machine.model import Gpu
 from envsolve.machine.nvml import cuda_version
+from envsolve.processes import ask
 
 SONAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from envsolve.machine.child import ask
 from envsolve.machine.model import Toolkit
 from envsolve.machine.search_path import below, folders, programs
+from envsolve.processes import ask
 
 _HERE = re.compile(r"^#\$ _HERE_=(\S.*)$", re.MULTILINE)
 _NVCC = re.compile(r"nvcc")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from envsolve.processes import kill_group
 
 _TAIL_BYTES = 64 * 1024
 # Time for the pipe to empty once the process group is dead; only a descendant that left the group can hold it longer.
@@ -64,24 +64,12 @@ def run_child(command: Sequence[str], *, environment: Mapping[str, str], folder:
     except subprocess.TimeoutExpired:
         timed_out = True
     finally:  # Also on Ctrl-C: the terminal's signal does not reach another session.
-        _kill_group(process)
+        kill_group(process)
         process.wait()
         tail.join(_DRAIN_SECONDS)
     if not tail.is_alive():
         process.stderr.close()
     return Ended(None if timed_out else process.returncode, tail.text(), time.monotonic() - started)
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if sys.platform == "win32":  # No process groups to kill: the child alone.
-        process.kill()
-        return
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # The child is reaped and left nobody behind.
-    except PermissionError:
-        process.kill()  # A member changed its user; the child itself is still ours.
 
 
 class _Tail(threading.Thread):

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.machine.child import ask
 from envsolve.machine.compilers import find_compilers, read_compiler
 from envsolve.machine.installers import find_installers, read_installer, written_version
 from envsolve.machine.interpreters import find_interpreters, read_interpreter
 from envsolve.machine.model import HostCompiler, Installer, Interpreter, Toolkit
 from envsolve.machine.toolkits import find_toolkits, read_toolkit
 from envsolve.machine.toolkits import written_version as toolkit_version
+from envsolve.processes import ask
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the programs are shell scripts")
 

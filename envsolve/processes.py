@@ -1,18 +1,20 @@
-"""Asking other programs: child processes with a time limit whose failure is an answer, never an exception."""
+"""Child processes that end when they must, with all that they started."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 TIME_LIMIT = 5.0
-"""Seconds that a child process may take before it is killed and counts as silent."""
+"""Seconds that a program that was asked something may take before it is killed and counts as silent."""
 
 
 def ask(command: Sequence[str], environ: Mapping[str, str], *, limit: float = TIME_LIMIT) -> str | None:
-    """Run ``command`` and return what it printed (stdout, then stderr).
+    """Run ``command`` and return what it printed (stdout, then stderr); its failure is an answer, never an exception.
 
     The child leads its own session, so that a time-out also ends what it started itself (a version manager's shim is a
     shell that starts the real program): a surviving grandchild would hold the pipe open and block the caller.
@@ -37,16 +39,22 @@ def ask(command: Sequence[str], environ: Mapping[str, str], *, limit: float = TI
         try:
             out, err = child.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
-            _kill_session(child)
+            kill_group(child)
             return None
+        except BaseException:  # Ctrl-C: the terminal's signal does not reach another session
+            kill_group(child)
+            raise
     return (out + err).strip() or None if child.returncode == 0 else None
 
 
-def _kill_session(child: subprocess.Popen[str]) -> None:
-    if os.name == "posix":
-        try:
-            os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-    else:
-        child.kill()
+def kill_group(leader: subprocess.Popen[Any]) -> None:
+    """Kill a child that was started with ``start_new_session``, and whatever is left of its process group."""
+    if sys.platform == "win32":  # No process groups to kill: the child alone.
+        leader.kill()
+        return
+    try:
+        os.killpg(leader.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # The child is reaped and left nobody behind.
+    except PermissionError:
+        leader.kill()  # A member changed its user; the child itself is still ours.
