@@ -5,33 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
-from envsolve.compat.life import can_exist
 from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, Plan
 from envsolve.planner.cautions import about_indexes, about_machines, about_packages, about_torch
 from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
+from envsolve.planner.refusal import impossible_machine, unsolvable
 from envsolve.planner.support import driver_need, support_of
-from envsolve.resolve.clash import describe_clash
 from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment
 from envsolve.resolve.family import Family
 from envsolve.resolve.familyfiles import BuildGoneError, FamilyFiles
-from envsolve.resolve.impossible import Limits, explain
-from envsolve.resolve.needs import PackageNeed
-from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.resolve.outcome import Conflict
 from envsolve.resolve.pool import Pool
 from envsolve.resolve.provider import Provider
 from envsolve.resolve.requirements import Asked, Need
-from envsolve.resolve.solve import Clash, Solution, UnsolvableError, solve
+from envsolve.resolve.solve import Solution, UnsolvableError, solve
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +77,16 @@ def make_plan(
         requirements=tuple(str(need.requirement) for need in asked.needs),
         catalogue_date=catalogue.date,
     )
-    refusal = _refusal(machines, facts, catalogue)
+    refusal = impossible_machine(machines, facts, catalogue)
     if refusal is not None:
         return _impossible(frame, refusal)
     family = replace(family, python=python)
     environment = Environment.of(machines[0], python)
     files = FamilyFiles(client, catalogue, python)
     pool = Pool(client, environment, cutoff, choices.prereleases)
-    constraints = _constraints(asked.constraints, environment)
-    client.prefetch(name for need in asked.needs if not family.owns(name := canonicalize_name(need.requirement.name)))
+    wanted = _specifiers(asked.needs, environment)
+    constraints = _specifiers(asked.constraints, environment)
+    client.prefetch(name for name in wanted if not family.owns(name))
     while True:
         provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints)
         try:
@@ -98,70 +95,23 @@ def make_plan(
         except BuildGoneError as gone:
             family = family.without(gone.filename)
         except UnsolvableError as failure:
-            limits = _limits(asked.needs, failure.clashes, constraints, choices.cuda, environment, family)
-            conflict = explain(family, limits) or describe_clash(failure.clashes, family, pool)
-            return _impossible(frame, conflict)
+            return _impossible(frame, unsolvable(failure, wanted, constraints, choices.cuda, family, pool))
         else:
             return _complete(frame, solution, pinned, provider, family, python)
-
-
-def _refusal(machines: Sequence[Machine], facts: Facts, catalogue: Catalogue) -> Conflict | None:
-    """Why one of the machines cannot exist (rule 7), or None."""
-    for machine in machines:
-        for gpu in machine.gpus or ():
-            reason = can_exist(gpu, machine.driver, facts.architectures)
-            if reason.ok is False:
-                source = catalogue.source(reason.source) if reason.source else None
-                fact = ConflictFact(f"this machine cannot exist: {reason.text}", source.title if source else None)
-                known = facts.architectures[gpu.compute_capability or ""]
-                span = f"{known.first_driver or 'the first driver of the card'} or newer"
-                span += f", up to branch R{known.last_branch}" if known.last_branch else ""
-                return Conflict(
-                    (fact,), (Remedy(f"check the card and the driver; {gpu.label} runs on {span}", "a plan"),)
-                )
-    return None
 
 
 def _impossible(frame: Plan, conflict: Conflict) -> Plan:
     return replace(frame, status="impossible", conflict=conflict.facts, remedies=conflict.remedies)
 
 
-def _constraints(needs: Sequence[Need], environment: Environment) -> dict[str, SpecifierSet]:
+def _specifiers(needs: Sequence[Need], environment: Environment) -> dict[str, SpecifierSet]:
+    """What needs ask of each package, where their markers hold."""
     found: dict[str, SpecifierSet] = {}
     for requirement in (need.requirement for need in needs):
         if environment.wants(requirement.marker):
             name = canonicalize_name(requirement.name)
             found[name] = found.get(name, SpecifierSet()) & requirement.specifier
     return found
-
-
-def _limits(
-    needs: Sequence[Need],
-    clashes: Sequence[Clash],
-    constraints: dict[str, SpecifierSet],
-    flavour: str | None,
-    environment: Environment,
-    family: Family,
-) -> Limits:
-    """All that the request and the packages in the clash ask of the torch family."""
-    asked: dict[str, SpecifierSet] = {}
-
-    def add(name: str, specifier: SpecifierSet) -> None:
-        if family.owns(name):
-            asked[name] = asked.get(name, SpecifierSet()) & specifier
-
-    def applies(requirement: Requirement) -> bool:
-        return environment.wants(requirement.marker)
-
-    for need in needs:
-        if applies(need.requirement):
-            add(canonicalize_name(need.requirement.name), need.requirement.specifier)
-    for clash in clashes:
-        if isinstance(clash.need, PackageNeed) and clash.parent is None:
-            add(clash.need.name, clash.need.specifier)
-    for name in list(asked):
-        add(name, constraints.get(name, SpecifierSet()))
-    return Limits(asked, flavour)
 
 
 def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provider, family: Family, python: str) -> Plan:

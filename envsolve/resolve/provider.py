@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from resolvelib import AbstractProvider
+from resolvelib.structs import Matches, RequirementInformation
 
 from envsolve.index.client import IndexClient
 from envsolve.index.model import CoreMetadata
@@ -66,8 +66,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         identifier: str,
         resolutions: Mapping[str, AnyCandidate],
         candidates: Mapping[str, Iterator[AnyCandidate]],
-        information: Mapping[str, Iterator[Any]],
-        backtrack_causes: Sequence[Any],
+        information: Mapping[str, Iterator[RequirementInformation[AnyNeed, AnyCandidate]]],
+        backtrack_causes: Sequence[RequirementInformation[AnyNeed, AnyCandidate]],
     ) -> tuple[object, ...]:
         """Torch first, then the flavour and the family, then what is in a conflict, pinned, or asked for directly."""
         needs = list(information[identifier])
@@ -86,7 +86,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         identifier: str,
         requirements: Mapping[str, Iterator[AnyNeed]],
         incompatibilities: Mapping[str, Iterator[AnyCandidate]],
-    ) -> Iterable[AnyCandidate]:
+    ) -> Matches[AnyCandidate]:
         """Candidates that satisfy all that is needed so far, best first, each made only when the solver asks for it."""
         needs = list(requirements[identifier])
         bad = set(incompatibilities[identifier])
@@ -94,23 +94,23 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
             return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common and c not in bad]
         name, _, extra = identifier.rstrip("]").partition("[")
-        found = self._fixed(needs, extra or None) or self._published(name, extra or None, needs)
-        return lambda: (c for c in found() if c not in bad)  # type: ignore[return-value]
+        fixed = self._fixed(needs, extra or None)
+        if fixed is not None:
+            return [fixed] if fixed not in bad and all(self.is_satisfied_by(n, fixed) for n in needs) else []
+        published = self._published(name, extra or None, needs)
+        return lambda: (c for c in published() if c not in bad)
 
-    def _fixed(self, needs: Sequence[AnyNeed], extra: str | None) -> Any:
-        """A candidate that a need names outright: the one that an extra extends, or a direct reference."""
+    def _fixed(self, needs: Sequence[AnyNeed], extra: str | None) -> Candidate | None:
+        """The candidate that a need names outright: the one that an extra extends, or a direct reference."""
         for need in needs:
             if isinstance(need, SameNeed):
-                fits = all(self.is_satisfied_by(n, need.candidate) for n in needs)
-                return lambda: iter([need.candidate] if fits else [])
+                return need.candidate
         for need in needs:
             if isinstance(need, PackageNeed) and need.url:
-                candidate = self._direct.candidate(need.name, need.url, extra)
-                fits = all(self.is_satisfied_by(n, candidate) for n in needs)
-                return lambda: iter([candidate] if fits else [])
+                return self._direct.candidate(need.name, need.url, extra)
         return None
 
-    def _published(self, name: str, extra: str | None, needs: Sequence[AnyNeed]) -> Any:
+    def _published(self, name: str, extra: str | None, needs: Sequence[AnyNeed]) -> Callable[[], Iterator[Candidate]]:
         specifier = SpecifierSet()
         for need in needs:
             if isinstance(need, PackageNeed):

@@ -1,0 +1,62 @@
+"""Why there is no plan: a machine that cannot exist, or needs that nothing published satisfies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.compat.facts import Facts
+from envsolve.compat.life import can_exist
+from envsolve.machine.model import Machine
+from envsolve.resolve.clash import describe_clash
+from envsolve.resolve.family import Family
+from envsolve.resolve.impossible import Limits, explain
+from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.resolve.pool import Pool
+from envsolve.resolve.solve import UnsolvableError
+
+Specifiers = Mapping[str, SpecifierSet]
+
+
+def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Catalogue) -> Conflict | None:
+    """Why one of the machines cannot exist (rule 7), or None."""
+    for machine in machines:
+        for gpu in machine.gpus or ():
+            reason = can_exist(gpu, machine.driver, facts.architectures)
+            if reason.ok is False:
+                source = catalogue.source(reason.source) if reason.source else None
+                fact = ConflictFact(f"this machine cannot exist: {reason.text}", source.title if source else None)
+                known = facts.architectures[gpu.compute_capability or ""]
+                span = f"from driver {known.first_driver}" if known.first_driver else "from its first driver"
+                span += f" up to branch R{known.last_branch}" if known.last_branch else " on"
+                remedy = Remedy(f"check the card and the driver: {gpu.label} is served {span}", "a plan")
+                return Conflict((fact,), (remedy,))
+    return None
+
+
+def unsolvable(
+    failure: UnsolvableError,
+    asked: Specifiers,
+    constraints: Specifiers,
+    flavour: str | None,
+    family: Family,
+    pool: Pool,
+) -> Conflict:
+    """The conflict behind a failed solve: between the machine and the torch family, else among the packages.
+
+    Args:
+        failure: What the solver found.
+        asked: What the request asks of each package.
+        constraints: Likewise, of its constraints.
+        flavour: The CUDA flavour that was asked for.
+        family: The torch family on the machines.
+        pool: The other packages.
+    """
+    of_family = {
+        name: specifier & constraints.get(name, SpecifierSet())
+        for name, specifier in asked.items()
+        if family.owns(name)
+    }
+    return explain(family, Limits(of_family, flavour)) or describe_clash(failure.clashes, family, pool)
