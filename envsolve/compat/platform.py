@@ -76,7 +76,7 @@ def platform_fits(platform_tag: str, platform: Platform | None) -> Reason:
     machine = platform or Platform()
     if platform_tag == "any":
         return Reason("platform", True, "the wheel is for any platform")
-    if not any(_same_system(tag, machine) for tag in platform_tag.split(".")):
+    if not same_system(platform_tag, machine):
         return Reason("platform", False, f"the wheel is for {platform_tag}, the machine is {machine.os} {machine.arch}")
     needed, have = libc_needed(platform_tag), libc_of(machine)
     if needed is None or machine.os == "windows":
@@ -98,7 +98,14 @@ def libc_text(libc: tuple[str, tuple[int, int]]) -> str:
     return f"{kind} {major}.{minor}"
 
 
-def _same_system(tag: str, machine: Platform) -> bool:
+def same_system(platform_tag: str, machine: Platform) -> bool:
+    """Whether a wheel's platform tag is for the machine's operating system and architecture, whatever its libc."""
+    return any(_for_system(tag, machine) for tag in platform_tag.split("."))
+
+
+def _for_system(tag: str, machine: Platform) -> bool:
+    if tag == "any":
+        return True
     if tag.startswith("win"):
         arch = {"win_amd64": "x86_64", "win_arm64": "aarch64"}.get(tag)
         return machine.os == "windows" and machine.arch in (arch, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 
 from packaging.specifiers import SpecifierSet
 
@@ -17,63 +18,79 @@ _SHOWN = 5
 
 def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conflict:
     """Say which needs exclude each other, what exists of the package that they fight about, and what could give way."""
-    facts = [ConflictFact(text) for text in dict.fromkeys(_sentence(clash) for clash in clashes)]
-    for name in dict.fromkeys(c.need.name for c in clashes if isinstance(c.need, PackageNeed)):
-        specifier = SpecifierSet()
-        for clash in clashes:
-            if isinstance(clash.need, PackageNeed) and clash.need.name == name:
-                specifier &= clash.need.specifier
-        facts += [ConflictFact(text) for text in _what_exists(name, specifier, family, pool)]
-    return Conflict(tuple(facts), tuple(_remedies(clashes)))
+    # Every version of a package that was tried stands in the clash; the newest speaks for it, the oldest bounds it.
+    parties = _parties(clashes)
+    facts = [text for party in parties for text in _sentences(party)]
+    newest = [party[0] for party in parties]
+    for name in dict.fromkeys(c.need.name for c in newest if isinstance(c.need, PackageNeed)):
+        facts += _what_exists(name, [c.need for c in newest if c.need.key == name], family, pool)
+    return Conflict(tuple(ConflictFact(text) for text in facts), tuple(_remedies(newest)))
+
+
+def _parties(clashes: Sequence[Clash]) -> list[list[Clash]]:
+    """Clashes of the same package over the same thing, newest version first."""
+    parties: dict[tuple[str, str], list[Clash]] = {}
+    for clash in clashes:
+        name = clash.parent.name if isinstance(clash.parent, Candidate) else _label(clash.parent)
+        parties.setdefault((name, clash.need.key), []).append(clash)
+    return [sorted(party, key=_age) for party in parties.values()]
+
+
+def _age(clash: Clash) -> tuple[object, ...]:
+    if isinstance(clash.parent, Candidate):
+        version = clash.parent.version
+        return (-version.epoch, tuple(-part for part in version.release), clash.parent.label)
+    return (0, (), clash.need.text)
+
+
+def _sentences(party: Sequence[Clash]) -> Iterator[str]:
+    yield _sentence(party[0])
+    if len(party) > 1:
+        rest = f"the {len(party) - 1} other versions tried" if len(party) > 2 else "the other version tried"
+        yield f"{rest} ask for the like, down to: {_sentence(party[-1])}"
 
 
 def _sentence(clash: Clash) -> str:
-    if isinstance(clash.need, PackageNeed) and clash.parent is None:
-        return f"{clash.need.text} was asked for ({clash.need.origin})"
     if clash.parent is None:
-        return f"{clash.need.text} was asked for"
+        origin = f" ({clash.need.origin})" if isinstance(clash.need, PackageNeed) else ""
+        return f"{clash.need.text} was asked for{origin}"
     if isinstance(clash.need, FlavourNeed):
         return f"{_label(clash.parent)} is built for {' or '.join(sorted(clash.need.variants))}"
     return f"{_label(clash.parent)} needs {clash.need.text}"
 
 
-def _label(candidate: AnyCandidate) -> str:
+def _label(candidate: AnyCandidate | None) -> str:
+    if candidate is None:
+        return "the request"
     return candidate.label if isinstance(candidate, Candidate) else candidate.variant
 
 
-def _what_exists(name: str, specifier: SpecifierSet, family: Family, pool: Pool) -> Iterator[str]:
-    if family.owns(name):
-        versions = [option.version for option in family.options(name)]
-    else:
-        versions = pool.versions(name)
-        if not versions:
-            yield f"no configured index has a project named {name}"
-            return
-    fitting = [v for v in versions if specifier.contains(v, prereleases=True)]
-    shown = ", ".join(dict.fromkeys(v.public for v in (fitting or versions)[:_SHOWN]))
-    if not versions:
+def _what_exists(name: str, needs: Sequence[object], family: Family, pool: Pool) -> Iterator[str]:
+    specifier = SpecifierSet()
+    for need in needs:
+        if isinstance(need, PackageNeed):
+            specifier &= need.specifier
+    words = str(specifier).replace(",", " and ")
+    owned = family.owns(name)
+    versions = [option.version for option in family.options(name)] if owned else pool.versions(name)
+    shown = ", ".join(dict.fromkeys(version.public for version in versions[:_SHOWN]))
+    if not versions and owned:
         yield f"no published {name} installs on this machine and Python"
-    elif not fitting:
-        yield f"no {name} that installs here is {str(specifier).replace(',', ' and ')}; the newest are {shown}"
-    elif not any(True for _ in pool.candidates(name, specifier)) and not family.owns(name):
+    elif not versions:
+        near = get_close_matches(name, family.catalogue.family, n=1)
+        yield f"no configured index has a project named {name}" + (f"; did you mean {near[0]}?" if near else "")
+    elif not any(specifier.contains(version, prereleases=True) for version in versions):
+        yield f"no {name} that is published for this environment is {words}; the newest are {shown}"
+    elif not owned and next(pool.candidates(name, specifier), None) is None:
         python = pool.environment.python
-        yield f"{name} {shown} has no file for Python {python} on this platform that is not a pre-release"
+        yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform; pre-releases apart"
 
 
 def _remedies(clashes: Sequence[Clash]) -> Iterator[Remedy]:
-    """What the request itself could give up: each requirement that was asked for and stands in the way of another."""
-    for clash in clashes:
-        if not isinstance(clash.need, PackageNeed) or clash.parent is not None or not str(clash.need.specifier):
+    """What the request itself could give up: a requirement that was asked for and stands in the way of another."""
+    for asked in clashes:
+        if asked.parent is not None or not isinstance(asked.need, PackageNeed) or not str(asked.need.specifier):
             continue
-        rivals = [c for c in clashes if c.parent and isinstance(c.need, PackageNeed) and c.need.name == clash.need.name]
-        for rival in rivals:
-            yield Remedy(f"ask for {_pin(rival)} instead of {clash.need.text}", _label_of_parent(rival))
-
-
-def _pin(clash: Clash) -> str:
-    return clash.need.text
-
-
-def _label_of_parent(clash: Clash) -> str:
-    assert clash.parent is not None
-    return _label(clash.parent)
+        for rival in clashes:
+            if rival.parent is not None and rival.need.key == asked.need.key:
+                yield Remedy(f"ask for {rival.need.text} instead of {asked.need.text}", _label(rival.parent))

@@ -14,10 +14,10 @@ from envsolve.catalogue.model import Build, Evidence
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY
 from envsolve.compat.judge import Judge, worst
-from envsolve.compat.platform import platform_fits, python_fits
+from envsolve.compat.platform import platform_fits, python_fits, same_system
 from envsolve.compat.verdict import Level, Verdict
 from envsolve.compat.versions import minor
-from envsolve.machine.model import Machine
+from envsolve.machine.model import Machine, Platform
 from envsolve.resolve.cutoff import too_late
 
 DEFAULT = "default"
@@ -115,7 +115,7 @@ class Family:
     def _judge(self, package: str) -> tuple[Option, ...]:
         found = []
         for builds in _by_option(self.catalogue.builds(package)).values():
-            chosen = [self._for_machine(builds, judge) for judge in self._judges]
+            chosen = [self._for_machine(builds, m, judge) for m, judge in zip(self.machines, self._judges, strict=True)]
             if any(not self._published(build) for build, _ in chosen):
                 continue
             verdict = worst([v for _, verdicts in chosen for v in verdicts])
@@ -161,14 +161,17 @@ class Family:
         builds = (build for package in self.catalogue.family for build in self.catalogue.builds(package))
         return {(b.package, b.version): b.released for b in builds if b.released}
 
-    def _for_machine(self, builds: Sequence[Build], judge: Judge) -> tuple[Build, tuple[Verdict, ...]]:
-        """The best of the builds of one option (they differ in platform) for one machine, with its verdicts."""
-        judged = [(build, judge.verdicts(build, self.python)) for build in builds]
+    def _for_machine(
+        self, builds: Sequence[Build], machine: Machine, judge: Judge
+    ) -> tuple[Build, tuple[Verdict, ...]]:
+        """Of the builds of one option, which differ in platform, the one for a machine, with its verdicts."""
+        here = [b for b in builds if same_system(b.platform, machine.platform or Platform())]
+        judged = [(build, judge.verdicts(build, self.python)) for build in here or builds]
         return min(judged, key=lambda pair: _distance(worst(pair[1])))
 
 
 def _distance(verdict: Verdict) -> tuple[bool, int]:
-    """How far a build is from running: another system's before all else."""
+    """How far a build is from running: one that does not even install before all else."""
     return any(reason.rule == "platform" for reason in verdict.failures), verdict.level.rank
 
 

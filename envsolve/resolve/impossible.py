@@ -14,6 +14,7 @@ from packaging.specifiers import SpecifierSet
 
 from envsolve.compat.flavour import agrees
 from envsolve.compat.life import can_exist
+from envsolve.compat.platform import same_system
 from envsolve.compat.verdict import Level
 from envsolve.compat.versions import reaches
 from envsolve.machine.model import Driver, Machine, Platform
@@ -57,6 +58,7 @@ def explain(family: Family, limits: Limits) -> Conflict | None:
         if _best(family, limits, rest) is None:
             core = rest
     facts = [ConflictFact(limit.fact) for limit in core]
+    facts += _pairings(family, limits, core)
     facts += _failing_builds(family, limits)
     return Conflict(tuple(facts), tuple(_remedies(family, limits, every, core)))
 
@@ -84,7 +86,7 @@ def _limits_of(family: Family, limits: Limits) -> Iterator[_Limit]:
         yield _Limit("gpus", "", "the machine has " + " and ".join(cards))
     elif family.wants_cpu:
         yield _Limit("gpus", "", "the machine has no NVIDIA GPU")
-    for name, specifier in limits.asked.items():
+    for name, specifier in sorted(limits.asked.items(), key=lambda pair: pair[0] == "torch"):
         if str(specifier):
             yield _Limit("asked", name, f"{name}{specifier} was asked for")
 
@@ -127,12 +129,22 @@ def _loosened(machine: Machine, kinds: set[str]) -> Machine:
     )
 
 
+def _pairings(family: Family, limits: Limits, core: Sequence[_Limit]) -> Iterator[ConflictFact]:
+    """The torch that each companion of the conflict is built for."""
+    for name in [limit.name for limit in core if limit.kind == "asked" and limit.name != "torch"]:
+        builds = [o.build for o in family.judged(name) if o.matches(limits.asked[name]) and o.build.torch]
+        for build in {(b.version, b.torch): b for b in builds[:_EXAMPLES]}.values():
+            source = family.catalogue.source(build.source)
+            text = f"{name} {build.version} is built for torch{build.torch}"
+            yield ConflictFact(text, source.title if source else None)
+
+
 def _failing_builds(family: Family, limits: Limits) -> Iterator[ConflictFact]:
     """Of the builds that the request names, why each does not run: one fact per distinct reason."""
     specifier = limits.asked.get("torch", SpecifierSet())
     told: dict[str, ConflictFact] = {}
     for option in family.judged("torch"):
-        if not option.matches(specifier) or option.build.variant == "cpu":
+        if not option.matches(specifier) or option.build.variant == "cpu" or not _for_these(option, family):
             continue
         if limits.flavour and option.build.variant != limits.flavour:
             continue
@@ -143,15 +155,16 @@ def _failing_builds(family: Family, limits: Limits) -> Iterator[ConflictFact]:
     yield from list(told.values())[:_EXAMPLES]
 
 
+def _for_these(option: Option, family: Family) -> bool:
+    """Whether an option was published for the machines' operating systems and architectures at all."""
+    pairs = zip(option.builds, family.machines, strict=True)
+    return all(same_system(build.platform, machine.platform or Platform()) for build, machine in pairs)
+
+
 def _remedies(family: Family, limits: Limits, every: Sequence[_Limit], core: Sequence[_Limit]) -> Iterator[Remedy]:
     """Changes to one limit of the conflict that let a build through, the cheapest first."""
     kinds = {limit.kind for limit in core}
-    for limit in core:
-        if limit.kind in ("asked", "flavour"):
-            best = _best(family, limits, [other for other in every if other is not limit])
-            if best is not None:
-                wanted = f"{limit.name}{limits.asked[limit.name]}" if limit.kind == "asked" else f"--cuda {limit.name}"
-                yield Remedy(f"relax {wanted}", _named(best))
+    yield from _relaxations(family, limits, every, core)
     if "python" in kinds:
         others = [(p, best) for p in _PYTHONS if (best := _best(replace(family, python=p), limits, every))]
         if others:
@@ -164,6 +177,23 @@ def _remedies(family: Family, limits: Limits, every: Sequence[_Limit], core: Seq
         best = _best(replace(family, machines=tuple(newer)), limits, every)
         if best is not None:
             yield Remedy(f"run in a container, or on a system, with {_GLIBC_OF_REMEDY} or newer", _named(best))
+
+
+def _relaxations(family: Family, limits: Limits, every: Sequence[_Limit], core: Sequence[_Limit]) -> Iterator[Remedy]:
+    """One demand of the request given up or, where one is not enough, all demands on the family together."""
+    own = [limit for limit in every if limit.kind in ("asked", "flavour")]
+    found = False
+    for given_up in [*([limit] for limit in own if limit in core), own]:
+        if found and given_up is own:
+            return
+        best = _best(family, limits, [limit for limit in every if limit not in given_up])
+        if best is not None and given_up:
+            found = True
+            yield Remedy("relax " + " and ".join(_demand(limit, limits) for limit in given_up), _named(best))
+
+
+def _demand(limit: _Limit, limits: Limits) -> str:
+    return f"--cuda {limit.name}" if limit.kind == "flavour" else f"{limit.name}{limits.asked[limit.name]}"
 
 
 def _driver_remedy(family: Family, limits: Limits, every: Sequence[_Limit]) -> Iterator[Remedy]:
