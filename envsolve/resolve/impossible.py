@@ -91,8 +91,8 @@ def _limits_of(family: Family, limits: Limits) -> Iterator[_Limit]:
             yield _Limit("asked", name, f"{name}{specifier} was asked for")
 
 
-def _best(family: Family, limits: Limits, kept: Sequence[_Limit]) -> Option | None:
-    """The best torch option under the kept limits, with a matching option of every companion that was asked for."""
+def _best(family: Family, limits: Limits, kept: Sequence[_Limit]) -> tuple[Option, ...] | None:
+    """The best torch option under the kept limits, then the best matching one of every companion that was asked for."""
     kinds = {limit.kind for limit in kept}
     names = {limit.name for limit in kept if limit.kind == "asked"}
     loose = replace(
@@ -109,8 +109,10 @@ def _best(family: Family, limits: Limits, kept: Sequence[_Limit]) -> Option | No
             continue
         if "torch" in asked and not torch.matches(asked["torch"]):
             continue
-        if all(any(_pairs(family, o, torch) for o in options) for options in companions.values()):
-            return torch
+        paired = [next((o for o in options if _pairs(family, o, torch)), None) for options in companions.values()]
+        found = tuple(option for option in paired if option is not None)
+        if len(found) == len(paired):
+            return (torch, *found)
     return None
 
 
@@ -211,6 +213,8 @@ def _driver_remedy(family: Family, limits: Limits, every: Sequence[_Limit]) -> I
             return
 
 
-def _named(option: Option) -> str:
-    level = "" if option.verdict.level in (Level.NATIVE, Level.FAMILY) else f" ({option.verdict.level.value})"
-    return f"torch {option.build.version} [{option.build.variant}]{level}"
+def _named(options: Sequence[Option]) -> str:
+    torch, *companions = options
+    level = "" if torch.verdict.level in (Level.NATIVE, Level.FAMILY) else f" ({torch.verdict.level.value})"
+    others = ", ".join(f"{o.build.package} {o.build.version}" for o in companions)
+    return f"torch {torch.build.version} [{torch.build.variant}]{level}" + (f" with {others}" if others else "")
