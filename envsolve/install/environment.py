@@ -171,7 +171,7 @@ def _packages(count: int) -> str:
 
 def _title(program: Sequence[str]) -> str:
     """Name and version, as the program says them: ``uv 0.13.9``."""
-    answer = ask([*program, "--version"], os.environ)
+    answer = ask([*program, "--version"], os.environ, limit=interpreters.PROBE_SECONDS)
     return " ".join(answer.split()[:2]) if answer else program[0]
 
 

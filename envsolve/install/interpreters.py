@@ -18,7 +18,8 @@ from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags
 from envsolve.errors import UsageError
 from envsolve.processes import ask
 
-_PROBE_SECONDS = 30
+PROBE_SECONDS = 30.0
+"""What a program may take to say what it is, on a busy machine and a cold network disk."""
 
 # Run by the interpreter itself, in isolation; old Pythons included, so it stays within the standard library of 3.8.
 # `_base_executable` is the interpreter behind a virtual environment, which may be the very one being replaced.
@@ -104,7 +105,7 @@ def find(python: str | None, requires: SpecifierSet | None = None, extra: Iterab
 
 def probe(executable: str) -> Target | None:
     """What ``executable`` is, or None where it is no CPython that runs (a version manager's shim may not)."""
-    answer = ask([executable, "-I", "-c", _PROBE], os.environ, limit=_PROBE_SECONDS)
+    answer = ask([executable, "-I", "-c", _PROBE], os.environ, limit=PROBE_SECONDS)
     try:
         facts = json.loads((answer or "").partition("\n")[0])
     except ValueError:
@@ -138,7 +139,7 @@ def _uv_pythons(python: str | None) -> Iterator[str]:
     if uv is None:
         return
     command = [uv, "python", "find", "--no-project", "--no-python-downloads", *([python] if python else [])]
-    found = ask(command, os.environ, limit=_PROBE_SECONDS)
+    found = ask(command, os.environ, limit=PROBE_SECONDS)
     if found is not None:
         yield found.partition("\n")[0]
 

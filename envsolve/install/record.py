@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.install.files import File, Wanted
-from envsolve.install.interpreters import Target
+from envsolve.install.interpreters import PROBE_SECONDS, Target
 from envsolve.jsontext import dump
 from envsolve.lock import Assumptions
 from envsolve.processes import ask
@@ -142,4 +142,4 @@ def _has_size(path: Path, size: str) -> bool:
 
 
 def _runs(python: Path) -> bool:
-    return ask([str(python), "-I", "-c", "print('runs')"], os.environ, limit=30.0) is not None
+    return ask([str(python), "-I", "-c", "print('runs')"], os.environ, limit=PROBE_SECONDS) is not None

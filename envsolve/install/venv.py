@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envsolve.install.errors import InstallError, explained
 from envsolve.install.files import File
-from envsolve.install.interpreters import Target
+from envsolve.install.interpreters import PROBE_SECONDS, Target
 from envsolve.install.process import run
 from envsolve.processes import ask
 
@@ -66,7 +66,7 @@ def bundled_pip(target: Target) -> File | None:
 
     An environment gets this pip, so that ``python -m pip`` works in it, unless the plan has one.
     """
-    answer = ask([str(target.executable), "-I", "-c", _BUNDLED_PIP], os.environ)
+    answer = ask([str(target.executable), "-I", "-c", _BUNDLED_PIP], os.environ, limit=PROBE_SECONDS)
     if answer is None:
         return None
     wheel = Path(answer.partition("\n")[0])

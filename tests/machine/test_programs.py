@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from envsolve.machine.interpreters import find_interpreters, read_interpreter
 from envsolve.machine.model import HostCompiler, Installer, Interpreter, Toolkit
 from envsolve.machine.toolkits import find_toolkits, read_toolkit
 from envsolve.machine.toolkits import written_version as toolkit_version
-from envsolve.processes import ask
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the programs are shell scripts")
 
@@ -40,30 +38,6 @@ def toolkit(root: Path, release: str = NVCC) -> Path:
     script(root / "bin/nvcc", release)
     file(root / "bin/nvcc.profile")
     return root
-
-
-# -- child processes ------------------------------------------------------------------------------------------------
-
-
-def test_a_slow_child_and_its_children_are_ended(tmp_path: Path) -> None:
-    slow = script(tmp_path / "slow", "sleep 30 & sleep 30")
-    start = time.monotonic()
-    assert ask([str(slow)], {"PATH": SYSTEM}, limit=0.3) is None
-    assert time.monotonic() - start < 5
-
-
-@pytest.mark.parametrize("body", ["exit 3", "echo text; exit 1", "kill -SEGV $$", ":"])
-def test_a_failing_child_is_silence(tmp_path: Path, body: str) -> None:
-    assert ask([str(script(tmp_path / "bad", body))], {"PATH": SYSTEM}) is None
-
-
-def test_a_missing_program_is_silence(tmp_path: Path) -> None:
-    assert ask([str(tmp_path / "none")], {}) is None
-    assert ask([str(file(tmp_path / "text"))], {}) is None
-
-
-def test_undecodable_output_is_text(tmp_path: Path) -> None:
-    assert ask([str(script(tmp_path / "x", r"printf 'a\377b'"))], {"PATH": SYSTEM}) == "a\ufffdb"
 
 
 # -- toolkits -------------------------------------------------------------------------------------------------------
