@@ -62,11 +62,13 @@ def make_wheel(
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", compression) as archive:
         for path, content in contents.items():
-            archive.writestr(zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0)), content, compression)
+            entry = zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0))
+            entry.external_attr = (0o100755 if ".data/scripts/" in path else 0o100644) << 16
+            archive.writestr(entry, content, compression)
     return buffer.getvalue()
 
 
-_BACKEND = b"""
+BACKEND = b"""
 import glob, os, shutil
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
@@ -86,8 +88,9 @@ def make_sdist(
     dynamic: Sequence[str] = (),
     requires_txt: str | None = None,
     padding: int = 0,
+    backend: bytes = BACKEND,
 ) -> bytes:
-    """A source archive that builds without a network: its back end copies a wheel that lies in it.
+    """A source archive that builds without a network: its back end, unless another is given, copies a wheel within it.
 
     Args:
         name: Project.
@@ -98,6 +101,7 @@ def make_sdist(
         dynamic: PKG-INFO's ``Dynamic`` fields.
         requires_txt: Text of setuptools' ``.egg-info/requires.txt``; none when None.
         padding: Bytes of a member that comes last.
+        backend: Source of the module that builds it.
     """
     metadata = make_metadata(
         name,
@@ -108,7 +112,7 @@ def make_sdist(
         dynamic=dynamic,
     )
     wheel = make_wheel(name, version, requires=requires, requires_python=requires_python)
-    contents = {"PKG-INFO": metadata, "pyproject.toml": _PYPROJECT, "backend.py": _BACKEND}
+    contents = {"PKG-INFO": metadata, "pyproject.toml": _PYPROJECT, "backend.py": backend}
     contents[f"built/{wheel_filename(name, version)}"] = wheel
     if requires_txt is not None:
         contents[f"src/{_escaped(name)}.egg-info/requires.txt"] = requires_txt.encode()

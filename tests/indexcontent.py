@@ -73,6 +73,10 @@ class Index:
         assert self.auth is not None
         return self.url.replace("://", "://{}:{}@".format(*(quote(part, safe="") for part in self.auth)))
 
+    def address(self, entry: Entry) -> str:
+        """Where a file of this index is had."""
+        return self.server.url + entry.url
+
     def add(
         self,
         name: str,

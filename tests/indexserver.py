@@ -6,6 +6,7 @@ with IndexServer() as server:
     torch = server.index("/whl/cu126/", style="pytorch")    # HTML as download.pytorch.org writes it
     torch.wheel("torch", "2.8.0+cu126", tags="cp312-cp312-manylinux_2_28_x86_64")
     server.fault("/simple/demo/", status=503, times=1)
+    held = server.hold("/simple/other/")                    # held.reached tells of a request, held.release() answers it
     ...
     assert server.asked("/simple/demo/") == 2
 """
@@ -22,16 +23,35 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from types import TracebackType
 from urllib.parse import unquote
 
 from tests.indexcontent import Index, Style
 
-__all__ = ["S3_DENIAL", "Fault", "Index", "IndexServer", "Request", "Style"]
+__all__ = ["S3_DENIAL", "Fault", "Hold", "Index", "IndexServer", "Request", "Style"]
 
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 S3_DENIAL = b'<?xml version="1.0"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>'
+
+
+class Hold:
+    """Requests that are answered only once they are released.
+
+    Attributes:
+        reached: Set once such a request has come.
+    """
+
+    def __init__(self) -> None:
+        self.reached = Event()
+        self._released = Event()
+
+    def release(self) -> None:
+        self._released.set()
+
+    def wait(self) -> None:
+        self.reached.set()
+        self._released.wait(60)
 
 
 @dataclass
@@ -46,6 +66,7 @@ class Fault:
     truncate: bool = False
     reset: bool = False
     times: int = -1
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +109,9 @@ class IndexServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for fault in self.faults:
+            if fault.hold is not None:
+                fault.hold.release()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -127,6 +151,12 @@ class IndexServer:
     ) -> None:
         self.faults.append(Fault(prefix, status, body, headers or {}, delay, truncate, reset, times))
 
+    def hold(self, prefix: str) -> Hold:
+        """Keep requests for paths that start so waiting."""
+        hold = Hold()
+        self.faults.append(Fault(prefix, hold=hold))
+        return hold
+
     def asked(self, prefix: str) -> int:
         """How many requests came for paths that start so."""
         return sum(r.path.startswith(prefix) for r in self.requests)
@@ -161,6 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
         fault = state.take_fault(self.path)
         if fault is not None:
             time.sleep(fault.delay)
+            if fault.hold is not None:
+                fault.hold.wait()
             if fault.reset:
                 # Linger zero: the peer sees a reset, not an end.
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

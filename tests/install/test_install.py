@@ -18,7 +18,7 @@ from envsolve.install.managers import available, pip
 from envsolve.install.venv import bundled_pip
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.plan import DriverNeed, Plan, Support
-from tests.install.server import FileServer
+from tests.indexserver import IndexServer
 from tests.install.wheels import make_sdist, make_wheel, plan_of, planned
 
 
@@ -137,22 +137,23 @@ def test_update_replaces_and_a_failed_update_keeps_the_old(demo: Plan, tmp_path:
 def test_files_come_from_the_planned_address_alone(
     tmp_path: Path, manager: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served, lookalikes = tmp_path / "served", tmp_path / "lookalikes"
-    served.mkdir()
+    wheel = make_wheel(tmp_path, "demo", "1.0+cu126")
+    lookalikes = tmp_path / "lookalikes"
     lookalikes.mkdir()
-    wheel = make_wheel(served, "demo", "1.0+cu126")
-    make_wheel(lookalikes, "demo", "99.0")
+    lookalike = make_wheel(lookalikes, "demo", "99.0")
     constraints = tmp_path / "constraints.txt"
     constraints.write_text("demo==99.0\n")
-    with FileServer(lookalikes) as other, FileServer(served) as index:
+    with IndexServer() as server:
+        other, index = server.index("/other/"), server.index("/planned/")
+        other.add("demo", lookalike.name, lookalike.read_bytes())
+        entry = index.add("demo", wheel.name, wheel.read_bytes())
         for prefix in ("PIP", "UV"):
             monkeypatch.setenv(f"{prefix}_FIND_LINKS", str(lookalikes))
-            monkeypatch.setenv(f"{prefix}_INDEX_URL", other.url("simple/"))
+            monkeypatch.setenv(f"{prefix}_INDEX_URL", other.url)
             monkeypatch.setenv(f"{prefix}_CONSTRAINT", str(constraints))
-        install(plan_of(planned(wheel, index.url(wheel.name))), tmp_path / "env", manager=manager)
+        install(plan_of(planned(wheel, index.address(entry))), tmp_path / "env", manager=manager)
         assert output(tmp_path / "env" / "bin" / "demo") == "demo 1.0+cu126"
-        assert set(index.requests) == {"/demo-1.0%2Bcu126-py3-none-any.whl"}
-        assert other.requests == []
+        assert {request.path for request in server.requests} == {entry.url}
 
 
 def test_source_distributions_are_built(tmp_path: Path, manager: str) -> None:
@@ -173,8 +174,8 @@ def test_a_build_that_fails_is_said_with_its_own_words(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_is_an_index_failure(demo: Plan, tmp_path: Path) -> None:
-    with FileServer(tmp_path / "home") as index:
-        lost = replace(demo.packages[0], url=index.url("lost/demo-1.0+cu126-py3-none-any.whl"))
+    with IndexServer() as server:
+        lost = replace(demo.packages[0], url=f"{server.index().url}-files/demo-1.0%2Bcu126-py3-none-any.whl")
         with pytest.raises(IndexUnavailableError, match="no longer has"):
             install(plan_of(lost), tmp_path / "env")
     assert not (tmp_path / "env").exists()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,7 @@ from envsolve.errors import UsageError
 from envsolve.install import install, staging
 from envsolve.install.progress import silent
 from envsolve.plan import Plan
-from tests.install.server import FileServer
+from tests.indexserver import Hold, IndexServer
 from tests.install.wheels import make_wheel, plan_of, planned
 
 ROOT = Path(__file__).parents[2]
@@ -103,26 +103,26 @@ def test_kill_at_a_moment_then_the_same_command(place: Path, stage: str, seconds
 
 
 @pytest.fixture
-def stalled(tmp_path: Path, place: Path) -> tuple[FileServer, Plan]:
-    served = tmp_path / "served"
-    served.mkdir()
-    wheel = make_wheel(served, "demo", "2.0")
-    server = FileServer(served, stalled=frozenset({wheel.name}))
-    return server, plan_of(planned(wheel, server.url(wheel.name)))
+def stalled(tmp_path: Path) -> Iterator[tuple[Hold, Plan]]:
+    """A plan whose one file does not come before it is released."""
+    wheel = make_wheel(tmp_path, "demo", "2.0")
+    with IndexServer() as server:
+        index = server.index()
+        entry = index.add("demo", wheel.name, wheel.read_bytes())
+        yield server.hold(entry.url), plan_of(planned(wheel, index.address(entry)))
 
 
 @pytest.mark.parametrize(
     ("manager", "number"),
     [("uv", signal.SIGINT), ("uv", signal.SIGTERM), ("pip", signal.SIGINT)],
 )
-def test_signals_during_a_download(stalled: tuple[FileServer, Plan], place: Path, manager: str, number: int) -> None:
-    server, plan = stalled
+def test_signals_during_a_download(stalled: tuple[Hold, Plan], place: Path, manager: str, number: int) -> None:
+    download, plan = stalled
     prefix = place / "env"
-    with server:
-        child = start(plan, prefix, manager=manager)
-        assert server.reached.wait(30)
-        child.send_signal(number)
-        _, errors = child.communicate(timeout=20)
+    child = start(plan, prefix, manager=manager)
+    assert download.reached.wait(30)
+    child.send_signal(number)
+    _, errors = child.communicate(timeout=20)
     assert child.returncode == 128 + number
     assert "interrupted by SIG" in errors
     assert "Traceback" not in errors
@@ -131,65 +131,61 @@ def test_signals_during_a_download(stalled: tuple[FileServer, Plan], place: Path
     assert beside(prefix) == []
 
 
-def test_an_ignored_hangup_stays_ignored(stalled: tuple[FileServer, Plan], place: Path) -> None:
-    server, plan = stalled
-    with server:
-        child = start(plan, place / "env", "nohup")
-        assert server.reached.wait(30)
-        child.send_signal(signal.SIGHUP)
-        time.sleep(0.1)
-        server.release()
-        child.communicate(timeout=30)
+def test_an_ignored_hangup_stays_ignored(stalled: tuple[Hold, Plan], place: Path) -> None:
+    download, plan = stalled
+    child = start(plan, place / "env", "nohup")
+    assert download.reached.wait(30)
+    child.send_signal(signal.SIGHUP)
+    time.sleep(0.1)
+    download.release()
+    child.communicate(timeout=30)
     assert child.returncode == 0
     assert version(place / "env") == "2.0"
 
 
-def test_a_killed_manager_fails_the_install(stalled: tuple[FileServer, Plan], place: Path) -> None:
-    server, plan = stalled
+def test_a_killed_manager_fails_the_install(stalled: tuple[Hold, Plan], place: Path) -> None:
+    download, plan = stalled
     prefix = place / "env"
-    with server:
-        child = start(plan, prefix)
-        assert server.reached.wait(30)
-        children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
-        os.kill(int(children[0]), signal.SIGKILL)
-        _, errors = child.communicate(timeout=20)
+    child = start(plan, prefix)
+    assert download.reached.wait(30)
+    children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+    os.kill(int(children[0]), signal.SIGKILL)
+    _, errors = child.communicate(timeout=20)
     assert child.returncode == 1
     assert "killed by signal 9" in errors
     assert beside(prefix) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end orphans")
-def test_no_orphan_outlives_a_killed_install(stalled: tuple[FileServer, Plan], place: Path) -> None:
-    server, plan = stalled
+def test_no_orphan_outlives_a_killed_install(stalled: tuple[Hold, Plan], place: Path) -> None:
+    download, plan = stalled
     prefix = place / "env"
-    with server:
-        child = start(plan, prefix)
-        assert server.reached.wait(30)
-        assert running_in(prefix.parent)
-        child.kill()
-        child.communicate()
-        assert eventually(lambda: not running_in(prefix.parent))
+    child = start(plan, prefix)
+    assert download.reached.wait(30)
+    assert running_in(prefix.parent)
+    child.kill()
+    child.communicate()
+    assert eventually(lambda: not running_in(prefix.parent))
     assert not prefix.exists()
     install(plan_of(planned(make_wheel(place, "demo", "2.0"))), prefix)
     assert version(prefix) == "2.0"
     assert beside(prefix) == []
 
 
-def test_a_second_install_waits_or_is_refused(stalled: tuple[FileServer, Plan], place: Path) -> None:
-    server, plan = stalled
+def test_a_second_install_waits_or_is_refused(stalled: tuple[Hold, Plan], place: Path) -> None:
+    download, plan = stalled
     prefix = place / "env"
     other = plan_of(planned(make_wheel(place, "demo", "3.0")))
-    with server:
-        first = start(plan, prefix)
-        assert server.reached.wait(30)
-        with pytest.raises(UsageError, match=r"another install into .* is running"):
-            install(other, prefix, wait=0)
-        second = start(other, prefix)
-        assert second.stdout is not None
-        assert second.stdout.readline().startswith("wait")
-        server.release()
-        first.communicate(timeout=30)
-        second.communicate(timeout=30)
+    first = start(plan, prefix)
+    assert download.reached.wait(30)
+    with pytest.raises(UsageError, match=r"another install into .* is running"):
+        install(other, prefix, wait=0)
+    second = start(other, prefix)
+    assert second.stdout is not None
+    assert second.stdout.readline().startswith("wait")
+    download.release()
+    first.communicate(timeout=30)
+    second.communicate(timeout=30)
     assert (first.returncode, second.returncode) == (0, 0)
     assert version(prefix) == "3.0"
     assert beside(prefix) == []

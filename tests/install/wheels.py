@@ -1,79 +1,57 @@
-"""Tiny wheels and source distributions, and plans of them."""
+"""Wheels and source distributions that show where they were installed and by what, and plans of them."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import sys
-import tarfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from envsolve.plan import Plan, PlannedPackage
+from tests import distributions
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def make_wheel(folder: Path, name: str, version: str, *, requires: Sequence[str] = (), padding: int = 0) -> Path:
     """A wheel with a module, a console script of the same name, and a ``#!python`` script ``NAME-raw``."""
-    info = f"{name}-{version}.dist-info"
     files = {
         f"{name}/__init__.py": f"VERSION = {version!r}\n\n\ndef main():\n    print({name!r}, VERSION)\n",
+        f"{name}/padding.txt": "x" * padding,
         f"{name}-{version}.data/scripts/{name}-raw": f"#!python\nimport {name}\n{name}.main()\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        + "".join(f"Requires-Dist: {line}\n" for line in requires),
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n",
+        f"{name}-{version}.dist-info/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n",
     }
-    if padding:
-        files[f"{name}/padding.txt"] = "x" * padding
-    files[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in files) + f"{info}/RECORD,,\n"
-    wheel = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for path, content in files.items():
-            entry = zipfile.ZipInfo(path)
-            entry.external_attr = (0o100755 if "/scripts/" in path else 0o100644) << 16
-            archive.writestr(entry, content)
+    contents = {path: text.encode() for path, text in files.items()}
+    wheel = folder / distributions.wheel_filename(name, version)
+    wheel.write_bytes(distributions.make_wheel(name, version, requires=requires, files=contents))
     return wheel
 
 
-_BACKEND = """
-import pathlib, sys, zipfile
+# Adds to the wheel that lies in the archive a module which names the Python that built it.
+_BACKEND = (
+    distributions.BACKEND
+    + b"""
+copy_wheel = build_wheel
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    if {fails}:
-        raise SystemExit("fatal error: cuda.h: No such file or directory")
-    name, info = "{name}-{version}-py3-none-any.whl", "{name}-{version}.dist-info"
-    files = {{
-        "{name}.py": f"BUILT_BY = {{sys.executable!r}}\\n",
-        f"{{info}}/METADATA": "Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n",
-        f"{{info}}/WHEEL": "Wheel-Version: 1.0\\nGenerator: tests\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
-    }}
-    files[f"{{info}}/RECORD"] = "".join(f"{{path}},,\\n" for path in files) + f"{{info}}/RECORD,,\\n"
-    with zipfile.ZipFile(pathlib.Path(wheel_directory, name), "w") as archive:
-        for path, content in files.items():
-            archive.writestr(path, content)
+    import sys, zipfile
+    name = copy_wheel(wheel_directory)
+    with zipfile.ZipFile(os.path.join(wheel_directory, name), "a") as wheel:
+        wheel.writestr("built_by.py", f"PYTHON = {sys.executable!r}\\n")
     return name
-
-def build_sdist(sdist_directory, config_settings=None):
-    raise NotImplementedError
+"""
+)
+_FAILING_BACKEND = b"""
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    raise SystemExit("fatal error: cuda.h: No such file or directory")
 """
 
 
 def make_sdist(folder: Path, name: str, version: str, *, fails: bool = False) -> Path:
-    """A source distribution with a build backend of its own, whose wheel records the Python that built it."""
-    files = {
-        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
-        "backend.py": _BACKEND.format(name=name, version=version, fails=fails),
-    }
-    path = folder / f"{name}-{version}.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        for file, content in files.items():
-            entry = tarfile.TarInfo(f"{name}-{version}/{file}")
-            entry.size = len(content.encode())
-            archive.addfile(entry, io.BytesIO(content.encode()))
+    """A source distribution whose wheel names the Python that built it, or that does not build."""
+    path = folder / distributions.sdist_filename(name, version)
+    backend = _FAILING_BACKEND if fails else _BACKEND
+    path.write_bytes(distributions.make_sdist(name, version, backend=backend))
     return path
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.server
-import io
 import os
 import platform
 import re
@@ -13,8 +10,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.metadata import distributions
@@ -25,6 +20,8 @@ import pytest
 from envsolve.machine.model import Machine, Platform
 from envsolve.plan import Plan, PlannedPackage
 from envsolve.render import pip, render, uv
+from tests.indexcontent import Index
+from tests.indexserver import IndexServer
 
 _SCRIPTS = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
 UV = shutil.which("uv", path=_SCRIPTS) or "uv"
@@ -32,85 +29,39 @@ PIP = (sys.executable, "-m", "pip")
 PINNED = {"es-direct": "0.5", "es-lock": "1.0", "es-other": "1.1", "es-torch": "2.9.0+cu126"}
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-class Indexes:
-    """A folder of PEP 503 indexes, served on a loopback port."""
-
-    def __init__(self, folder: Path, address: str) -> None:
-        self._folder = folder
-        self._address = address
-
-    def add(self, index: str, name: str, version: str, requires: tuple[str, ...] = ()) -> PlannedPackage:
-        """Put a wheel on an index and give it as a plan has it."""
-        filename = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
-        data = wheel(name, version, requires)
-        page = self._folder / index / "simple" / name
-        page.mkdir(parents=True, exist_ok=True)
-        (page / filename).write_bytes(data)
-        links = "".join(f'<a href="{file.name.replace("+", "%2B")}">{file.name}</a>\n' for file in page.glob("*.whl"))
-        (page / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
-        address = f"{self._address}/{index}/simple/"
-        return PlannedPackage(
-            name=name,
-            version=version,
-            variant=None if "+" not in version else version.partition("+")[2],
-            index=address,
-            filename=filename,
-            url=f"{address}{name}/{filename.replace('+', '%2B')}",
-            hashes={"sha256": hashlib.sha256(data).hexdigest()},
-            kind="wheel",
-            requires=requires,
-            size=len(data),
-        )
-
-
-def wheel(name: str, version: str, requires: tuple[str, ...]) -> bytes:
-    stem = f"{name.replace('-', '_')}-{version}.dist-info"
-    needs = "".join(f"Requires-Dist: {need}\n" for need in requires)
-    files = {
-        f"{name.replace('-', '_')}.py": "",
-        f"{stem}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
-        f"{stem}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    files[f"{stem}/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{stem}/RECORD"])
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
-    return buffer.getvalue()
+def published(index: Index, name: str, version: str, requires: tuple[str, ...] = ()) -> PlannedPackage:
+    """Put a wheel on an index and give it as a plan has it."""
+    entry = index.wheel(name, version, requires=requires)
+    return PlannedPackage(
+        name=name,
+        version=version,
+        variant=version.partition("+")[2] or None,
+        index=index.url,
+        filename=entry.filename,
+        url=index.address(entry),
+        hashes={"sha256": entry.sha256},
+        kind="wheel",
+        requires=requires,
+        size=len(entry.content),
+    )
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Iterator[Plan]:
+def plan() -> Iterator[Plan]:
     """torch of one index, its dependency of another; each index also has a newer look-alike of the other's package."""
-    folder = tmp_path / "www"
-    folder.mkdir()
-
-    def handler(*args: object) -> _Quiet:
-        return _Quiet(*args, directory=str(folder))  # type: ignore[arg-type]
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    indexes = Indexes(folder, f"http://127.0.0.1:{server.server_port}")
-    indexes.add("default", "es-torch", "9.9")
-    indexes.add("cu126", "es-lock", "9.9")
-    asked = indexes.add("files", "es-direct", "0.5")
-    packages = (
-        replace(asked, index=None),
-        indexes.add("default", "es-lock", "1.0"),
-        indexes.add("default", "es-other", "1.1"),
-        indexes.add("cu126", "es-torch", "2.9.0+cu126", ("es-lock",)),
-    )
-    machine = Machine(platform=Platform(os=sys.platform.replace("win32", "windows"), arch=platform.machine()))
-    yield Plan(
-        machines=(machine,), python=f"{sys.version_info[0]}.{sys.version_info[1]}", cuda="cu126", packages=packages
-    )
-    server.shutdown()
-    server.server_close()
+    with IndexServer() as server:
+        default, cu126 = server.index("/simple/"), server.index("/whl/cu126/", style="pytorch")
+        published(default, "es-torch", "9.9")
+        published(cu126, "es-lock", "9.9")
+        packages = (
+            replace(published(server.index("/files/"), "es-direct", "0.5"), index=None),
+            published(default, "es-lock", "1.0"),
+            published(default, "es-other", "1.1"),
+            published(cu126, "es-torch", "2.9.0+cu126", ("es-lock",)),
+        )
+        machine = Machine(platform=Platform(os=sys.platform.replace("win32", "windows"), arch=platform.machine()))
+        python = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        yield Plan(machines=(machine,), python=python, cuda="cu126", packages=packages)
 
 
 Run = Callable[..., str]
