@@ -106,8 +106,6 @@ def written(request: pytest.FixtureRequest, plan: Plan, tmp_path: Path) -> str:
 
 def test_pip_takes_the_file(written: str, run: Run, tmp_path: Path) -> None:
     hashes = ["--require-hashes"] if written == "requirements.txt" else []
-    would = run(*PIP, "install", "--dry-run", *hashes, "-r", written)
-    assert all(f"{name}-{version}" in would for name, version in PINNED.items())
     run(*PIP, "install", "--target", "target", *hashes, "-r", written)
     assert installed(tmp_path / "target") == PINNED
 

@@ -127,7 +127,7 @@ CHILDREN = """
 def test_children_do_not_outlive_their_check(tmp_path: Path, then: str) -> None:
     place = tmp_path / "pids"
     started = time.monotonic()
-    run_one(tmp_path, CHILDREN.format(place=str(place), then=then), time_limit=5.0)
+    run_one(tmp_path, CHILDREN.format(place=str(place), then=then), time_limit=3.0)
     assert time.monotonic() - started < 20
     pids = [int(word) for word in place.read_text().split()]
     assert len(pids) == 3
