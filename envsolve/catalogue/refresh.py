@@ -195,7 +195,7 @@ def triton_releases(index: Index, since: str, source: str, known: Collection[str
         known: Versions to leave out.
     """
     found = [r for r in releases(index.project("triton"), since) if r.platform.endswith("x86_64")]
-    return _each(partial(_triton_release, index, source), [r for r in found if str(r.version) not in known])
+    return each(partial(_triton_release, index, source), [r for r in found if str(r.version) not in known])
 
 
 def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolkit]:
@@ -214,7 +214,7 @@ def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolki
                 if release.platform.endswith("x86_64") and not release.version.is_prerelease:
                     found[f"{release.version.major}.{release.version.minor}"] = release
     wanted = [(version, release) for version, release in newest.items() if version not in done]
-    measured = dict(_each(lambda item: (item[0], _toolkit_facts(index, item[1], headers.get(item[0]))), wanted))
+    measured = dict(each(lambda item: (item[0], _toolkit_facts(index, item[1], headers.get(item[0]))), wanted))
     records = {toolkit.version: toolkit for toolkit in known}
     for version, (assembler, limits) in measured.items():
         old = records.get(version) or Toolkit(version, None, None, "", (), Evidence.MEASURED, source)
@@ -232,10 +232,10 @@ def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolki
 
 
 def _builds(index: Index, found: Iterable[Release], facts: Callable[[Release, Index], Build]) -> list[Build]:
-    return [build for builds in _each(lambda r: _with_metadata(index, r, facts(r, index)), found) for build in builds]
+    return [build for builds in each(lambda r: with_metadata(index, r, facts(r, index)), found) for build in builds]
 
 
-def _with_metadata(index: Index, release: Release, build: Build) -> list[Build]:
+def with_metadata(index: Index, release: Release, build: Build) -> list[Build]:
     """One record for all Pythons whose METADATA agree: one in all, unless a release is inconsistent."""
     groups: dict[tuple[tuple[str, ...], str | None], list[str]] = {}
     for python, file in sorted(release.files.items(), key=lambda item: python_order(item[0])):
@@ -317,7 +317,8 @@ def _measure(index: Index, file: PublishedFile) -> Measurement:
         return measure_package(WheelFile(stream, file.filename), "wheel")
 
 
-def _each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+def each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """The results in order, a few at a time."""
     with ThreadPoolExecutor(_PARALLEL) as pool:
         return list(pool.map(function, items))
 

@@ -12,13 +12,16 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from envsolve.catalogue.load import read_file
+from envsolve.catalogue.bound import bound_builds
+from envsolve.catalogue.load import Catalogue, read_file
 from envsolve.catalogue.model import Build, Source, Toolkit, TritonRelease
 from envsolve.catalogue.refresh import Index, Release, toolkits, torch_builds, triton_builds, triton_releases
 from envsolve.catalogue.write import build_order, dump_catalogue_file, group_requires
 
 _WHEELS = "measured-default-index"
 _NVCC = "measured-nvcc-wheels"
+# What files of packages bound to a CUDA family cite; a file that does not is kept by hand.
+_BOUND = "measured-cuda-runtime"
 # Older releases are recorded already, and their Windows wheels are partly malformed.
 _SINCE = {"torch": "2.4", "triton": "2.0"}
 
@@ -38,12 +41,14 @@ def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]
         UsageError: A wheel cannot be read, or a release works in a way that measuring does not know.
         IndexUnavailableError: The index fails.
     """
-    steps = (
-        (folder / "builds" / "default" / "torch.json", _update_torch),
-        (folder / "builds" / "default" / "triton.json", _update_triton),
+    default = folder / "builds" / "default"
+    steps = [
+        (default / "torch.json", _update_torch),
+        (default / "triton.json", _update_triton),
         (folder / "tritons.json", _update_tritons),
         (folder / "toolkits.json", _update_toolkits),
-    )
+    ]
+    steps += [(path, _update_bound) for path in sorted(default.iterdir()) if _BOUND in read_file(path, Build).sources]
     return {path: added for path, step in steps if (added := step(index, path, date))}
 
 
@@ -68,8 +73,17 @@ def _update_triton(index: Index, path: Path, date: str) -> tuple[str, ...]:
     return _update_builds(path, date, lambda wanted: triton_builds(index, _SINCE["triton"], _WHEELS, wanted))
 
 
+def _update_bound(index: Index, path: Path, date: str) -> tuple[str, ...]:
+    torches = Catalogue(path.parents[2]).builds("torch")
+    measured = [Version(build.version) for build in read_file(path, Build).records if build.source == _BOUND]
+    since = str(min(measured))
+    return _update_builds(
+        path, date, lambda wanted: bound_builds(index, path.stem, since, _BOUND, torches, wanted), _BOUND
+    )
+
+
 def _update_builds(
-    path: Path, date: str, measure: Callable[[Callable[[Release], bool]], list[Build]]
+    path: Path, date: str, measure: Callable[[Callable[[Release], bool]], list[Build]], source: str = _WHEELS
 ) -> tuple[str, ...]:
     file = read_file(path, Build)
     known = [
@@ -79,7 +93,7 @@ def _update_builds(
     new = measure(unrecorded(known))
     if new:
         records, requires = group_requires(merged(known, new))
-        path.write_text(dump_catalogue_file(_dated(file.sources, _WHEELS, date), records, requires), "utf-8")
+        path.write_text(dump_catalogue_file(_dated(file.sources, source, date), records, requires), "utf-8")
     return tuple(f"{build.package} {build.version} {build.platform}" for build in new)
 
 

@@ -64,6 +64,10 @@ class WheelFile:
         """Paths of all members, folders left out."""
         return [path for path in self._zip.namelist() if not path.endswith("/")]
 
+    def compressed_size(self, path: str) -> int:
+        """Bytes that reading a member takes."""
+        return self._zip.getinfo(path).compress_size
+
     def open(self, path: str) -> IO[bytes]:
         """A decompressed copy: in memory when small, else in a temporary file; bounded memory either way."""
         try:

@@ -1,0 +1,46 @@
+"""The CUDA family that a wheel is bound to: which runtime its libraries ask the loader for."""
+
+from __future__ import annotations
+
+import re
+from typing import IO
+
+from envsolve.catalogue.measure import elf
+from envsolve.catalogue.measure.artefact import WheelFile
+
+# Libraries whose soname or DLL name carries the CUDA major (cuFFT and cuSPARSE count their own versions); a wheel that
+# brings a copy along has a hash in its name.
+_SONAME = re.compile(r"lib(?:cudart|nvrtc)(?:-[0-9a-f]+)?\.so\.(\d+)(?:\.\d+)*")
+_DLL = re.compile(rb"cudart64_(\d\d)\d?\.dll")
+_LIBRARY = re.compile(r"\.(so(\.\d+)*|dll|pyd)$")
+# Compressed bytes. One small library answers for the wheel: all of them were linked in one build.
+_LARGEST = 2 << 20
+
+
+def cuda_major(wheel: WheelFile) -> int | None:
+    """The CUDA major of a wheel, from the smallest of its libraries that names one.
+
+    Returns:
+        None where no library of up to 2 MiB (compressed) needs the CUDA runtime or NVRTC.
+
+    Raises:
+        UsageError: A library is damaged.
+    """
+    sizes = {path: wheel.compressed_size(path) for path in wheel.files() if _LIBRARY.search(path)}
+    for path in sorted(sizes, key=lambda name: (sizes[name], name)):
+        if sizes[path] > _LARGEST:
+            break
+        with wheel.open(path) as file:
+            major = _major_in(file, path)
+        if major is not None:
+            return major
+    return None
+
+
+def _major_in(file: IO[bytes], name: str) -> int | None:
+    if file.read(len(elf.MAGIC)) == elf.MAGIC:
+        found = map(_SONAME.fullmatch, elf.read_elf(file, name).needed)
+        return next((int(match[1]) for match in found if match), None)
+    file.seek(0)
+    match = _DLL.search(file.read())
+    return int(match[1]) if match else None
