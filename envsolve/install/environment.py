@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -56,7 +57,7 @@ def install(
     *,
     manager: str | None = None,
     machine: Machine | None = None,
-    verify: Callable[[Path], None] | None = None,
+    verify: Callable[[Path], bool] | None = None,
     progress: Progress = silent,
     wait: float = _WAIT_SECONDS,
 ) -> Installed:
@@ -70,7 +71,8 @@ def install(
         prefix: Where the environment is to stand: nothing, an empty folder, or an older environment to replace.
         manager: ``uv`` or ``pip``; None takes uv where it is present, else pip.
         machine: This machine; where given, what ``source`` assumes is held against it.
-        verify: Called with the environment's folder before it is put in place; an exception from it fails the install.
+        verify: Called with the environment's folder before it is put in place; an exception from it fails the install,
+            False says that nothing could be proved here.
         progress: Told of every step.
         wait: Seconds to wait for another install into the same prefix.
 
@@ -96,11 +98,18 @@ def install(
             warnings += _make(stage, aim, target, manager, progress)
             if verify is not None:
                 progress(Step("verify", "verifying the environment"))
-                verify(stage.environment)
+                if not verify(stage.environment):
+                    warnings += (_unproved(place, aim.assumptions),)
             progress(Step("swap", f"putting the environment at {place}"))
             stage.swap()
         progress(Step("done", f"{_packages(len(aim.files))} installed at {place}"))
         return _installed(place, aim, changed=True, warnings=warnings)
+
+
+def _unproved(place: Path, assumptions: Assumptions | None) -> str:
+    cards = " ".join(f"--gpu {cc}" for cc in (assumptions.gpus if assumptions else ()) or ("CC",))
+    command = f"envsolve verify --prefix {shlex.quote(str(place))} --compile-only {cards}"
+    return f"no check could prove anything on this machine; without a GPU: {command}"
 
 
 def _interpreter(origin: Plan | Lock, machine: Machine | None) -> Target:

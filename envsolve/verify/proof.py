@@ -10,15 +10,19 @@ from envsolve.verify.interpreter import interpreter_of
 from envsolve.verify.runner import run_checks
 
 
-def prove(prefix: Path) -> None:
+def prove(prefix: Path) -> bool:
     """Run the checks; skipped ones (no GPU here) are no failure.
+
+    Returns:
+        Whether anything was proved: False where every check was skipped.
 
     Raises:
         VerificationError: A check failed.
     """
     report = run_checks(interpreter_of(prefix))
-    if any(check.status == "fail" for check in report.checks):
+    if report.failed:
         raise VerificationError(
             "the environment was made, and does not work:\n" + describe(report),
             hint="nothing was put in place; to install it all the same, add --no-verify",
         )
+    return report.passed

@@ -16,15 +16,18 @@ from envsolve.install import Step, install
 from envsolve.plan import Plan
 
 
+def _slowly(environment: Path) -> bool:
+    time.sleep(0.1)
+    return True
+
+
 def main(plan: str, prefix: str, manager: str) -> int:
     def say(step: Step) -> None:
         print(step.stage, step.text, flush=True)
 
     try:
         source = msgspec.json.decode(Path(plan).read_bytes(), type=Plan)
-        install(
-            source, Path(prefix), manager=manager, progress=say, verify=lambda environment: time.sleep(0.1), wait=30
-        )
+        install(source, Path(prefix), manager=manager, progress=say, verify=_slowly, wait=30)
     except EnvsolveError as error:
         print(error.message, error.hint, sep="\n", file=sys.stderr)
         return error.exit_code

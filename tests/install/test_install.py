@@ -93,7 +93,7 @@ def test_variables_of_the_plan_are_defaults(demo: Plan, tmp_path: Path) -> None:
 def test_second_run_does_nothing_unless_something_is_gone(demo: Plan, tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     steps: list[Step] = []
-    assert install(demo, prefix, verify=lambda environment: None, progress=steps.append).changed
+    assert install(demo, prefix, verify=lambda environment: True, progress=steps.append).changed
     stages = [step.stage for step in steps if step.stage != "output"]
     assert stages == ["prepare", "packages", "verify", "swap", "done"]
     before = prefix.stat().st_ino
@@ -121,7 +121,7 @@ def test_update_replaces_and_a_failed_update_keeps_the_old(demo: Plan, tmp_path:
         install(plan_of(replace(newer, hashes={"sha256": "0" * 64})), prefix)
     assert output(prefix / "bin" / "demo") == "demo 1.0+cu126"
 
-    def refuse(environment: Path) -> None:
+    def refuse(environment: Path) -> bool:
         assert output(environment / "bin" / "python", "-c", "import demo; print(demo.VERSION)") == "1.1+cu126"
         raise VerificationError("a kernel did not run")
 
