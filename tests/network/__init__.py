@@ -1,0 +1,1 @@
+"""Against the live index and real installers: what only they can prove."""
