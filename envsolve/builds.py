@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from packaging.utils import canonicalize_name
@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
 from envsolve.compat.judge import Judge
+from envsolve.compat.platform import assumed
 from envsolve.compat.verdict import Verdict
 from envsolve.errors import UsageError
 from envsolve.machine.model import Gpu, Machine
@@ -71,10 +72,11 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
         known = ", ".join(sorted(n for n in catalogue.family if catalogue.builds(n)))
         raise UsageError(f"the catalogue describes no builds of {package}", hint=f"it describes {known}")
     facts = Facts.of(catalogue)
-    family = Family(catalogue, facts, tuple(machines), python)
+    judged = [replace(machine, platform=assumed(machine.platform)) for machine in machines]
+    family = Family(catalogue, facts, tuple(judged), python)
     lines: dict[BuildLine, None] = {}
     for option in family.judged(name):
-        for line in _lines(option, machines, python, facts, catalogue):
+        for line in _lines(option, judged, python, facts, catalogue):
             lines[line] = None
     return BuildList("envsolve.builds/1", tuple(lines))
 
@@ -109,7 +111,7 @@ def _lines(
 def _reasons(verdict: Verdict, catalogue: Catalogue) -> tuple[ReasonLine, ...]:
     lines = []
     for reason in verdict.reasons:
-        source = catalogue.source(reason.source) if reason.source else None
+        source = catalogue.source(reason.source)
         lines.append(ReasonLine(reason.rule, reason.ok, reason.text, reason.evidence, source.title if source else None))
     return tuple(lines)
 

@@ -30,6 +30,9 @@ from envsolve.catalogue.model import (
 from envsolve.errors import EnvsolveError
 
 Record = TypeVar("Record")
+Sourced = TypeVar(
+    "Sourced", Architecture, DriverBranch, FamilyMember, Floor, GpuModel, IndexPlace, Toolkit, TritonRelease
+)
 
 
 class CatalogueFile(msgspec.Struct, Generic[Record], frozen=True, forbid_unknown_fields=True):
@@ -85,53 +88,53 @@ class Catalogue:
                 for build in file.records:
                     groups = build.requires
                     lines = None if groups is None else tuple(line for g in groups for line in file.requires[g])
-                    found.append(replace(build, requires=lines))
+                    found.append(replace(build, requires=lines, source=self._key(path, build.source)))
             self._builds[package] = tuple(found)
         return self._builds[package]
 
     @cached_property
     def tritons(self) -> tuple[TritonRelease, ...]:
         """Triton releases and their assemblers."""
-        return self._read(self._folder / "tritons.json", TritonRelease).records
+        return self._records("tritons", TritonRelease)
 
     @cached_property
     def toolkits(self) -> tuple[Toolkit, ...]:
         """CUDA toolkit releases."""
-        return self._read(self._folder / "toolkits.json", Toolkit).records
+        return self._records("toolkits", Toolkit)
 
     @cached_property
     def floors(self) -> tuple[Floor, ...]:
         """Driver floors of the CUDA families."""
-        return self._read(self._folder / "floors.json", Floor).records
+        return self._records("floors", Floor)
 
     @cached_property
     def drivers(self) -> tuple[DriverBranch, ...]:
         """Driver branches, oldest first."""
-        return self._read(self._folder / "drivers.json", DriverBranch).records
+        return self._records("drivers", DriverBranch)
 
     @cached_property
     def gpus(self) -> tuple[GpuModel, ...]:
         """GPU models."""
-        return self._read(self._folder / "gpus.json", GpuModel).records
+        return self._records("gpus", GpuModel)
 
     @cached_property
     def architectures(self) -> Mapping[str, Architecture]:
         """Architectures by compute capability (``"8.9"``)."""
-        return {a.compute_capability: a for a in self._read(self._folder / "architectures.json", Architecture).records}
+        return {a.compute_capability: a for a in self._records("architectures", Architecture)}
 
     @cached_property
     def family(self) -> Mapping[str, FamilyMember]:
         """Torch-family packages by name."""
-        return {m.package: m for m in self._read(self._folder / "family.json", FamilyMember).records}
+        return {m.package: m for m in self._records("family", FamilyMember)}
 
     @cached_property
     def indexes(self) -> Mapping[str, IndexPlace]:
         """Package indexes outside the default one, by key."""
-        return {p.name: p for p in self._read(self._folder / "indexes.json", IndexPlace).records}
+        return {p.name: p for p in self._records("indexes", IndexPlace)}
 
-    def source(self, key: str) -> Source | None:
-        """The source behind a record's key, among the files read so far."""
-        return self._sources.get(key)
+    def source(self, key: str | None) -> Source | None:
+        """The source behind the ``source`` of a record of this catalogue; None for None."""
+        return self._sources.get(key) if key else None
 
     @cached_property
     def date(self) -> str | None:
@@ -139,7 +142,15 @@ class Catalogue:
         self.builds("torch")
         return max((s.date for s in self._sources.values()), default=None)
 
+    def _records(self, name: str, record: type[Sourced]) -> tuple[Sourced, ...]:
+        path = self._folder / f"{name}.json"
+        return tuple(replace(r, source=self._key(path, r.source)) for r in self._read(path, record).records)
+
     def _read(self, path: Path, record: type[Record]) -> CatalogueFile[Record]:
         file = read_file(path, record)
-        self._sources.update(file.sources)
+        self._sources.update({self._key(path, name): source for name, source in file.sources.items()})
         return file
+
+    def _key(self, path: Path, source: str) -> str:
+        """A source's key among all files: every file names its own."""
+        return f"{path.relative_to(self._folder).with_suffix('').as_posix()}:{source}"

@@ -13,7 +13,7 @@ from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY
 from envsolve.compat.life import can_exist
 from envsolve.compat.platform import platform_fits, python_fits
-from envsolve.compat.triton import triton_runs
+from envsolve.compat.triton import TRITON, triton_runs
 from envsolve.compat.verdict import Level, Reason, Verdict
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu, Machine
@@ -36,6 +36,8 @@ class Judge:
         host = [platform_fits(build.platform, machine.platform)]
         if python:
             host.append(python_fits(build.pythons, python))
+        if build.package == TRITON and machine.gpus != ():
+            return tuple(self._as_triton(build, gpu, host) for gpu in machine.gpus or (Gpu(),))
         if build.cuda is None:
             return (_without_cuda(build, machine, host),)
         fit = self._driver(build.cuda)
@@ -51,7 +53,7 @@ class Judge:
             level, code = Level.NONE, None
         elif any(r.ok is None for r in every):
             level = Level.UNKNOWN
-        triton = self._triton(build, gpu.cc)
+        triton = self._compiles(triton_pin(build), gpu.cc)
         told = every if triton is None else (*every, triton)
         return Verdict(level, code, fit.required, fit.mode, triton.ok if triton else None, told)
 
@@ -93,10 +95,21 @@ class Judge:
             self._libraries[cuda, cc] = libraries_serve(cuda, cc, facts.toolkits, facts.architectures)
         return self._libraries[cuda, cc]
 
-    def _triton(self, build: Build, cc: ComputeCapability | None) -> Reason | None:
-        """Rule 6; None where the build pins no Triton that is known."""
-        pin, facts = triton_pin(build), self._facts
-        release = facts.tritons.get(pin) if pin else None
+    def _as_triton(self, build: Build, gpu: Gpu, host: Sequence[Reason]) -> Verdict:
+        """Triton itself: what it compiles for a card runs there, or not."""
+        reason = self._compiles(build.version, gpu.cc)
+        told = (*host, reason or Reason("triton", None, f"whether Triton {build.version} serves the GPU is not known"))
+        if any(r.ok is False for r in told):
+            level = Level.NONE
+        else:
+            level = Level.NATIVE if all(r.ok for r in told) else Level.UNKNOWN
+        code = gpu.cc.sm if gpu.cc and level is Level.NATIVE else None
+        return Verdict(level, code, None, None, reason.ok if reason else None, told)
+
+    def _compiles(self, version: str | None, cc: ComputeCapability | None) -> Reason | None:
+        """Rule 6; None where that Triton, or the GPU, is not known."""
+        facts = self._facts
+        release = facts.tritons.get(version) if version else None
         if release is None or cc is None:
             return None
         if (release.version, cc) not in self._tritons:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
@@ -15,6 +16,12 @@ ASSUMED_GLIBC = (2, 28)
 _LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
 _LEGACY_GLIBC = {alias: glibc for glibc, alias in _LEGACY.items()}
 _LIBC_TAG = re.compile(r"^(many|musl)linux_(\d+)_(\d+)_\w+$")
+
+
+def assumed(platform: Platform | None) -> Platform:
+    """A platform with what it leaves open of system and architecture taken as Linux on x86_64."""
+    known = platform or Platform()
+    return replace(known, os=known.os or "linux", arch=known.arch or "x86_64")
 
 
 def libc_of(platform: Platform | None) -> tuple[str, tuple[int, int]] | None:
@@ -79,6 +86,10 @@ def platform_fits(platform_tag: str, platform: Platform | None) -> Reason:
     if not same_system(platform_tag, machine):
         return Reason("platform", False, f"the wheel is for {platform_tag}, the machine is {machine.os} {machine.arch}")
     needed, have = libc_needed(platform_tag), libc_of(machine)
+    if needed is None and have is not None and have[0] == "musl":
+        return Reason(
+            "platform", False, f"the wheel ({platform_tag}) is built for glibc; the machine has {libc_text(have)}"
+        )
     if needed is None or machine.os == "windows":
         return Reason("platform", True, f"the wheel is for {platform_tag}")
     text = f"the wheel ({platform_tag}) needs {libc_text(needed)}"

@@ -10,6 +10,8 @@ from envsolve.compat.verdict import Reason
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Driver
 
+TRITON = "triton"
+
 
 def chosen_ptxas(release: TritonRelease, cc: ComputeCapability) -> Ptxas | None:
     """The assembler that a Triton release runs for a card."""
@@ -31,14 +33,16 @@ def triton_runs(
 ) -> Reason:
     """Rule 6: Triton supports the card, its ptxas knows the arch, and the driver loads that ptxas's cubins.
 
-    A cubin needs the driver family of the ptxas that made it, even where torch's own variant is older.
+    A cubin needs the driver family of the ptxas that made it, even where torch's own variant is older. The reason's
+    rule is ``triton-gpu`` where the card is below what Triton supports, ``triton-driver`` where the driver is too old
+    for the cubins, else ``triton``.
     """
 
-    def say(ok: bool | None, text: str) -> Reason:
-        return Reason("triton", ok, f"Triton {release.version} {text}", release.evidence.value, release.source)
+    def say(ok: bool | None, text: str, rule: str = "triton") -> Reason:
+        return Reason(rule, ok, f"Triton {release.version} {text}", release.evidence.value, release.source)
 
     if cc < ComputeCapability.parse(release.min_cc):
-        return say(False, f"supports cc {release.min_cc} and newer, not {cc}")
+        return say(False, f"supports cc {release.min_cc} and newer, not {cc}", "triton-gpu")
     ptxas = chosen_ptxas(release, cc)
     if ptxas is None:
         return say(None, f"has no known assembler for cc {cc}")
@@ -52,6 +56,5 @@ def triton_runs(
     if fit.reason.ok is None:
         return say(None, f"compiles {name} with {ptxas.file} {ptxas.cuda}, which needs driver {fit.required}")
     have = driver.version if driver else None
-    return say(
-        False, f"compiles {name} with {ptxas.file} {ptxas.cuda}: its cubins need driver {fit.required}, not {have}"
-    )
+    text = f"compiles {name} with {ptxas.file} {ptxas.cuda}: its cubins need driver {fit.required}, not {have}"
+    return say(False, text, "triton-driver")

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envsolve.catalogue.model import Evidence
-from envsolve.compat.platform import ASSUMED_GLIBC, libc_of
+from envsolve.catalogue.model import DriverBranch, Evidence
+from envsolve.compat.platform import ASSUMED_GLIBC, assumed, libc_of
+from envsolve.compat.versions import numbers
 from envsolve.errors import IndexUnavailableError
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, PlannedPackage
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.solve import Solution
 
+_WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
+_TRITON_RULES = ("triton", "triton-gpu", "triton-driver")
 _TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
 
 
-def about_machines(machines: Sequence[Machine]) -> Iterator[Caution]:
-    """Facts of the machines that decide and are not known."""
+def about_machines(machines: Sequence[Machine], python: str, drivers: Sequence[DriverBranch]) -> Iterator[Caution]:
+    """Facts of the machines that decide and are not known, or that the plan cannot all follow."""
+    pythons = sorted({machine.python for machine in machines if machine.python})
+    if len(pythons) > 1:
+        text = f"the machines name Python {' and '.join(pythons)}; the plan is for {python}"
+        yield Caution("python-differs", text, "choose another with --python, or plan for each machine alone")
     for machine in machines:
         system = machine.platform
+        if system is None or system.os is None or system.arch is None:
+            named = assumed(system)
+            text = f"the machine's platform is not known; {named.os}-{named.arch} is assumed"
+            yield Caution("platform-unknown", text, "name it: --platform, or in the target")
         if libc_of(system) is None and not (system and system.os == "windows"):
             needed = ".".join(map(str, ASSUMED_GLIBC))
             text = f"the machine's libc is not known; glibc {needed} or newer is assumed"
@@ -31,6 +42,12 @@ def about_machines(machines: Sequence[Machine]) -> Iterator[Caution]:
         elif machine.gpus and not (machine.driver and (machine.driver.version or machine.driver.cuda)):
             text = "the machine's driver is not known, so whether it runs this CUDA is not known"
             yield Caution("driver-unknown", text, "name it: --driver VERSION (nvidia-smi shows it)")
+        version = machine.driver.version if machine.driver else None
+        if version and drivers and numbers(version)[:1] > numbers(drivers[-1].branch)[:1]:
+            text = f"driver {version} is newer than the newest branch that the facts know (R{drivers[-1].branch})"
+            yield Caution(
+                "driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known"
+            )
         if machine.driver and machine.driver.compat_libcuda:
             text = (
                 f"a cuda-compat libcuda (CUDA {machine.driver.compat_libcuda}) stands first on the loader path; "
@@ -46,10 +63,11 @@ def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:
     if option is None:
         return
     for reason in option.verdict.reasons:
-        if reason.rule == "triton" and reason.ok is False:
-            own = option.build.own_ptxas
-            rest = f"; torch.compile uses the ptxas {own} inside torch and works" if own else "; torch itself runs"
-            yield Caution("triton-limited", reason.text + rest, _TRITON_REMEDY if own else None)
+        if reason.rule in _TRITON_RULES and reason.ok is False:
+            # Torch's own ptxas, of an older CUDA, helps where only the driver is too old for Triton's.
+            own = option.build.own_ptxas if reason.rule == "triton-driver" else None
+            rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else _WITHOUT_TRITON
+            yield Caution("triton-limited", f"{reason.text}; {rest}", _TRITON_REMEDY if own else None)
     yield from _held_back(option, family)
 
 
@@ -61,7 +79,7 @@ def _held_back(option: Option, family: Family) -> Iterator[Caution]:
         if other.version <= option.version:
             return
         if other.verdict.level.usable and other.verdict.triton is False:
-            why = next(r.text for r in other.verdict.reasons if r.rule == "triton")
+            why = next(r.text for r in other.verdict.reasons if r.rule in _TRITON_RULES)
             text = f"torch {other.build.version} [{other.build.variant}] also runs here, but {why}"
             yield Caution(
                 "newer-torch-held-back", text, f"ask for torch=={other.build.version} to take it without Triton"

@@ -10,13 +10,16 @@ from packaging.utils import canonicalize_name
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
+from envsolve.compat.platform import assumed
+from envsolve.compat.triton import TRITON
+from envsolve.compat.verdict import Level
 from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, Plan
 from envsolve.planner.cautions import about_indexes, about_machines, about_packages, about_torch
 from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
-from envsolve.planner.refusal import impossible_machine, unsolvable
+from envsolve.planner.refusal import impossible_machine, no_triton, unsolvable
 from envsolve.planner.support import driver_need, support_of
 from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
@@ -67,8 +70,7 @@ def make_plan(
     """
     facts = Facts.of(catalogue)
     cutoff = cutoff_of(choices.exclude_newer) if choices.exclude_newer else None
-    # A CPU environment that was asked for is judged as on a machine without GPUs.
-    judged = tuple(replace(m, gpus=()) if choices.cuda == "cpu" else m for m in machines)
+    judged = tuple(_as_judged(machine, choices.cuda) for machine in machines)
     family = Family(catalogue, facts, judged, None, cutoff)
     python = choices.python or choose_python(asked, machines, family)
     frame = Plan(
@@ -81,7 +83,7 @@ def make_plan(
     if refusal is not None:
         return _impossible(frame, refusal)
     family = replace(family, python=python)
-    environment = Environment.of(machines[0], python)
+    environment = Environment.of(judged[0], python)
     files = FamilyFiles(client, catalogue, python)
     pool = Pool(client, environment, cutoff, choices.prereleases)
     wanted = _specifiers(asked.needs, environment)
@@ -100,6 +102,12 @@ def make_plan(
             return _complete(frame, solution, pinned, provider, family, python)
 
 
+def _as_judged(machine: Machine, flavour: str | None) -> Machine:
+    """The machine that builds are judged on: a system that it does not name is assumed, and CPU means without GPUs."""
+    gpus = () if flavour == "cpu" else machine.gpus
+    return replace(machine, platform=assumed(machine.platform), gpus=gpus)
+
+
 def _impossible(frame: Plan, conflict: Conflict) -> Plan:
     return replace(frame, status="impossible", conflict=conflict.facts, remedies=conflict.remedies)
 
@@ -115,19 +123,21 @@ def _specifiers(needs: Sequence[Need], environment: Environment) -> dict[str, Sp
 
 
 def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provider, family: Family, python: str) -> Plan:
-    machines, facts = frame.machines, family.facts
+    machines, facts = family.machines, family.facts
     guessed = [c.candidate.label for c in solution.chosen.values() if not provider.metadata(c.candidate).exact]
     yanked = [
         c.candidate.label for c in solution.chosen.values() if c.candidate.file and c.candidate.file.yanked is not None
     ]
     cautions: list[Caution] = [
-        *about_machines(machines),
+        *about_machines(frame.machines, python, family.catalogue.drivers),
         *about_torch(solution, family),
         *about_packages(pinned.packages, solution, guessed, yanked),
         *about_indexes(pinned.unreached, frame.catalogue_date),
     ]
-    torch = solution.chosen.get("torch")
-    option = torch.candidate.option if torch else None
+    deciding = solution.chosen.get("torch") or solution.chosen.get(TRITON)
+    option = deciding.candidate.option if deciding else None
+    if option is not None and option.verdict.level is Level.NONE:
+        return _impossible(frame, no_triton(option, family))
     known = option is None or option.verdict.level.usable
     return replace(
         frame,

@@ -11,7 +11,7 @@ from envsolve.compat.facts import Facts
 from envsolve.compat.life import can_exist
 from envsolve.machine.model import Machine
 from envsolve.resolve.clash import describe_clash
-from envsolve.resolve.family import Family
+from envsolve.resolve.family import Family, Option
 from envsolve.resolve.impossible import Limits, explain
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.resolve.pool import Pool
@@ -26,7 +26,7 @@ def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Cat
         for gpu in machine.gpus or ():
             reason = can_exist(gpu, machine.driver, facts.architectures)
             if reason.ok is False:
-                source = catalogue.source(reason.source) if reason.source else None
+                source = catalogue.source(reason.source)
                 fact = ConflictFact(f"this machine cannot exist: {reason.text}", source.title if source else None)
                 known = facts.architectures[gpu.compute_capability or ""]
                 span = f"from driver {known.first_driver}" if known.first_driver else "from its first driver"
@@ -60,3 +60,14 @@ def unsolvable(
         if family.owns(name)
     }
     return explain(family, Limits(of_family, flavour)) or describe_clash(failure.clashes, family, pool)
+
+
+def no_triton(chosen: Option, family: Family) -> Conflict:
+    """Why Triton, asked for without torch, runs nothing on the machine, and the Triton that would."""
+    facts = []
+    for reason in chosen.verdict.failures:
+        source = family.catalogue.source(reason.source)
+        facts.append(ConflictFact(reason.text, source.title if source else None))
+    other = next((o for o in family.options(chosen.build.package) if o.verdict.level.usable), None)
+    remedies = (Remedy(f"ask for triton=={other.build.version}", "its kernels run here"),) if other else ()
+    return Conflict(tuple(facts), remedies)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from envsolve.catalogue.model import Build
 from envsolve.compat.facts import Facts
 from envsolve.compat.judge import Judge
+from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Verdict
 from envsolve.compat.versions import numbers
-from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu, Machine
 from envsolve.plan import DriverNeed, Support
 from envsolve.resolve.family import Option
@@ -19,10 +19,10 @@ from envsolve.resolve.solve import Solution
 def verdicts_of(
     solution: Solution, machines: Sequence[Machine], python: str, facts: Facts
 ) -> Iterator[tuple[Build, Machine, Gpu, Verdict]]:
-    """Every family build of a solution whose CUDA code is known, on every GPU of every machine."""
+    """Every family build of a solution of which something is known for GPUs, on every GPU of every machine."""
     for option in _options(solution):
         for build, machine in zip(option.builds, machines, strict=True):
-            if build.cuda is None or build.code is None:
+            if build.package != TRITON and (build.cuda is None or build.code is None):
                 continue
             gpus = machine.gpus or (Gpu(),)
             for gpu, verdict in zip(gpus, Judge(machine, facts).verdicts(build, python), strict=True):
@@ -36,10 +36,6 @@ def support_of(solution: Solution, machines: Sequence[Machine], python: str, fac
         evidence = (build.code_evidence or build.evidence).value
         name, cc = gpu.name or "unknown GPU", gpu.compute_capability
         lines[Support(build.package, name, cc, verdict.level.value, verdict.code, evidence)] = None
-        if verdict.triton is not None and cc is not None and "triton" in solution.chosen:
-            reason = next(r for r in verdict.reasons if r.rule == "triton")
-            code = ComputeCapability.parse(cc).sm if verdict.triton else None
-            lines[Support("triton", name, cc, "native" if verdict.triton else "none", code, reason.evidence)] = None
     return tuple(lines)
 
 

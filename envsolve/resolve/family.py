@@ -15,6 +15,7 @@ from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY
 from envsolve.compat.judge import Judge, worst
 from envsolve.compat.platform import platform_fits, python_fits, same_system
+from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Level, Verdict
 from envsolve.compat.versions import minor
 from envsolve.machine.model import Machine, Platform
@@ -184,7 +185,8 @@ def _by_option(builds: Sequence[Build]) -> Mapping[tuple[str, str, str], list[Bu
 
 def in_order(options: Sequence[Option], package: str) -> tuple[Option, ...]:
     """Options as the solver should try them: by tier, then newest first, then the preferred variant first."""
-    preference, tier = (_torch_variant, _torch_tier) if package == "torch" else (_companion_variant, _companion_tier)
+    preference = _torch_variant if package == "torch" else _companion_variant
+    tier = {"torch": _torch_tier, TRITON: _triton_tier}.get(package, _companion_tier)
     ordered = sorted(options, key=preference)
     ordered.sort(key=lambda o: Version(o.version.public), reverse=True)
     ordered.sort(key=tier)
@@ -209,6 +211,11 @@ def _torch_variant(option: Option) -> tuple[object, ...]:
     full = verdict.driver_mode == "full"
     nearest = tuple(-n for n in cuda) if full else cuda
     return (verdict.level.rank, not full, build.index != DEFAULT, nearest)
+
+
+def _triton_tier(option: Option) -> int:
+    """Those whose kernels run before those of which that is not known, and both before those whose kernels do not."""
+    return max(option.verdict.level.rank, Level.PTX.rank)
 
 
 def _companion_tier(option: Option) -> int:

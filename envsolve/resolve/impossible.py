@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from envsolve.compat.flavour import agrees
 from envsolve.compat.life import can_exist
@@ -49,6 +50,9 @@ class _Limit:
 
 def explain(family: Family, limits: Limits) -> Conflict | None:
     """The irreducible conflict and its remedies; None where the torch family is not asked for, or has an answer."""
+    for name, specifier in limits.asked.items():
+        if not any(option.matches(specifier) for option in family.judged(name)):
+            return _undescribed(name, specifier, family)
     every = tuple(_limits_of(family, limits))
     if not limits.asked or _best(family, limits, every) is not None:
         return None
@@ -61,6 +65,18 @@ def explain(family: Family, limits: Limits) -> Conflict | None:
     facts += _pairings(family, limits, core)
     facts += _failing_builds(family, limits)
     return Conflict(tuple(facts), tuple(_remedies(family, limits, every, core)))
+
+
+def _undescribed(name: str, specifier: SpecifierSet, family: Family) -> Conflict:
+    """A requirement that no build in the catalogue meets, whatever the machine."""
+    versions = sorted({option.version.public for option in family.judged(name)}, key=Version)
+    known = f"{versions[0]} to {versions[-1]}" if versions else "none published before the date that was asked for"
+    facts = (
+        ConflictFact(f"{name}{specifier} was asked for"),
+        ConflictFact(f"the builds of {name} that are known: {known}, and none of them is {specifier}"),
+    )
+    remedies = (Remedy(f"relax {name}{specifier}", f"{name} {versions[-1]}"),) if versions else ()
+    return Conflict(facts, remedies)
 
 
 def _limits_of(family: Family, limits: Limits) -> Iterator[_Limit]:
@@ -151,7 +167,7 @@ def _failing_builds(family: Family, limits: Limits) -> Iterator[ConflictFact]:
         if limits.flavour and option.build.variant != limits.flavour:
             continue
         for reason in option.verdict.failures[:1]:
-            source = family.catalogue.source(reason.source) if reason.source else None
+            source = family.catalogue.source(reason.source)
             label = f"torch {option.build.version} [{option.build.variant}]"
             told.setdefault(reason.text, ConflictFact(f"{label}: {reason.text}", source.title if source else None))
     yield from list(told.values())[:_EXAMPLES]

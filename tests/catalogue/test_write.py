@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from envsolve.catalogue.load import Catalogue, CatalogueFile
-from envsolve.catalogue.model import Build, Evidence, FileFact, Source, Toolkit
+from envsolve.catalogue.model import Build, DriverBranch, Evidence, FileFact, Source, Toolkit
 from envsolve.catalogue.write import build_order, dump_catalogue_file, group_requires
 
 SOURCES = {"s": Source("A title", "2026-11-27", "https://example.org/ü")}
@@ -32,8 +33,23 @@ def test_what_is_written_loads_back_equal(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "torch.json").write_text(dump_catalogue_file(SOURCES, records, requires))
     catalogue = Catalogue(tmp_path)
-    assert catalogue.builds("torch") == (one, two)
-    assert catalogue.source("s") == SOURCES["s"]
+    loaded = catalogue.builds("torch")
+    assert [replace(build, source="s") for build in loaded] == [one, two]
+    assert [catalogue.source(build.source) for build in loaded] == [SOURCES["s"]] * 2
+
+
+def test_files_may_use_the_same_key_for_different_sources(tmp_path: Path) -> None:
+    for name, title in (("toolkits", "One"), ("drivers", "Another")):
+        record = (
+            Toolkit("13.5", None, None, "9.5", (), Evidence.DOCUMENTED, "s")
+            if name == "toolkits"
+            else DriverBranch("580", "13.0", "9.0", "580.65.06", Evidence.DOCUMENTED, "s")
+        )
+        text = dump_catalogue_file({"s": Source(title, "2026-11-27")}, [record])
+        (tmp_path / f"{name}.json").write_text(text)
+    catalogue = Catalogue(tmp_path)
+    titles = [catalogue.source(record.source) for record in (*catalogue.toolkits, *catalogue.drivers)]
+    assert [source and source.title for source in titles] == ["One", "Another"]
 
 
 def test_required_fields_stay_even_when_null() -> None:

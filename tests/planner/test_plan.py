@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -314,3 +315,64 @@ def test_direct_references(world: World) -> None:
     assert package(plan, "tree").kind == "sdist"
     assert package(plan, "tree").url == "git+https://example.org/tree.git"
     assert chosen(plan)["dep"] == "1.0"
+
+
+def test_a_target_without_a_platform_is_one_platform(torch_world: World) -> None:
+    for build in list(torch_world.builds):
+        if build.index == "default":
+            requires = build.requires or ()
+            platform = "manylinux_2_28_aarch64"
+            torch_world.build(
+                build.package, build.version, build.variant, requires=requires, code=NEW, platform=platform
+            )
+    machine = replace(torch_world.machine("H100, driver 580.95.05"), platform=None)
+    plan = torch_world.plan_for([machine], "torch")
+    assert "platform-unknown" in codes(plan)
+    assert {p.filename and p.filename.rsplit("-", 1)[-1] for p in plan.packages if p.variant or p.name == "triton"} == {
+        f"{LINUX}.whl"
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "target", "status"),
+    [
+        ("triton", "GTX 1080 Ti, driver 580.95.05", "impossible"),
+        ("triton==3.5.1", "GB10, driver 580.95.05", "impossible"),
+        ("triton", "GB10, driver 580.95.05", "ok"),
+        ("triton", "RTX 5090, driver 570.86.10", "ok"),
+        ("triton", "no gpu", "ok"),
+        ("triton", "H100", "unknown"),
+    ],
+)
+def test_triton_alone_is_judged(torch_world: World, asked: str, target: str, status: str) -> None:
+    plan = torch_world.plan(asked, target=target)
+    assert plan.status == status
+    if "570" in target:
+        assert package(plan, "triton").version == "3.6.0"
+    if status == "impossible" and "GB10" in target:
+        assert plan.remedies[0].action == "ask for triton==3.8.0"
+
+
+def test_a_cpu_environment_can_be_asked_for_on_a_gpu_machine(torch_world: World) -> None:
+    plan = torch_world.plan("torch", cuda="cpu")
+    assert (plan.status, chosen(plan)["torch"]) == ("ok", "2.11.0+cpu cpu")
+
+
+def test_a_version_that_is_not_known_is_not_blamed_on_the_machine(torch_world: World) -> None:
+    plan = torch_world.plan("torch==3.7")
+    assert [fact.fact for fact in plan.conflict] == [
+        "torch==3.7 was asked for",
+        "the builds of torch that are known: 2.9.1 to 2.14.1, and none of them is ==3.7",
+    ]
+
+
+def test_machines_with_different_pythons_and_unknown_branches_are_told(torch_world: World) -> None:
+    targets = ("H100, driver 999.1, python 3.12", "H100, driver 580.95.05, python 3.11")
+    plan = torch_world.plan_for([torch_world.machine(t) for t in targets], "torch")
+    assert {"python-differs", "driver-newer-than-facts"} <= set(codes(plan))
+
+
+def test_musl_is_named_as_the_reason(torch_world: World) -> None:
+    plan = torch_world.plan("torch", target="H100, driver 580.95.05, musl 1.2")
+    assert plan.status == "impossible"
+    assert any("musl 1.2" in fact.fact for fact in plan.conflict)
