@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from envsolve._default_index import DEFAULT_INDEX
-from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
-from envsolve.plan import Plan, PlannedPackage
+from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError
+from envsolve.plan import Caution, Plan, PlannedPackage
+from envsolve.render._words import in_words
 
 # What pip takes in hash-checking mode.
 _STRONG = ("sha256", "sha384", "sha512")
@@ -22,7 +23,7 @@ def installable(plan: Plan) -> tuple[PlannedPackage, ...]:
     if plan.status != "impossible":
         return plan.packages
     facts = "; because ".join(fact.fact for fact in plan.conflict)
-    hint = f"{plan.remedies[0].action}: {plan.remedies[0].unlocks}" if plan.remedies else None
+    hint = in_words(plan.remedies[0]) if plan.remedies else None
     raise ImpossibleError(f"nothing fits, because {facts}" if facts else "nothing fits", hint=hint)
 
 
@@ -35,27 +36,45 @@ def hashed(plan: Plan) -> tuple[PlannedPackage, ...]:
         UsageError: A direct reference has no hash.
     """
     packages = installable(plan)
+    if lack := no_hashes(packages, plan.warnings):
+        raise lack
+    return packages
+
+
+def no_hashes(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -> EnvsolveError | None:
+    """Why no hash can be written down for every package; None where it can.
+
+    Args:
+        packages: Those of a plan.
+        warnings: The plan's: ``index-unreachable`` tells a hash that was not seen from one that the index lacks.
+    """
+    packages = list(packages)
     for package in packages:
         if is_tree(package):
-            raise UsageError(
+            return UsageError(
                 f"{package.name} is built from {package.url}, and a source tree has no hash",
                 hint="use the format pip or uv",
             )
         if is_direct(package) and not strong_hashes(package):
-            raise UsageError(
+            return UsageError(
                 f"{package.name} is asked for by the address {package.url}, without a hash",
                 hint="append #sha256=DIGEST to the address, or use the format pip or uv",
             )
-    if unknown := [package for package in packages if package.url is None]:
-        raise IndexUnavailableError(
-            f"no address and hash is known for {_by_index(unknown)}: the index was not reached",
-            hint="run the same command again where the index is reached, or use the format pip or uv",
+    bare = [package for package in packages if package.url is None or not strong_hashes(package)]
+    if not bare:
+        return None
+    unreached = any(caution.code == "index-unreachable" for caution in warnings)
+    # Only what the catalogue describes has evidence, and only that is planned without its index.
+    unseen = [package for package in bare if package.url is None or (unreached and package.evidence is not None)]
+    if unseen:
+        told = (
+            f"{index} could not be reached, and the catalogue has no sha256 of {', '.join(names)}"
+            for index, names in _by_index(unseen)
         )
-    if bare := [package for package in packages if not strong_hashes(package)]:
-        raise IndexUnavailableError(
-            f"the index gives no sha256 for {_by_index(bare)}", hint="use the format pip or uv, which need no hashes"
-        )
-    return packages
+        hint = "run the same command again where the index can be reached, or use the format pip or uv"
+        return IndexUnavailableError("; ".join(told), hint=hint)
+    told = (f"{index} gives no sha256 of {', '.join(names)}" for index, names in _by_index(bare))
+    return IndexUnavailableError("; ".join(told), hint="use the format pip or uv, which need no hashes")
 
 
 def strong_hashes(package: PlannedPackage) -> dict[str, str]:
@@ -84,8 +103,8 @@ def default_index(packages: Iterable[PlannedPackage]) -> str:
     return min(counts, key=lambda index: (-counts[index], index))
 
 
-def _by_index(packages: Iterable[PlannedPackage]) -> str:
+def _by_index(packages: Iterable[PlannedPackage]) -> list[tuple[str, list[str]]]:
     names: dict[str, list[str]] = {}
     for package in packages:
         names.setdefault(package.index or DEFAULT_INDEX, []).append(f"{package.name} {package.version}")
-    return "; ".join(f"{', '.join(found)} ({index})" for index, found in sorted(names.items()))
+    return sorted(names.items())

@@ -1,11 +1,15 @@
-"""Machines, drivers and support levels in the words of a terminal."""
+"""Machines, drivers, support levels and warnings in the words of a terminal."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterator
 
 from envsolve.machine.model import Machine
-from envsolve.plan import DriverNeed, Support
+from envsolve.plan import DriverNeed, Plan, Remedy, Support
+
+_FLAVOUR = re.compile(r"cu(\d+)(\d)")
 
 #: What a level means for a GPU, best first.
 LEVELS = {
@@ -18,31 +22,76 @@ LEVELS = {
 
 
 def describe(machine: Machine) -> str:
-    """One line: ``2x NVIDIA H100 (cc 9.0), driver 580.95, linux x86_64, glibc 2.35, Python 3.12``."""
+    """One line: ``2x NVIDIA H100 (cc 9.0), driver 580.95, linux x86_64, glibc 2.35``.
+
+    Without the machine's own Python: a plan has one Python, and it may be another.
+    """
     platform = machine.platform
     parts = [
         _gpus(machine),
         f"driver {machine.driver.version}" if machine.driver and machine.driver.version else None,
         " ".join(filter(None, [platform.os, platform.arch])) if platform else None,
         platform.libc if platform else None,
-        f"Python {machine.python}" if machine.python else None,
     ]
     return ", ".join(part for part in parts if part)
 
 
-def driver_sentence(need: DriverNeed) -> str:
-    """How the driver runs the plan."""
+def driver_sentence(need: DriverNeed, flavour: str | None) -> str:
+    """How the driver runs the plan's CUDA builds.
+
+    Args:
+        need: The driver that they need, and the machine's.
+        flavour: Theirs, ``cu126``.
+    """
     if need.required is None:
         return "the plan needs no NVIDIA driver"
-    if need.have is None:
-        return f"{need.required} or newer is needed; the machine's is not known"
-    how = {
-        "full": "runs this CUDA in full",
-        "minor-version": "is older than this CUDA: it runs machine code of it (minor-version compatibility), no PTX",
-        "forward-compat": "runs this CUDA through the cuda-compat libraries (forward compatibility)",
-        None: "is there",
-    }[need.mode]
-    return f"{need.have} {how}; {need.required} or newer is needed"
+    wanted = f"needs {need.required} or newer"
+    if need.have is None and need.mode is None:
+        return f"{wanted}; the machine's is not known"
+    have, builds = need.have or "the machine's", _builds(flavour)
+    if need.mode is None:
+        return f"{wanted}; whether {have} is that new is not known"
+    if need.mode == "forward-compat":
+        return f"{have} runs {builds} through the cuda-compat libraries (forward compatibility); alone it {wanted}"
+    how = "in full" if need.mode == "full" else "through minor-version compatibility (machine code, no PTX)"
+    return f"{have} runs {builds} {how}; {wanted}"
+
+
+def flavour_sentence(plan: Plan) -> str:
+    """The plan's flavour and what decided for it: the least that its code can do on a GPU of the plan."""
+    if plan.cuda == "cpu":
+        return f"cpu: {_why_cpu(plan)}"
+    torch = tuple(item for item in plan.support if item.package == "torch")
+    level = worst_level(torch or plan.support)
+    if level is None:
+        return f"{plan.cuda}: the GPU code in its builds is not known"
+    return f"{plan.cuda}: {level}, {LEVELS[level]}"
+
+
+def warning_lines(plan: Plan) -> Iterator[str]:
+    """The plan's warnings, each with its code and, on a line of its own, what to do about it."""
+    for caution in plan.warnings:
+        yield f"Warning   {caution.message} [{caution.code}]"
+        if caution.remedy:
+            yield f"          {caution.remedy}"
+
+
+def in_a_line(plan: Plan) -> str:
+    """What the plan holds: ``chosen: cu126, torch 2.14.1+cu126, 29 packages``; or that nothing fits."""
+    if plan.status == "impossible":
+        return "; ".join(["nothing fits", *(f"because {fact.fact}" for fact in plan.conflict)])
+    torch = next((f"torch {package.version}" for package in plan.packages if package.name == "torch"), None)
+    return f"chosen: {', '.join(filter(None, [plan.cuda, torch, count(len(plan.packages))]))}"
+
+
+def in_words(remedy: Remedy) -> str:
+    """What to change and, where that is known, what it unlocks."""
+    return f"{remedy.action}: {remedy.unlocks}" if remedy.unlocks else remedy.action
+
+
+def count(number: int, noun: str = "package") -> str:
+    """``1 package``, ``2 packages``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def worst_level(support: tuple[Support, ...]) -> str | None:
@@ -54,6 +103,19 @@ def gpu_name(item: Support) -> str:
     """The GPU of a support entry with its compute capability."""
     cc = item.compute_capability
     return item.gpu if cc is None or cc in item.gpu else f"{item.gpu} (cc {cc})"
+
+
+def _why_cpu(plan: Plan) -> str:
+    """The planner never takes it by itself for a machine with a GPU; where it had to guess, the status says so."""
+    if plan.machines and all(machine.gpus == () for machine in plan.machines):
+        return "the machine has no NVIDIA GPU" if len(plan.machines) == 1 else "the machines have no NVIDIA GPU"
+    return "as asked" if plan.status == "ok" else "whether the machine has an NVIDIA GPU is not known"
+
+
+def _builds(flavour: str | None) -> str:
+    """``CUDA 13.2 builds`` for ``cu132``."""
+    match = _FLAVOUR.fullmatch(flavour or "")
+    return f"CUDA {match[1]}.{match[2]} builds" if match else "its CUDA builds"
 
 
 def _gpus(machine: Machine) -> str:

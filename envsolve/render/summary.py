@@ -6,20 +6,22 @@ import datetime
 from collections.abc import Iterator, Sequence
 
 from envsolve.plan import Plan, PlannedPackage
-from envsolve.render._words import LEVELS, describe, driver_sentence, gpu_name, worst_level
+from envsolve.render._packages import no_hashes
+from envsolve.render._words import count, describe, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
 
 
-def render(plan: Plan, *, today: datetime.date | None = None) -> str:
+def render(plan: Plan, *, today: datetime.date | None = None, sources: bool = False) -> str:
     """The summary.
 
     Args:
         plan: Any plan; an impossible one is shown as its conflict and the remedies.
         today: The day from which the age of the catalogue is counted; None for the real one.
+        sources: Under each fact of a conflict, where it was read. The titles are long, and the facts stand without.
     """
     sections = [
         _heading(plan),
-        *([_conflict(plan), _remedies(plan)] if plan.status == "impossible" else [_packages(plan)]),
-        _warnings(plan),
+        *([_conflict(plan, sources), _remedies(plan)] if plan.status == "impossible" else [_packages(plan)]),
+        warning_lines(plan),
         [f"Set where it runs: {name}={value}" for name, value in sorted(plan.environment.items())],
         _closing(plan, today or datetime.date.today()),
     ]
@@ -29,15 +31,17 @@ def render(plan: Plan, *, today: datetime.date | None = None) -> str:
 def _heading(plan: Plan) -> Iterator[str]:
     for machine in plan.machines:
         yield f"For       {describe(machine)}"
+    if plan.python:
+        yield f"Python    {plan.python}"
     yield f"Asked     {', '.join(plan.requirements) or 'nothing'}"
     if plan.status == "impossible":
         return
     if plan.status == "unknown":
         yield "Status    unknown: something that decides is not known, see below"
     if plan.cuda:
-        yield f"Flavour   {_flavour(plan)}"
+        yield f"Flavour   {flavour_sentence(plan)}"
     if plan.driver:
-        yield f"Driver    {driver_sentence(plan.driver)}"
+        yield f"Driver    {driver_sentence(plan.driver, plan.cuda)}"
     if plan.toolchain:
         tools = (
             ("nvcc", plan.toolchain.nvcc),
@@ -45,15 +49,6 @@ def _heading(plan: Plan) -> Iterator[str]:
             ("TORCH_CUDA_ARCH_LIST", plan.toolchain.TORCH_CUDA_ARCH_LIST),
         )
         yield f"Build     {', '.join(f'{name} {value}' for name, value in tools if value)}"
-
-
-def _flavour(plan: Plan) -> str:
-    """The flavour and what decided for it: the least that its code can do on a GPU of the plan."""
-    torch = tuple(item for item in plan.support if item.package == "torch")
-    level = worst_level(torch or plan.support)
-    if level is None:
-        return f"{plan.cuda}: no GPU to judge it for"
-    return f"{plan.cuda}: {level}, {LEVELS[level]}"
 
 
 def _packages(plan: Plan) -> list[str]:
@@ -64,8 +59,7 @@ def _packages(plan: Plan) -> list[str]:
     lines = _table(rows) if family else []
     others = len(plan.packages) - len(family)
     if others:
-        plural = "" if others == 1 else "s"
-        lines.append(f"and {others} other package{plural}" if family else f"{others} package{plural}")
+        lines.append(f"and {count(others, 'other package')}" if family else count(others))
     return lines
 
 
@@ -85,24 +79,19 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _conflict(plan: Plan) -> Iterator[str]:
+def _conflict(plan: Plan, sources: bool) -> Iterator[str]:
     yield "Nothing fits"
     for fact in plan.conflict:
-        yield f"  because {fact.fact}{f' [{fact.source}]' if fact.source else ''}"
+        yield f"  because {fact.fact}"
+        if sources and fact.source:
+            yield f"          (source: {fact.source})"
 
 
 def _remedies(plan: Plan) -> Iterator[str]:
     if plan.remedies:
-        yield "What would make it fit, cheapest first"
+        yield f"What would make it fit{', cheapest first' if len(plan.remedies) > 1 else ''}"
     for number, remedy in enumerate(plan.remedies, 1):
-        yield f"  {number}. {remedy.action}: {remedy.unlocks}"
-
-
-def _warnings(plan: Plan) -> Iterator[str]:
-    for caution in plan.warnings:
-        yield f"Warning   {caution.message} [{caution.code}]"
-        if caution.remedy:
-            yield f"          {caution.remedy}"
+        yield f"  {number}. {in_words(remedy)}"
 
 
 def _closing(plan: Plan, today: datetime.date) -> Iterator[str]:
@@ -110,6 +99,11 @@ def _closing(plan: Plan, today: datetime.date) -> Iterator[str]:
         days = (today - datetime.date.fromisoformat(plan.catalogue_date)).days
         age = "today" if days <= 0 else f"{days} day{'' if days == 1 else 's'} ago"
         yield f"Facts     of {plan.catalogue_date}, {age}"
-    if plan.status != "impossible":
-        yield "Next      the same command with --format pylock -o pylock.toml, then:"
+    if plan.status == "impossible":
+        return
+    if lack := no_hashes(plan.packages, plan.warnings):
+        yield f"Next      no lock can be made of this plan: {lack.message}"
+        yield f"          {lack.hint}"
+    else:
+        yield "Next      the same command with -o pylock.toml, then:"
         yield "          envsolve install pylock.toml --prefix DIR"

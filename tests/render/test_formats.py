@@ -16,7 +16,7 @@ from envsolve._default_index import DEFAULT_INDEX
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.lock import Assumptions, assumptions_of
 from envsolve.machine.model import Gpu, Machine, Platform
-from envsolve.plan import Plan, PlannedPackage
+from envsolve.plan import Caution, Plan, PlannedPackage
 from envsolve.render import formats, pip, pylock, render, requirements, uv
 from tests.render.plans import CU126, FILELOCK, GOOD, IMPOSSIBLE, MIRROR, TORCH, TRITON, package
 
@@ -89,7 +89,7 @@ def test_requirements() -> None:
         render(GOOD, "requirements")
         == f"""\
 # envsolve plan for torch>=2.4
-# machine: 2x NVIDIA GeForce RTX 4090 (cc 8.9), driver 550.54.15, linux x86_64, glibc 2.35, Python 3.12
+# machine: 2x NVIDIA GeForce RTX 4090 (cc 8.9), driver 550.54.15, linux x86_64, glibc 2.35
 # Python 3.12, flavour cu126
 # set where it runs: TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas
 --index-url {MIRROR}
@@ -122,12 +122,12 @@ def test_requirements_with_several_hashes_and_an_address() -> None:
         (
             replace(TORCH, url=None, hashes={}),
             IndexUnavailableError,
-            f"no address and hash is known for torch 2.9.0+cu126 ({CU126}): the index was not reached",
+            f"{CU126} could not be reached, and the catalogue has no sha256 of torch 2.9.0+cu126",
         ),
         (
             replace(TORCH, hashes={"md5": "a"}),
             IndexUnavailableError,
-            f"gives no sha256 for torch 2.9.0+cu126 ({CU126})",
+            f"{CU126} gives no sha256 of torch 2.9.0+cu126",
         ),
         (replace(DIRECT, hashes={}), UsageError, f"by the address {DIRECT.url}, without a hash"),
         (TREE, UsageError, "foo is built from git+https://example.org/foo.git@v1"),
@@ -139,6 +139,21 @@ def test_hashed_formats_refuse_what_has_no_hash(
     with pytest.raises(error, match=r".*") as caught:
         render(replace(GOOD, packages=(FILELOCK, bad)), format)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "message"),
+    [
+        ("measured", f"{CU126} could not be reached, and the catalogue has no sha256 of torch 2.9.0+cu126"),
+        (None, f"{CU126} gives no sha256 of torch 2.9.0+cu126"),  # not of the catalogue: its index was read
+    ],
+)
+def test_a_hash_that_was_not_seen_is_no_hash_that_the_index_lacks(evidence: str | None, message: str) -> None:
+    bare = replace(TORCH, hashes={}, evidence=evidence)
+    plan = replace(GOOD, packages=(FILELOCK, bare), warnings=(Caution("index-unreachable", "no answer"),))
+    with pytest.raises(IndexUnavailableError) as caught:
+        render(plan, "pylock")
+    assert caught.value.message == message
 
 
 def test_pylock_is_what_the_plan_says() -> None:
