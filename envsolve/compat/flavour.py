@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from packaging.specifiers import SpecifierSet
 
 from envsolve.catalogue.model import Build
@@ -12,10 +14,12 @@ from envsolve.compat.versions import minor
 ANY = "any"
 
 
+_specifier = lru_cache(maxsize=1024)(SpecifierSet)
+
+
 def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
     """Rule 9: a companion shares torch's variant or CUDA major, and this torch is one that its ABI accepts.
 
-    A companion's ``cpu`` build beside a CUDA torch shares torch's CPU ABI: it loads, without GPU code of its own.
     Source: METADATA of the companions, and PyTorch's compatibility table where METADATA is silent.
 
     Args:
@@ -24,12 +28,12 @@ def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
         agrees_on: ``variant``, ``major`` or ``nothing``: see :class:`FamilyMember`.
     """
     pair = f"{companion.package} {companion.version} [{companion.variant}] with torch {torch.version} [{torch.variant}]"
-    same = companion.variant in (ANY, "cpu", torch.variant) or agrees_on == "nothing"
+    same = companion.variant in (ANY, torch.variant) or agrees_on == "nothing"
     if agrees_on == "major" and companion.cuda and torch.cuda:
         same = minor(companion.cuda)[0] == minor(torch.cuda)[0]
     if not same:
         return Reason("flavour", False, f"{pair}: different CUDA flavours", companion.evidence.value, companion.source)
-    if companion.torch and not SpecifierSet(companion.torch).contains(torch.version, prereleases=True):
+    if companion.torch and not _specifier(companion.torch).contains(torch.version, prereleases=True):
         text = f"{pair}: built against torch{companion.torch}"
         return Reason("flavour", False, text, companion.evidence.value, companion.source)
     return Reason("flavour", True, pair, companion.evidence.value, companion.source)

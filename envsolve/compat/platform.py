@@ -146,7 +146,9 @@ def python_tag(pythons: Sequence[str], python: str) -> str | None:
         interpreter, _, abi = tag.partition("-")
         if abi == "none" and interpreter in ("py3", "py2.py3", wanted):
             return tag
-        stable = re.match(r"^cp3(\d+)$", interpreter)
-        if abi == "abi3" and stable and not python.endswith("t") and int(stable[1]) <= int(python.split(".")[1]):
+        # py39-none serves 3.9 and later, cp39-abi3 likewise but for free-threaded builds.
+        oldest = re.match(r"^(?:py|cp)3(\d+)$", interpreter)
+        forward = (abi == "none" and interpreter.startswith("py")) or (abi == "abi3" and not python.endswith("t"))
+        if oldest and forward and int(oldest[1]) <= int(python.split(".")[1].rstrip("t")):
             return tag
     return None

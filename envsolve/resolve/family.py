@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from packaging.version import Version
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence
 from envsolve.compat.facts import Facts
-from envsolve.compat.flavour import ANY
+from envsolve.compat.flavour import ANY, agrees
 from envsolve.compat.judge import Judge, worst
 from envsolve.compat.platform import platform_fits, python_fits, same_system
 from envsolve.compat.triton import TRITON
@@ -35,6 +35,11 @@ class Option:
 
     builds: tuple[Build, ...]
     verdict: Verdict
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What tells it from the package's other options: version, variant, index."""
+        return self.build.version, self.build.variant, self.build.index
 
     @property
     def build(self) -> Build:
@@ -81,6 +86,38 @@ class Family:
     def owns(self, package: str) -> bool:
         """Whether a package's builds are chosen from the catalogue, never from an index that merely lists the name."""
         return package in self.catalogue.family and bool(self.catalogue.builds(package))
+
+    def follows_torch(self, package: str) -> bool:
+        """Whether a package's builds each go with certain builds of torch."""
+        return package != "torch" and self.owns(package) and self.catalogue.family[package].agrees_on != "nothing"
+
+    def pairings(self, asked: Mapping[str, SpecifierSet]) -> Iterator[tuple[Option, ...]]:
+        """Torch options, best first, each with the best option of every companion that goes with it.
+
+        Args:
+            asked: What is asked of family packages; those named here must all have an option.
+        """
+        companions = [self._kinds(name, specifier) for name, specifier in asked.items() if name != "torch"]
+        for torch in self.options("torch"):
+            if not torch.matches(asked.get("torch", SpecifierSet())):
+                continue
+            found = [next((o for o in kinds if self._agree(o, torch)), None) for kinds in companions]
+            paired = tuple(option for option in found if option is not None)
+            if len(paired) == len(found):
+                yield (torch, *paired)
+
+    def _kinds(self, package: str, specifier: SpecifierSet) -> tuple[Option, ...]:
+        """The best option of each way in which a companion is bound to torch."""
+        kinds: dict[tuple[object, ...], Option] = {}
+        for option in self.options(package):
+            if option.matches(specifier):
+                build = option.build
+                kinds.setdefault((build.variant, build.cuda, build.torch), option)
+        return tuple(kinds.values())
+
+    def _agree(self, companion: Option, torch: Option) -> bool:
+        agrees_on = self.catalogue.family[companion.build.package].agrees_on
+        return agrees(companion.build, torch.build, agrees_on).ok is True
 
     @cached_property
     def flavours(self) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envsolve.compat.flavour import agrees
 from envsolve.compat.life import can_exist
 from envsolve.compat.platform import same_system
 from envsolve.compat.verdict import Level
@@ -103,7 +102,7 @@ def _limits_of(family: Family, limits: Limits) -> Iterator[_Limit]:
     elif family.wants_cpu:
         yield _Limit("gpus", "", "the machine has no NVIDIA GPU")
     for name, specifier in sorted(limits.asked.items(), key=lambda pair: pair[0] == "torch"):
-        if str(specifier):
+        if str(specifier) or name != "torch":
             yield _Limit("asked", name, f"{name}{specifier} was asked for")
 
 
@@ -116,25 +115,16 @@ def _best(family: Family, limits: Limits, kept: Sequence[_Limit]) -> tuple[Optio
         python=family.python if "python" in kinds else None,
         machines=tuple(_loosened(machine, kinds) for machine in family.machines),
     )
-    asked = {name: spec if name in names else SpecifierSet() for name, spec in limits.asked.items()}
-    companions = {
-        name: [o for o in loose.options(name) if o.matches(spec)] for name, spec in asked.items() if name != "torch"
+    # Lifting a limit relaxes the specifier of a requirement; one that has none is given up.
+    asked = {
+        name: specifier if name in names else SpecifierSet()
+        for name, specifier in limits.asked.items()
+        if name in names or str(specifier)
     }
-    for torch in loose.options("torch"):
-        if "flavour" in kinds and torch.build.variant != limits.flavour:
-            continue
-        if "torch" in asked and not torch.matches(asked["torch"]):
-            continue
-        paired = [next((o for o in options if _pairs(family, o, torch)), None) for options in companions.values()]
-        found = tuple(option for option in paired if option is not None)
-        if len(found) == len(paired):
-            return (torch, *found)
+    for options in loose.pairings(asked):
+        if "flavour" not in kinds or options[0].build.variant == limits.flavour:
+            return options
     return None
-
-
-def _pairs(family: Family, companion: Option, torch: Option) -> bool:
-    agrees_on = family.catalogue.family[companion.build.package].agrees_on
-    return agrees(companion.build, torch.build, agrees_on).ok is True
 
 
 def _loosened(machine: Machine, kinds: set[str]) -> Machine:
@@ -148,13 +138,18 @@ def _loosened(machine: Machine, kinds: set[str]) -> Machine:
 
 
 def _pairings(family: Family, limits: Limits, core: Sequence[_Limit]) -> Iterator[ConflictFact]:
-    """The torch that each companion of the conflict is built for."""
-    for name in [limit.name for limit in core if limit.kind == "asked" and limit.name != "torch"]:
-        builds = [o.build for o in family.judged(name) if o.matches(limits.asked[name]) and o.build.torch]
-        for build in {(b.version, b.torch): b for b in builds[:_EXAMPLES]}.values():
-            source = family.catalogue.source(build.source)
-            text = f"{name} {build.version} is built for torch{build.torch}"
-            yield ConflictFact(text, source.title if source else None)
+    """For each package of a conflict with companions: the newest version asked for, its flavours and its torch."""
+    names = [limit.name for limit in core if limit.kind == "asked"]
+    for name in names if any(name != "torch" for name in names) else ():
+        builds = [o.build for o in family.judged(name) if o.matches(limits.asked[name]) and _for_these(o, family)]
+        if not builds:
+            continue
+        newest = [build for build in builds if build.version == builds[0].version]
+        variants = ", ".join(sorted({build.variant for build in newest}))
+        torch = f", for torch{newest[0].torch}" if newest[0].torch else ""
+        source = family.catalogue.source(newest[0].source)
+        text = f"{name} {newest[0].version} is published as {variants}{torch}"
+        yield ConflictFact(text, source.title if source else None)
 
 
 def _failing_builds(family: Family, limits: Limits) -> Iterator[ConflictFact]:
@@ -198,16 +193,27 @@ def _remedies(family: Family, limits: Limits, every: Sequence[_Limit], core: Seq
 
 
 def _relaxations(family: Family, limits: Limits, every: Sequence[_Limit], core: Sequence[_Limit]) -> Iterator[Remedy]:
-    """One demand of the request given up or, where one is not enough, all demands on the family together."""
+    """One demand of the request changed or, where one is not enough, all demands on the family together.
+
+    A demand without a specifier can only be given up, which costs more than relaxing another.
+    """
     own = [limit for limit in every if limit.kind in ("asked", "flavour")]
-    found = False
-    for given_up in [*([limit] for limit in own if limit in core), own]:
-        if found and given_up is own:
-            return
-        best = _best(family, limits, [limit for limit in every if limit not in given_up])
-        if best is not None and given_up:
-            found = True
-            yield Remedy("relax " + " and ".join(_demand(limit, limits) for limit in given_up), _named(best))
+    single = sorted((limit for limit in own if limit in core), key=lambda limit: not _relaxable(limit, limits))
+    remedies = [remedy for limit in single if (remedy := _without(family, limits, every, [limit]))]
+    together = _without(family, limits, every, own) if own and not remedies else None
+    yield from remedies or filter(None, [together])
+
+
+def _without(family: Family, limits: Limits, every: Sequence[_Limit], given_up: Sequence[_Limit]) -> Remedy | None:
+    best = _best(family, limits, [limit for limit in every if limit not in given_up])
+    if best is None:
+        return None
+    verb = "relax" if all(_relaxable(limit, limits) for limit in given_up) else "give up"
+    return Remedy(f"{verb} " + " and ".join(_demand(limit, limits) for limit in given_up), _named(best))
+
+
+def _relaxable(limit: _Limit, limits: Limits) -> bool:
+    return limit.kind == "flavour" or bool(str(limits.asked[limit.name]))
 
 
 def _demand(limit: _Limit, limits: Limits) -> str:

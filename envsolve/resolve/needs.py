@@ -54,6 +54,18 @@ class SameNeed:
 
 
 @dataclass(frozen=True, slots=True)
+class PairedNeed:
+    """A torch that goes with the companions that were asked for: one of these options.
+
+    Without it the solver would take the newest torch first and then bend flavour and version to the companions.
+    """
+
+    options: frozenset[tuple[str, str, str]]
+    text: str
+    key: str = "torch"
+
+
+@dataclass(frozen=True, slots=True)
 class FlavourNeed:
     """A build's demand that the whole environment has one of these CUDA flavours."""
 
@@ -120,5 +132,5 @@ class Candidate:
         return f"{self.name}{extra}{version}{variant}"
 
 
-AnyNeed = PackageNeed | SameNeed | FlavourNeed
+AnyNeed = PackageNeed | SameNeed | PairedNeed | FlavourNeed
 AnyCandidate = Candidate | FlavourCandidate

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -34,6 +34,7 @@ class Pool:
     prereleases: bool = False
     _versions: dict[str, list[tuple[Version, list[IndexFile]]]] = field(default_factory=dict)
     _chosen: dict[tuple[str, Version], IndexFile | None] = field(default_factory=dict)
+    _takes: dict[tuple[str, Specifier], frozenset[int]] = field(default_factory=dict)
 
     def exists(self, name: str) -> bool:
         """Whether any index lists a file of the project that can be read at all."""
@@ -46,13 +47,15 @@ class Pool:
     def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
         """Versions that the specifier takes, newest first with yanked ones last, each with its best file.
 
-        A wheel that runs here goes before an sdist; pre-releases appear only on request.
+        A wheel that runs here goes before an sdist. Pre-releases appear only on request, or where a project has
+        published nothing else.
         """
-        pre = self.prereleases or bool(specifier.prereleases)
+        published = self._sorted_versions(name)
+        allowed = self._stable_or_wanted(name, specifier)
+        for single in specifier:
+            allowed &= self._accepted(name, single)
         withdrawn: list[tuple[Version, IndexFile]] = []
-        for version, files in self._sorted_versions(name):
-            if (version.is_prerelease and not pre) or not specifier.contains(version, prereleases=True):
-                continue
+        for version, files in (published[place] for place in sorted(allowed)):
             if (name, version) not in self._chosen:
                 self._chosen[name, version] = self._best(files)
             file = self._chosen[name, version]
@@ -63,6 +66,23 @@ class Pool:
             else:
                 withdrawn.append((version, file))
         yield from withdrawn
+
+    def _stable_or_wanted(self, name: str, specifier: SpecifierSet) -> frozenset[int]:
+        """Places, in the order of versions, that are no pre-releases; all where those are wanted or the only ones."""
+        every = self._sorted_versions(name)
+        stable = frozenset(place for place, (version, _) in enumerate(every) if not version.is_prerelease)
+        wanted = self.prereleases or bool(specifier.prereleases) or not stable
+        return frozenset(range(len(every))) if wanted else stable
+
+    def _accepted(self, name: str, single: Specifier) -> frozenset[int]:
+        """Places of the versions that one specifier takes; backtracking asks the same of them thousands of times."""
+        if (name, single) not in self._takes:
+            self._takes[name, single] = frozenset(
+                place
+                for place, (version, _) in enumerate(self._sorted_versions(name))
+                if single.contains(version, prereleases=True)
+            )
+        return self._takes[name, single]
 
     def _sorted_versions(self, name: str) -> list[tuple[Version, list[IndexFile]]]:
         if name not in self._versions:

@@ -26,6 +26,7 @@ from envsolve.resolve.needs import (
     FlavourCandidate,
     FlavourNeed,
     PackageNeed,
+    PairedNeed,
     SameNeed,
 )
 from envsolve.resolve.pool import Pool
@@ -116,10 +117,11 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             if isinstance(need, PackageNeed):
                 specifier &= need.specifier
         specifier &= self._constraints.get(name, SpecifierSet())
+        paired = [need for need in needs if isinstance(need, PairedNeed)]
 
         def family() -> Iterator[Candidate]:
             for option in self._family.options(name):
-                if option.matches(specifier):
+                if option.matches(specifier) and all(option.identity in need.options for need in paired):
                     yield Candidate(name, option.version, extra, option=option)
 
         def ordinary() -> Iterator[Candidate]:
@@ -139,6 +141,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             return isinstance(candidate, FlavourCandidate) and candidate.variant in requirement.variants
         if not isinstance(candidate, Candidate):
             return False
+        if isinstance(requirement, PairedNeed):
+            return candidate.option is not None and candidate.option.identity in requirement.options
         if isinstance(requirement, SameNeed):
             return replace(candidate, extra=None) == requirement.candidate
         if requirement.url:
@@ -183,6 +187,17 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             return self._client.metadata(self._files.file(build))
         assert candidate.file is not None
         return self._client.metadata(candidate.file)
+
+    def paired_torch(self, roots: Sequence[AnyNeed]) -> list[AnyNeed]:
+        """The need for a torch that goes with the companions among the roots; nothing where there is none of either."""
+        asked: dict[str, SpecifierSet] = {}
+        for need in roots:
+            if isinstance(need, PackageNeed) and self._family.owns(need.name):
+                limits = need.specifier & self._constraints.get(need.name, SpecifierSet())
+                asked[need.name] = asked.get(need.name, SpecifierSet()) & limits
+        companions = [name for name in asked if self._family.follows_torch(name)]
+        options = frozenset(torch.identity for torch, *_ in self._family.pairings(asked)) if companions else ()
+        return [PairedNeed(frozenset(options), f"torch for {', '.join(companions)}")] if options else []
 
     def needs_in(self, line: str | Requirement, extra: str, origin: str) -> Iterator[PackageNeed]:
         """The needs of one requirement line; none where its marker does not hold for the environment and extra."""

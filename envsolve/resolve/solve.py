@@ -77,6 +77,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
         EnvsolveError: No answer within the rounds that the solver is given.
     """
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
+    roots += provider.paired_torch(roots)
     if flavour:
         roots.append(FlavourNeed(frozenset({flavour})))
     # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
