@@ -30,6 +30,12 @@ _GLUED = re.compile(
 _VENDOR = frozenset({"nvidia", "corporation", "geforce", "gpu", "graphics", "card", "generation"})
 # Memory size and kind, form factor and bus tell boards apart, not the code that they run.
 _BOARD = re.compile(r"\d+(?:g|gb|gib)|hbm\d?e?|sxm\d?|pcie|pci|oem|max|q|with|design|gddr\d\w?|ecc|tesla")
+_OWN_MAKER = re.compile(r"nvidia|geforce|quadro|tesla|[gr]tx", re.IGNORECASE)
+# Words in the names of other makers' cards and series: those of AMD, Intel, Apple and Google.
+_OTHER_MAKERS = re.compile(
+    r"\b(?:amd|radeon|instinct|rx ?\d{3,4}\w*|mi\d{2,3}[a-z]?|gfx\d+\w*|intel|arc|iris|gaudi\d?|apple|tpu)\b",
+    re.IGNORECASE,
+)
 _SEPARATE_SIZE = re.compile(r"(\d+)\s+(?=gi?b\b)", re.IGNORECASE)
 
 
@@ -44,8 +50,13 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
         return _by_compute_capability(match[1] or match[2], catalogue)
     words = _words(text)
     found = _named(words, catalogue) or _named(_without_board(words), catalogue)
+    if not found and not _OWN_MAKER.search(text) and _OTHER_MAKERS.search(text):
+        raise UsageError(
+            f'"{text}" is not an NVIDIA card', hint="only these are known; a machine without one is: no gpu"
+        )
     if not found:
-        raise UsageError(f'unknown GPU "{text}"', hint=_nearest(words, catalogue))
+        number = f"; a driver is written: driver {text}" if text.isdigit() else ""
+        raise UsageError(f'unknown GPU "{text}"', hint=_nearest(words, catalogue) + number)
     if len({model.compute_capability for model in found}) > 1:
         names = "; ".join(f"{model.name} ({model.compute_capability})" for model in found[:8])
         raise UsageError(f'"{text}" can mean GPUs of different compute capabilities', hint=f"say which: {names}")
@@ -56,9 +67,8 @@ def _by_compute_capability(text: str, catalogue: Catalogue) -> GpuModel:
     cc = ComputeCapability.parse(text)
     known = catalogue.architectures.get(str(cc))
     if known is None:
-        raise UsageError(
-            f"no GPU has compute capability {cc}", hint=f"known ones: {', '.join(catalogue.architectures)}"
-        )
+        listed = f"known ones: {', '.join(catalogue.architectures)}; a CUDA version is written: cuda {text}"
+        raise UsageError(f"no GPU has compute capability {cc}", hint=listed)
     return GpuModel(cc.sm, known.compute_capability, known.evidence, known.source)
 
 

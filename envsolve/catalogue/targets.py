@@ -9,7 +9,7 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import DriverBranch
 from envsolve.errors import UsageError
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.machine.target import GRAMMAR, Target
+from envsolve.machine.target import Target
 
 __all__ = ["complete", "driver_branch", "find_gpu", "machine_from_target"]
 
@@ -23,14 +23,14 @@ def machine_from_target(target: Target, catalogue: Catalogue) -> Machine:
         UsageError: A GPU name is unknown or ambiguous.
     """
     sources: dict[str, str] = {}
-    given = {"os": target.os, "arch": target.arch, "libc": target.libc}
+    given = {"os": target.os, "arch": target.arch, "libc": target.libc, "distro": target.distro}
     sources |= {f"platform.{name}": "target" for name, value in given.items() if value}
     sources |= {"driver.version": "target"} if target.driver else {}
     sources |= {"driver.cuda": "target"} if target.cuda else {}
     sources |= {"python": "target"} if target.python else {}
     sources |= {"gpus": "target"} if target.gpus is not None else {}
     machine = Machine(
-        platform=Platform(target.os, target.arch, target.libc) if any(given.values()) else None,
+        platform=Platform(target.os, target.arch, target.libc, target.distro) if any(given.values()) else None,
         driver=Driver(target.driver, target.cuda) if target.driver or target.cuda else None,
         gpus=None
         if target.gpus is None
@@ -76,10 +76,7 @@ def driver_branch(version: str, catalogue: Catalogue) -> DriverBranch | None:
 
 
 def _gpu(text: str, catalogue: Catalogue) -> Gpu:
-    try:
-        model = find_gpu(text, catalogue)
-    except UsageError as error:
-        raise UsageError(error.message, hint=f"{error.hint}\n{GRAMMAR}") from error
+    model = find_gpu(text, catalogue)
     named = model in catalogue.gpus
     return Gpu(name=model.name if named else None, compute_capability=None if named else model.compute_capability)
 

@@ -21,6 +21,7 @@ a target is a list of parts, separated by commas, in any order and case:
   CUDA      cuda 12.4           the newest CUDA that the driver supports
   Python    python 3.12 | py312
   platform  linux-x86_64 | linux-aarch64 | win-amd64 | linux | aarch64
+  system    ubuntu 22.04 | debian 12 | rhel 9
   libc      glibc 2.35 | musl 1.2"""
 
 
@@ -39,6 +40,7 @@ class Target:
         os: ``linux`` or ``windows``.
         arch: ``x86_64`` or ``aarch64``.
         libc: ``glibc 2.35`` or ``musl 1.2``.
+        distro: ``ubuntu 22.04``; it implies no libc.
     """
 
     gpus: tuple[tuple[int, str], ...] | None = None
@@ -48,6 +50,7 @@ class Target:
     os: str | None = None
     arch: str | None = None
     libc: str | None = None
+    distro: str | None = None
 
     def __str__(self) -> str:
         """The target string that reads back as this value."""
@@ -59,6 +62,7 @@ class Target:
             self.python and f"python {self.python}",
             "-".join(filter(None, (self.os, self.arch))),
             self.libc,
+            self.distro,
         ]
         return ", ".join(part for part in parts if part)
 
@@ -68,7 +72,7 @@ def parse_target(text: str) -> Target:
 
     Raises:
         UsageError: A part cannot be read, or two parts contradict each other; the message names the part, the hint
-            shows the grammar.
+            what to write instead or, where that cannot be told, the grammar.
     """
     target = Target()
     for part in (" ".join(part.split()) for part in re.split(r"[,;]", text)):
@@ -80,13 +84,56 @@ def parse_target(text: str) -> Target:
 
 
 def _parse_part(part: str) -> Target:
+    if (found := _formed(part)) is not None:
+        return found
+    if hint := _joined(part) or _bare_version(part) or _mistyped(part):
+        raise _unreadable(part, hint)
+    return Target(gpus=tuple(_gpu(name.strip(), part) for name in part.split("+")))
+
+
+def _formed(part: str) -> Target | None:
+    """What the part says, if it is anything but GPUs."""
     for pattern, read in _FORMS:
         if match := pattern.fullmatch(part):
             return read(match)
-    # What starts like one of the other parts is a mistyped one, not a GPU's name.
-    if _KEYWORD.match(part) or get_close_matches(part.split()[0].lower(), _WORDS, 1, 0.75):
-        raise _unreadable(part)
-    return Target(gpus=tuple(_gpu(name.strip(), part) for name in part.split("+")))
+    return None
+
+
+def _joined(part: str) -> str | None:
+    """Advice on parts with no comma between them: one that begins within this one and reads on its own."""
+    words = part.split()
+    for start in range(1, len(words)):
+        for end in range(len(words), start, -1):
+            if _formed(" ".join(words[start:end])) is not None:
+                pieces = (words[:start], words[start:end], words[end:])
+                apart = ", ".join(" ".join(piece) for piece in pieces if piece)
+                return f'put a comma before "{words[start]}": {apart}'
+    return None
+
+
+def _bare_version(part: str) -> str | None:
+    """Advice on a version without the word that says of what; ``8.6`` alone is a compute capability."""
+    if _DRIVER_VERSION.fullmatch(part):
+        return f"for the driver write: driver {part}"
+    if _PYTHON_VERSION.fullmatch(part):
+        return f"for the Python write: python {part}"
+    return None
+
+
+def _mistyped(part: str) -> str | None:
+    """Advice on a part that starts like one of the known parts: it is a mistyped one, not a GPU's name."""
+    first = part.split()[0].lower()
+    if match := _KEYWORD.match(part):
+        return _write(match.lastgroup or "")
+    close = get_close_matches(first, _EXAMPLES, 1, 0.75)
+    if not close:
+        return None
+    corrected = f"{close[0]}{part[len(first) :]}"
+    return f"did you mean: {corrected}" if _formed(corrected) is not None else _write(close[0])
+
+
+def _write(keyword: str) -> str:
+    return f"write it as: {_EXAMPLES[keyword]}"
 
 
 def _merge(target: Target, found: Target, part: str) -> Target:
@@ -98,7 +145,9 @@ def _merge(target: Target, found: Target, part: str) -> Target:
         if old and new and field.name == "gpus":
             new = (*old, *new)
         elif old is not None and old != new:
-            raise UsageError(f'the target part "{part}" contradicts an earlier part of the target', hint=GRAMMAR)
+            raise UsageError(
+                f'the target part "{part}" contradicts an earlier part of the target', hint="leave one out"
+            )
         values[field.name] = new
     return replace(target, **values)
 
@@ -112,8 +161,8 @@ def _gpu(text: str, part: str) -> tuple[int, str]:
     return count, name.strip()
 
 
-def _unreadable(part: str) -> UsageError:
-    return UsageError(f'cannot read the target part "{part}"', hint=GRAMMAR)
+def _unreadable(part: str, hint: str = GRAMMAR) -> UsageError:
+    return UsageError(f'cannot read the target part "{part}"', hint=hint)
 
 
 def _form(pattern: str, read: _Reader) -> tuple[re.Pattern[str], _Reader]:
@@ -123,7 +172,11 @@ def _form(pattern: str, read: _Reader) -> tuple[re.Pattern[str], _Reader]:
 _OS = {"linux": "linux", "windows": "windows", "win": "windows"}
 _OS_NAME = "(?P<os>linux|windows|win)"
 _ARCH_NAME = "(?P<arch>x86[_-]64|amd64|x64|aarch64|arm64)"
+# As os-release names them.
+_DISTRO_NAME = "(?:ubuntu|debian|rhel|rocky|almalinux|centos|fedora|amzn|alpine|opensuse|sles|arch)"
 _IS = r"\s*[=:]?\s*"
+# nvidia-smi writes "NVIDIA-SMI 550.54.15", "Driver Version: 550.54.15" and "CUDA Version: 12.4".
+_VERSION = rf"(?: version)?{_IS}"
 
 
 def _platform(match: re.Match[str]) -> Target:
@@ -132,10 +185,18 @@ def _platform(match: re.Match[str]) -> Target:
     return Target(os=_OS[os.lower()] if os else None, arch=architecture(arch) if arch else None)
 
 
+def _distro(text: str) -> str:
+    """As detection writes it: ``ubuntu 22.04``."""
+    return re.sub(r"(?<=[a-z])[-_ ]?(?=\d)", " ", text.lower())
+
+
 _FORMS = (
     _form(r"no[ -]?gpus?|cpu(?:[ -]?only)?", lambda match: Target(gpus=())),
-    _form(rf"(?:nvidia )?driver{_IS}[vr]?(\d{{3,4}}(?:\.\d+){{0,3}})", lambda match: Target(driver=match[1])),
-    _form(rf"cuda{_IS}(\d+\.\d+)", lambda match: Target(cuda=match[1])),
+    _form(
+        rf"(?:nvidia-smi |(?:nvidia )?driver{_VERSION})[vr]?(\d{{3,4}}(?:\.\d+){{0,3}})",
+        lambda match: Target(driver=match[1]),
+    ),
+    _form(rf"cuda{_VERSION}(\d+\.\d+)", lambda match: Target(cuda=match[1])),
     # A patch release is left out: environments are planned per minor version.
     _form(
         rf"(?:c?python|py|cp){_IS}(3)\.?([1-9]?\d)(?:\.\d+)?",
@@ -144,12 +205,28 @@ _FORMS = (
     _form(rf"{_OS_NAME}[-_ /]{_ARCH_NAME}", _platform),
     _form(_OS_NAME, _platform),
     _form(_ARCH_NAME, _platform),
+    _form(rf"{_DISTRO_NAME}(?:[-_ ]?\d+(?:\.\d+)*)?", lambda match: Target(distro=_distro(match[0]))),
     _form(rf"(glibc|musl){_IS}(\d+\.\d+)(?:\.\d+)?", lambda match: Target(libc=f"{match[1].lower()} {match[2]}")),
 )
-_WORDS = ("driver", "python", "linux", "windows", "aarch64", "glibc", "cuda")
+# How each kind of part is written, by the word that it starts with.
+_EXAMPLES = {
+    "driver": "driver 550.54.15, or driver 550",
+    "python": "python 3.12",
+    "cuda": "cuda 12.4 (the newest that the driver supports)",
+    "linux": "linux-x86_64, or linux-aarch64",
+    "windows": "win-amd64",
+    "aarch64": "linux-aarch64",
+    "glibc": "glibc 2.35",
+    "musl": "musl 1.2",
+    "no": "no gpu",
+}
 _KEYWORD = re.compile(
-    r"driver|(?:c?python|py|cp)[\s=:.\d]|cu(?:da)?[\s=:\d]|linux|win|glibc|musl|no\s|cpu", re.IGNORECASE
+    r"(?P<driver>driver)|(?P<python>(?:c?python|py|cp)[\s=:.\d])|(?P<cuda>cu(?:da)?[\s=:\d])|(?P<linux>linux)"
+    r"|(?P<windows>win)|(?P<glibc>glibc)|(?P<musl>musl)|(?P<no>no\s|cpu)",
+    re.IGNORECASE,
 )
+_DRIVER_VERSION = re.compile(r"\d{3,4}(?:\.\d+){1,3}")
+_PYTHON_VERSION = re.compile(r"3\.(?:\d\d|\d+\.\d+)")
 # "2x RTX 4090", "4x4090", "8 H100"; but "1080 Ti" and "3090 Ti" are names: a bare count has at most two digits.
 _COUNT_FIRST = re.compile(r"(?P<count>\d{1,3})(?:\s*[x\u00d7*]\s*|(?<!\d\d\d)\s+(?=[A-Z]))(?P<name>.+)", re.IGNORECASE)
 # "H100 x8", "4090x2"; but a letter before the x belongs to a name (TX2).

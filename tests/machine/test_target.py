@@ -56,6 +56,12 @@ from envsolve.machine.target import GRAMMAR, Target, parse_target
         ("linux_x86_64", Target(os="linux", arch="x86_64")),
         ("glibc 2.35", Target(libc="glibc 2.35")),
         ("Musl 1.2.4", Target(libc="musl 1.2")),
+        ("Driver Version: 550.54.15", Target(driver="550.54.15")),
+        ("NVIDIA-SMI 550.54.15", Target(driver="550.54.15")),
+        ("CUDA Version: 12.4", Target(cuda="12.4")),
+        ("ubuntu 22.04", Target(distro="ubuntu 22.04")),
+        ("Ubuntu-22.04", Target(distro="ubuntu 22.04")),
+        ("arch", Target(distro="arch")),
         ("T4, linux, linux-x86_64,", Target(((1, "T4"),), os="linux", arch="x86_64")),
     ],
 )
@@ -63,37 +69,55 @@ def test_targets(text: str, target: Target) -> None:
     assert parse_target(text) == target
 
 
+DRIVER, PYTHON, CUDA = "write it as: driver 550", "write it as: python 3.12", "write it as: cuda 12.4"
+
+
 @pytest.mark.parametrize(
-    ("text", "part"),
+    ("text", "part", "hint"),
     [
-        ("T4, driver", "driver"),
-        ("T4, driver latest", "driver latest"),
-        ("T4, drivr 550", "drivr 550"),
-        ("T4, driver 55", "driver 55"),
-        ("T4, driver >=550", "driver >=550"),
-        ("python 2.7, T4", "python 2.7"),
-        ("T4, python 3.13t", "python 3.13t"),
-        ("T4, pyton 3.12", "pyton 3.12"),
-        ("T4, cuda twelve", "cuda twelve"),
-        ("T4, cuda 12", "cuda 12"),
-        ("T4, cu124", "cu124"),
-        ("T4, linux-sparc", "linux-sparc"),
-        ("T4, glibc", "glibc"),
-        ("0x T4", "0x T4"),
-        ("T4 +", "T4 +"),
-        ("T4, @#!", "@#!"),
-        ("T4, no python", "no python"),
-        ("T4, python 3.11, python 3.12", "python 3.12"),
-        ("T4, no gpu", "no gpu"),
-        ("no gpu, T4", "T4"),
-        ("linux-x86_64, aarch64", "aarch64"),
+        ("T4, driver", "driver", DRIVER),
+        ("T4, driver latest", "driver latest", DRIVER),
+        ("T4, driver 55", "driver 55", DRIVER),
+        ("T4, driver >=550", "driver >=550", DRIVER),
+        ("python 2.7, T4", "python 2.7", PYTHON),
+        ("T4, python 3.13t", "python 3.13t", PYTHON),
+        ("T4, cuda twelve", "cuda twelve", CUDA),
+        ("T4, cuda 12", "cuda 12", CUDA),
+        ("T4, cu124", "cu124", CUDA),
+        ("T4, linux-sparc", "linux-sparc", "write it as: linux-x86_64"),
+        ("T4, windows 11", "windows 11", "write it as: win-amd64"),
+        ("T4, glibc", "glibc", "write it as: glibc 2.35"),
+        ("T4, no python", "no python", "write it as: no gpu"),
+        # a slip of the pen
+        ("T4, drivr 550", "drivr 550", "did you mean: driver 550"),
+        ("T4, pyton 3.12", "pyton 3.12", "did you mean: python 3.12"),
+        ("T4, drivr latest", "drivr latest", DRIVER),
+        # no comma
+        ("RTX 4090 driver 550", "RTX 4090 driver 550", 'put a comma before "driver": RTX 4090, driver 550'),
+        ("T4 driver 550 py312", "T4 driver 550 py312", 'put a comma before "driver": T4, driver 550, py312'),
+        ("A100 linux", "A100 linux", 'put a comma before "linux": A100, linux'),
+        ("T4 Driver Version: 550.54", "T4 Driver Version: 550.54", 'before "Driver": T4, Driver Version: 550.54'),
+        # no word
+        ("T4, 550.54", "550.54", "for the driver write: driver 550.54"),
+        ("T4, 550.54.15", "550.54.15", "for the driver write: driver 550.54.15"),
+        ("T4, 3.12", "3.12", "for the Python write: python 3.12"),
+        # contradictions
+        ("T4, python 3.11, python 3.12", "python 3.12", "leave one out"),
+        ("T4, no gpu", "no gpu", "leave one out"),
+        ("no gpu, T4", "T4", "leave one out"),
+        ("linux-x86_64, aarch64", "aarch64", "leave one out"),
+        # nothing more precise can be said
+        ("0x T4", "0x T4", GRAMMAR),
+        ("T4 +", "T4 +", GRAMMAR),
+        ("T4, @#!", "@#!", GRAMMAR),
     ],
 )
-def test_unreadable_parts_are_named(text: str, part: str) -> None:
+def test_unreadable_parts_are_named_with_what_to_write(text: str, part: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_target(text)
     assert f'"{part}"' in caught.value.message
-    assert caught.value.hint == GRAMMAR
+    assert hint in (caught.value.hint or "")
+    assert (hint == GRAMMAR) == (caught.value.hint == GRAMMAR)
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", " ; , "])
@@ -116,6 +140,7 @@ targets = st.builds(
     os=maybe(st.sampled_from(["linux", "windows"])),
     arch=maybe(st.sampled_from(["x86_64", "aarch64"])),
     libc=maybe(st.sampled_from(["glibc 2.17", "musl 1.2"])),
+    distro=maybe(st.sampled_from(["ubuntu 22.04", "debian 12", "arch"])),
 ).filter(lambda target: target != Target())
 
 

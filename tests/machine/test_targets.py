@@ -13,7 +13,7 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.targets import complete, driver_branch, find_gpu, machine_from_target
 from envsolve.errors import UsageError
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.machine.target import parse_target
+from envsolve.machine.target import GRAMMAR, parse_target
 
 EVIDENCE = {"evidence": "documented", "source": "s"}
 GPUS = {
@@ -119,7 +119,6 @@ def test_compute_capabilities(catalogue: Catalogue, text: str, cc: str) -> None:
         ("T44", "Tesla T4"),
         ("40GB", ""),
         ("laptop", ""),
-        ("RX 7900 XTX", ""),
         ("9.9", "known ones: 12.0, 12.1"),
         ("sm_999", "known ones"),
         ("", ""),
@@ -167,11 +166,35 @@ def test_what_a_target_does_not_say_is_unknown(catalogue: Catalogue) -> None:
     assert machine_from_target(parse_target("no gpu"), catalogue).gpus == ()
 
 
-def test_an_unknown_gpu_in_a_target_shows_names_and_grammar(catalogue: Catalogue) -> None:
+def test_an_unknown_gpu_in_a_target_shows_names_and_no_grammar(catalogue: Catalogue) -> None:
     with pytest.raises(UsageError) as caught:
         machine_from_target(parse_target("RTX 4095, driver 550"), catalogue)
     assert "RTX 4095" in caught.value.message
-    assert "RTX 4090" in (caught.value.hint or "") and "driver 550.54.15" in (caught.value.hint or "")
+    assert "RTX 4090" in (caught.value.hint or "") and GRAMMAR not in (caught.value.hint or "")
+
+
+def test_a_distribution_implies_no_libc(catalogue: Catalogue) -> None:
+    machine = machine_from_target(parse_target("T4, ubuntu 22.04"), catalogue)
+    assert machine.platform == Platform(distro="ubuntu 22.04")
+    assert machine.sources["platform.distro"] == "target"
+
+
+@pytest.mark.parametrize(
+    "text", ["MI300X", "AMD MI250", "RX 7900", "Radeon RX 7900 XTX", "gfx1100", "Arc A770", "Intel Gaudi 3", "Apple M2"]
+)
+def test_cards_of_other_makers_are_told_apart_from_misspelt_ones(text: str) -> None:
+    with pytest.raises(UsageError, match="is not an NVIDIA card") as caught:
+        find_gpu(text, Catalogue())
+    assert "no gpu" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("550", "a driver is written: driver 550"), ("12.4", "a CUDA version is written: cuda 12.4")]
+)
+def test_a_number_that_is_no_gpu_may_be_something_else(text: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_gpu(text, Catalogue())
+    assert hint in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
