@@ -172,7 +172,6 @@ def test_credentials_stay_with_their_host(server: IndexServer, make_client: Make
 def test_credentials_in_netrc(server: IndexServer, make_client: MakeClient, tmp_path: Path) -> None:
     index = server.index(auth=("me", SECRET))
     index.wheel("demo", "1.0")
-    (tmp_path / "home").mkdir()
     (tmp_path / "home/.netrc").write_text(f"machine 127.0.0.1 login me password {SECRET}\n")
     assert make_client(index).project("demo")
 

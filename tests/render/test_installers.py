@@ -69,24 +69,10 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run a command in an environment without the user's pip and uv settings; gives all that it prints."""
-    (tmp_path / "home").mkdir()
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PIP_", "UV_", "XDG_")) and not name.lower().endswith("_proxy")
-    }
-    environment |= {
-        "HOME": str(tmp_path / "home"),
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_NO_CACHE_DIR": "1",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "UV_NO_CONFIG": "1",
-        "UV_CACHE_DIR": str(tmp_path / "uv-cache"),
-    }
+    """Run a command; gives all that it prints."""
 
     def call(*command: str) -> str:
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -1,0 +1,40 @@
+"""No setting of the caller's pip, uv, proxies or shell reaches a test: what passes here passes anywhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_PREFIXES = ("PIP_", "UV_", "XDG_", "ENVSOLVE_", "PYTHON")
+_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NETRC", "APPDATA")
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+@pytest.fixture(scope="session")
+def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("uv-cache")
+
+
+@pytest.fixture(autouse=True)
+def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uv_cache: Path) -> None:
+    """A home and caches of the test's own; `network` tests still reach the index as the caller does."""
+    home = tmp_path / "home"
+    home.mkdir()
+    own = {"HOME": str(home), "ENVSOLVE_CACHE_DIR": str(tmp_path / "cache")}
+    if not request.node.get_closest_marker("network"):
+        for name in list(os.environ):
+            if name.startswith(_PREFIXES) or name.upper() in (*_NAMES, *_AUTHORITIES):
+                monkeypatch.delenv(name)
+        own |= {
+            "XDG_CONFIG_HOME": str(home),
+            "XDG_CONFIG_DIRS": str(home),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_CACHE_DIR": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "UV_CACHE_DIR": str(uv_cache),
+            "UV_NO_CONFIG": "1",
+        }
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
