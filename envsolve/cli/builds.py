@@ -13,7 +13,7 @@ from envsolve.cli.output import SETTINGS, deliver
 
 
 def command(
-    package: Annotated[str, typer.Argument(help="A package of the torch family.")],
+    package: Annotated[str, typer.Argument(metavar="PACKAGE", help="torch, torchvision, triton, ...")],
     machine: options.MachineFiles = None,
     target: options.TargetText = None,
     gpu: options.GpuNames = None,
@@ -24,7 +24,10 @@ def command(
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
-    """List every published build of a package with its verdict on the machine."""
+    """List a package's builds and what runs where.
+
+    Every published build of a package of the torch family, newest first, with its verdict on the machine.
+    """
     named = options.machines(machine, target, gpu, driver, platform)
     found = api.builds(package, named, python=options.python_version(python))
     if form == "json":
@@ -32,6 +35,6 @@ def command(
 
         deliver(dump(found), output)
     else:
-        from envsolve.builds import describe
+        from envsolve.builds.describe import describe
 
         deliver(describe(found, every=every, reasons=SETTINGS.verbose), output)

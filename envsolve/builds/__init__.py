@@ -114,27 +114,3 @@ def _reasons(verdict: Verdict, catalogue: Catalogue) -> tuple[ReasonLine, ...]:
         source = catalogue.source(reason.source)
         lines.append(ReasonLine(reason.rule, reason.ok, reason.text, reason.evidence, source.title if source else None))
     return tuple(lines)
-
-
-def describe(found: BuildList, *, every: bool, reasons: bool) -> str:
-    """The list for a person: a line per build and GPU.
-
-    Args:
-        found: The list.
-        every: Also the builds that do not run, each with what forbids it.
-        reasons: All reasons of every line.
-    """
-    lines = []
-    for build in found.builds:
-        if build.verdict == "none" and not every:
-            continue
-        place = "" if build.index == "default" else f"  ({build.index})"
-        triton = {True: "", False: "  without Triton", None: ""}[build.triton]
-        gpu = f"  on {build.gpu}" if build.gpu else ""
-        head = f"{build.package} {build.version:<8} {build.variant:<6} {build.verdict:<8}{gpu}{triton}{place}"
-        lines.append(head)
-        for reason in build.reasons:
-            if reasons or (build.verdict == "none" and reason.ok is False):
-                mark = {True: "+", False: "-", None: "?"}[reason.ok]
-                lines.append(f"    {mark} {reason.text}" + (f" [{reason.evidence}]" if reason.evidence else ""))
-    return "\n".join(lines) or "no published build runs on this machine; --all says why"

@@ -1,0 +1,64 @@
+"""The builds of a package in words, for a person. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from envsolve.builds import BuildLine, BuildList
+
+
+def describe(found: BuildList, *, every: bool = False, reasons: bool = False) -> str:
+    """The list as text: a line per build and GPU, then why verdicts are unknown, where some are.
+
+    Args:
+        found: The list.
+        every: Also the builds that do not run, each with what forbids it.
+        reasons: All reasons of every line.
+    """
+    shown = [build for build in found.builds if every or build.verdict != "none"]
+    if not shown:
+        return _nothing(found.builds)
+    # A machine whose platform is not known has one build for several.
+    told = Counter((build.version, build.variant, build.index, build.gpu) for build in shown)
+    platforms = max(told.values()) > 1
+    lines = [line for build in shown for line in _lines(build, reasons, platforms)]
+    if not reasons:
+        lines += _unknowns(shown)
+    return "\n".join(lines)
+
+
+def _lines(build: BuildLine, reasons: bool, platforms: bool) -> Iterator[str]:
+    triton = "  without Triton" if build.triton is False else ""
+    gpu = f"  on {build.gpu}" if build.gpu else ""
+    place = f"{build.index}, {build.platform}" if platforms else build.index
+    yield f"{build.package} {build.version:<8} {build.variant:<6} {build.verdict:<8}{gpu}{triton}  ({place})"
+    for reason in build.reasons:
+        if reasons or (build.verdict == "none" and reason.ok is False):
+            mark = {True: "+", False: "-", None: "?"}[reason.ok]
+            yield f"    {mark} {reason.text}" + (f" [{reason.evidence}]" if reason.evidence else "")
+
+
+def _unknowns(builds: Sequence[BuildLine]) -> list[str]:
+    """What decides and is not known: of each rule the first word, since the others differ in their versions alone."""
+    words: dict[str, dict[str, None]] = {}
+    for build in builds:
+        if build.verdict != "unknown":
+            continue
+        for reason in build.reasons:
+            # Whether its Triton runs decides nothing about another package.
+            if reason.ok is None and (build.package == "triton" or not reason.rule.startswith("triton")):
+                words.setdefault(reason.rule, {})[reason.text] = None
+    return [
+        f"unknown: {next(iter(texts))}"
+        + (f" (and {len(texts) - 1} more like it; --verbose)" if len(texts) > 1 else "")
+        for texts in words.values()
+    ]
+
+
+def _nothing(builds: Sequence[BuildLine]) -> str:
+    """Why no build is listed: the machine cannot exist, or none runs on it."""
+    life = [reason.text for build in builds for reason in build.reasons if reason.rule == "life" and reason.ok is False]
+    if life:
+        return "\n".join(f"this machine cannot exist: {text}" for text in dict.fromkeys(life))
+    return f"no published build of {builds[0].package} runs on the machine; --all says why"

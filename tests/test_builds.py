@@ -1,0 +1,81 @@
+"""The list of builds in words."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from envsolve.builds import BuildLine, BuildList, ReasonLine
+from envsolve.builds.describe import describe
+
+Verdict = Literal["native", "family", "ptx", "none", "unknown"]
+
+FLOOR = ReasonLine("driver-floor", False, "CUDA 13.2 needs driver 580.65.06 or newer", "documented", None)
+LIFE = ReasonLine("life", False, "the card needs driver 570 or newer", "documented", None)
+NO_CODE = ReasonLine("sass", None, "the GPU code in the build is not known", None, None)
+TRITON = ReasonLine("triton", None, "whether its Triton runs is not known", None, None)
+H100 = "NVIDIA H100 (cc 9.0)"
+
+
+def build(
+    verdict: Verdict,
+    *reasons: ReasonLine,
+    version: str = "2.9.0",
+    index: str = "default",
+    platform: str = "manylinux_2_28_x86_64",
+    triton: bool | None = True,
+) -> BuildLine:
+    return BuildLine(
+        "torch", version, "cu126", platform, ("cp312",), index, H100, verdict, ("sm_90",), "525", triton, reasons
+    )
+
+
+def text(*builds: BuildLine, every: bool = False, reasons: bool = False) -> list[str]:
+    return describe(BuildList("envsolve.builds/1", builds), every=every, reasons=reasons).splitlines()
+
+
+def test_one_version_on_two_indexes_is_told_apart() -> None:
+    assert text(build("native"), build("native", index="pytorch", triton=False)) == [
+        f"torch 2.9.0    cu126  native    on {H100}  (default)",
+        f"torch 2.9.0    cu126  native    on {H100}  without Triton  (pytorch)",
+    ]
+
+
+def test_one_version_for_two_platforms_is_told_apart() -> None:
+    lines = text(build("native"), build("native", platform="manylinux_2_28_aarch64"))
+    assert [line.rpartition("  ")[2] for line in lines] == [
+        "(default, manylinux_2_28_x86_64)",
+        "(default, manylinux_2_28_aarch64)",
+    ]
+
+
+def test_why_verdicts_are_unknown_is_said_once() -> None:
+    lines = text(build("unknown", NO_CODE, TRITON), build("unknown", NO_CODE, TRITON, version="2.8.0"), build("native"))
+    assert len(lines) == 4
+    assert lines[-1] == "unknown: the GPU code in the build is not known"
+
+
+def test_reasons_that_differ_by_version_are_counted() -> None:
+    floors = [ReasonLine("driver-floor", None, f"CUDA {cuda} needs a driver", None, None) for cuda in ("13.0", "12.6")]
+    lines = text(build("unknown", floors[0]), build("unknown", floors[1], version="2.8.0"))
+    assert lines[-1] == "unknown: CUDA 13.0 needs a driver (and 1 more like it; --verbose)"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "line"),
+    [
+        ((FLOOR,), "no published build of torch runs on the machine; --all says why"),
+        ((FLOOR, LIFE), "this machine cannot exist: the card needs driver 570 or newer"),
+    ],
+)
+def test_why_nothing_is_listed(reasons: tuple[ReasonLine, ...], line: str) -> None:
+    assert text(build("none", *reasons), build("none", *reasons, version="2.8.0")) == [line]
+
+
+def test_all_tells_what_forbids_and_verbose_every_reason() -> None:
+    denied, fine = build("none", FLOOR, TRITON), build("native", ReasonLine("sass", True, "sm_90 runs", None, None))
+    assert "    - CUDA 13.2 needs driver 580.65.06 or newer [documented]" in text(denied, every=True)
+    assert not any("Triton runs" in line for line in text(denied, every=True))
+    assert text(denied, fine, reasons=True)[1:] == ["    + sm_90 runs"]
+    assert "    ? whether its Triton runs is not known" in text(denied, every=True, reasons=True)
