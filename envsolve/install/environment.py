@@ -145,7 +145,7 @@ def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, prog
     planned = {file.name for file in aim.files}
     extra = [pip] if pip is not None and "pip" not in planned else []
 
-    progress(Step("packages", f"installing {_packages(len(aim.files))} with {title}"))
+    progress(Step("packages", f"installing {_packages(len(aim.files))}{_size(aim.size)} with {title}"))
     _fill(stage, chosen, program, [*aim.files, *extra], progress)
     absent = record.missing(environment, aim)
     if absent:
@@ -176,6 +176,14 @@ def _fill(stage: Staging, manager: Manager, program: Sequence[str], files: Seque
 
 def _packages(count: int) -> str:
     return f"{count} package" if count == 1 else f"{count} packages"
+
+
+def _size(size: int | None) -> str:
+    """What there is to download, at most: what the manager has cached is not fetched again."""
+    if size is None:
+        return ""
+    number, unit = (size / 1e9, "GB") if size >= 1e9 else (size / 1e6, "MB")
+    return f" ({number:.1f} {unit})"
 
 
 def _title(program: Sequence[str]) -> str:

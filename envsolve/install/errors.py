@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from envsolve.errors import EnvsolveError, IndexUnavailableError
 
 _SHOWN_LINES = 15
+# What pip ("ERROR: ...") and uv ("error: ...", "  \u00d7 ...") begin a complaint with.
+_COMPLAINT = re.compile(r"\s*(?:error:|\u00d7)\s*(.+)", re.IGNORECASE)
+_OBJECT = re.compile(r"<([\w.]+)(?: object)? at 0x[0-9a-f]+>")
+_STAGED = re.compile(r"(?:/[^\s/'\"]+)*/\.[^\s/'\"]+\.envsolve/(?:env/|tmp/)?")
 
 
 class InstallError(EnvsolveError):
@@ -96,10 +100,18 @@ def explained(manager: str, code: int, output: Sequence[str]) -> EnvsolveError:
     """
     if code == -signal.SIGXFSZ:
         output = (*output, "file too large")
+    output = [_plain(line) for line in output]
     shown = "\n".join(f"  {line}" for line in output[-_SHOWN_LINES:])
     text = "\n".join(output)
     for sign in _SIGNS:
         if sign.pattern.search(text):
             return sign.error(f"{sign.message}; {manager} said:\n{shown}", hint=sign.hint)
     how = f"was killed by signal {-code}" if code < 0 else f"failed with exit status {code}"
-    return InstallError(f"{manager} {how}; its last words:\n{shown}", hint="run again with --verbose to see all of it")
+    complaint = next((match[1] for line in output if (match := _COMPLAINT.match(line))), None)
+    lead = f"{manager} {how}: {complaint}" if complaint else f"{manager} {how}"
+    return InstallError(f"{lead}\n{manager} said:\n{shown}", hint="run again with --verbose to see all of it")
+
+
+def _plain(line: str) -> str:
+    """A line without what means nothing to its reader: addresses of objects, and the folder that is gone by then."""
+    return _STAGED.sub("", _OBJECT.sub(r"<\1>", line))

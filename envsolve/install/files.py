@@ -83,11 +83,16 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """All that an environment is to hold."""
+    """All that an environment is to hold.
+
+    Attributes:
+        size: Bytes of all files together; None where that of one is not known.
+    """
 
     files: tuple[File, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     assumptions: Assumptions | None = None
+    size: int | None = None
 
 
 def read_lock(path: Path) -> Lock:
@@ -119,13 +124,21 @@ def wanted(source: Plan | Lock, target: Target) -> Wanted:
     """
     if isinstance(source, Lock):
         assumptions = source.assumptions
-        return Wanted(_from_lock(source, target), assumptions.environment if assumptions else {}, assumptions)
+        files, sizes = _from_lock(source, target)
+        environment = assumptions.environment if assumptions else {}
+        return Wanted(files, environment, assumptions, _total(sizes))
     if source.status == "impossible":
         facts = "; ".join(fact.fact for fact in source.conflict)
         raise ImpossibleError(f"the plan is impossible, so there is nothing to install: {facts}")
     files = tuple(_from_plan(package) for package in source.packages)
     _refuse_foreign(files, target)
-    return Wanted(files, dict(source.environment), assumptions_of(source))
+    sizes = [package.size for package in source.packages]
+    return Wanted(files, dict(source.environment), assumptions_of(source), _total(sizes))
+
+
+def _total(sizes: Sequence[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def _from_plan(package: PlannedPackage) -> File:
@@ -138,16 +151,18 @@ def _from_plan(package: PlannedPackage) -> File:
     return File(package.name, package.version, package.kind, package.filename, package.url, hashes)
 
 
-def _from_lock(lock: Lock, target: Target) -> tuple[File, ...]:
+def _from_lock(lock: Lock, target: Target) -> tuple[tuple[File, ...], list[int | None]]:
+    """The files that the lock has for an interpreter, and their sizes."""
     try:
         # The target's own marker values are complete: nothing is filled in from the Python that runs envsolve.
-        selected = lock.pylock.select(environment=target.markers, tags=target.tags)
-        return tuple(_locked_file(lock.path, package, source) for package, source in selected)
+        selected = list(lock.pylock.select(environment=target.markers, tags=target.tags))
     except PylockSelectError as error:
         raise ImpossibleError(
             f"the lock {lock.path} does not fit Python {target.version} here: {error}",
             hint="make a lock for this machine with: envsolve plan",
         ) from error
+    files = tuple(_locked_file(lock.path, package, source) for package, source in selected)
+    return files, [getattr(source, "size", None) for _, source in selected]
 
 
 def _locked_file(lock: Path, package: Package, source: object) -> File:

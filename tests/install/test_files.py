@@ -135,3 +135,10 @@ def test_target_tags_are_those_of_packaging_itself(target: Target) -> None:
     assert target.tags[0] == next(iter(sys_tags()))
     assert set(sys_tags()) == set(target.tags)
     assert target.version.startswith(PYTHON)
+
+
+@pytest.mark.parametrize(("sizes", "total"), [([1000, 24], 1024), ([1000, None], None), ([], 0)])
+def test_the_size_of_all_files_is_known_where_each_is(
+    sizes: list[int | None], total: int | None, target: Target
+) -> None:
+    assert wanted(plan_of(*(replace(WHEEL, size=size) for size in sizes)), target).size == total
