@@ -1,5 +1,8 @@
 # Every target does its own set-up in .venv, from nothing.
-PYTHON ?= python3
+# The first that runs and is new enough: what `python3` is today, else the newest there is.
+CANDIDATES := python3 python3.15 python3.14 python3.13 python3.12 python3.11 python3.10
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 10))
+PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -7,11 +10,13 @@ READY := $(VENV)/.ready
 .PHONY: demo test lint network gpu bench clean
 
 $(READY): pyproject.toml hatch_build.py
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "envsolve needs Python 3.10 or newer; set PYTHON=")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --upgrade pip
-	$(BIN)/python -m pip install -q --editable '.[test]'
-	touch $@
+	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+		echo "envsolve needs Python 3.10 or newer; run: make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12" >&2; exit 1; }
+	@echo "setting up $(VENV) with $(PYTHON) (once)" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --upgrade pip
+	@$(BIN)/python -m pip install -q --editable '.[test]'
+	@touch $@
 
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
