@@ -9,6 +9,7 @@ from envsolve.machine.model import Driver, Gpu, Machine, Platform
 
 UNKNOWN = "unknown"
 _WIDTH = 12
+_LONGEST_VALUE = 100
 
 
 def describe(machine: Machine, *, verbose: bool = False) -> str:
@@ -16,7 +17,7 @@ def describe(machine: Machine, *, verbose: bool = False) -> str:
 
     Args:
         machine: What to describe.
-        verbose: Also list every interpreter, installer and variable, and where each field came from.
+        verbose: Also list every interpreter and installer, and where each field came from; leave no value out.
     """
     return "\n".join(f"{label:<{_WIDTH}}{text}".rstrip() for label, text in _lines(machine, verbose))
 
@@ -52,7 +53,7 @@ def _lines(machine: Machine, verbose: bool) -> Iterator[tuple[str, str]]:
             else [", ".join(found) or "none"],
         )
     for name, value in sorted((machine.environment or {}).items()):
-        yield "environment", f"{name}={value}"
+        yield "environment", f"{name}={value if verbose else _shortened(value)}"
     if verbose:
         for name, source in sorted(machine.sources.items()):
             yield "source", f"{name}: {source}"
@@ -109,6 +110,12 @@ def _gpu(gpu: Gpu) -> str:
         "MIG" if gpu.mig else None,
     ]
     return ", ".join(filter(None, facts))
+
+
+def _shortened(value: str) -> str:
+    if len(value) <= _LONGEST_VALUE:
+        return value
+    return f"{value[:_LONGEST_VALUE]}... ({len(value)} characters; --verbose shows all)"
 
 
 def _at(path: str | None) -> str:

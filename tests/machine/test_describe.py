@@ -41,6 +41,15 @@ def test_unknown_and_none_are_different() -> None:
     assert "driver      unknown" in describe(Machine())
 
 
+def test_long_values_of_the_environment_are_cut_unless_all_is_asked_for() -> None:
+    path = ":".join(f"/opt/lib{number}" for number in range(30))
+    machine = Machine(environment={"LD_LIBRARY_PATH": path, "CUDA_HOME": "/usr/local/cuda"})
+    shown = describe(machine)
+    assert f"LD_LIBRARY_PATH={path[:100]}... ({len(path)} characters; --verbose shows all)" in shown
+    assert "CUDA_HOME=/usr/local/cuda" in shown.splitlines()[-2]
+    assert f"LD_LIBRARY_PATH={path}" in describe(machine, verbose=True)
+
+
 def test_verbose_adds_paths_and_sources() -> None:
     text = describe(FULL, verbose=True)
     assert "3.12.1 (/usr/bin/python3)" in text
