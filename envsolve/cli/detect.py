@@ -15,7 +15,10 @@ def command(
     form: Annotated[Literal["text", "json"] | None, typer.Option("--format", help="text, or json to keep.")] = None,
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE, as JSON.")] = None,
 ) -> None:
-    """Read this machine: driver, GPUs, platform, toolkits, compilers, Pythons, installers."""
+    """Show what this machine is.
+
+    Reads its driver, GPUs, platform, toolkits, compilers, Pythons and installers.
+    """
     machine = api.detect()
     if (form or ("json" if output else "text")) == "json":
         from envsolve.machine.profile import dump_machine

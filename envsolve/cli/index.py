@@ -18,7 +18,10 @@ def measure(
     what: Annotated[str, typer.Argument(metavar="FILE-OR-URL", help="A wheel, a .so, a ptxas, an environment.")],
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
-    """Read the CUDA code, pins and tools inside an artefact: no GPU, no import, no full download. Prints JSON."""
+    """Read the CUDA code inside an artefact.
+
+    And its pins and tools: no GPU, no import, no full download. Prints JSON.
+    """
     from envsolve.jsontext import dump
 
     deliver(dump(api.measure(what)), output)
@@ -28,7 +31,10 @@ def measure(
 def update(
     into: Annotated[Path, typer.Option("--into", metavar="DIR", help="The index_data/ of a checkout.")],
 ) -> None:
-    """Measure releases that a catalogue folder lacks, and write them into its files, one record a line."""
+    """Measure releases that a catalogue folder lacks.
+
+    They are written into its files, one record a line.
+    """
     written = api.update_facts(into)
     for path, added in written.items():
         remark(f"{path}: {', '.join(added)}")
@@ -42,7 +48,10 @@ def show(
     version: Annotated[str | None, typer.Argument(help="2.9.1; every version where left out.")] = None,
     variant: Annotated[str | None, typer.Argument(help="cu128; every variant where left out.")] = None,
 ) -> None:
-    """Show what the catalogue knows of a package's builds, with evidence and source, as JSON."""
+    """Show what is known of a package's builds.
+
+    With evidence and source, as JSON.
+    """
     from envsolve.jsontext import dump
 
     deliver(dump(api.facts(package, version, variant)), None)

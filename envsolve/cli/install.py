@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envsolve import api
 from envsolve.cli import options
 from envsolve.cli import plan as planning
-from envsolve.cli.output import SETTINGS, deliver, remark
+from envsolve.cli.output import SETTINGS, remark
 from envsolve.errors import ImpossibleError, UsageError
+
+if TYPE_CHECKING:
+    from envsolve.plan import Plan
 
 
 def command(
     prefix: Annotated[Path, typer.Option("--prefix", metavar="DIR", help="Where the environment is to stand.")],
     what: Annotated[
-        list[str] | None, typer.Argument(metavar="[REQ... | LOCKFILE]", help="Requirements, or one pylock.toml.")
+        list[str] | None, typer.Argument(metavar="REQ|LOCKFILE", help="Requirements, or one pylock.toml.")
     ] = None,
     files: planning.Files = None,
     constraints: planning.Constraints = None,
@@ -34,14 +38,22 @@ def command(
     extra_index_url: planning.ExtraIndexUrls = None,
     offline: planning.Offline = False,
 ) -> None:
-    """Install requirements or a lock file into a prefix; nothing is put in place that fails its checks."""
+    """Make an environment and prove it.
+
+    Installs requirements, or a lock file, into a prefix. Nothing is put in place that fails its checks.
+    """
     from envsolve.install.progress import shown_on, silent
-    from envsolve.render import render
 
     planning.check_manager(manager)
-    machine = api.detect()
     lock = _lock_among(what or [])
-    if lock is None:
+    flavour = options.cuda_flavour(cuda)
+    version = options.python_version(python)
+    machine = api.detect()
+    source: Path | Plan
+    if lock is not None:
+        source = lock
+    else:
+        planning.check_asked(what, files)
         source = api.plan(
             what or (),
             (machine,),
@@ -49,8 +61,8 @@ def command(
             constraints=constraints or (),
             extras=extras or (),
             groups=groups or (),
-            python=options.python_version(python),
-            cuda=None if cuda == "auto" else cuda,
+            python=version,
+            cuda=flavour,
             exclude_newer=exclude_newer,
             prereleases=prereleases,
             index_url=index_url,
@@ -58,17 +70,12 @@ def command(
             offline=offline,
         )
         if source.status == "impossible":
-            deliver(render(source, "summary"), None)
+            planning.show_impossible(source)
             raise typer.Exit(ImpossibleError.exit_code)
-    if SETTINGS.quiet:
-        done = api.install(
-            lock or source, prefix, manager=manager, machine=machine, check=not no_verify, progress=silent
-        )
-    else:
-        with shown_on(sys.stderr, verbose=SETTINGS.verbose) as progress:
-            done = api.install(
-                lock or source, prefix, manager=manager, machine=machine, check=not no_verify, progress=progress
-            )
+        planning.tell(source)
+    shown = nullcontext(silent) if SETTINGS.quiet else shown_on(sys.stderr, verbose=SETTINGS.verbose)
+    with shown as progress:
+        done = api.install(source, prefix, manager=manager, machine=machine, check=not no_verify, progress=progress)
     for warning in done.warnings:
         remark(f"note: {warning}")
     remark(f"ready: {done.python}")

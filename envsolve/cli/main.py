@@ -15,6 +15,7 @@ from envsolve import cli
 from envsolve.cli.output import SETTINGS
 from envsolve.errors import EnvsolveError
 
+_EPILOG = "Every command takes --quiet (-q), --verbose (-v) and --debug, too."
 _ANYWHERE = {"--debug": "debug", "--quiet": "quiet", "-q": "quiet", "--verbose": "verbose", "-v": "verbose"}
 
 app = typer.Typer(
@@ -38,7 +39,7 @@ def _common(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks (any place on the line).")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More of what is done, and why.")] = False,
 ) -> None:
@@ -50,8 +51,10 @@ def _add_commands() -> None:
     for module in pkgutil.iter_modules(cli.__path__):
         found = importlib.import_module(f"{cli.__name__}.{module.name}")
         if hasattr(found, "command"):
-            app.command(module.name)(found.command)
+            app.command(module.name, epilog=_EPILOG)(found.command)
         elif hasattr(found, "commands"):
+            for below in found.commands.registered_commands:
+                below.epilog = _EPILOG
             app.add_typer(found.commands, name=module.name)
 
 

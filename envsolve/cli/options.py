@@ -1,8 +1,7 @@
-"""Options that several commands share: which machine, and which Python."""
+"""Options that several commands share: which machine, which Python, which flavour."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,8 +37,6 @@ PlatformName = Annotated[
 ]
 PythonVersion = Annotated[str | None, typer.Option("--python", metavar="X.Y", help="The environment's Python, '3.12'.")]
 
-_PYTHON = re.compile(r"^3\.\d{1,2}$")
-
 
 def machines(
     files: list[Path] | None,
@@ -56,7 +53,7 @@ def machines(
     Raises:
         UsageError: Files and a target are both given, or something is not understood.
     """
-    if files and target:
+    if files and target is not None:
         raise UsageError("--machine and --target both name the machine", hint="give one of them")
     words = [" + ".join(gpus)] if gpus else []
     words += [f"driver {driver}"] if driver else []
@@ -64,7 +61,7 @@ def machines(
     said = api.describe_target(", ".join(words)) if words else None
     if files:
         named = [machine for path in files for machine in api.load_machines(path)]
-    elif target:
+    elif target is not None:
         named = [api.describe_target(target)]
     elif said is not None:
         return (said,)
@@ -86,11 +83,25 @@ def python_version(text: str | None) -> str | None:
     """Check ``--python``.
 
     Raises:
-        UsageError: It is not of the form ``3.12``.
+        UsageError: It is no version, or nothing is known of that Python.
     """
     if text is None:
         return None
-    short = ".".join(text.split(".")[:2])
-    if not _PYTHON.match(short):
-        raise UsageError(f"--python {text}: not a Python version", hint="write it as 3.12")
-    return short
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.published import check_python
+
+    return check_python(text, Catalogue())
+
+
+def cuda_flavour(text: str) -> str | None:
+    """Check ``--cuda``; None for ``auto``.
+
+    Raises:
+        UsageError: It is not a flavour that torch was ever published for.
+    """
+    if text == "auto":
+        return None
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.published import check_flavour
+
+    return check_flavour(text, Catalogue())

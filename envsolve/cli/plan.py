@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envsolve import api
 from envsolve.cli import options
-from envsolve.cli.output import deliver
+from envsolve.cli.output import SETTINGS, deliver, remark
 from envsolve.errors import ImpossibleError, UsageError
 
+if TYPE_CHECKING:
+    from envsolve.plan import Plan
+
 Requirements = Annotated[
-    list[str] | None, typer.Argument(metavar="REQ...", help="Requirements: torch, 'torch>=2.8', name @ URL, a project.")
+    list[str] | None, typer.Argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, a project.")
 ]
 Files = Annotated[list[Path] | None, typer.Option("-r", "--requirement", metavar="FILE", help="A requirements file.")]
 Constraints = Annotated[
     list[Path] | None, typer.Option("-c", "--constraint", metavar="FILE", help="A constraints file.")
 ]
-Extras = Annotated[list[str] | None, typer.Option("--extra", help="An extra of the project.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="A dependency group of the project.")]
+Extras = Annotated[list[str] | None, typer.Option("--extra", metavar="NAME", help="An extra of the project.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", metavar="NAME", help="A dependency group of the project.")]
 Cuda = Annotated[str, typer.Option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA flavour.")]
 Manager = Annotated[str | None, typer.Option("--manager", metavar="pip|uv", help="Who installs it.")]
 ExcludeNewer = Annotated[str | None, typer.Option("--exclude-newer", metavar="DATE", help="Nothing published later.")]
 Prereleases = Annotated[bool, typer.Option("--pre", help="Consider pre-releases.")]
-IndexUrl = Annotated[str | None, typer.Option("--index-url", help="The default package index.")]
-ExtraIndexUrls = Annotated[list[str] | None, typer.Option("--extra-index-url", help="For names that it lacks.")]
+IndexUrl = Annotated[str | None, typer.Option("--index-url", metavar="URL", help="The default package index.")]
+ExtraIndexUrls = Annotated[
+    list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="Another index, for names that it lacks.")
+]
 Offline = Annotated[bool, typer.Option("--offline", help="Answer from the cache and the catalogue alone.")]
 
 
@@ -44,7 +49,9 @@ def command(
     python: options.PythonVersion = None,
     cuda: Cuda = "auto",
     manager: Manager = None,
-    form: Annotated[str | None, typer.Option("--format", help="summary, json, pylock, requirements, pip, uv.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="summary, json, pylock, requirements, pip, uv.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
     exclude_newer: ExcludeNewer = None,
     prereleases: Prereleases = False,
@@ -52,11 +59,13 @@ def command(
     extra_index_url: ExtraIndexUrls = None,
     offline: Offline = False,
 ) -> None:
-    """Judge every published build for the machine, resolve the whole set, and write it down."""
-    from envsolve.render import render
+    """Choose what to install on a machine.
 
+    Judges every published torch build for the machine, resolves the whole set, and writes it down.
+    """
     chosen = _format(form, output)
     check_manager(manager)
+    check_asked(requirements, files)
     made = api.plan(
         requirements or (),
         options.machines(machine, target, gpu, driver, platform),
@@ -65,16 +74,47 @@ def command(
         extras=extras or (),
         groups=groups or (),
         python=options.python_version(python),
-        cuda=None if cuda == "auto" else cuda,
+        cuda=options.cuda_flavour(cuda),
         exclude_newer=exclude_newer,
         prereleases=prereleases,
         index_url=index_url,
         extra_index_urls=extra_index_url or (),
         offline=offline,
     )
-    deliver(render(made, chosen), output)
+    deliver(_written(made, chosen), output)
+    if output is not None or chosen not in ("summary", "json"):
+        tell(made)
     if made.status == "impossible":
         raise typer.Exit(ImpossibleError.exit_code)
+
+
+def show_impossible(made: Plan) -> None:
+    """Print the conflict and the remedies."""
+    deliver(_written(made, "summary"), None)
+
+
+def tell(made: Plan) -> None:
+    """What a person should know of a plan whose text is for a program, or is not on the terminal."""
+    from envsolve.render import remarks
+
+    for line in remarks(made):
+        remark(line)
+
+
+def _written(made: Plan, form: str) -> str:
+    from envsolve.render import render, summary
+
+    return summary.render(made, sources=SETTINGS.verbose) if form == "summary" else render(made, form)
+
+
+def check_asked(requirements: list[str] | None, files: list[Path] | None) -> None:
+    """Refuse a request for nothing.
+
+    Raises:
+        UsageError: Neither a requirement nor a file is named.
+    """
+    if not requirements and not files:
+        raise UsageError("what shall be planned?", hint="name packages (torch), a project (.) or a file (-r FILE)")
 
 
 def _format(named: str | None, output: Path | None) -> str:
@@ -87,7 +127,7 @@ def _format(named: str | None, output: Path | None) -> str:
 
     if named is not None:
         if named not in formats():
-            raise UsageError(f"--format {named}: not one of {', '.join(formats())}")
+            raise UsageError(f"--format {named}: there is no such plan format", hint=f"formats: {', '.join(formats())}")
         return named
     name = output.name if output else ""
     if name.startswith("pylock.") and name.endswith(".toml"):

@@ -16,18 +16,30 @@ def command(
     prefix: Annotated[Path | None, typer.Option("--prefix", metavar="DIR", help="The environment.")] = None,
     python: Annotated[Path | None, typer.Option("--python", metavar="EXE", help="Its interpreter.")] = None,
     compile_only: Annotated[bool, typer.Option("--compile-only", help="Compile for --gpu; needs no GPU.")] = False,
-    gpu: Annotated[list[str] | None, typer.Option("--gpu", metavar="CC", help="Compile for this card.")] = None,
+    gpu: Annotated[
+        list[str] | None, typer.Option("--gpu", metavar="NAME|CC", help="Compile for this card; repeatable.")
+    ] = None,
     time_limit: Annotated[float, typer.Option("--time-limit", metavar="SECONDS", help="For each check.")] = 120.0,
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
-    """Compile and run kernels in an environment, and compare what they compute."""
+    """Prove an environment.
+
+    Compiles and runs kernels in it and compares what they compute.
+    """
     from envsolve.verify.interpreter import interpreter_of
 
     if (prefix is None) == (python is None):
         raise UsageError("which environment?", hint="give --prefix DIR or --python EXE")
-    if compile_only != bool(gpu):
-        raise UsageError("--compile-only and --gpu CC go together", hint="for the GPUs of this machine give neither")
+    if gpu and not compile_only:
+        raise UsageError(
+            "--gpu names cards to compile for, without running anything",
+            hint="add --compile-only; leave --gpu out to run on the GPUs of this machine",
+        )
+    if compile_only and not gpu:
+        raise UsageError(
+            "--compile-only: for which card?", hint="add --gpu, with a name or --gpu 9.0; it may be repeated"
+        )
     executable = interpreter_of(prefix) if prefix else python
     assert executable is not None
     if gpu:

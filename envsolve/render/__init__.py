@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterator
 
 from envsolve.errors import UsageError
 from envsolve.plan import Plan
+from envsolve.render._words import in_a_line, warning_lines
 
 
 def formats() -> tuple[str, ...]:
@@ -35,3 +37,9 @@ def render(plan: Plan, format: str) -> str:
     module = importlib.import_module(f"{__name__}.{format.replace('-', '_')}")
     text: str = module.render(plan)
     return text
+
+
+def remarks(plan: Plan) -> Iterator[str]:
+    """What to say beside a plan that is written for a program: what was chosen, and every warning, a line each."""
+    yield in_a_line(plan)
+    yield from warning_lines(plan)

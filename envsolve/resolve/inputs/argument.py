@@ -118,7 +118,8 @@ def _from_path(text: str, origin: str) -> Requirement:
 def _existing(text: str, origin: str) -> Path:
     path = _home(text)
     if not path.exists():
-        raise wrong(origin, f"there is no file or folder {text}")
+        hint = "check the path; paths are relative to the working folder"
+        raise wrong(origin, f"there is no file or folder {text}", hint)
     return path.resolve()
 
 

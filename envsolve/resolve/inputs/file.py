@@ -18,6 +18,7 @@ from envsolve.resolve.inputs.project import ask_project, load_project
 Role = Literal["needs", "constraints"]
 
 _STDIN = Path("-")
+_LINES = "a line holds one requirement, or -r, -c, -e, --index-url, --extra-index-url with a value, or --pre"
 
 # Options of pip that change nothing in a plan, each with the reason that its note gives.
 _SET_ASIDE = {
@@ -69,7 +70,8 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise wrong(str(path), f"the file cannot be read: {error.strerror}") from None
+        hint = "name a requirements file that is there; one named in another file is looked for beside that file"
+        raise wrong(str(path), f"the file cannot be read: {error.strerror}", hint) from None
 
 
 def _read_line(line: str, origin: str, folder: Path, role: Role, trail: tuple[Path, ...]) -> Iterator[Asked]:
@@ -126,7 +128,7 @@ class _LineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
-        raise wrong(self._origin, message, "see docs/requirements.md for the lines that are understood")
+        raise wrong(self._origin, message, _LINES)
 
 
 def _options(origin: str) -> argparse.ArgumentParser:

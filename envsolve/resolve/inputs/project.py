@@ -75,7 +75,8 @@ def load_project(path: Path, origin: str | None = None) -> Project:
         file = msgspec.toml.decode(path.read_bytes(), type=_File)
     except OSError as error:
         where = f"{origin}: {path}" if origin else str(path)
-        raise wrong(where, f"the project cannot be read: {error.strerror}") from None
+        hint = "name a folder with a pyproject.toml, or that file"
+        raise wrong(where, f"the project cannot be read: {error.strerror}", hint) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise wrong(str(path), str(error)) from None
     if file.project is None and not file.dependency_groups:

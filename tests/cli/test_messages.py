@@ -1,0 +1,163 @@
+"""The command line's words to a person: usage errors with a way out, help that is whole, remarks beside results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from envsolve import api
+from envsolve.cli.main import run
+from envsolve.cli.output import SETTINGS, Settings
+from envsolve.plan import Plan
+from tests.render.plans import GOOD, IMPOSSIBLE, TORCH
+
+MACHINE = "H100, driver 580.95, python 3.12, linux-x86_64, glibc 2.35"
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+Say = Callable[..., Said]
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    """What one command line says of talking must not reach the next."""
+    yield
+    for name, value in vars(Settings()).items():
+        setattr(SETTINGS, name, value)
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Say:
+    def call(*words: str) -> Said:
+        with pytest.raises(SystemExit) as ended:
+            run(list(words))
+        captured = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Said(ended.value.code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        (["plan"], "what shall be planned?", "name packages"),
+        (["install", "--prefix", "env"], "what shall be planned?", "name packages"),
+        (["plan", "torch", "--target", ""], "the target is empty", "a target is a list of parts"),
+        (["plan", "torch", "--target", "RTX 4090 driver 550"], "cannot read", "put a comma before"),
+        (["builds", "torch", "--target", "MI300X"], "not an NVIDIA card", "no gpu"),
+        (["verify", "--prefix", "env", "--gpu", "12.1"], "--gpu names cards to compile for", "add --compile-only"),
+        (["verify", "--prefix", "env", "--compile-only"], "for which card?", "add --gpu"),
+        (["verify"], "which environment?", "--prefix DIR"),
+        (["plan", "-r", "missing.txt", "--target", MACHINE], "missing.txt: the file cannot be read", "is there"),
+        (
+            ["plan", "-c", "missing.txt", "torch", "--target", MACHINE],
+            "missing.txt: the file cannot be read",
+            "is there",
+        ),
+        (["plan", "./missing", "--target", MACHINE], "no file or folder ./missing", "check the path"),
+        (["plan", "torch", "--cuda", "12.6", "--target", MACHINE], "not a flavour's name", "did you mean cu126?"),
+        (["install", "torch", "--prefix", "env", "--cuda", "CU126"], "not a flavour's name", "did you mean cu126?"),
+        (["plan", "torch", "--python", "3.99", "--target", MACHINE], "nothing is known of Python 3.99", "3.6 to 3."),
+        (["builds", "torch", "--python", "abc", "--target", MACHINE], "not a Python version", "write it as 3.12"),
+        (["plan", "torch", "--format", "toml"], "no such plan format", "pylock"),
+        (["plan", "torch", "--manager", "npm"], "--manager npm: not one of uv, pip", "leave it out"),
+    ],
+)
+def test_wrong_usage_is_told_with_a_way_out(say: Say, line: list[str], message: str, hint: str) -> None:
+    said = say(*line)
+    assert said.code == 2
+    first, *rest = said.err.splitlines()
+    assert message in first
+    assert hint in "\n".join(rest)
+    assert "docs/" not in said.err
+
+
+def test_a_bad_line_of_a_file_is_told_with_the_lines_that_there_are(say: Say, tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("torch --frobnicate\n")
+    said = say("plan", "-r", str(tmp_path / "r.txt"), "--target", MACHINE)
+    assert said.code == 2
+    assert "--extra-index-url" in said.err and "docs/" not in said.err
+
+
+COMMANDS = ("builds", "detect", "install", "plan", "verify", "index measure", "index show", "index update")
+
+
+def test_the_list_of_commands_is_not_cut(say: Say) -> None:
+    for line in ([], ["index"]):
+        said = say(*line, "-h")
+        assert said.code == 0
+        assert "..." not in said.out.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_help_tells_of_the_options_that_all_take_and_shows_no_bare_type(say: Say, command: str) -> None:
+    said = say(*command.split(), "-h")
+    options = said.out.partition("Options:")[2]
+    assert "--quiet (-q), --verbose (-v) and --debug" in options
+    assert "<str>" not in options and "<list" not in options
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """The plan that the command is given in place of making one: what is tried here is what it says of it."""
+    plans = [GOOD]
+    monkeypatch.setattr(api, "plan", lambda *_, **__: plans[0])
+    return plans
+
+
+@pytest.mark.parametrize("form", ["pip", "uv", "pylock", "requirements"])
+def test_what_is_chosen_and_the_warnings_stand_beside_a_format_for_machines(
+    say: Say, planned: list[Plan], form: str
+) -> None:
+    said = say("plan", "torch", "--target", MACHINE, "--format", form)
+    assert said.err.splitlines()[:2] == [
+        "chosen: cu126, torch 2.9.0+cu126, 3 packages",
+        "Warning   extensions that ship PTX alone will not run [no-ptx]",
+    ]
+    assert "Warning" not in said.out
+    assert say("plan", "torch", "--target", MACHINE, "--format", form, "--quiet").err == ""
+
+
+@pytest.mark.parametrize("name", ["pylock.toml", "plan.json", "plan.txt", "plan.md"])
+def test_they_stand_on_the_terminal_where_the_plan_goes_to_a_file(
+    say: Say, planned: list[Plan], tmp_path: Path, name: str
+) -> None:
+    said = say("plan", "torch", "--target", MACHINE, "-o", str(tmp_path / name))
+    assert said.out == ""
+    assert "chosen: cu126" in said.err and "[no-ptx]" in said.err
+    assert (tmp_path / name).stat().st_size
+
+
+@pytest.mark.parametrize("form", ["summary", "json"])
+def test_a_plan_that_holds_its_warnings_is_not_repeated(say: Say, planned: list[Plan], form: str) -> None:
+    assert say("plan", "torch", "--target", MACHINE, "--format", form).err == ""
+
+
+def test_an_impossible_plan_in_a_file_is_told_too(say: Say, planned: list[Plan], tmp_path: Path) -> None:
+    planned[0] = IMPOSSIBLE
+    said = say("plan", "torch", "--target", MACHINE, "-o", str(tmp_path / "plan.json"))
+    assert said.code == 3
+    assert "nothing fits; because flash-attn 1.0 needs torch<2.1" in said.err
+
+
+def test_sources_of_a_conflict_are_shown_with_verbose(say: Say, planned: list[Plan]) -> None:
+    planned[0] = IMPOSSIBLE
+    assert "(source: requirement)" not in say("plan", "torch", "--target", MACHINE).out
+    assert "(source: requirement)" in say("plan", "torch", "--target", MACHINE, "--verbose").out
+
+
+def test_a_refused_lock_names_the_index(say: Say, planned: list[Plan]) -> None:
+    planned[0] = replace(GOOD, packages=(replace(TORCH, url=None, hashes={}),))
+    said = say("plan", "torch", "--target", MACHINE, "--format", "pylock")
+    assert said.code == 5
+    assert "could not be reached, and the catalogue has no sha256 of torch 2.9.0+cu126" in said.err
