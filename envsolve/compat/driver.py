@@ -28,9 +28,12 @@ def driver_runs(
     Minor-version compatibility covers 11.1 and later; an earlier runtime needs the driver of its own toolkit. NVIDIA's
     "maximum driver" is no cap. Source: CUDA Compatibility guide, "Minor Version Compatibility".
     """
+    knows = driver is not None and driver.cuda is not None and minor(driver.cuda) >= minor(cuda)
     fact = _oldest_driver(cuda, os, toolkits, floors)
     if fact is None:
-        return DriverFit(Reason("driver-floor", None, f"no driver floor is known for CUDA {cuda}"), None, None)
+        said = f"no driver floor is known for CUDA {cuda}"
+        text = f"{said}; the driver supports CUDA {driver.cuda}" if knows and driver else said
+        return DriverFit(Reason("driver-floor", True if knows else None, text), None, "full" if knows else None)
     required, evidence, source = fact
     said = f"CUDA {cuda} needs driver {required} or newer"
 
@@ -39,7 +42,6 @@ def driver_runs(
 
     if driver is None or (driver.version is None and driver.cuda is None):
         return fit(None, "the machine's driver is not known")
-    knows = driver.cuda is not None and minor(driver.cuda) >= minor(cuda)
     if knows:
         return fit(True, f"the driver supports CUDA {driver.cuda}", "full")
     ok = reaches(driver.version, required) if driver.version else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Architecture, Floor, Toolkit, TritonRelease
+from envsolve.catalogue.model import Architecture, DriverBranch, Floor, Toolkit, TritonRelease
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,10 @@ class Facts:
     floors: Sequence[Floor]
     architectures: Mapping[str, Architecture]
     tritons: Mapping[str, TritonRelease]
+    drivers: Sequence[DriverBranch]
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> Facts:
         """Take the tables out of a catalogue."""
         tritons = {release.version: release for release in catalogue.tritons}
-        return cls(catalogue.toolkits, catalogue.floors, catalogue.architectures, tritons)
+        return cls(catalogue.toolkits, catalogue.floors, catalogue.architectures, tritons, catalogue.drivers)

@@ -63,7 +63,7 @@ class Judge:
         if cc is None:
             return Level.UNKNOWN, None, [Reason("sass", None, "the GPU, or its compute capability, is not known")]
         # Only where it denies: that the driver is not known is rule 1's to say.
-        life = can_exist(gpu, self._machine.driver, self._facts.architectures)
+        life = can_exist(gpu, self._machine.driver, self._facts.architectures, self._facts.drivers)
         reasons = [life] if life.ok is False else []
         evidence = (build.code_evidence or build.evidence).value
         if build.code is None:

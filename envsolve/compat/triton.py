@@ -23,6 +23,12 @@ def chosen_ptxas(release: TritonRelease, cc: ComputeCapability) -> Ptxas | None:
     return None
 
 
+def arch_asked(release: TritonRelease, cc: ComputeCapability) -> str:
+    """The GPU name that a Triton release gives its ptxas for a card: ``sm_90a``."""
+    specific = release.arch_specific_from
+    return cc.sm + ("a" if specific and cc >= ComputeCapability.parse(specific) else "")
+
+
 def triton_runs(
     release: TritonRelease,
     cc: ComputeCapability,
@@ -46,8 +52,7 @@ def triton_runs(
     ptxas = chosen_ptxas(release, cc)
     if ptxas is None:
         return say(None, f"has no known assembler for cc {cc}")
-    specific = release.arch_specific_from
-    name = cc.sm + ("a" if specific and cc >= ComputeCapability.parse(specific) else "")
+    name = arch_asked(release, cc)
     if name not in ptxas.archs:
         return say(False, f"compiles with {ptxas.file} {ptxas.cuda}, which does not know {name}")
     fit = driver_runs(ptxas.cuda, driver, os, toolkits, floors)
@@ -55,6 +60,6 @@ def triton_runs(
         return say(True, f"compiles {name} with {ptxas.file} {ptxas.cuda}, whose cubins this driver loads")
     if fit.reason.ok is None:
         return say(None, f"compiles {name} with {ptxas.file} {ptxas.cuda}, which needs driver {fit.required}")
-    have = driver.version if driver else None
+    have = (driver.version or f"one for CUDA {driver.cuda}") if driver else None
     text = f"compiles {name} with {ptxas.file} {ptxas.cuda}: its cubins need driver {fit.required}, not {have}"
     return say(False, text, "triton-driver")

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envsolve.catalogue.model import DriverBranch, Evidence
+from envsolve.compat.judge import triton_pin
 from envsolve.compat.platform import ASSUMED_GLIBC, assumed, libc_of
-from envsolve.compat.versions import numbers
+from envsolve.compat.triton import arch_asked
+from envsolve.compat.versions import minor, numbers
 from envsolve.errors import IndexUnavailableError
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, PlannedPackage
+from envsolve.planner.judged import overstated_cuda
+from envsolve.resolve.environment import Environment
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.solve import Solution
 
@@ -48,12 +52,29 @@ def about_machines(machines: Sequence[Machine], python: str, drivers: Sequence[D
             yield Caution(
                 "driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known"
             )
+        branch = overstated_cuda(machine.driver, drivers)
+        if branch and machine.driver:
+            text = f"driver {version} supports CUDA {branch.cuda} of its own, not {machine.driver.cuda}"
+            yield Caution(
+                "driver-cuda-overstated", text, "a cuda-compat libcuda may report more; the driver was judged"
+            )
         if machine.driver and machine.driver.compat_libcuda:
             text = (
                 f"a cuda-compat libcuda (CUDA {machine.driver.compat_libcuda}) stands first on the loader path; "
                 "the plan is made for the kernel driver alone"
             )
             yield Caution("compat-libcuda", text, "remove it from LD_LIBRARY_PATH unless this is a data-centre GPU")
+
+
+def about_systems(environments: Sequence[Environment]) -> Iterator[Caution]:
+    """That the files of a plan for several systems are those of the first."""
+    first, *others = environments
+    if others:
+        names = " and ".join(other.system for other in others)
+        text = f"the files are those of {first.system}; every version chosen is also published for {names}"
+        yield Caution(
+            "several-systems", text, "make a lock for each system, with the torch and flavour of this plan pinned"
+        )
 
 
 def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:
@@ -65,10 +86,22 @@ def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:
     for reason in option.verdict.reasons:
         if reason.rule in _TRITON_RULES and reason.ok is False:
             # Torch's own ptxas, of an older CUDA, helps where only the driver is too old for Triton's.
-            own = option.build.own_ptxas if reason.rule == "triton-driver" else None
+            own = (
+                option.build.own_ptxas if reason.rule == "triton-driver" and _own_ptxas_serves(option, family) else None
+            )
             rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else _WITHOUT_TRITON
             yield Caution("triton-limited", f"{reason.text}; {rest}", _TRITON_REMEDY if own else None)
     yield from _held_back(option, family)
+
+
+def _own_ptxas_serves(option: Option, family: Family) -> bool:
+    """Whether the ptxas inside torch knows the name under which the paired Triton asks for every card."""
+    own, release = option.build.own_ptxas, family.facts.tritons.get(triton_pin(option.build) or "")
+    toolkit = next((t for t in family.facts.toolkits if own and minor(t.version) == minor(own)), None)
+    cards = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
+    if toolkit is None or release is None:
+        return False
+    return all(arch_asked(release, cc) in toolkit.archs for cc in cards)
 
 
 def _held_back(option: Option, family: Family) -> Iterator[Caution]:
@@ -109,6 +142,15 @@ def about_packages(
         if option and flavour and flavour != "cpu" and option.build.cuda is None and option.build.package != "triton":
             text = f"{chosen.candidate.name} {option.version} has no CUDA build here; its CPU build goes with torch"
             yield Caution("cpu-companion", text, None)
+
+
+def about_unjudged(solution: Solution, family: Family) -> Iterator[Caution]:
+    """Packages that carry, or may carry, GPU code of which the facts say nothing."""
+    members = family.catalogue.family
+    names = [name for name, chosen in solution.chosen.items() if name in members and chosen.candidate.option is None]
+    if names:
+        text = f"what GPU code {', '.join(names)} carries, and for which torch, is not known; it was not judged"
+        yield Caution("not-judged", text, "prove it once installed: envsolve verify --prefix DIR")
 
 
 def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -> Iterator[Caution]:

@@ -10,20 +10,27 @@ from packaging.utils import canonicalize_name
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
-from envsolve.compat.platform import assumed
 from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Level
 from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, Plan
-from envsolve.planner.cautions import about_indexes, about_machines, about_packages, about_torch
+from envsolve.planner.cautions import (
+    about_indexes,
+    about_machines,
+    about_packages,
+    about_systems,
+    about_torch,
+    about_unjudged,
+)
+from envsolve.planner.judged import as_judged
 from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
-from envsolve.planner.refusal import impossible_machine, no_triton, unsolvable
+from envsolve.planner.refusal import impossible_machine, no_triton, unserved_system, unsolvable
 from envsolve.planner.support import driver_need, support_of
 from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
-from envsolve.resolve.environment import Environment
+from envsolve.resolve.environment import Environment, environments_of
 from envsolve.resolve.family import Family
 from envsolve.resolve.familyfiles import BuildGoneError, FamilyFiles
 from envsolve.resolve.outcome import Conflict
@@ -70,7 +77,7 @@ def make_plan(
     """
     facts = Facts.of(catalogue)
     cutoff = cutoff_of(choices.exclude_newer) if choices.exclude_newer else None
-    judged = tuple(_as_judged(machine, choices.cuda) for machine in machines)
+    judged = tuple(as_judged(machine, choices.cuda, catalogue.drivers) for machine in machines)
     family = Family(catalogue, facts, judged, None, cutoff)
     python = choices.python or choose_python(asked, machines, family)
     frame = Plan(
@@ -79,13 +86,13 @@ def make_plan(
         requirements=tuple(str(need.requirement) for need in asked.needs),
         catalogue_date=catalogue.date,
     )
-    refusal = impossible_machine(machines, facts, catalogue)
+    refusal = unserved_system(machines) or impossible_machine(judged, facts, catalogue)
     if refusal is not None:
         return _impossible(frame, refusal)
     family = replace(family, python=python)
-    environment = Environment.of(judged[0], python)
+    environment, *others = environments_of(judged, python)
     files = FamilyFiles(client, catalogue, python)
-    pool = Pool(client, environment, cutoff, choices.prereleases)
+    pool = Pool(client, environment, tuple(others), cutoff, choices.prereleases)
     wanted = _specifiers(asked.needs, environment)
     constraints = _specifiers(asked.constraints, environment)
     client.prefetch(name for name in wanted if not family.owns(name))
@@ -100,12 +107,6 @@ def make_plan(
             return _impossible(frame, unsolvable(failure, wanted, constraints, choices.cuda, family, pool))
         else:
             return _complete(frame, solution, pinned, provider, family, python)
-
-
-def _as_judged(machine: Machine, flavour: str | None) -> Machine:
-    """The machine that builds are judged on: a system that it does not name is assumed, and CPU means without GPUs."""
-    gpus = () if flavour == "cpu" else machine.gpus
-    return replace(machine, platform=assumed(machine.platform), gpus=gpus)
 
 
 def _impossible(frame: Plan, conflict: Conflict) -> Plan:
@@ -130,15 +131,18 @@ def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provide
     ]
     cautions: list[Caution] = [
         *about_machines(frame.machines, python, family.catalogue.drivers),
+        *about_systems(environments_of(machines, python)),
         *about_torch(solution, family),
         *about_packages(pinned.packages, solution, guessed, yanked),
+        *about_unjudged(solution, family),
         *about_indexes(pinned.unreached, frame.catalogue_date),
     ]
     deciding = solution.chosen.get("torch") or solution.chosen.get(TRITON)
     option = deciding.candidate.option if deciding else None
     if option is not None and option.verdict.level is Level.NONE:
         return _impossible(frame, no_triton(option, family))
-    known = option is None or option.verdict.level.usable
+    unread = deciding is not None and option is None
+    known = not unread and (option is None or option.verdict.level.usable)
     return replace(
         frame,
         status="ok" if known else "unknown",

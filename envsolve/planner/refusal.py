@@ -9,10 +9,12 @@ from packaging.specifiers import SpecifierSet
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
 from envsolve.compat.life import can_exist
+from envsolve.compat.platform import SYSTEMS
 from envsolve.machine.model import Machine
 from envsolve.resolve.clash import describe_clash
 from envsolve.resolve.family import Family, Option
-from envsolve.resolve.impossible import Limits, explain
+from envsolve.resolve.impossible import explain
+from envsolve.resolve.limits import Limits
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.resolve.pool import Pool
 from envsolve.resolve.solve import UnsolvableError
@@ -20,11 +22,23 @@ from envsolve.resolve.solve import UnsolvableError
 Specifiers = Mapping[str, SpecifierSet]
 
 
+def unserved_system(machines: Sequence[Machine]) -> Conflict | None:
+    """Why one of the machines is of a system that no CUDA build is published for, or None."""
+    for platform in (machine.platform for machine in machines):
+        if platform and (platform.arch or "x86_64") not in SYSTEMS.get(platform.os or "linux", ()):
+            fact = (
+                f"the machine is {platform.os} {platform.arch}; CUDA builds are published for Linux and Windows alone"
+            )
+            known = ", ".join(f"{system}-{arch}" for system, arches in SYSTEMS.items() for arch in arches)
+            return Conflict((ConflictFact(fact),), (Remedy(f"plan for one of {known}", "a plan"),))
+    return None
+
+
 def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Catalogue) -> Conflict | None:
     """Why one of the machines cannot exist (rule 7), or None."""
     for machine in machines:
         for gpu in machine.gpus or ():
-            reason = can_exist(gpu, machine.driver, facts.architectures)
+            reason = can_exist(gpu, machine.driver, facts.architectures, facts.drivers)
             if reason.ok is False:
                 source = catalogue.source(reason.source)
                 fact = ConflictFact(f"this machine cannot exist: {reason.text}", source.title if source else None)

@@ -31,7 +31,8 @@ def _parties(clashes: Sequence[Clash]) -> list[list[Clash]]:
     """Clashes of the same package over the same thing, newest version first."""
     parties: dict[tuple[str, str], list[Clash]] = {}
     for clash in clashes:
-        name = clash.parent.name if isinstance(clash.parent, Candidate) else _label(clash.parent)
+        # Each demand of the request speaks for itself.
+        name = clash.parent.name if isinstance(clash.parent, Candidate) else clash.need.text
         parties.setdefault((name, clash.need.key), []).append(clash)
     return [sorted(party, key=_age) for party in parties.values()]
 

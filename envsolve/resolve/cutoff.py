@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import re
 
 from envsolve.errors import UsageError
+
+_FORM = re.compile(r"^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?$")
 
 
 def cutoff_of(text: str) -> str:
@@ -16,15 +19,18 @@ def cutoff_of(text: str) -> str:
         UsageError: Neither a date nor an instant.
     """
     try:
+        # Python versions differ in the further forms of ISO 8601 that they read.
+        if not _FORM.match(text):
+            raise ValueError(text)
         if len(text) == len("2026-01-31"):
             day = datetime.date.fromisoformat(text) + datetime.timedelta(days=1)
             return f"{day.isoformat()}T00:00:00"
         instant = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError as error:
+        if instant.tzinfo is not None:
+            instant = instant.astimezone(datetime.timezone.utc)
+    except (ValueError, OverflowError) as error:
         hint = "write it as 2026-01-31 or 2026-01-31T12:00:00Z"
         raise UsageError(f"--exclude-newer {text}: not a date", hint=hint) from error
-    if instant.tzinfo is not None:
-        instant = instant.astimezone(datetime.timezone.utc)
     return instant.replace(tzinfo=None).isoformat(timespec="seconds")
 
 

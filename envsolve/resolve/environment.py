@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from packaging.markers import Marker
 from packaging.tags import Tag, parse_tag
 
-from envsolve.compat.platform import wheel_tags
+from envsolve.compat.platform import libc_of, wheel_tags
 from envsolve.machine.model import Machine, Platform
 
 _OS_MARKERS = {
@@ -35,6 +35,11 @@ class Environment:
     ranks: Mapping[Tag, int]
     _decided: dict[tuple[str, str], bool] = field(default_factory=dict, repr=False, compare=False)
     _ranked: dict[str, int | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def system(self) -> str:
+        """``linux-x86_64``."""
+        return f"{self.platform.os}-{self.platform.arch}"
 
     @classmethod
     def of(cls, machine: Machine, python: str) -> Environment:
@@ -76,3 +81,22 @@ class Environment:
             found = parse_tag(tags) if tags.count("-") == 2 else ()
             self._ranked[tags] = min((self.ranks[tag] for tag in found if tag in self.ranks), default=None)
         return self._ranked[tags]
+
+
+def environments_of(machines: Sequence[Machine], python: str) -> tuple[Environment, ...]:
+    """One environment for each system (``linux-x86_64``) among machines, in their order.
+
+    What installs on the oldest libc of a system installs on its other machines.
+    """
+    systems: dict[tuple[str | None, str | None], Machine] = {}
+    for machine in machines:
+        platform = machine.platform or Platform()
+        key = (platform.os, platform.arch)
+        if key not in systems or _older_libc(platform, systems[key].platform):
+            systems[key] = machine
+    return tuple(Environment.of(machine, python) for machine in systems.values())
+
+
+def _older_libc(one: Platform, other: Platform | None) -> bool:
+    first, second = libc_of(one), libc_of(other)
+    return first is not None and (second is None or first < second)

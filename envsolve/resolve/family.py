@@ -167,9 +167,9 @@ class Family:
     def _order(self, package: str) -> tuple[Option, ...]:
         usable = self._runs if package == "torch" else self._installs
         options = [o for o in self.judged(package) if usable(o)]
-        if package != "torch" and all(o.build.variant == "cpu" for o in options):
-            # One CPU build for every flavour: nothing better is published for this platform.
-            options = [replace(o, builds=tuple(replace(b, variant=ANY) for b in o.builds)) for o in options]
+        if package != "torch":
+            with_cuda = {o.version.public for o in options if o.build.variant != "cpu"}
+            options = [o if o.version.public in with_cuda else _for_any_flavour(o) for o in options]
         return in_order(options, package)
 
     def _runs(self, option: Option) -> bool:
@@ -206,6 +206,11 @@ class Family:
         here = [b for b in builds if same_system(b.platform, machine.platform or Platform())]
         judged = [(build, judge.verdicts(build, self.python)) for build in here or builds]
         return min(judged, key=lambda pair: _distance(worst(pair[1])))
+
+
+def _for_any_flavour(option: Option) -> Option:
+    """The CPU build of a companion's version that has no other: it loads beside a torch of any flavour."""
+    return replace(option, builds=tuple(replace(build, variant=ANY) for build in option.builds))
 
 
 def _distance(verdict: Verdict) -> tuple[bool, int]:

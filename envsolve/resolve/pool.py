@@ -21,15 +21,18 @@ _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
 @dataclass
 class Pool:
-    """What the indexes offer of each ordinary package, for one environment.
+    """What the indexes offer of each ordinary package, for one environment or for several that share versions.
 
     Attributes:
+        environment: The one whose files are chosen.
+        others: Environments in which the same version must have a file, too.
         cutoff: First instant that is too late (:func:`cutoff_of`).
         prereleases: Whether pre-releases are wanted even where no specifier names one.
     """
 
     client: IndexClient
     environment: Environment
+    others: tuple[Environment, ...] = ()
     cutoff: str | None = None
     prereleases: bool = False
     _versions: dict[str, list[tuple[Version, list[IndexFile]]]] = field(default_factory=dict)
@@ -57,7 +60,8 @@ class Pool:
         withdrawn: list[tuple[Version, IndexFile]] = []
         for version, files in (published[place] for place in sorted(allowed)):
             if (name, version) not in self._chosen:
-                self._chosen[name, version] = self._best(files)
+                everywhere = all(_best(files, other) for other in self.others)
+                self._chosen[name, version] = _best(files, self.environment) if everywhere else None
             file = self._chosen[name, version]
             if file is None:
                 continue
@@ -95,19 +99,6 @@ class Pool:
             self._versions[name] = sorted(pairs, key=lambda pair: pair[0], reverse=True)
         return self._versions[name]
 
-    def _best(self, files: list[IndexFile]) -> IndexFile | None:
-        """The most specific wheel, else an sdist; not yanked before yanked."""
-        ranked = []
-        for file in files:
-            if not _python_allowed(file.requires_python, self.environment.full_version):
-                continue
-            wheel = file.filename.endswith(".whl")
-            rank = self.environment.rank(file.filename) if wheel else None
-            if rank is None and (wheel or not _SDIST.search(file.filename)):
-                continue
-            ranked.append(((file.yanked is not None, not wheel, rank or 0, file.filename), file))
-        return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
-
 
 def version_in(filename: str, name: str) -> str | None:
     """The version part of a wheel's or sdist's file name; None where the name has neither form."""
@@ -122,6 +113,20 @@ def version_in(filename: str, name: str) -> str | None:
         if canonicalize_name(stem[:cut]) == name:
             return stem[cut + 1 :]
     return None
+
+
+def _best(files: list[IndexFile], environment: Environment) -> IndexFile | None:
+    """The most specific wheel, else an sdist; not yanked before yanked."""
+    ranked = []
+    for file in files:
+        if not _python_allowed(file.requires_python, environment.full_version):
+            continue
+        wheel = file.filename.endswith(".whl")
+        rank = environment.rank(file.filename) if wheel else None
+        if rank is None and (wheel or not _SDIST.search(file.filename)):
+            continue
+        ranked.append(((file.yanked is not None, not wheel, rank or 0, file.filename), file))
+    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
 
 
 @lru_cache(maxsize=65536)

@@ -74,6 +74,8 @@ def test_a_version_reaches_another(have: str, need: str, expected: bool | None) 
         ("12.8", None, None, "linux", None, None),
         ("12.4", "528.33", None, "windows", True, "minor-version"),
         ("12.4", "527.41", None, "windows", False, None),
+        ("13.0", "591.44", "13.1", "windows", True, "full"),
+        ("13.2", "591.44", "13.1", "windows", True, "minor-version"),
     ],
 )
 def test_rule_1_driver_floor(
@@ -231,7 +233,21 @@ def test_rule_6_triton(
     ],
 )
 def test_rule_7_life(facts: Facts, card: str, driver: str | None, ok: bool | None) -> None:
-    assert can_exist(Gpu("a card", card), Driver(driver), facts.architectures).ok is ok
+    assert can_exist(Gpu("a card", card), Driver(driver), facts.architectures, facts.drivers).ok is ok
+
+
+@pytest.mark.parametrize(
+    ("card", "cuda", "ok"),
+    [
+        ("12.0", "12.4", False),
+        ("12.0", "12.8", True),
+        ("6.1", "13.0", True),
+        ("6.1", "13.1", False),
+        ("9.0", "12.2", True),
+    ],
+)
+def test_rule_7_life_by_the_cuda_of_the_driver(facts: Facts, card: str, cuda: str, ok: bool) -> None:
+    assert can_exist(Gpu("a card", card), Driver(None, cuda), facts.architectures, facts.drivers).ok is ok
 
 
 def _build(package: str, version: str, variant: str, torch: str | None = None) -> Build:

@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from envsolve.errors import IndexUnavailableError
-from envsolve.plan import Plan, PlannedPackage
+from envsolve.plan import Plan
 from envsolve.resolve.requirements import read_requirements
-from tests.smallworld import LINUX, NEW, OLD, World, small_world
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with small_world(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def torch_world(world: World) -> World:
-    """torch 2.9 to 2.14 in miniature: the default index carries cu128, then cu130; cu126 is on an index of its own."""
-    for name in ("filelock", "numpy"):
-        world.default.wheel(name, "1.0", upload_time="2024-01-01T00:00:00Z")
-    for version, default, triton in (
-        ("2.9.1", "cu128", "3.5.1"),
-        ("2.11.0", "cu130", "3.6.0"),
-        ("2.14.1", "cu130", "3.8.0"),
-    ):
-        pins = ["filelock", f"triton=={triton}; platform_system == 'Linux'"]
-        world.build("torch", version, default, requires=pins, code=NEW)
-        world.build("torch", version, "cu126", index="pytorch", requires=pins, code=OLD)
-        world.build("triton", triton, "any")
-        minor = version.split(".")[1]
-        vision = f"0.{int(minor) + 15}.0"
-        for variant, index in ((default, "default"), ("cu126", "pytorch")):
-            pin = f"=={version}"
-            world.build("torchvision", vision, variant, index=index, requires=["numpy", f"torch{pin}"], torch=pin)
-    world.build("torch", "2.11.0", "cu128", index="pytorch", requires=["filelock", "triton==3.6.0"], code=NEW)
-    world.build("torch", "2.11.0", "cpu", index="pytorch", requires=["filelock"])
-    return world
-
-
-def chosen(plan: Plan) -> dict[str, str]:
-    return {p.name: p.version + (f" {p.variant}" if p.variant else "") for p in plan.packages}
-
-
-def package(plan: Plan, name: str) -> PlannedPackage:
-    return next(p for p in plan.packages if p.name == name)
-
-
-def codes(plan: Plan) -> list[str]:
-    return [w.code for w in plan.warnings]
+from tests.planner.worlds import chosen, codes, package
+from tests.smallworld import LINUX, NEW, World
 
 
 @pytest.mark.parametrize(
@@ -154,37 +112,6 @@ def test_the_default_index_out_of_reach_is_an_index_failure(torch_world: World) 
         torch_world.plan("torch")
 
 
-def test_an_impossible_machine_is_refused_with_the_reason(torch_world: World) -> None:
-    plan = torch_world.plan("torch", target="RTX 5090, driver 560.35.03")
-    assert plan.status == "impossible"
-    assert "570" in plan.conflict[0].fact
-    assert torch_world.server.asked("/") == 0
-
-
-def test_a_pin_without_code_for_the_card_is_an_irreducible_conflict_with_remedies(torch_world: World) -> None:
-    torch_world.build("torch", "2.1.2", "cu121", requires=["filelock"], code=OLD)
-    plan = torch_world.plan("torch==2.1.2", target="RTX 5090, driver 580.95.05")
-    facts = [fact.fact for fact in plan.conflict]
-    assert plan.status == "impossible"
-    assert any("torch==2.1.2" in fact for fact in facts)
-    assert any("sm_120" in fact for fact in facts)
-    assert not any("Python is" in fact or "glibc" in fact for fact in facts)
-    assert plan.remedies[0].action == "relax torch==2.1.2"
-    assert plan.remedies[0].unlocks == "torch 2.14.1 [cu130]"
-
-
-def test_a_driver_that_is_too_old_for_the_pin_names_the_driver_to_install(torch_world: World) -> None:
-    plan = torch_world.plan("torch==2.14.1", target="RTX 5090, driver 570.86.10")
-    assert plan.status == "impossible"
-    assert any("580.65.06" in remedy.action for remedy in plan.remedies)
-
-
-def test_never_a_driver_that_drops_the_card(torch_world: World) -> None:
-    plan = torch_world.plan("torch", cuda="cu130", target="V100, driver 570.86.10")
-    assert plan.status == "impossible"
-    assert not any("driver 59" in r.action or "driver 6" in r.action for r in plan.remedies)
-
-
 def test_one_plan_that_is_good_on_all_machines(torch_world: World) -> None:
     machines = [torch_world.machine(t) for t in ("H100, driver 580.95.05", "V100, driver 535.104.05")]
     plan = torch_world.plan_for(machines, "torch")
@@ -267,18 +194,6 @@ def test_a_source_distribution_serves_where_no_wheel_does(world: World) -> None:
     assert codes(plan).count("dependencies-guessed") == 1
 
 
-def test_a_conflict_is_a_chain_of_because(world: World) -> None:
-    world.default.wheel("a", "1.0", requires=["c>=2"])
-    world.default.wheel("b", "1.0", requires=["c<2"])
-    for version in ("1.0", "2.0"):
-        world.default.wheel("c", version)
-    plan = world.plan("a", "b")
-    facts = [fact.fact for fact in plan.conflict]
-    assert plan.status == "impossible"
-    assert "a 1.0 needs c>=2" in facts
-    assert "b 1.0 needs c<2" in facts
-
-
 def test_builds_of_several_platforms_are_told_apart(torch_world: World) -> None:
     for version in ("2.9.1", "2.11.0", "2.14.1"):
         pins = next(b for b in torch_world.builds if b.package == "torch" and b.version == version).requires or ()
@@ -291,12 +206,6 @@ def test_builds_of_several_platforms_are_told_apart(torch_world: World) -> None:
         "torch-2.14.1-cp312-cp312-manylinux_2_28_aarch64.whl",
         "triton-3.8.0-cp312-cp312-manylinux_2_28_aarch64.whl",
     ]
-
-
-def test_an_unknown_project_is_named(world: World) -> None:
-    plan = world.plan("no-such-project")
-    assert plan.status == "impossible"
-    assert any("no configured index has a project named no-such-project" in f.fact for f in plan.conflict)
 
 
 def test_the_solver_backtracks_to_an_older_version(world: World) -> None:
@@ -358,21 +267,33 @@ def test_a_cpu_environment_can_be_asked_for_on_a_gpu_machine(torch_world: World)
     assert (plan.status, chosen(plan)["torch"]) == ("ok", "2.11.0+cpu cpu")
 
 
-def test_a_version_that_is_not_known_is_not_blamed_on_the_machine(torch_world: World) -> None:
-    plan = torch_world.plan("torch==3.7")
-    assert [fact.fact for fact in plan.conflict] == [
-        "torch==3.7 was asked for",
-        "the builds of torch that are known: 2.9.1 to 2.14.1, and none of them is ==3.7",
-    ]
-
-
 def test_machines_with_different_pythons_and_unknown_branches_are_told(torch_world: World) -> None:
     targets = ("H100, driver 999.1, python 3.12", "H100, driver 580.95.05, python 3.11")
     plan = torch_world.plan_for([torch_world.machine(t) for t in targets], "torch")
     assert {"python-differs", "driver-newer-than-facts"} <= set(codes(plan))
 
 
-def test_musl_is_named_as_the_reason(torch_world: World) -> None:
-    plan = torch_world.plan("torch", target="H100, driver 580.95.05, musl 1.2")
-    assert plan.status == "impossible"
-    assert any("musl 1.2" in fact.fact for fact in plan.conflict)
+def test_a_cuda_beyond_the_driver_s_branch_is_that_of_a_compat_library(torch_world: World) -> None:
+    plan = torch_world.plan("torch", target="RTX 4090, driver 550.54.15, cuda 13.0")
+    assert "driver-cuda-overstated" in codes(plan)
+    assert plan.cuda == "cu126"
+
+
+def test_versions_of_a_plan_for_several_machines_install_on_all(torch_world: World) -> None:
+    lib = torch_world.default
+    lib.wheel("lib", "1.0", tags="py3-none-any", upload_time="2024-01-01T00:00:00Z")
+    lib.wheel("lib", "2.0", tags="cp312-cp312-manylinux_2_31_x86_64", upload_time="2024-01-01T00:00:00Z")
+    targets = ("H100, driver 580.95.05, glibc 2.35", "H100, driver 580.95.05, glibc 2.28")
+    machines = [torch_world.machine(target) for target in targets]
+    assert chosen(torch_world.plan_for(machines[:1], "lib"))["lib"] == "2.0"
+    assert chosen(torch_world.plan_for(machines, "lib"))["lib"] == "1.0"
+    arm = torch_world.machine("GH200, driver 580.95.05, linux-aarch64, glibc 2.35")
+    plan = torch_world.plan_for([machines[0], arm], "lib")
+    assert chosen(plan)["lib"] == "1.0"
+    assert "several-systems" in codes(plan)
+
+
+def test_a_tree_that_was_not_read_is_not_called_good(torch_world: World) -> None:
+    plan = torch_world.plan("torch @ git+https://example.org/pytorch.git")
+    assert plan.status == "unknown"
+    assert "not-judged" in codes(plan)

@@ -1,0 +1,38 @@
+"""The machine that builds are judged on: what a description leaves open is assumed, what contradicts itself is settled.
+
+Each of these steps is told to the user by :mod:`envsolve.planner.cautions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from envsolve.catalogue.model import DriverBranch
+from envsolve.compat.platform import assumed
+from envsolve.compat.versions import minor, numbers
+from envsolve.machine.model import Driver, Machine
+
+
+def as_judged(machine: Machine, flavour: str | None, drivers: Sequence[DriverBranch]) -> Machine:
+    """A machine with a system, with its driver's own CUDA, and without GPUs where a CPU flavour is asked for."""
+    gpus = () if flavour == "cpu" else machine.gpus
+    return replace(machine, platform=assumed(machine.platform), driver=_own_cuda(machine.driver, drivers), gpus=gpus)
+
+
+def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> DriverBranch | None:
+    """The branch of a driver whose stated CUDA version is beyond what that branch supports; else None.
+
+    It is what nvidia-smi shows in a container with a cuda-compat ``libcuda``.
+    """
+    if driver is None or driver.version is None or driver.cuda is None:
+        return None
+    branch = next((b for b in drivers if numbers(b.branch)[:1] == numbers(driver.version or "")[:1]), None)
+    return branch if branch and minor(driver.cuda) > minor(branch.cuda) else None
+
+
+def _own_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> Driver | None:
+    branch = overstated_cuda(driver, drivers)
+    if driver is None or branch is None:
+        return driver
+    return replace(driver, cuda=branch.cuda, compat_libcuda=driver.compat_libcuda or driver.cuda)
