@@ -16,7 +16,7 @@ LEVELS = {
     "native": "code made for the GPU",
     "family": "code of the GPU's own family",
     "ptx": "PTX, which the driver compiles at first use",
-    "unknown": "not known whether there is code for the GPU",
+    "unknown": "a fact that decides is not known",
     "none": "no code for the GPU",
 }
 
