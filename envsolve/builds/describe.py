@@ -50,8 +50,7 @@ def _unknowns(builds: Sequence[BuildLine]) -> list[str]:
             if reason.ok is None and (build.package == "triton" or not reason.rule.startswith("triton")):
                 words.setdefault(reason.rule, {})[reason.text] = None
     return [
-        f"unknown: {next(iter(texts))}"
-        + (f" (and {len(texts) - 1} more like it; --verbose)" if len(texts) > 1 else "")
+        f"unknown: {next(iter(texts))}" + (f" (and {len(texts) - 1} more like it; --verbose)" if len(texts) > 1 else "")
         for texts in words.values()
     ]
 
