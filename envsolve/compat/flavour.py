@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from packaging.specifiers import SpecifierSet
@@ -15,6 +16,15 @@ ANY = "any"
 
 
 _specifier = lru_cache(maxsize=1024)(SpecifierSet)
+
+
+_CUDA_SUFFIX = re.compile(r"^(nvidia-[a-z0-9-]+)-cu(\d+)\b")
+
+
+def cuda_suffix(requirement: str) -> tuple[str, int] | None:
+    """A library of the CUDA runtime and the CUDA major that its name says: ``nvidia-cublas-cu12`` as (stem, 12)."""
+    match = _CUDA_SUFFIX.match(requirement)
+    return (match[1], int(match[2])) if match else None
 
 
 def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:

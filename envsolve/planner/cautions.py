@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envsolve.catalogue.model import DriverBranch, Evidence
+from envsolve.compat.flavour import cuda_suffix
 from envsolve.compat.judge import triton_pin
 from envsolve.compat.platform import ASSUMED_GLIBC, assumed, libc_of
 from envsolve.compat.triton import arch_asked
@@ -142,6 +143,22 @@ def about_packages(
         if option and flavour and flavour != "cpu" and option.build.cuda is None and option.build.package != "triton":
             text = f"{chosen.candidate.name} {option.version} has no CUDA build here; its CPU build goes with torch"
             yield Caution("cpu-companion", text, None)
+
+
+def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
+    """Libraries of the CUDA runtime of another major than torch's: two of them in one process clash (rule 9)."""
+    torch = solution.chosen.get("torch")
+    option = torch.candidate.option if torch else None
+    if option is None or option.build.cuda is None:
+        return
+    major = minor(option.build.cuda)[0]
+    pinned = (cuda_suffix(line) for build in family.catalogue.builds("torch") for line in build.requires or ())
+    runtime = {found[0] for found in pinned if found}
+    others = [n for n in solution.chosen if (found := cuda_suffix(n)) and found[0] in runtime and found[1] != major]
+    if others:
+        why = "; ".join(dict.fromkeys(reason for name in others for reason in solution.chosen[name].why))
+        text = f"{', '.join(others)} beside a torch for CUDA {major} ({why})"
+        yield Caution("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
 
 
 def about_unjudged(solution: Solution, family: Family) -> Iterator[Caution]:

@@ -297,3 +297,15 @@ def test_a_tree_that_was_not_read_is_not_called_good(torch_world: World) -> None
     plan = torch_world.plan("torch @ git+https://example.org/pytorch.git")
     assert plan.status == "unknown"
     assert "not-judged" in codes(plan)
+
+
+def test_a_second_cuda_runtime_is_told(torch_world: World) -> None:
+    for build in list(torch_world.builds):
+        if build.package == "torch" and build.variant == "cu128":
+            requires = (*(build.requires or ()), "nvidia-cublas-cu12")
+            torch_world.builds.remove(build)
+            torch_world.builds.append(replace(build, requires=requires))
+    torch_world.default.wheel("nvidia-cublas-cu12", "12.8")
+    torch_world.default.wheel("app", "1.0", requires=["torch", "nvidia-cublas-cu12"])
+    assert "mixed-cuda-majors" in codes(torch_world.plan("app"))
+    assert "mixed-cuda-majors" not in codes(torch_world.plan("app", cuda="cu128"))
