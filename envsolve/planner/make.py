@@ -134,6 +134,7 @@ def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provide
         *about_systems(environments_of(machines, python)),
         *about_torch(solution, family),
         *about_packages(pinned.packages, solution, guessed, yanked),
+        *about_runtime(solution, family),
         *about_unjudged(solution, family),
         *about_indexes(pinned.unreached, frame.catalogue_date),
     ]
