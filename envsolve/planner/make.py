@@ -19,6 +19,7 @@ from envsolve.planner.cautions import (
     about_indexes,
     about_machines,
     about_packages,
+    about_runtime,
     about_systems,
     about_torch,
     about_unjudged,
@@ -81,6 +82,7 @@ def make_plan(
     family = Family(catalogue, facts, judged, None, cutoff)
     python = choices.python or choose_python(asked, machines, family)
     frame = Plan(
+        warnings=tuple(Caution("set-aside", note) for note in asked.notes),
         machines=tuple(machines),
         python=python,
         requirements=tuple(str(need.requirement) for need in asked.needs),
@@ -130,6 +132,7 @@ def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provide
         c.candidate.label for c in solution.chosen.values() if c.candidate.file and c.candidate.file.yanked is not None
     ]
     cautions: list[Caution] = [
+        *frame.warnings,
         *about_machines(frame.machines, python, family.catalogue.drivers),
         *about_systems(environments_of(machines, python)),
         *about_torch(solution, family),

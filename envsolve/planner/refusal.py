@@ -30,7 +30,7 @@ def unserved_system(machines: Sequence[Machine]) -> Conflict | None:
                 f"the machine is {platform.os} {platform.arch}; CUDA builds are published for Linux and Windows alone"
             )
             known = ", ".join(f"{system}-{arch}" for system, arches in SYSTEMS.items() for arch in arches)
-            return Conflict((ConflictFact(fact),), (Remedy(f"plan for one of {known}", "a plan"),))
+            return Conflict((ConflictFact(fact),), (Remedy(f"plan for one of {known}", ""),))
     return None
 
 
@@ -45,7 +45,7 @@ def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Cat
                 known = facts.architectures[gpu.compute_capability or ""]
                 span = f"from driver {known.first_driver}" if known.first_driver else "from its first driver"
                 span += f" up to branch R{known.last_branch}" if known.last_branch else " on"
-                remedy = Remedy(f"check the card and the driver: {gpu.label} is served {span}", "a plan")
+                remedy = Remedy(f"check the card and the driver: {gpu.label} is served {span}", "")
                 return Conflict((fact,), (remedy,))
     return None
 
