@@ -156,8 +156,9 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
     runtime = {found[0] for found in pinned if found}
     others = [n for n in solution.chosen if (found := cuda_suffix(n)) and found[0] in runtime and found[1] != major]
     if others:
-        why = "; ".join(dict.fromkeys(reason for name in others for reason in solution.chosen[name].why))
-        text = f"{', '.join(others)} beside a torch for CUDA {major} ({why})"
+        askers = [n for n, chosen in solution.chosen.items() if n not in others and {*chosen.requires} & {*others}]
+        whose = f"; {', '.join(askers)} needs them" if askers else ""
+        text = f"{', '.join(others)} beside a torch for CUDA {major}{whose}"
         yield Caution("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
 
 
