@@ -46,6 +46,10 @@ def command(
 
     planning.check_manager(manager)
     lock = _lock_among(what or [])
+    if lock is not None:
+        beside = (files, constraints, extras, groups, exclude_newer, prereleases, index_url, extra_index_url, offline)
+        if any(beside) or cuda != "auto":
+            raise UsageError("a lock file says itself what is installed", hint="leave out the options that plan")
     flavour = options.cuda_flavour(cuda)
     version = options.python_version(python)
     machine = api.detect()
@@ -87,12 +91,16 @@ def _lock_among(words: list[str]) -> Path | None:
     Raises:
         UsageError: A lock file stands beside other arguments, or does not exist.
     """
-    locks = [word for word in words if Path(word).name.startswith("pylock.") and word.endswith(".toml")]
+    locks = [word for word in words if Path(word).suffix == ".toml" and Path(word).name != "pyproject.toml"]
     if not locks:
         return None
     if len(words) > 1:
         raise UsageError("a lock file is installed alone", hint="leave out the other requirements")
     path = Path(locks[0])
+    if not path.name.startswith("pylock."):
+        raise UsageError(f"{path}: a lock file is named pylock.toml or pylock.NAME.toml", hint="rename it")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no file")
     if not path.is_file():
         raise UsageError(f"there is no {path}", hint="make it with: envsolve plan REQ... -o pylock.toml")
     return path

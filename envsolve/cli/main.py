@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import pkgutil
+import signal
 import sys
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -58,8 +61,24 @@ def _add_commands() -> None:
             app.add_typer(found.commands, name=module.name)
 
 
+def _prepare_streams() -> None:
+    """Print what the terminal's encoding lacks as escapes, and remarks for a closed stderr nowhere."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _interrupted(number: int, frame: object) -> NoReturn:
+    print("envsolve: interrupted", file=sys.stderr)
+    raise KeyboardInterrupt
+
+
 def run(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with the documented exit code."""
+    _prepare_streams()
+    signal.signal(signal.SIGINT, _interrupted)
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
     for word in [word for word in given[:end] if word in _ANYWHERE]:
@@ -80,7 +99,6 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except KeyboardInterrupt:
-        print("envsolve: interrupted", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         if SETTINGS.debug:

@@ -25,7 +25,7 @@ SETTINGS = Settings()
 
 def remark(text: str) -> None:
     """Say something beside the result."""
-    if not SETTINGS.quiet:
+    if not SETTINGS.quiet and sys.stderr is not None:
         print(text, file=sys.stderr)
 
 
@@ -33,31 +33,58 @@ def deliver(text: str, target: Path | None) -> None:
     """Print a result, or write it whole to a file: a failed write leaves what was there.
 
     Raises:
-        EnvsolveError: The file cannot be written.
+        UsageError: The place cannot be a file.
+        EnvsolveError: Writing failed.
     """
     if not text.endswith("\n"):
         text += "\n"
     if target is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        _print(text)
         return
     if target.is_dir():
         raise UsageError(f"{target} is a folder", hint="name a file after -o")
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}", hint="make it, or name another file after -o")
     try:
-        with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            scratch = Path(file.name)
-            try:
-                file.write(text)
-                file.flush()
-            except OSError:
-                scratch.unlink(missing_ok=True)
-                raise
-        scratch.chmod(0o666 & ~_umask())
-        scratch.replace(target)
+        if target.exists() and not target.is_file():
+            # A terminal, a pipe, /dev/null: there is nothing to lose, and it must stay what it is.
+            target.write_text(text, encoding="utf-8")
+        else:
+            _replace(target.resolve(), text)
     except OSError as error:
         reason = error.strerror or str(error)
         raise EnvsolveError(f"cannot write {target}: {reason}", hint="choose another place after -o") from error
     remark(f"written to {target}")
+
+
+def _print(text: str) -> None:
+    if sys.stdout is None:
+        raise EnvsolveError("the standard output is closed", hint="name a file with -o")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What could not be written is still in the buffer, and would fail once more when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = error.strerror or str(error)
+        raise EnvsolveError(f"cannot write to the standard output: {reason}", hint="name a file with -o") from error
+
+
+def _replace(target: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
+    ) as file:
+        scratch = Path(file.name)
+        try:
+            file.write(text)
+            file.flush()
+            scratch.chmod(0o666 & ~_umask())
+            scratch.replace(target)
+        except OSError:
+            scratch.unlink(missing_ok=True)
+            raise
 
 
 def _umask() -> int:

@@ -66,6 +66,10 @@ def command(
     chosen = _format(form, output)
     check_manager(manager)
     check_asked(requirements, files)
+    if chosen == "pylock" and output is not None:
+        from envsolve.render.pylock import check_path
+
+        check_path(output)
     made = api.plan(
         requirements or (),
         options.machines(machine, target, gpu, driver, platform),

@@ -1,0 +1,113 @@
+"""Where results go, and how the command leaves when they cannot get there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ENVSOLVE = [sys.executable, "-c", "from envsolve.cli.main import run; run()"]
+SHOW = ["index", "show", "torch", "2.9.1", "cu126"]
+
+
+def envsolve(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*ENVSOLVE, *arguments], capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def in_shell(line: str) -> subprocess.CompletedProcess[str]:
+    command = f"{subprocess.list2cmdline(ENVSOLVE[:2])} '{ENVSOLVE[2]}' {line}"
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+
+
+def test_a_result_goes_through_a_link_and_leaves_it_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to("real.json")
+    assert envsolve("detect", "-o", str(tmp_path / "link.json")).returncode == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text())["schema"] == "envsolve.machine/1"
+
+
+def test_a_device_stays_a_device() -> None:
+    assert envsolve("detect", "-o", "/dev/null").returncode == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    kept = tmp_path / "machine.json"
+    kept.write_text("kept")
+    done = envsolve("detect", "-o", str(kept), preexec_fn=_no_file_may_grow)
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
+    assert kept.read_text() == "kept"
+    assert list(tmp_path.glob(".machine.json.*")) == []
+
+
+def _no_file_may_grow() -> None:
+    import resource
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (" ".join(SHOW) + " >&-", 1, "standard output is closed"),
+        (" ".join(SHOW) + " >/dev/full", 1, "cannot write to the standard output"),
+        (" ".join(SHOW) + " | head -1 >/dev/null; exit ${PIPESTATUS[0]}", 0, ""),
+        ("index show nothing 2>&-", 2, ""),
+        ("detect -o /no-such-folder/x.json", 2, "there is no folder"),
+        ("plan six -o /tmp", 2, "is a folder"),
+        ("plan six --format pylock -o pylock.a.b.toml", 2, "pylock.a.b.toml"),
+        ("install other.toml --prefix x", 2, "a lock file is named"),
+    ],
+)
+def test_places_that_cannot_take_a_result(line: str, code: int, said: str) -> None:
+    done = in_shell(line)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_a_lock_beside_other_requirements_is_refused(tmp_path: Path) -> None:
+    lock = tmp_path / "pylock.toml"
+    lock.touch()
+    done = envsolve("install", str(lock), "--cuda", "cu126", "--prefix", str(tmp_path / "x"))
+    assert done.returncode == 2
+    assert "says itself what is installed" in done.stderr
+
+
+def test_names_that_a_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
+    machine = tmp_path / "machine.json"
+    machine.write_text(
+        json.dumps({"schema": "envsolve.machine/1", "gpus": [{"name": "Größe", "compute_capability": "9.0"}]})
+    )
+    ascii_only = {
+        **os.environ,
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONIOENCODING": "ascii",
+    }
+    done = envsolve("builds", "torch", "--machine", str(machine), env=ascii_only)
+    assert done.returncode == 0
+    assert "\\xf6" in done.stdout
+
+
+def test_an_interrupt_is_said_and_leaves_with_130() -> None:
+    script = (
+        "import time, envsolve.api; envsolve.api.detect = lambda: time.sleep(30); "
+        "from envsolve.cli.main import run; run()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, "detect"], stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "interrupted" in said
+    assert "Traceback" not in said
