@@ -2,15 +2,64 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any
+
+from envsolve.errors import EnvsolveError
 
 TIME_LIMIT = 5.0
 """Seconds that a program that was asked something may take before it is killed and counts as silent."""
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+# Loaded before any fork: between fork and exec the child must not import or open anything.
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+class InterruptedBySignalError(EnvsolveError):
+    """SIGTERM or SIGHUP ended the work; the exit code is the shell's for that signal, 143 or 129."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        self.exit_code = 128 + signum
+
+
+@contextlib.contextmanager
+def signals_raised() -> Iterator[None]:
+    """Within the block, SIGTERM and SIGHUP raise :class:`InterruptedBySignalError`, so that cleaning up happens.
+
+    What is handled or ignored already stays so: a caller's own handlers, and nohup. Python can set handlers in the main
+    thread alone; in any other the block changes nothing.
+    """
+    heeded: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread() and sys.platform != "win32":
+        heeded = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        for number in heeded:  # A second one must not break off the cleaning up.
+            signal.signal(number, signal.SIG_IGN)
+        raise InterruptedBySignalError(signum)
+
+    try:
+        for number in heeded:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def die_with_parent() -> None:
+    """A ``preexec_fn``: on Linux the kernel kills the child when the thread that started it ends, however it ends."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def ask(command: Sequence[str], environ: Mapping[str, str], *, limit: float = TIME_LIMIT) -> str | None:

@@ -26,9 +26,21 @@ _SIGNATURES: tuple[tuple[str, str], ...] = (
     (r"Triton (only )?supports devices of", "triton-gpu-unsupported"),
     (r"cannot import name .+ from 'triton", "triton-torch-mismatch"),
 )
+# What an error's own words leave out, for faults of other packages that have no code.
+_EXPLANATIONS: tuple[tuple[str, str], ...] = (
+    (
+        r"No module named 'setuptools'",
+        "the environment lacks setuptools, which Triton 3.0 to 3.2 import but do not require: install it",
+    ),
+)
 _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), code) for pattern, code in _SIGNATURES)
 
 
 def cause_of(text: str) -> str | None:
     """Name the root cause that an error text tells of, or None where it tells of none."""
     return next((code for pattern, code in _COMPILED if pattern.search(text)), None)
+
+
+def explanation_of(text: str) -> str | None:
+    """Say what an error text leaves out and its reader needs, or None."""
+    return next((words for pattern, words in _EXPLANATIONS if re.search(pattern, text)), None)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envsolve.processes import kill_group
+from envsolve.processes import die_with_parent, kill_group
 
 _TAIL_BYTES = 64 * 1024
 # Time for the pipe to empty once the process group is dead; only a descendant that left the group can hold it longer.
 _DRAIN_SECONDS = 1.0
+LIFELINE = "ENVSOLVE_LIFELINE"
+"""Names to the child the descriptor of a pipe that ends when this process does, even by SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class Ended:
 def run_child(command: Sequence[str], *, environment: Mapping[str, str], folder: Path, time_limit: float) -> Ended:
     """Run a command in a process group of its own and kill the whole group when it ends, however it ends.
 
-    Stdout is dropped; only the tail of stderr is kept, so that a child which writes without end costs no memory.
+    Stdout is dropped; only the tail of stderr is kept, so that a child which writes without end costs no memory. Where
+    this process is killed outright, Linux kills the child; the harness watches :data:`LIFELINE` and kills its group.
 
     Args:
         command: Program and arguments.
@@ -47,29 +52,46 @@ def run_child(command: Sequence[str], *, environment: Mapping[str, str], folder:
         OSError: The program cannot be started.
     """
     started = time.monotonic()
-    process = subprocess.Popen(
-        command,
-        env=dict(environment),
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert process.stderr is not None
-    tail = _Tail(process.stderr.fileno())
     timed_out = False
-    try:
-        process.wait(time_limit)
-    except subprocess.TimeoutExpired:
-        timed_out = True
-    finally:  # Also on Ctrl-C: the terminal's signal does not reach another session.
-        kill_group(process)
-        process.wait()
-        tail.join(_DRAIN_SECONDS)
+    with _lifeline() as lifeline:
+        process = subprocess.Popen(
+            command,
+            env={**environment, **({LIFELINE: str(lifeline)} if lifeline is not None else {})},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=() if lifeline is None else (lifeline,),
+            preexec_fn=None if lifeline is None else die_with_parent,
+        )
+        assert process.stderr is not None
+        tail = _Tail(process.stderr.fileno())
+        try:
+            process.wait(time_limit)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:  # Also on Ctrl-C: the terminal's signal does not reach another session.
+            kill_group(process)
+            process.wait()
+            tail.join(_DRAIN_SECONDS)
     if not tail.is_alive():
         process.stderr.close()
     return Ended(None if timed_out else process.returncode, tail.text(), time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def _lifeline() -> Iterator[int | None]:
+    """The reading end of a pipe that nobody writes to; None on Windows, whose children inherit no descriptors."""
+    if sys.platform == "win32":
+        yield None
+        return
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 class _Tail(threading.Thread):

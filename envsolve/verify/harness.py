@@ -6,7 +6,7 @@ exit code is 0 for pass and skip, 1 for fail.
 
 A script has a function ``check``, called with ARGUMENT where there is one. It returns a dict with ``detail`` to pass,
 raises :class:`unittest.SkipTest` for what cannot be tried here, and anything else to fail. ``NEEDS`` names the
-top-level modules without which it is skipped.
+top-level modules without which it is skipped, ``VARIABLES`` the environment variables that a failure may come from.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -46,7 +47,30 @@ def outcome(path: str, arguments: list[str]) -> dict[str, Any]:
         return {"status": "skip", "detail": str(reason)}
     except Exception as error:
         traceback.print_exc()
-        return {"status": "fail", "detail": "".join(traceback.format_exception_only(type(error), error)).strip()}
+        words = "".join(traceback.format_exception_only(type(error), error)).strip()
+        return {"status": "fail", "detail": "\n".join([words, *settings(script)])}
+
+
+def settings(script: Any) -> list[str]:
+    """Say which of the variables that bear on the check are set: a failure may be theirs."""
+    names = [name for name in getattr(script, "VARIABLES", ()) if name in os.environ]
+    return [f"{name} is set to {os.environ[name]}" for name in names]
+
+
+def watch_the_caller() -> int | None:
+    """Fork a process that kills this whole group when the caller is gone: even ``kill -9`` leaves nobody behind.
+
+    Another process, because a thread would not run while the check holds the interpreter's lock.
+    """
+    lifeline = os.environ.pop("ENVSOLVE_LIFELINE", None)
+    if lifeline is None:
+        return None
+    watcher = os.fork()
+    if not watcher:
+        os.read(int(lifeline), 1)  # Returns when the caller's end of the pipe closes.
+        os.killpg(0, signal.SIGKILL)
+    os.close(int(lifeline))
+    return watcher
 
 
 def main() -> int:
@@ -54,13 +78,20 @@ def main() -> int:
     # Python puts this file's folder first: its modules must not stand before those that are verified.
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
-    result = outcome(sys.argv[1], sys.argv[2:])
-    text = json.dumps(result) + "\n"
+    # Proves that the result is this file's: no program that is not Python, and no check, can know it.
+    token = os.environ.pop("ENVSOLVE_TOKEN", None)
+    watcher = watch_the_caller()
+    try:
+        result = outcome(sys.argv[1], sys.argv[2:])
+    finally:
+        if watcher is not None:
+            os.kill(watcher, signal.SIGKILL)
+            os.waitpid(watcher, 0)
     place = os.environ.get("ENVSOLVE_RESULT")
     if place:
-        Path(place).write_text(text, encoding="utf-8")
+        Path(place).write_text(json.dumps({**result, "token": token}), encoding="utf-8")
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(json.dumps(result) + "\n")
     return 1 if result["status"] == "fail" else 0
 
 

@@ -67,6 +67,25 @@ def test_compiling_without_triton_is_a_skip_and_no_pass(bare: Path) -> None:
     assert not report.passed
 
 
+@pytest.mark.parametrize(
+    ("body", "variables", "words"),
+    [
+        ("raise AssertionError('not reached')", {"TRITON_INTERPRET": "1"}, ["with TRITON_INTERPRET set", "to 1"]),
+        ("open('/no/ptxas')", {"TRITON_PTXAS_PATH": "/x"}, ["No such file", "TRITON_PTXAS_PATH is set to /x"]),
+        ("raise ModuleNotFoundError(\"No module named 'setuptools'\")", {}, ["the environment lacks setuptools"]),
+    ],
+)
+def test_a_failure_names_the_variables_and_packages_that_it_may_come_from(
+    tmp_path: Path, body: str, variables: dict[str, str], words: list[str]
+) -> None:
+    (tmp_path / "triton.py").write_text(body)
+    environment = {"PYTHONPATH": str(tmp_path), **variables}
+    (check,) = run_compile_checks(PYTHON, [ComputeCapability(9, 0)], environment=environment).checks
+    assert (check.status, check.cause) == ("fail", None)
+    for word in words:
+        assert word in check.detail
+
+
 LIBCUDA = """
 int cuInit(unsigned flags) { return STATUS; }
 int cuGetErrorString(int status, const char **text) { *text = TEXT; return 0; }
@@ -185,3 +204,13 @@ def test_a_fault_on_the_gpu_is_found(
     check = run_checks(PYTHON, folder=tmp_path).checks[-1]
     assert (check.status, check.cause) == ("fail", cause)
     assert words in check.detail
+
+
+@pytest.mark.network
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton has wheels for Linux alone")
+def test_a_real_triton_that_passes_over_the_ptxas_that_is_named(tmp_path: Path) -> None:
+    python = with_packages(tmp_path / "e", "triton==3.5.1")
+    environment = {"TRITON_PTXAS_PATH": "/no/such/ptxas"}
+    (check,) = run_compile_checks(python, [ComputeCapability(9, 0)], environment=environment).checks
+    assert check.status == "pass"
+    assert "TRITON_PTXAS_PATH=/no/such/ptxas had no effect: Triton ran " in check.detail

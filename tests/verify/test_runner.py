@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from envsolve.errors import UsageError
 from envsolve.machine.cc import ComputeCapability
 from envsolve.verify.report import Check
 from envsolve.verify.runner import run_checks, run_compile_checks
+from envsolve.verify.scratch import remove_abandoned, scratch_folder
 
 PYTHON = Path(sys.executable)
 
@@ -55,6 +57,14 @@ OUTCOMES = [
         "fail",
         "reported pass, yet was killed by SIGABRT",
     ),
+    (
+        "another's result",
+        "import json, os; json.dump({'status': 'pass', 'detail': 'fine', 'token': 'x'}, "
+        "open(os.environ['ENVSOLVE_RESULT'], 'w')); os._exit(0)",
+        "fail",
+        "no valid result",
+    ),
+    ("a result of another shape", "return {'detail': 'fine', 'devices': 5}", "fail", "no valid result"),
     (
         "garbage in place of a result",
         "import os; open(os.environ['ENVSOLVE_RESULT'], 'wb').write(b'\\xff{'); os._exit(0)",
@@ -134,26 +144,65 @@ def test_children_do_not_outlive_their_check(tmp_path: Path, then: str) -> None:
     assert all(map(wait_until_gone, pids))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_ctrl_c_kills_the_running_check_and_its_children(tmp_path: Path) -> None:
-    place = tmp_path / "pids"
-    folder = tmp_path / "checks"
-    folder.mkdir()
-    write_check(folder, CHILDREN.format(place=str(place), then="time.sleep(60)"))
-    code = (
-        f"from pathlib import Path; from envsolve.verify.runner import run_checks; run_checks(Path({sys.executable!r})"
-    )
-    root = Path(__file__).parents[2]
+def waiting_run(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """A run in a process of its own, whose check waits with three children; their process numbers."""
+    place, checks, scratch = folder / "pids", folder / "checks", folder / "scratch"
+    checks.mkdir()
+    scratch.mkdir()
+    write_check(checks, CHILDREN.format(place=str(place), then="time.sleep(60)"))
+    code = f"""
+import sys
+from pathlib import Path
+from envsolve.errors import EnvsolveError
+from envsolve.verify.runner import run_checks
+try:
+    run_checks(Path({sys.executable!r}), folder=Path({str(checks)!r}))
+except EnvsolveError as error:
+    sys.exit(error.exit_code)
+"""
     runner = subprocess.Popen(
-        [sys.executable, "-c", f"{code}, folder=Path({str(folder)!r}))"], cwd=root, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 15
     while not (place.exists() and len(place.read_text().split()) == 3) and time.monotonic() < deadline:
         time.sleep(0.02)
-    runner.send_signal(signal.SIGINT)
-    _, errors = runner.communicate(timeout=15)
-    assert "KeyboardInterrupt" in errors
-    assert all(wait_until_gone(int(word)) for word in place.read_text().split())
+    return runner, [int(word) for word in place.read_text().split()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_the_running_check_its_children_and_its_folder(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    runner, pids = waiting_run(tmp_path)
+    runner.send_signal(number)
+    runner.communicate(timeout=15)
+    assert runner.returncode == code
+    assert all(map(wait_until_gone, pids))
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_kill_ends_the_running_check_too_and_the_next_run_removes_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, pids = waiting_run(tmp_path)
+    (left,) = (tmp_path / "scratch").iterdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    remove_abandoned()
+    assert left.exists()  # its run lives
+    runner.kill()
+    runner.communicate(timeout=15)
+    assert all(map(wait_until_gone, pids))
+    with scratch_folder() as other:
+        remove_abandoned()
+        assert list((tmp_path / "scratch").iterdir()) == [other]
 
 
 def test_what_is_needed_and_absent_is_a_skip(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ NAME = "triton-compile"
 RUNS_ON = "architecture"
 ORDER = 60
 NEEDS = ("triton",)
+PTXAS_VARIABLES = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+VARIABLES = ("TRITON_INTERPRET", *PTXAS_VARIABLES)
 
 EM_CUDA = 190
 # Triton compiles simple kernels for older cards too, yet serves none of them: PyTorch's inductor refuses them in these
@@ -31,6 +33,8 @@ def check(capability):
     arch = 10 * major + minor
     if arch < OLDEST:
         raise RuntimeError("Triton supports devices of compute capability 7.0 and newer, not {}".format(capability))
+    if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y"):
+        raise RuntimeError("with TRITON_INTERPRET set, Triton compiles nothing: it interprets kernels on the CPU")
     assemblers = []
     sys.addaudithook(lambda event, arguments: assemblers.extend(assembler(event, arguments)))
     with tempfile.TemporaryDirectory() as cache:
@@ -43,9 +47,16 @@ def check(capability):
         raise RuntimeError("asked for sm_{}, and the cubin is for sm_{}".format(arch, found))
     if not assemblers:
         raise RuntimeError("Triton {} made a cubin without running a ptxas".format(triton.__version__))
-    return {
-        "detail": "Triton {}: cubin for sm_{} by {}".format(triton.__version__, arch, version_of(assemblers[-1])),
-    }
+    detail = "Triton {}: cubin for sm_{} by {}".format(triton.__version__, arch, version_of(assemblers[-1]))
+    return {"detail": "; ".join([detail, *without_effect(assemblers[-1])])}
+
+
+def without_effect(program):
+    """Say it where the user names a ptxas and Triton ran another: it passes over one that it cannot use in silence."""
+    named = {name: os.environ[name] for name in PTXAS_VARIABLES if os.environ.get(name)}
+    if not any(Path(path).resolve() == Path(program).resolve() for path in named.values()):
+        for name, path in named.items():
+            yield "{}={} had no effect: Triton ran {}".format(name, path, program)
 
 
 def compiled(triton, arch):

@@ -9,12 +9,15 @@ NAME = "triton-kernel"
 RUNS_ON = "gpu"
 ORDER = 50
 NEEDS = ("torch", "triton")
+VARIABLES = ("TRITON_INTERPRET", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 COUNT, BLOCK = 10007, 256
 
 
 def check(ordinal):
     """Launch ``out = x * y + 1`` over whole numbers, which float32 holds exactly."""
+    if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y"):
+        raise RuntimeError("with TRITON_INTERPRET set, Triton compiles nothing: it interprets kernels on the CPU")
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TRITON_CACHE_DIR"] = cache  # An old cubin must not stand in for a new one.
         import torch

@@ -1,0 +1,63 @@
+"""What stands at the interpreter's path: only a Python that is new enough gets to run a check."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envsolve.errors import UsageError
+from envsolve.machine.cc import ComputeCapability
+from envsolve.verify import target
+from envsolve.verify.runner import run_checks, run_compile_checks
+from envsolve.verify.target import find_target
+
+
+def program(folder: Path, body: str) -> Path:
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+VERSION = """echo '{"token": "'$ENVSOLVE_TOKEN'", "version": [3, 6, 15]}' > $ENVSOLVE_RESULT"""
+NO_PYTHONS = {
+    "says nothing": (":", "it did not say its version"),
+    "fails": ("echo cannot open shared object file >&2; exit 127", "cannot open shared object file"),
+    "prints": ("cat $1", "it did not say its version"),
+    "a result of another run": ('echo \'{"token": "", "version": [3, 12, 0]}\' > $ENVSOLVE_RESULT', "did not say"),
+    "no version": ('echo \'{"token": "\'$ENVSOLVE_TOKEN\'", "version": 3}\' > $ENVSOLVE_RESULT', "did not say"),
+    "a pipe as its result": ("mkfifo $ENVSOLVE_RESULT", "did not say"),
+    "too old": (VERSION, "it is Python 3.6.15"),
+}
+
+
+@pytest.mark.parametrize(("body", "words"), NO_PYTHONS.values(), ids=NO_PYTHONS)
+def test_what_is_no_python_runs_no_check(tmp_path: Path, body: str, words: str) -> None:
+    python = program(tmp_path, body)
+    with pytest.raises(UsageError, match=r"is not a Python 3\.8 or newer") as caught:
+        run_compile_checks(python, [ComputeCapability(9, 0)])
+    assert words in caught.value.message
+
+
+def test_what_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = program(tmp_path, "sleep 60")
+    monkeypatch.setattr(target, "_PROBE_SECONDS", 0.3)
+    start = time.monotonic()
+    with pytest.raises(UsageError, match=r"did not say its version within 0\.3 s"):
+        run_checks(python)
+    assert time.monotonic() - start < 10
+
+
+def test_a_wrapper_around_a_python_is_one(tmp_path: Path) -> None:
+    python = program(tmp_path, f'exec {sys.executable} "$@"')
+    assert find_target(str(python), 20.0, None).python == python
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, math.nan, math.inf, "60", None])
+def test_a_time_limit_is_a_positive_number(limit: float) -> None:
+    with pytest.raises(UsageError, match="time limit"):
+        run_checks(sys.executable, time_limit=limit)
