@@ -17,7 +17,7 @@ from envsolve.errors import UsageError
 from envsolve.machine.cc import ComputeCapability
 
 _COMPUTE_CAPABILITY = re.compile(
-    r"(?:cc|compute capability)?\s*(\d{1,2}\.\d)|((?:sm|compute)_?\d{2,3}[af]?)", re.IGNORECASE | re.ASCII
+    r"(?:cc|compute capability)?\s*(\d{1,2}\.\d)[af]?|((?:sm|compute)_?\d{2,3}[af]?)", re.IGNORECASE | re.ASCII
 )
 _TRADE_MARKS = re.compile(r"\((?:r|tm)\)|[®™]", re.IGNORECASE)
 # NVML's name of a MIG device: the GPU's own name, then the profile.
@@ -36,6 +36,8 @@ _OTHER_MAKERS = re.compile(
     r"\b(?:amd|radeon|instinct|rx ?\d{3,4}\w*|mi\d{2,3}[a-z]?|gfx\d+\w*|intel|arc|iris|gaudi\d?|apple|tpu)\b",
     re.IGNORECASE,
 )
+# Too short to be a model's number; only a part of one ("DGX-1").
+_SHORT_NUMBER = re.compile(r"\W*(\d{1,2})\W*", re.ASCII)
 _SEPARATE_SIZE = re.compile(r"(\d+)\s+(?=gi?b\b)", re.IGNORECASE)
 
 
@@ -48,6 +50,8 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
     """
     if match := _COMPUTE_CAPABILITY.fullmatch(text.strip()):
         return _by_compute_capability(match[1] or match[2], catalogue)
+    if match := _SHORT_NUMBER.fullmatch(text):
+        raise UsageError(f'"{text}" names no GPU', hint=_how_numbers_are_written(match[1], catalogue))
     words = _words(text)
     found = _named(words, catalogue) or _named(_without_board(words), catalogue)
     if not found and not _OWN_MAKER.search(text) and _OTHER_MAKERS.search(text):
@@ -61,6 +65,13 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
         names = "; ".join(f"{model.name} ({model.compute_capability})" for model in found[:8])
         raise UsageError(f'"{text}" can mean GPUs of different compute capabilities', hint=f"say which: {names}")
     return found[0]
+
+
+def _how_numbers_are_written(number: str, catalogue: Catalogue) -> str:
+    dotted = f"{number[:-1]}.{number[-1]}"
+    if dotted in catalogue.architectures:
+        return f"compute capability {dotted} is written {dotted} or sm_{number}; a driver: driver {number}"
+    return f"write a name (RTX 4090) or a compute capability (8.9); a driver: driver {number}"
 
 
 def _by_compute_capability(text: str, catalogue: Catalogue) -> GpuModel:

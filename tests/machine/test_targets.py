@@ -267,3 +267,24 @@ def test_common_names_in_the_shipped_catalogue(text: str, cc: str) -> None:
 def test_the_shipped_catalogue_makes_no_guess(text: str) -> None:
     with pytest.raises(UsageError):
         find_gpu(text, Catalogue())
+
+
+@pytest.mark.parametrize(("text", "cc"), [("9.0a", "9.0"), ("sm_90a", "9.0"), ("12.1f", "12.1"), ("cc 9.0A", "9.0")])
+def test_architecture_specific_forms(text: str, cc: str) -> None:
+    assert find_gpu(text, Catalogue()).compute_capability == cc
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("90", "written 9.0 or sm_90"), ("1", "a compute capability"), ("-1", "a compute capability"), ("2", "(8.9)")],
+)
+def test_a_short_number_is_no_card(text: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="names no GPU") as caught:
+        find_gpu(text, Catalogue())
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["gfx90a", "MI300X", "Radeon RX 7900 XTX", "Arc A770", "Instinct MI250"])
+def test_other_makers_are_named_as_such(text: str) -> None:
+    with pytest.raises(UsageError, match="not an NVIDIA card"):
+        find_gpu(text, Catalogue())
