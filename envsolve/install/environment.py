@@ -138,7 +138,7 @@ def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, prog
     """Make the whole environment in the working folder; returns warnings."""
     environment = stage.environment
     progress(Step("prepare", f"making an environment of Python {target.version}"))
-    venv.make(target, environment, stage.prefix, keep_open=[stage.lock])
+    venv.make(target, environment, stage.prefix)
     pip = venv.bundled_pip(target)
     chosen, program = managers.choose(manager, environment / "bin" / "python", target, pip)
     title = _title(program)
@@ -166,9 +166,9 @@ def _fill(stage: Staging, manager: Manager, program: Sequence[str], files: Seque
     requirements.write_text("".join(f"{file.requirement}\n" for file in files), encoding="utf-8")
     ended = run(
         [*program, *manager.arguments(stage.environment / "bin" / "python", requirements)],
-        environment=managers.child_environment(manager, stage.temporary),
+        environment=managers.child_environment(manager, stage.folder, stage.temporary),
         on_line=lambda line: progress(Step("output", line)),
-        keep_open=[stage.lock],
+        cwd=stage.folder,
     )
     if ended.code != 0:
         raise explained(manager.name, ended.code, ended.output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 from envsolve.install.errors import InstallInterruptedError
@@ -20,6 +22,7 @@ from envsolve.processes import kill_group
 _KEPT_LINES = 200
 _GRACE_SECONDS = 3.0
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Loaded before any fork: between fork and exec the child must not import or open anything.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -38,13 +41,13 @@ def run(
     *,
     environment: Mapping[str, str],
     on_line: Callable[[str], None],
-    keep_open: Sequence[int] = (),
+    cwd: Path | None = None,
 ) -> Ended:
     """Run ``command`` to its end, handing over each line of output as it comes.
 
     The child leads its own process group, and any exception here (Ctrl-C included) ends that whole group first. Where
-    this process is killed outright, Linux kills the child too; ``keep_open`` hands the child the install's lock, so
-    that even a child that lingers holds off the next install.
+    this process is killed outright, Linux kills the child too; what the child had started is left to
+    :mod:`envsolve.install.strays`.
     """
     process = subprocess.Popen(
         command,
@@ -53,8 +56,8 @@ def run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        pass_fds=tuple(keep_open),
-        preexec_fn=_die_with_parent,
+        cwd=cwd,
+        preexec_fn=functools.partial(_die_with, os.getpid()),
         text=True,
         encoding="utf-8",
         errors="replace",
@@ -74,32 +77,52 @@ def run(
 
 @contextlib.contextmanager
 def signals_raised() -> Iterator[None]:
-    """Within the block, SIGINT, SIGTERM and SIGHUP raise :class:`InstallInterruptedError`.
+    """Within the block, SIGINT, SIGTERM and SIGHUP raise :class:`InstallInterruptedError`, the first of them alone.
 
-    A signal that is ignored stays ignored: that is what nohup asks for. Python can set handlers in the main thread
-    alone; in any other the block changes nothing.
+    Those that come after it are ignored until the block ends: a second Ctrl-C must not stop the cleaning up. A signal
+    that is ignored from the start stays ignored: that is what nohup asks for. Python can set handlers in the main
+    thread alone; in any other the block changes nothing.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
         raise InstallInterruptedError(signum)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    heeded = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    with _handled_by(interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def signals_postponed() -> Iterator[None]:
+    """Hold SIGINT, SIGTERM and SIGHUP back until the block has ended, for what must not be left half done."""
+    came: list[int] = []
+    with _handled_by(lambda signum, frame: came.append(signum)):
+        yield
+    if came:
+        signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    heeded = {number: old for number, old in before.items() if old not in (signal.SIG_IGN, None)}
+    if threading.current_thread() is not threading.main_thread():
+        heeded = {}
     try:
         for number in heeded:
-            signal.signal(number, interrupt)
+            signal.signal(number, handler)
         yield
     finally:
-        for number, handler in heeded.items():
-            signal.signal(number, handler)
+        for number, old in heeded.items():
+            signal.signal(number, old)
 
 
-def _die_with_parent() -> None:
+def _die_with(parent: int) -> None:
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it was killed before this child had asked to follow it
+            os._exit(1)
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:

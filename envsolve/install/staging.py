@@ -3,7 +3,7 @@
 Nothing touches the prefix before :meth:`Staging.swap`. Until then an older environment there works as ever, and a
 prefix that did not exist does not exist. Beside a prefix ``P/name`` lie, during an install alone:
 
-    P/.name.envsolve.lock   held with flock(2) by the install and by its children
+    P/.name.envsolve.lock   held with flock(2) by the install
     P/.name.envsolve/env    the environment being made; after the swap, the old one
     P/.name.envsolve/old    the old environment, for the instant between two renames where they cannot be exchanged
     P/.name.envsolve/tmp    temporary files of the package manager
@@ -25,7 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envsolve.errors import UsageError
+from envsolve.install import strays
 from envsolve.install.errors import InstallError
+from envsolve.install.process import signals_postponed
 from envsolve.install.progress import Progress, Step
 
 _NAME_MAX = 255
@@ -41,7 +43,6 @@ class Staging:
 
     prefix: Path
     folder: Path
-    lock: int
 
     @property
     def environment(self) -> Path:
@@ -78,15 +79,16 @@ def opened(prefix: Path, *, wait: float, progress: Progress) -> Iterator[Staging
     """
     stem = _stem(prefix.name)
     folder = prefix.parent / stem
-    with _locked(prefix.parent / f"{stem}.lock", prefix, wait=wait, progress=progress) as lock:
+    with _locked(prefix.parent / f"{stem}.lock", prefix, wait=wait, progress=progress):
         _recover(prefix, folder)
-        staging = Staging(prefix, folder, lock)
+        staging = Staging(prefix, folder)
         try:
             folder.mkdir(mode=0o700)
             staging.temporary.mkdir()
             yield staging
         finally:
-            _recover(prefix, folder)
+            with signals_postponed():
+                _recover(prefix, folder)
 
 
 def exchange(one: Path, other: Path) -> bool:
@@ -116,6 +118,7 @@ def _recover(prefix: Path, folder: Path) -> None:
     if old.exists() and not prefix.exists():
         old.rename(prefix)
     if folder.exists():
+        strays.end(folder)
         _delete(folder)
 
 
@@ -132,7 +135,7 @@ def _delete(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, prefix: Path, *, wait: float, progress: Progress) -> Iterator[int]:
+def _locked(path: Path, prefix: Path, *, wait: float, progress: Progress) -> Iterator[None]:
     deadline = time.monotonic() + wait
     told = False
     while (descriptor := _try_lock(path)) is None:
@@ -146,7 +149,7 @@ def _locked(path: Path, prefix: Path, *, wait: float, progress: Progress) -> Ite
             told = True
         time.sleep(_POLL_SECONDS)
     try:
-        yield descriptor
+        yield
     finally:
         path.unlink(missing_ok=True)  # while it is still held, so that nobody can hold a lock on a deleted file
         os.close(descriptor)

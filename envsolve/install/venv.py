@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from envsolve.install.errors import InstallError, explained
@@ -44,14 +43,14 @@ print(max((path for folder in folders if folder for path in glob.glob(os.path.jo
 """
 
 
-def make(target: Target, staging: Path, final: Path, *, keep_open: Sequence[int] = ()) -> None:
-    """Make an environment in ``staging`` that will stand at ``final``; ``keep_open`` as in :func:`process.run`.
+def make(target: Target, staging: Path, final: Path) -> None:
+    """Make an environment in ``staging`` that will stand at ``final``.
 
     Raises:
         InstallError: The interpreter lacks the ``venv`` module, or the folder cannot be written.
     """
     command = [str(target.executable), "-I", "-c", _MAKE, str(staging), str(final)]
-    made = run(command, environment=os.environ, on_line=lambda line: None, keep_open=keep_open)
+    made = run(command, environment=os.environ, on_line=lambda line: None)
     if any("No module named" in line for line in made.output):
         raise InstallError(
             f"{target.executable} has no venv module",

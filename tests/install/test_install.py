@@ -19,7 +19,7 @@ from envsolve.install.venv import bundled_pip
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.plan import DriverNeed, Plan, Support
 from tests.indexserver import IndexServer
-from tests.install.wheels import make_sdist, make_wheel, plan_of, planned
+from tests.install.wheels import failing_backend, make_sdist, make_wheel, plan_of, planned
 
 
 def output(*command: str | Path, **environment: str) -> str:
@@ -166,7 +166,9 @@ def test_source_distributions_are_built(tmp_path: Path, manager: str) -> None:
 
 
 def test_a_build_that_fails_is_said_with_its_own_words(tmp_path: Path) -> None:
-    sdist = planned(make_sdist(tmp_path, "sourced", "0.6", fails=True))
+    sdist = planned(
+        make_sdist(tmp_path, "sourced", "0.6", backend=failing_backend("cuda.h: No such file or directory"))
+    )
     with pytest.raises(InstallError, match="did not build") as caught:
         install(plan_of(sdist), tmp_path / "env")
     assert "cuda.h" in caught.value.message
@@ -262,7 +264,7 @@ def test_real_triton(tmp_path: Path, manager: str) -> None:
 
 
 def test_the_pip_that_python_carries_serves_where_envsolve_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pip, "_own_pip_serves", lambda target: False)
+    monkeypatch.setattr(pip, "_own_pip", lambda target: None)
     target = probe(sys.executable)
     assert target is not None
     carried = bundled_pip(target)

@@ -19,7 +19,7 @@ from envsolve.install import install, staging
 from envsolve.install.progress import silent
 from envsolve.plan import Plan
 from tests.indexserver import Hold, IndexServer
-from tests.install.wheels import make_wheel, plan_of, planned
+from tests.install.wheels import make_sdist, make_wheel, plan_of, planned, stalling_backend
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +54,14 @@ def running_in(folder: Path) -> list[str]:
         if str(folder) in line and "tests.install.child" not in line:
             lines.append(line)
     return lines
+
+
+def running(mark: Path) -> bool:
+    """Whether the process whose number stands in ``mark`` lives; one that nobody has reaped yet does not."""
+    try:
+        return Path("/proc", mark.read_text(), "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
@@ -157,10 +165,10 @@ def test_a_killed_manager_fails_the_install(stalled: tuple[Hold, Plan], place: P
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end orphans")
-def test_no_orphan_outlives_a_killed_install(stalled: tuple[Hold, Plan], place: Path) -> None:
+def test_no_orphan_outlives_a_killed_install(stalled: tuple[Hold, Plan], place: Path, manager: str) -> None:
     download, plan = stalled
     prefix = place / "env"
-    child = start(plan, prefix)
+    child = start(plan, prefix, manager=manager)
     assert download.reached.wait(30)
     assert running_in(prefix.parent)
     child.kill()
@@ -170,6 +178,37 @@ def test_no_orphan_outlives_a_killed_install(stalled: tuple[Hold, Plan], place: 
     install(plan_of(planned(make_wheel(place, "demo", "2.0"))), prefix)
     assert version(prefix) == "2.0"
     assert beside(prefix) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+def test_what_a_killed_install_was_building_is_ended_by_the_next(place: Path, manager: str) -> None:
+    prefix, mark = place / "env", place / "builder"
+    child = start(
+        plan_of(planned(make_sdist(place, "sourced", "1.0", backend=stalling_backend(mark)))), prefix, manager=manager
+    )
+    assert eventually(mark.exists, 30)
+    child.kill()
+    child.communicate()
+    install(plan_of(planned(make_wheel(place, "demo", "2.0"))), prefix, manager=manager)
+    assert version(prefix) == "2.0"
+    assert not running(mark)
+    assert beside(prefix) == []
+
+
+def test_impatience_leaves_nothing_behind(place: Path) -> None:
+    prefix, mark = place / "env", place / "builder"
+    child = start(
+        plan_of(planned(make_sdist(place, "sourced", "1.0", backend=stalling_backend(mark)))), prefix, manager="pip"
+    )
+    assert eventually(mark.exists, 30)
+    for _ in range(20):
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+    _, errors = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert "Traceback" not in errors
+    assert beside(prefix) == []
+    assert not running(mark)
 
 
 def test_a_second_install_waits_or_is_refused(stalled: tuple[Hold, Plan], place: Path) -> None:

@@ -41,16 +41,30 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     return name
 """
 )
-_FAILING_BACKEND = b"""
-def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    raise SystemExit("fatal error: cuda.h: No such file or directory")
-"""
 
 
-def make_sdist(folder: Path, name: str, version: str, *, fails: bool = False) -> Path:
-    """A source distribution whose wheel names the Python that built it, or that does not build."""
+def failing_backend(words: str) -> bytes:
+    """A back end that ends with ``words``."""
+    return f"def build_wheel(*arguments, **options):\n    raise SystemExit({words!r})\n".encode()
+
+
+def stalling_backend(mark: Path) -> bytes:
+    """A back end that takes half a minute, once it has written its process number to ``mark``, and that no signal but 9 ends."""
+    return f"""
+import os, pathlib, signal, time
+
+def build_wheel(*arguments, **options):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pathlib.Path({str(mark)!r}).write_text(str(os.getpid()))
+    for _ in range(600):
+        time.sleep(0.05)
+        pathlib.Path("busy").mkdir(exist_ok=True)
+""".encode()
+
+
+def make_sdist(folder: Path, name: str, version: str, *, backend: bytes = _BACKEND) -> Path:
+    """A source distribution whose wheel names the Python that built it, unless another back end is given."""
     path = folder / distributions.sdist_filename(name, version)
-    backend = _FAILING_BACKEND if fails else _BACKEND
     path.write_bytes(distributions.make_sdist(name, version, backend=backend))
     return path
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from envsolve.errors import UsageError
+from envsolve.install import strays
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target
 
@@ -81,7 +82,8 @@ def choose(name: str | None, python: Path, target: Target, pip: File | None) -> 
     )
 
 
-def child_environment(manager: Manager, temporary: Path) -> dict[str, str]:
+def child_environment(manager: Manager, staging: Path, temporary: Path) -> dict[str, str]:
     """The environment of a manager's process: the user's own, less what would change what is installed and where."""
     kept = {name: value for name, value in os.environ.items() if name not in _DROPPED}
-    return {"TMPDIR": str(temporary), **kept, **manager.settings(), "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    own = {strays.MARK: str(staging), "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    return {"TMPDIR": str(temporary), **kept, **manager.settings(), **own}

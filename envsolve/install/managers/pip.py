@@ -1,21 +1,24 @@
-"""pip: the one beside envsolve, else the one that the environment's own Python carries."""
+"""pip: the one beside envsolve, else the one that the environment's own Python carries.
+
+Either is run by the environment's interpreter itself. ``pip --python`` would start that interpreter as a child of pip,
+which outlives an install that is killed.
+"""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, metadata
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target
 
-_FIRST_WITH_PYTHON_OPTION = Version("22.3")
+# What `pip --python` has the other interpreter run (pip 22.3 and later).
+_RUNNER = "pip/__pip-runner__.py"
 
 
 class Pip:
@@ -25,9 +28,10 @@ class Pip:
     preference = 1
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
-        """``python -m pip`` of envsolve's own Python where it can serve ``target``, else the wheel itself."""
-        if _own_pip_serves(target):
-            return [sys.executable, "-m", "pip", "--python", str(python)]
+        """The pip of envsolve's own Python where it can serve ``target``, else the wheel itself."""
+        runner = _own_pip(target)
+        if runner is not None:
+            return [str(python), str(runner)]
         if pip is None:
             return None
         wheel = unquote(urlsplit(pip.url).path)
@@ -44,14 +48,15 @@ class Pip:
         return {"PIP_CONSTRAINT": os.devnull, "PIP_USER": "0"}
 
 
-def _own_pip_serves(target: Target) -> bool:
+def _own_pip(target: Target) -> Path | None:
+    """The file of envsolve's own pip that another interpreter can run; None where that one is too old for it."""
     try:
-        own = metadata("pip")
+        own = distribution("pip")
     except PackageNotFoundError:
-        return False
-    if Version(own["Version"]) < _FIRST_WITH_PYTHON_OPTION:
-        return False
-    return SpecifierSet(own["Requires-Python"] or "").contains(target.version, prereleases=True)
+        return None
+    runner = Path(str(own.locate_file(_RUNNER)))
+    serves = SpecifierSet(own.metadata["Requires-Python"] or "").contains(target.version, prereleases=True)
+    return runner if serves and runner.is_file() else None
 
 
 MANAGER = Pip()
