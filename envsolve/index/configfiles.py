@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from envsolve.errors import UsageError
+from envsolve.files import read_regular
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -159,10 +160,12 @@ def first_value(layers: Iterable[Layer], names: Sequence[str]) -> tuple[str, str
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_regular(path).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 

@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 
 from envsolve.errors import UsageError
+from envsolve.files import read_regular
 from envsolve.jsontext import dump
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.host import architecture
 from envsolve.machine.model import SCHEMA, Gpu, Machine
 
-MAX_BYTES = 16 * 2**20
-"""Larger files are no machine files; reading stops there."""
-
 _HINT = f'write one with "envsolve detect --format json -o FILE"; its "schema" is "{SCHEMA}"'
+_MAX_CHARACTERS = 1000
+_MAX_VARIABLE = 2**17  # what Linux takes as one environment variable; a library path may be long
 # No GPU has had, and none announced has, a compute capability outside these majors.
 _CC_MAJORS = range(1, 20)
 _LISTS = ("gpus", "toolkits", "host_compilers", "pythons", "installers")
@@ -42,15 +42,12 @@ def load_machine(path: Path) -> Machine:
         UsageError: There is no such file, it is no machine JSON, or a field has a value that cannot be.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_regular(path)
     except IsADirectoryError as error:
         raise UsageError(f"{path}: is a folder, not a machine file", hint="name the files in it") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{path}: cannot read the machine file: {reason}", hint=_HINT) from error
-    if len(data) > MAX_BYTES:
-        raise UsageError(f"{path}: too large for a machine file (over {MAX_BYTES // 2**20} MiB)", hint=_HINT)
     return parse_machine(data, name=str(path))
 
 
@@ -71,7 +68,9 @@ def parse_machine(data: bytes, *, name: str = "machine") -> Machine:
     """
     try:
         raw = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
-        pruned = _without_null(raw)
+        pruned = _without_null(_printable(raw))
+    except _TooLongError as error:
+        raise UsageError(f"{name}: {error}", hint="correct the field, or set it to null") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{name}: not JSON: {error}", hint=_HINT) from error
     if not isinstance(pruned, dict) or pruned.get("schema") != SCHEMA:
@@ -100,6 +99,38 @@ def _files(path: Path) -> list[Path]:
     if not files:
         raise UsageError(f"{path}: no machine file (*.json) in this folder", hint=_HINT)
     return files
+
+
+class _TooLongError(Exception):
+    """A text that is too long for what any field means."""
+
+
+def _printable(value: Any, limit: int = _MAX_CHARACTERS) -> Any:
+    """Without control characters, which could make a terminal show another thing than what is there.
+
+    Raises:
+        _TooLongError: A text is longer than what any field means.
+    """
+    if isinstance(value, dict):
+        return {
+            _printable(key): _printable(item, _MAX_VARIABLE if key == "environment" else limit)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_printable(item, limit) for item in value]
+    if not isinstance(value, str):
+        return value
+    if len(value) > limit:
+        start = _printable(value[:40])
+        raise _TooLongError(f"a text has {len(value)} characters, more than {limit}: {start}...")
+    return "".join(_shown(character) for character in value)
+
+
+def _shown(character: str) -> str:
+    """White space as a space, other control and format characters (ESC, right-to-left marks) as ``?``."""
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else "?"
 
 
 def _without_null(value: Any) -> Any:

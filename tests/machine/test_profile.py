@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from envsolve.machine import model
 from envsolve.machine.model import SCHEMA, Driver, Gpu, Machine, Platform
 from envsolve.machine.profile import dump_machine, load_machine, load_machines, parse_machine
 
-text = st.text(max_size=12)
+text = st.text(max_size=12).filter(str.isprintable)
 
 
 def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -179,3 +180,38 @@ def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no machine file"):
         load_machines([tmp_path / "empty"])
+
+
+def with_gpu_name(name: str) -> bytes:
+    return json.dumps({"schema": SCHEMA, "gpus": [{"name": name}], "environment": {"A": name}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("NVIDIA\nH100", "NVIDIA H100"),
+        ("\x1b[2JH100\x07", "?[2JH100?"),
+        ("H100 \u202e001H", "H100 ?001H"),
+        ("\x9b31mH100\x7f", "?31mH100?"),
+        ("H100 \u00e9", "H100 \u00e9"),
+    ],
+)
+def test_a_name_cannot_fool_a_terminal(name: str, shown: str) -> None:
+    machine = parse_machine(with_gpu_name(name))
+    assert machine.gpus is not None
+    assert machine.gpus[0].name == shown
+    assert machine.environment == {"A": shown}
+
+
+def test_a_text_without_end_is_refused_and_a_long_variable_is_not() -> None:
+    with pytest.raises(UsageError, match="1001 characters, more than 1000"):
+        parse_machine(with_gpu_name("x" * 1001))
+    parse_machine(json.dumps({"schema": SCHEMA, "environment": {"LD_LIBRARY_PATH": "/a/b:" * 1000}}).encode())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
+def test_a_machine_file_is_a_regular_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path / "pipe.json", Path("/dev/zero")):
+        with pytest.raises(UsageError, match="a pipe or a device"):
+            load_machine(path)

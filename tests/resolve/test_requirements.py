@@ -16,6 +16,7 @@ from envsolve.resolve.inputs.lines import logical_lines
 from envsolve.resolve.requirements import Asked, read_requirements
 
 WHEEL = "https://example.org/torch-2.9.0%2Bcu126-cp312-cp312-linux_x86_64.whl"
+AA, BB = "aa" * 32, "bb" * 32
 
 
 @pytest.fixture(autouse=True)
@@ -119,8 +120,8 @@ def test_file_lines_and_origins() -> None:
         "    python_version < '3.14'\n"
         "foo @ https://example.org/foo-1.tar.gz#sha256=ab\n"
         "numpy==2.1 \\\n"
-        "  --hash=sha256:aa \\\n"
-        "  --hash=sha256:bb\n"
+        f"  --hash=sha256:{AA.upper()} \\\n"
+        f"  --hash=sha256:{BB}\n"
     )
     assert [need.requirement for need in asked.needs] == [
         Requirement(text)
@@ -132,9 +133,8 @@ def test_file_lines_and_origins() -> None:
         )
     ]
     assert [need.origin for need in asked.needs] == [f"requirements.txt line {n}" for n in (3, 4, 7, 8)]
-    assert asked.notes == (
-        "requirements.txt line 8: --hash is set aside: the plan carries the hashes that the index gives",
-    )
+    assert [need.hashes for need in asked.needs] == [(), (), (), (f"sha256:{AA}", f"sha256:{BB}")]
+    assert asked.notes == ()
 
 
 def test_options() -> None:

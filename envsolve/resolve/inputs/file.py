@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NoReturn
 
+from envsolve.files import MAX_BYTES, read_regular
 from envsolve.resolve.inputs.argument import project_path, read_requirement
 from envsolve.resolve.inputs.lines import decode, expand, logical_lines
 from envsolve.resolve.inputs.model import Asked, Need, combine, wrong
@@ -24,7 +26,6 @@ _LINES = "a line holds one requirement, or -r, -c, -e, --index-url, --extra-inde
 _SET_ASIDE = {
     "--find-links": "plans are made from package indexes alone",
     "--no-index": "plans are made from package indexes; use --offline to plan without the network",
-    "--hash": "the plan carries the hashes that the index gives",
     "--require-hashes": "plans in the pylock and requirements formats always carry hashes",
     "--trusted-host": "certificates are always checked",
     "--no-binary": "the plan takes a wheel wherever one fits",
@@ -34,6 +35,8 @@ _SET_ASIDE = {
     "--config-settings": "it is a matter of the build",
     "--global-option": "it is a matter of the build",
 }
+# The strong hashes of pip, with the hexadecimal digits of each.
+_DIGESTS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _WITHOUT_VALUE = ("--no-index", "--require-hashes", "--prefer-binary")
 _SHORT = {"--find-links": ["-f"], "--config-settings": ["-C", "--config-setting"]}
 
@@ -64,11 +67,14 @@ def read_file(path: Path, role: Role = "needs", trail: tuple[Path, ...] = ()) ->
 
 def _content(path: Path) -> bytes:
     if path == _STDIN:
-        return sys.stdin.buffer.read()
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise wrong("standard input", f"it is larger than {MAX_BYTES // 2**20} MiB")
+        return data
     if "://" in path.as_posix() or path.as_posix().startswith(("http:/", "https:/")):
         raise wrong(str(path), "requirement files are read from disk", "download the file first")
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         hint = "name a requirements file that is there; one named in another file is looked for beside that file"
         raise wrong(str(path), f"the file cannot be read: {error.strerror}", hint) from None
@@ -80,7 +86,12 @@ def _read_line(line: str, origin: str, folder: Path, role: Role, trail: tuple[Pa
         yield read_file(folder / name, role, trail)
     for name in options.constraint:
         yield read_file(folder / name, "constraints", trail)
-    for text in filter(None, [requirement, *options.editable]):
+    hashes = tuple(_digest(text, origin) for text in options.hash)
+    if hashes and not requirement:
+        raise wrong(origin, "--hash stands without a requirement", "write it behind the requirement that it is of")
+    if requirement:
+        yield _ask(requirement, origin, role, hashes)
+    for text in options.editable:
         yield _ask(text, origin, role)
     yield Asked(
         index_urls=tuple(options.index_url),
@@ -94,17 +105,32 @@ def _read_line(line: str, origin: str, folder: Path, role: Role, trail: tuple[Pa
     )
 
 
-def _ask(text: str, origin: str, role: Role) -> Asked:
+def _digest(text: str, origin: str) -> str:
+    """``sha256:<digest>`` as pip takes it, in lower case."""
+    name, _, digest = text.lower().partition(":")
+    length = _DIGESTS.get(name)
+    if length is None or not re.fullmatch(r"[0-9a-f]+", digest) or len(digest) != length:
+        forms = ", ".join(f"{name}:<{length} hexadecimal digits>" for name, length in _DIGESTS.items())
+        raise wrong(origin, f"--hash={text} is no digest", f"write one of {forms}")
+    return f"{name}:{digest}"
+
+
+def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> Asked:
     if project := project_path(text):
         if role == "constraints":
             raise wrong(origin, "a project cannot be a constraint", "name packages and versions")
+        if hashes:
+            raise wrong(origin, "a project has no --hash", "leave the --hash out")
         path, extras = project
         return ask_project(load_project(path, origin), extras, ())
-    need = Need(read_requirement(text, origin), origin)
+    need = Need(read_requirement(text, origin), origin, hashes)
     if role == "needs":
         return Asked(needs=(need,))
     if need.requirement.extras:
         raise wrong(origin, f"a constraint has no extras: {text}", "leave the [extras] out")
+    if need.requirement.url is not None:
+        hint = "constrain the version, or ask for the address as a requirement"
+        raise wrong(origin, f"an address is not supported in constraints: {need.requirement.name}", hint)
     return Asked(constraints=(need,))
 
 
@@ -139,6 +165,7 @@ def _options(origin: str) -> argparse.ArgumentParser:
         ("-e", "--editable"),
         ("-i", "--index-url"),
         ("--extra-index-url",),
+        ("--hash",),
     ):
         parser.add_argument(*names, action="append", default=[])
     parser.add_argument("--pre", action="store_true")

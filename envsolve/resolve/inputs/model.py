@@ -22,10 +22,13 @@ class Need:
     Attributes:
         requirement: Its marker is kept: only the resolver knows the target.
         origin: ``command line``, ``requirements.txt line 3``, ``pyproject.toml [project]``, ...
+        hashes: ``--hash`` of the line, ``sha256:<digest>``: a file of the package must have one of them. Empty where
+            none is given.
     """
 
     requirement: Requirement
     origin: str
+    hashes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from envsolve.files import read_regular
 from envsolve.resolve.inputs.argument import read_requirement
 from envsolve.resolve.inputs.model import Asked, Need, wrong
 
@@ -72,7 +73,7 @@ def load_project(path: Path, origin: str | None = None) -> Project:
     """
     path = path / "pyproject.toml" if path.is_dir() else path
     try:
-        file = msgspec.toml.decode(path.read_bytes(), type=_File)
+        file = msgspec.toml.decode(read_regular(path), type=_File)
     except OSError as error:
         where = f"{origin}: {path}" if origin else str(path)
         hint = "name a folder with a pyproject.toml, or that file"

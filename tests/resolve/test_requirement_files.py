@@ -1,0 +1,77 @@
+"""What a requirement file may hold and be: hashes, addresses in constraints, and which files are read at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from envsolve.errors import UsageError
+from envsolve.resolve.requirements import Asked, read_requirements
+
+AA = "aa" * 32
+WHEEL = "https://example.org/torch-2.9.0-cp312-cp312-linux_x86_64.whl"
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def from_text(text: str) -> Asked:
+    Path("requirements.txt").write_text(text)
+    return read_requirements([], [Path("requirements.txt")])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("torch --hash=sha256:abc", "line 1: --hash=sha256:abc is no digest"),
+        (f"torch --hash=md5:{'a' * 32}", "is no digest"),
+        ("torch --hash=" + "z" * 64, "is no digest"),
+        (f"--hash=sha256:{AA}", "line 1: --hash stands without a requirement"),
+        (f"./project --hash=sha256:{AA}", "line 1: a project has no --hash"),
+    ],
+)
+def test_a_hash_that_means_nothing_is_refused(line: str, message: str, in_folder: Path) -> None:
+    (in_folder / "project").mkdir()
+    with pytest.raises(UsageError) as caught:
+        from_text(line)
+    assert message in caught.value.message
+
+
+def test_hashes_of_a_constraint_are_kept() -> None:
+    Path("c.txt").write_text(f"numpy==2.1 --hash=sha512:{'c' * 128}")
+    (constraint,) = read_requirements([], [], [Path("c.txt")]).constraints
+    assert constraint.hashes == (f"sha512:{'c' * 128}",)
+
+
+@pytest.mark.parametrize("line", ["requests @ https://example.org/requests-2.0-py3-none-any.whl", WHEEL])
+def test_an_address_is_no_constraint(line: str) -> None:
+    Path("c.txt").write_text(line)
+    with pytest.raises(UsageError, match="line 1: an address is not supported in constraints"):
+        read_requirements([], [], [Path("c.txt")])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
+def test_only_regular_files_of_a_sensible_size_are_read(in_folder: Path) -> None:
+    os.mkfifo("pipe.txt")
+    with Path("huge.txt").open("wb") as file:
+        file.truncate(2**24 + 1)
+    (in_folder / "folder").mkdir()
+    os.mkfifo("folder/pyproject.toml")
+    for name, message in {
+        "pipe.txt": "a pipe or a device",
+        "/dev/zero": "a pipe or a device",
+        "huge.txt": "larger than 16 MiB",
+        "folder": "Is a directory",
+        "folder/pyproject.toml": "a pipe or a device",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            read_requirements([], [Path(name)])
+    Path("link.txt").symlink_to("real.txt")
+    Path("real.txt").write_text("torch")
+    (need,) = read_requirements([], [Path("link.txt")]).needs
+    assert str(need.requirement) == "torch"
