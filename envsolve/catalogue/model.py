@@ -57,6 +57,7 @@ class Build:
         torch: For companions: a specifier on torch's public version that the ABI asks for, even if METADATA is silent.
         cuda: The toolkit version inside, ``13.0``; None for ``cpu``.
         own_ptxas: Version of a ptxas inside this very wheel that inductor uses before Triton's (torch +cu118).
+        libc: The libc that the files need where their platform tag asks for less or nothing, ``glibc 2.17``.
         released: ISO date on which the first file of this version and platform was uploaded.
         build_tag: Build tag of the file names (``3`` in ``torch-2.10.0-3-cp312-...``), the highest published, or empty.
         files: Per entry of ``pythons``, what is known of the file.
@@ -82,6 +83,7 @@ class Build:
     own_ptxas: str | None = None
     released: str | None = None
     build_tag: str = ""
+    libc: str | None = None
     files: Mapping[str, FileFact] = field(default_factory=dict)
 
     def filename(self, python: str) -> str:

@@ -12,7 +12,7 @@ from envsolve.compat.driver import DriverFit, driver_runs, ptx_loads
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY
 from envsolve.compat.life import can_exist
-from envsolve.compat.platform import platform_fits, python_fits
+from envsolve.compat.platform import libc_fits, platform_fits, python_fits
 from envsolve.compat.triton import TRITON, triton_runs
 from envsolve.compat.verdict import Level, Reason, Verdict
 from envsolve.machine.cc import ComputeCapability
@@ -34,6 +34,8 @@ class Judge:
         """One verdict per GPU; one for "no particular GPU" where the machine has none or they are not known."""
         machine = self._machine
         host = [platform_fits(build.platform, machine.platform)]
+        if build.libc and self._os != "windows":
+            host.append(libc_fits(build.libc, machine.platform))
         if python:
             host.append(python_fits(build.pythons, python))
         if build.package == TRITON and machine.gpus != ():

@@ -100,6 +100,15 @@ def platform_fits(platform_tag: str, platform: Platform | None) -> Reason:
     return Reason("platform", libc_serves(have, needed), f"{text}; the machine has {libc_text(have)}")
 
 
+def libc_fits(libc: str, platform: Platform | None) -> Reason:
+    """Rule 11, where a build is known to need a newer libc than its platform tag says."""
+    needed, have = libc_of(Platform(libc=libc)), libc_of(platform)
+    text = f"its libraries need {libc}"
+    if needed is None or have is None:
+        return Reason("platform", True, f"{text}; the machine's libc is not known")
+    return Reason("platform", libc_serves(have, needed), f"{text}; the machine has {libc_text(have)}")
+
+
 def libc_serves(have: tuple[str, tuple[int, int]], need: tuple[str, tuple[int, int]]) -> bool:
     """Whether programs made for one libc run on another: the same kind, as new or newer."""
     return have[0] == need[0] and have[1] >= need[1]

@@ -11,13 +11,14 @@ from envsolve.compat.code import best_code, libraries_serve, ptx_level, sass_lev
 from envsolve.compat.driver import driver_runs, ptx_loads
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import agrees
+from envsolve.compat.judge import Judge, worst
 from envsolve.compat.life import can_exist
-from envsolve.compat.platform import libc_needed, platform_fits, platform_tags, python_tag, wheel_tags
+from envsolve.compat.platform import libc_fits, libc_needed, platform_fits, platform_tags, python_tag, wheel_tags
 from envsolve.compat.triton import triton_runs
 from envsolve.compat.verdict import Level
 from envsolve.compat.versions import reaches
 from envsolve.machine.cc import ComputeCapability
-from envsolve.machine.model import Driver, Gpu, Platform
+from envsolve.machine.model import Driver, Gpu, Machine, Platform
 
 
 @pytest.fixture(scope="module")
@@ -298,6 +299,19 @@ def test_rule_9_flavour(companion: Build, torch: Build, ok: bool) -> None:
 )
 def test_rule_11_platform(tag: str, platform: Platform, ok: bool) -> None:
     assert platform_fits(tag, platform).ok is ok
+
+
+@pytest.mark.parametrize(
+    ("libc", "ok"), [("glibc 2.12", False), ("glibc 2.17", True), ("musl 1.2", False), (None, True)]
+)
+def test_rule_11_files_that_need_more_than_their_tag_says(libc: str | None, ok: bool) -> None:
+    assert libc_fits("glibc 2.17", Platform("linux", "x86_64", libc)).ok is ok
+
+
+def test_rule_11_no_torch_runs_on_a_libc_older_than_all_of_them(facts: Facts) -> None:
+    judge = Judge(Machine(platform=Platform("linux", "x86_64", "glibc 2.12"), gpus=()), facts)
+    builds = [build for build in Catalogue().builds("torch") if build.platform.endswith("x86_64")]
+    assert {worst(judge.verdicts(build, None)).level for build in builds} == {Level.NONE}
 
 
 @pytest.mark.parametrize(
