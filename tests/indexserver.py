@@ -67,6 +67,7 @@ class Fault:
     reset: bool = False
     times: int = -1
     hold: Hold | None = None
+    drip: float | None = None
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,10 @@ class IndexServer:
         truncate: bool = False,
         reset: bool = False,
         times: int = -1,
+        drip: float | None = None,
     ) -> None:
-        self.faults.append(Fault(prefix, status, body, headers or {}, delay, truncate, reset, times))
+        """Spoil answers; ``drip`` sends the head and then the body, byte by byte with that many seconds between."""
+        self.faults.append(Fault(prefix, status, body, headers or {}, delay, truncate, reset, times, drip=drip))
 
     def hold(self, prefix: str) -> Hold:
         """Keep requests for paths that start so waiting."""
@@ -198,6 +201,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.close_connection = True
                 return
+            if fault.drip is not None:
+                self._drip(fault)
+                return
             if fault.status is not None:
                 self._answer(fault.status, fault.body, fault.headers)
                 return
@@ -208,6 +214,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._serve(index, path[len(index.path) :], truncate=fault is not None and fault.truncate)
                 return
         self._answer(404, b"no such index")
+
+    def _drip(self, fault: Fault) -> None:
+        self.close_connection = True
+        head = b"".join(f"{name}: {value}\r\n".encode() for name, value in fault.headers.items())
+        for byte in b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + fault.body:
+            self.wfile.write(bytes([byte]))
+            time.sleep(fault.drip or 0)
 
     do_HEAD = do_GET  # noqa: N815
 

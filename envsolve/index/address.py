@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
@@ -48,6 +49,13 @@ def origin(url: str) -> str:
 def join_project(index: str, name: str) -> str:
     """The project page of a normalised name: index, name, slash (PEP 503)."""
     return f"{index.rstrip('/')}/{name}/"
+
+
+def local_path(url: str) -> Path:
+    """The path of a ``file:`` address."""
+    from urllib.request import url2pathname  # imports an HTTP client; only local indexes need it
+
+    return Path(url2pathname(_split(url).path))
 
 
 def _split(url: str) -> SplitResult:

@@ -76,7 +76,7 @@ def _pip_layer(text: str, place: str) -> Layer:
     )
 
 
-def uv_layers(environ: Mapping[str, str], cwd: Path, home: Path, system: Path) -> Iterator[Layer]:
+def uv_layers(environ: Mapping[str, str], cwd: Path | None, home: Path, system: Path) -> Iterator[Layer]:
     """uv's configuration files, the one that wins first: the project's, the user's, the system's.
 
     ``UV_CONFIG_FILE`` replaces them all, as it does for uv; so does ``UV_NO_CONFIG``, with nothing.
@@ -92,7 +92,8 @@ def uv_layers(environ: Mapping[str, str], cwd: Path, home: Path, system: Path) -
         user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
         folders = [user, *_shared_folders(environ, system), system]
         paths = [folder / "uv" / "uv.toml" for folder in folders]
-        yield from _project_layer(cwd, environ)
+        if cwd is not None:
+            yield from _project_layer(cwd, environ)
     for path in paths:
         text = _read(path)
         if text is not None:

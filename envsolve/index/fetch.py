@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, cast
-from urllib.parse import urlsplit
 
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
-from envsolve.index.address import join_project, origin, redact
+from envsolve.index.address import join_project, local_path, origin, redact
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import MetadataUnavailableError, MissingFileError
 from envsolve.index.metadata import parse_metadata
@@ -70,6 +68,7 @@ class Fetcher:
                 url,
                 lambda response: self._understand(response, url, index, kept),
                 {"Accept": ACCEPT} | (kept.conditions() if kept else {}),
+                time_limit=self._settings.answer_timeout,
             )
         except PageError as error:
             raise IndexUnavailableError(
@@ -94,7 +93,12 @@ class Fetcher:
         content_type = headers.get("Content-Type", "")
         body = response.raw.read(decode_content=True)  # in one piece: requests' own loop takes 10 KB at a time
         with self._parsing:
-            files = parse_page(body, content_type, response.url, index)
+            try:
+                files = parse_page(body, content_type, response.url, index)
+            except PageError as error:
+                if response.url == url:
+                    raise
+                raise PageError(f"it leads to {redact(response.url)}: {error}") from None
         if not files and "html" in content_type and content_type != HTML_TYPE and origin(response.url) != origin(url):
             raise PageError(f"it leads to {redact(response.url)}, which lists no files")
         return CachedPage(until or 0, files, headers.get("ETag"), headers.get("Last-Modified")), keep
@@ -131,11 +135,13 @@ class Fetcher:
             return None
         url = f"{file.url}.metadata"
         if url.startswith("file:"):
-            path = _local_path(url)
+            path = local_path(url)
             text = path.read_bytes() if path.is_file() else None
         else:
             self._refuse_offline(f"the metadata of {file.filename}")
-            text = self._transport.send(url, lambda response: response.content)
+            text = self._transport.send(
+                url, lambda response: response.content, time_limit=self._settings.answer_timeout
+            )
         if text is None:
             return None
         for algorithm in _CHECKED_DIGESTS:
@@ -172,7 +178,7 @@ class Fetcher:
         """
         if file.url.startswith("file:"):
             try:
-                return _local_path(file.url).open("rb")
+                return local_path(file.url).open("rb")
             except OSError as error:
                 raise MissingFileError(f"{file.url} cannot be read: {error.strerror}") from None
         self._refuse_offline(f"the file {file.filename}")
@@ -207,20 +213,14 @@ def _bears(filename: str, name: str) -> bool:
 
 def _local_page(url: str, index: str) -> tuple[IndexFile, ...] | None:
     """The page of a ``file://`` index, which is ``index.html`` in the project's folder, as pip has it."""
-    folder = _local_path(url)
+    folder = local_path(url)
     try:
         return parse_page((folder / "index.html").read_bytes(), HTML_TYPE, url, index)
     except FileNotFoundError:
-        if not _local_path(index).is_dir():
+        if not local_path(index).is_dir():
             raise IndexUnavailableError(
                 f"the local index {index} is not there", hint="correct it in your index settings"
             ) from None
         return None
     except (OSError, PageError) as error:
         raise IndexUnavailableError(f"{folder / 'index.html'} cannot be read: {error}") from None
-
-
-def _local_path(url: str) -> Path:
-    from urllib.request import url2pathname  # imports an HTTP client; only local indexes need it
-
-    return Path(url2pathname(urlsplit(url).path))

@@ -22,6 +22,9 @@ HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 ACCEPT = f"{JSON_TYPE}, {HTML_TYPE};q=0.2, text/html;q=0.1"
 
 _ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz")
+# What older projects have on their pages besides, and tools add beside a file.
+_OTHER_FILES = re.compile(r"\.(?:egg|exe|msi|rpm|deb|dmg|tar|tgz|tbz|bz2|xz|gz|Z|zst|asc|sig|metadata)$", re.IGNORECASE)
+_LISTING = re.compile(r"\b(?:links|index|listing)\b", re.IGNORECASE)
 _DIGEST = re.compile(r"(?:^|&)(sha256|sha512|sha384|sha224|sha1|md5|blake2b)=([0-9a-fA-F]+)")
 
 
@@ -51,7 +54,7 @@ def parse_page(body: bytes, content_type: str, url: str, index: str) -> tuple[In
             text = body.decode(charset[1] if charset else "utf-8", "replace")
         except LookupError:
             text = body.decode("utf-8", "replace")
-        return _html_files(text, url, index)
+        return _html_files(text, url, index, declared=kind == HTML_TYPE)
     raise PageError(f"it answered with {kind or 'a document of no stated type'} instead of an index page")
 
 
@@ -146,6 +149,10 @@ class _Anchors(HTMLParser):
         self.version = "1.0"
         self.anchors: list[Mapping[str, str | None]] = []
         self.asks_for_input = False
+        self.declared = False
+        self.has_text = False
+        self.heading = ""
+        self._in_heading = self._in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
@@ -155,18 +162,40 @@ class _Anchors(HTMLParser):
             self.base = values.get("href")
         elif tag == "meta" and values.get("name") == "pypi:repository-version":
             self.version = values.get("content") or self.version
+            self.declared = True
         elif tag in ("form", "script", "iframe") or (tag == "meta" and values.get("http-equiv", "") == "refresh"):
             self.asks_for_input = True
+        self._in_heading = self._in_heading or tag in ("title", "h1")
+        self._in_style = tag == "style"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_heading = self._in_heading and tag not in ("title", "h1")
+        self._in_style = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_heading:
+            self.heading += data
+        if not self._in_style:
+            self.has_text = self.has_text or not data.isspace()
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether a page without a usable file is a listing all the same: it says so, or has nothing else on it."""
+        if self.asks_for_input:
+            return False
+        names = ((anchor["href"] or "").partition("#")[0].partition("?")[0] for anchor in self.anchors)
+        lists_files = any(_OTHER_FILES.search(name) for name in names)
+        return self.declared or lists_files or not self.has_text or _LISTING.search(self.heading) is not None
 
 
-def _html_files(text: str, url: str, index: str) -> tuple[IndexFile, ...]:
+def _html_files(text: str, url: str, index: str, *, declared: bool) -> tuple[IndexFile, ...]:
     document = _Anchors()
     document.feed(text)
     document.close()
     _check_version(document.version)
     base = _safe_join(url, document.base) if document.base else url
     files = [f for f in (_html_file(anchor, base or url, index) for anchor in document.anchors) if f is not None]
-    if not files and document.asks_for_input:
+    if not files and not declared and not document.is_listing:
         raise PageError("it answered with a web page that lists no files (a login page, or a captive portal)")
     return tuple(files)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envsolve.errors import UsageError
-from envsolve.index.address import split_login
+from envsolve.index.address import local_path, split_login
 from envsolve.index.configfiles import Layer, first_value, pip_layers, uv_layers, with_login
 
 
@@ -27,6 +27,7 @@ class IndexSettings:
         trusted_hosts: ``host`` or ``host:port`` whose certificate is not checked.
         connect_timeout: Seconds to wait for a connection.
         read_timeout: Seconds to wait for the next bytes of an answer.
+        answer_timeout: Seconds within which a page or a metadata file must be complete.
         retries: How often an interrupted or refused (429, 5xx) request is repeated.
         keyring: ``auto`` (the keyring package, else the keyring command), ``import``, ``subprocess`` or ``disabled``.
     """
@@ -41,6 +42,7 @@ class IndexSettings:
     trusted_hosts: tuple[str, ...] = ()
     connect_timeout: float = 5.0
     read_timeout: float = 20.0
+    answer_timeout: float = 60.0
     retries: int = 3
     keyring: str = "auto"
 
@@ -77,9 +79,9 @@ def read_settings(
     home = home or Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
     layers = [
         Layer("command line", default=index_url, extras=tuple(extra_index_urls)),
-        _uv_environment(environ),
-        *uv_layers(environ, cwd or Path.cwd(), home, system),
-        _pip_environment(environ),
+        *_uv_environment(environ),
+        *uv_layers(environ, cwd or _current_folder(), home, system),
+        *_pip_environment(environ),
         *pip_layers(environ, home, prefix or Path(sys.prefix), system),
     ]
     sources: dict[str, str] = {}
@@ -104,6 +106,7 @@ def read_settings(
         return result
 
     standard = IndexSettings(default)
+    read_timeout = number("read_timeout", "timeout", "default-timeout", default=standard.read_timeout)
     return IndexSettings(
         default=default,
         extras=extras,
@@ -113,10 +116,18 @@ def read_settings(
         proxy=value("proxy", "proxy"),
         trusted_hosts=tuple((value("trusted_hosts", "trusted-host") or "").split()),
         connect_timeout=number("connect_timeout", "connect-timeout", default=standard.connect_timeout),
-        read_timeout=number("read_timeout", "timeout", "default-timeout", default=standard.read_timeout),
+        read_timeout=read_timeout,
+        answer_timeout=max(standard.answer_timeout, 3 * read_timeout),
         retries=int(number("retries", "retries", default=standard.retries)),
         keyring=value("keyring", "keyring-provider") or standard.keyring,
     )
+
+
+def _current_folder() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:
+        return None  # It was deleted: there is no project around it.
 
 
 def _default(layers: Sequence[Layer], sources: dict[str, str]) -> str:
@@ -135,9 +146,9 @@ def _extras(layers: Sequence[Layer], default: str, sources: dict[str, str]) -> t
     extras = []
     for layer in layers:
         for url in layer.extras:
-            if _key(url) not in seen:
+            if _key(_checked(url, layer.place)) not in seen:
                 seen.add(_key(url))
-                extras.append(_checked(url, layer.place))
+                extras.append(url)
                 sources.setdefault("extras", layer.place)
     return tuple(extras)
 
@@ -147,12 +158,21 @@ def _key(url: str) -> str:
 
 
 def _checked(url: str, place: str) -> str:
-    if not split_login(url)[0].startswith(("https://", "http://", "file://")):
-        raise UsageError(f"an index address of {place} has no https://, http:// or file:// in front")
+    try:
+        address = split_login(url)[0]
+    except UsageError as error:
+        raise UsageError(f"{error.message} (set in {place})", hint=error.hint) from None
+    if not address.startswith(("https://", "http://", "file://")):
+        raise UsageError(
+            f"an index address has no https://, http:// or file:// in front (set in {place})",
+            hint=f"correct the address in {place}, or leave it out",
+        )
+    if address.startswith("file:") and not local_path(address).is_dir():
+        raise UsageError(f"the local index {address} is not there", hint=f"correct it: it is set in {place}")
     return url
 
 
-def _uv_environment(environ: Mapping[str, str]) -> Layer:
+def _uv_environment(environ: Mapping[str, str]) -> Iterator[Layer]:
     def addresses(variable: str) -> Iterator[str]:
         for entry in environ.get(variable, "").split():
             name, equals, url = entry.partition("=")
@@ -166,12 +186,16 @@ def _uv_environment(environ: Mapping[str, str]) -> Layer:
         "keyring-provider": environ.get("UV_KEYRING_PROVIDER", ""),
         "trusted-host": environ.get("UV_INSECURE_HOST", ""),
     }
-    default = next((u for v in ("UV_DEFAULT_INDEX", "UV_INDEX_URL") for u in addresses(v)), None)
-    extras = tuple(u for v in ("UV_INDEX", "UV_EXTRA_INDEX_URL") for u in addresses(v))
-    return Layer("uv's environment variables", default, extras, values)
+    for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"):
+        for address in addresses(variable):
+            yield Layer(variable, default=address)
+            break
+    for variable in ("UV_INDEX", "UV_EXTRA_INDEX_URL"):
+        yield Layer(variable, extras=tuple(addresses(variable)))
+    yield Layer("uv's environment variables", values=values)
 
 
-def _pip_environment(environ: Mapping[str, str]) -> Layer:
+def _pip_environment(environ: Mapping[str, str]) -> Iterator[Layer]:
     names = (
         "cert",
         "client-cert",
@@ -183,8 +207,9 @@ def _pip_environment(environ: Mapping[str, str]) -> Layer:
         "keyring-provider",
     )
     values = {name: environ.get("PIP_" + name.upper().replace("-", "_"), "") for name in names}
-    default = environ.get("PIP_INDEX_URL", "").strip() or None
-    return Layer("pip's environment variables", default, tuple(environ.get("PIP_EXTRA_INDEX_URL", "").split()), values)
+    yield Layer("PIP_INDEX_URL", default=environ.get("PIP_INDEX_URL", "").strip() or None)
+    yield Layer("PIP_EXTRA_INDEX_URL", extras=tuple(environ.get("PIP_EXTRA_INDEX_URL", "").split()))
+    yield Layer("pip's environment variables", values=values)
 
 
 def _ca_environment(environ: Mapping[str, str], sources: dict[str, str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Connections that look each host name up once.
+"""Connections that look each host name up once, and that end when their time is up.
 
 Sixteen connections to one host would otherwise send sixteen pairs of DNS queries at the same moment, of which small
 resolvers (routers, containers) lose some; the C library waits five seconds before it asks again.
@@ -6,9 +6,10 @@ resolvers (routers, containers) lose some; the C library waits five seconds befo
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from concurrent.futures import Future
-from threading import Lock
+from threading import Lock, Timer, local
 from typing import Any
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
@@ -16,6 +17,57 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 _Address = tuple[Any, ...]  # as socket.getaddrinfo has it
+
+
+_running = local()
+
+
+class Deadline:
+    """A block whose answers, read by the thread that entered it, must be complete in time.
+
+    A socket's own time limit counts from byte to byte: a host that drips would hold its reader for ever. When the time
+    is up the socket is shut down, which ends the read. Connections through a proxy are not watched.
+
+    Attributes:
+        expired: Whether the time was up; what was read then is not whole, whatever it looks like.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        """Prepare; None is a block without a limit."""
+        self.expired = False
+        self._sockets: list[socket.socket] = []
+        self._timer = None if seconds is None else Timer(seconds, self._expire)
+
+    def __enter__(self) -> Deadline:
+        if self._timer is not None:
+            _running.deadline = self
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            _running.deadline = None
+
+    def watch(self, connected: socket.socket) -> None:
+        """Shut this socket down too when the time is up."""
+        self._sockets.append(connected)
+        if self.expired:
+            self._expire()
+
+    def _expire(self) -> None:
+        self.expired = True
+        for connected in self._sockets:
+            with contextlib.suppress(OSError):
+                # The plain socket's method: that of a TLS socket takes its state away from under the reading thread.
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+def _watch(connected: socket.socket | None) -> None:
+    deadline: Deadline | None = getattr(_running, "deadline", None)
+    if deadline is not None and connected is not None:
+        deadline.watch(connected)
 
 
 class Resolver:
@@ -53,9 +105,17 @@ def use_resolver(manager: PoolManager, resolver: Resolver) -> None:
         def _new_conn(self) -> socket.socket:
             return _connect(self, resolver)
 
+        def getresponse(self) -> Any:
+            _watch(self.sock)
+            return super().getresponse()
+
     class Secure(HTTPSConnection):
         def _new_conn(self) -> socket.socket:
             return _connect(self, resolver)
+
+        def getresponse(self) -> Any:
+            _watch(self.sock)
+            return super().getresponse()
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain

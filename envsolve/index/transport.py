@@ -29,7 +29,7 @@ from envsolve.index.address import origin, redact
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import DeniedError
 from envsolve.index.settings import IndexSettings
-from envsolve.index.sockets import Resolver, use_resolver
+from envsolve.index.sockets import Deadline, Resolver, use_resolver
 
 Result = TypeVar("Result")
 
@@ -55,6 +55,7 @@ class Transport:
         self._credentials = credentials
         self._closing = Event()
         self._dead: dict[str, IndexUnavailableError] = {}
+        self._alive: set[str] = set()
         self._session = _session(settings, connections)
         self._proxies = {"http": settings.proxy, "https": settings.proxy} if settings.proxy else None
 
@@ -68,6 +69,8 @@ class Transport:
         url: str,
         read: Callable[[requests.Response], Result],
         headers: Mapping[str, str] | None = None,
+        *,
+        time_limit: float | None = None,
     ) -> Result | None:
         """Send a GET and read the answer, both again where the connection breaks or the host is busy.
 
@@ -75,6 +78,8 @@ class Transport:
             url: Address without credentials.
             read: Takes the answer (any status below 400) with its body unread; reads what it needs of it.
             headers: Request headers.
+            time_limit: Seconds within which the answer must be complete; None for as long as bytes keep coming, which
+                is for large files.
 
         Returns:
             What ``read`` returns, or None where the host says that there is no such thing (404, 410).
@@ -92,18 +97,23 @@ class Transport:
                 raise IndexUnavailableError(f"{redact(url)} was not read: the client is closed")
             started = time.monotonic()
             login = self._credentials.known(url)
+            deadline = Deadline(time_limit)
             try:
-                with self._session.get(
-                    url,
-                    headers=dict(headers or {}),
-                    auth=login,
-                    timeout=(self._settings.connect_timeout, self._settings.read_timeout),
-                    proxies=self._proxies,
-                    stream=True,
-                ) as response:
+                with (
+                    deadline,
+                    self._session.get(
+                        url,
+                        headers=dict(headers or {}),
+                        auth=login,
+                        timeout=(self._settings.connect_timeout, self._settings.read_timeout),
+                        proxies=self._proxies,
+                        stream=True,
+                    ) as response,
+                ):
                     status = response.status_code
+                    self._alive.add(place)
                     if status < 400:
-                        return read(response)
+                        return _in_time(deadline, read, response)
                     if status in _ABSENT:
                         return None
                     if status == 401 and self._credentials.ask_keyring(url, login):
@@ -117,6 +127,8 @@ class Transport:
                 ) from error
             except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
                 cause, lasting = _cause(error)
+                if deadline.expired:
+                    cause = f"its answer was not complete within {time_limit:g} s"
                 failure = IndexUnavailableError(f"{redact(url)} cannot be read: {cause}", hint=_CHECK_NETWORK)
                 slow = time.monotonic() - started > _QUICK
                 if lasting and (attempt >= 1 or slow or _is_final(error)):
@@ -124,13 +136,31 @@ class Transport:
                     failed = getattr(getattr(error, "request", None), "url", None) or url
                     self._dead.setdefault(origin(failed), failure)
                     raise failure from error
+                if deadline.expired:
+                    self._dead.setdefault(place, failure)
+                    raise failure from error
                 # A read that timed out cost many seconds already: once more, not three times.
                 timed_out = any(isinstance(e, _TIMED_OUT) for e in _chain(error))
                 if attempt >= (min(1, self._settings.retries) if timed_out else self._settings.retries):
+                    if timed_out and place not in self._alive:  # It would cost as much again for the next name.
+                        self._dead.setdefault(place, failure)
                     raise failure from error
                 wait = 0.1 if lasting else _wait(attempt, None)
             attempt += 1
             self._closing.wait(wait)
+
+
+def _in_time(deadline: Deadline, read: Callable[[requests.Response], Result], response: requests.Response) -> Result:
+    """What ``read`` makes of an answer that was whole in time: a cut one may pass for whole, or for a broken one."""
+    try:
+        result = read(response)
+    except Exception as error:
+        if deadline.expired:
+            raise TimeoutError from error
+        raise
+    if deadline.expired:
+        raise TimeoutError
+    return result
 
 
 def _wait(attempt: int, retry_after: str | None) -> float:

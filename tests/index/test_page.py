@@ -242,3 +242,35 @@ def test_any_bytes_are_a_page_or_an_error(body: bytes, content_type: str) -> Non
 )
 def test_any_json_entry_is_a_file_or_left_out(entry: object) -> None:
     assert all(isinstance(f, IndexFile) for f in from_json(entry))
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<title>Sign in</title><h1>Sign in</h1><a href='/login'>Continue</a>",
+        "<h1>Welcome, guest</h1>",
+        "<p>This service is down for maintenance.</p>",
+        "<title>Company portal</title><a href='/style/?v=1.0'>Home</a><a href='https://sso.example/auth?next=x.html'>in</a>",
+        "<style>body {}</style><p>Not here</p>",
+    ],
+)
+def test_a_web_page_is_no_empty_index_page(page: str) -> None:
+    with pytest.raises(PageError, match="web page"):
+        from_html(page)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "",
+        "<!DOCTYPE html>\n<html><head><style>a {}</style></head><body>\n</body></html>",
+        "<title>Links for demo</title><h1>Links for demo</h1>",
+        "<html><head><title>Simple Index</title></head><body></body></html>",
+        "<h1>Index of /simple/demo/</h1><a href='../'>../</a>",
+        "<meta name='pypi:repository-version' content='1.0'><p>nothing yet</p>",
+        "<h1>demo</h1><a href='demo-1.0-py2.7.egg#md5=00'>demo-1.0-py2.7.egg</a>",
+        "<h1>demo</h1><a href='demo-1.0.win32.exe'>demo</a>",
+    ],
+)
+def test_an_index_page_may_list_nothing_that_can_be_installed(page: str) -> None:
+    assert from_html(page) == ()

@@ -167,3 +167,31 @@ def test_a_broken_file_is_named(place: Place, file: str, text: str) -> None:
 def test_a_timeout_that_is_none(place: Place, value: str) -> None:
     with pytest.raises(UsageError, match=value):
         place.read({"PIP_TIMEOUT": value})
+
+
+@pytest.mark.parametrize(
+    "variable", ["UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"]
+)
+@pytest.mark.parametrize("value", ["garbage", "https://[::", "https://a.test:port/"])
+def test_an_address_that_is_none_is_known_by_its_variable(place: Place, variable: str, value: str) -> None:
+    with pytest.raises(UsageError, match=variable):
+        place.read({variable: value})
+
+
+def test_a_local_index_that_is_not_there(place: Place) -> None:
+    with pytest.raises(UsageError, match="local index file:///no/such/folder is not there") as caught:
+        place.read({"PIP_INDEX_URL": "file:///no/such/folder"})
+    assert "PIP_INDEX_URL" in (caught.value.hint or "")
+    assert place.read(index_url=place.home.as_uri()).default == place.home.as_uri()
+
+
+def test_a_deleted_folder_has_no_project(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place.cwd)
+    place.cwd.rmdir()
+    assert read_settings({"HOME": str(place.home)}, prefix=place.prefix, system=place.system).default == DEFAULT_INDEX
+
+
+def test_a_pipe_is_no_configuration_file(place: Place) -> None:
+    os.mkfifo(place.prefix / "pip.conf")
+    with pytest.raises(UsageError, match=r"pip\.conf cannot be read: it is a pipe"):
+        place.read()

@@ -71,6 +71,38 @@ def test_an_index_that_stops_answering(server: IndexServer, make_client: MakeCli
     assert server.asked("/simple/") == 2
 
 
+def test_an_index_that_never_answered_is_not_waited_for_again(server: IndexServer, make_client: MakeClient) -> None:
+    server.fault("/simple/", delay=1.0)
+    client = make_client(server.index(), read_timeout=0.1)
+    started = time.monotonic()
+    for name in ("one", "two", "three", "four"):
+        with pytest.raises(IndexUnavailableError, match="stopped answering"):
+            client.project(name)
+    assert time.monotonic() - started < 2.0
+    assert server.asked("/simple/") == 2
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 1000], ids=["head", "body"])
+def test_an_index_that_drips(server: IndexServer, make_client: MakeClient, body: bytes) -> None:
+    # Without a length, a cut body looks like a whole one.
+    slow = {"X": "x" * 1000} if not body else {"Content-Type": "text/html"}
+    server.fault("/simple/", body=body, headers=slow, drip=0.01)
+    started = time.monotonic()
+    with pytest.raises(IndexUnavailableError, match=r"127\.0\.0\.1.* not complete within 1 s"):
+        make_client(server.index(), read_timeout=0.5, answer_timeout=1.0).project("demo")
+    assert 0.9 < time.monotonic() - started < 4.0
+    assert server.asked("/simple/") == 1
+
+
+def test_an_answer_in_time_is_taken_after_its_time(server: IndexServer, make_client: MakeClient) -> None:
+    index = server.index()
+    index.wheel("demo", "1.0", requires=["a"])
+    client = make_client(index, answer_timeout=0.3)
+    [file] = client.project("demo")
+    time.sleep(0.4)
+    assert client.metadata(file).requires_dist == ("a",)  # over the same connection
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
