@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envsolve.errors import ImpossibleError
+from envsolve.errors import EnvsolveError, ImpossibleError
 from envsolve.install import interpreters, managers, record, relocate, staging, variables, venv
 from envsolve.install import prefix as prefixes
-from envsolve.install.errors import InstallError, explained
+from envsolve.install.errors import DamagedFilesError, InstallError, explained
 from envsolve.install.files import File, Lock, Wanted, read_lock, wanted
 from envsolve.install.interpreters import Target
 from envsolve.install.managers import Manager
@@ -92,18 +92,40 @@ def install(
         prefixes.make_parent(place)
         with staging.opened(place, wait=wait, progress=progress) as stage:
             prefixes.claim(place)
-            if record.holds(place, aim, target):
+            changed = not record.holds(place, aim, target)
+            if changed:
+                warnings += _make(stage, aim, target, manager, progress)
+            if verify is not None:
+                environment = stage.environment if changed else place
+                if not _proved(environment, verify, machine, progress):
+                    warnings += (_unproved(place, aim.assumptions),)
+            if not changed:
                 progress(Step("done", f"{place} is already as planned"))
                 return _installed(place, aim, changed=False, warnings=warnings)
-            warnings += _make(stage, aim, target, manager, progress)
-            if verify is not None:
-                progress(Step("verify", "verifying the environment"))
-                if not verify(stage.environment):
-                    warnings += (_unproved(place, aim.assumptions),)
             progress(Step("swap", f"putting the environment at {place}"))
             stage.swap()
         progress(Step("done", f"{_packages(len(aim.files))} installed at {place}"))
         return _installed(place, aim, changed=True, warnings=warnings)
+
+
+def _proved(environment: Path, verify: Callable[[Path], bool], machine: Machine | None, progress: Progress) -> bool:
+    """Verify an environment unless that was done before on the same driver and GPUs; whether anything was proved."""
+    here = _circumstances(machine)
+    kept = record.read(environment)
+    if kept is not None and kept.proof is not None and kept.proof.machine == here:
+        return kept.proof.proved
+    progress(Step("verify", "verifying the environment"))
+    proved = verify(environment)
+    record.write_proof(environment, record.Proof(here, proved))
+    return proved
+
+
+def _circumstances(machine: Machine | None) -> str:
+    """The driver and the GPUs of a machine in one line."""
+    if machine is None:
+        return ""
+    driver = machine.driver.version if machine.driver else None
+    return ", ".join([f"driver {driver}", *sorted(gpu.label for gpu in machine.gpus or ())])
 
 
 def _unproved(place: Path, assumptions: Assumptions | None) -> str:
@@ -146,32 +168,55 @@ def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, prog
     extra = [pip] if pip is not None and "pip" not in planned else []
 
     progress(Step("packages", f"installing {_packages(len(aim.files))}{_size(aim.size)} with {title}"))
-    _fill(stage, chosen, program, [*aim.files, *extra], progress)
-    absent = record.missing(environment, aim)
-    if absent:
-        raise InstallError(
-            f"{title} ended well, yet these packages are not there: {', '.join(absent)}",
-            hint=f"a setting of {chosen.name} (a target folder, an override) may have sent them elsewhere",
-        )
+    _fill(stage, chosen, program, title, aim, extra, progress)
     relocate.relocate(environment, stage.prefix, (file.name for file in aim.files if file.kind == "sdist"))
     variables.write(record.site_packages(environment), aim.environment)
-    record.write(environment, python=target.version, manager=title, wanted=aim)
+    record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
     if pip is None and "pip" not in planned:
         return (f"{target.executable} carries no pip, so the environment has none",)
     return ()
 
 
-def _fill(stage: Staging, manager: Manager, program: Sequence[str], files: Sequence[File], progress: Progress) -> None:
+def _fill(
+    stage: Staging,
+    manager: Manager,
+    program: Sequence[str],
+    title: str,
+    aim: Wanted,
+    extra: Sequence[File],
+    progress: Progress,
+) -> None:
+    """Have the manager install everything; once more without its cache, where what came from there is damaged."""
     requirements = stage.folder / "requirements.txt"
-    requirements.write_text("".join(f"{file.requirement}\n" for file in files), encoding="utf-8")
+    requirements.write_text("".join(f"{file.requirement}\n" for file in (*aim.files, *extra)), encoding="utf-8")
+    command = [*program, *manager.arguments(stage.environment / "bin" / "python", requirements)]
+    failure = _attempt(stage, manager, command, title, aim, progress)
+    if isinstance(failure, DamagedFilesError):
+        progress(Step("packages", f"what came from the cache of {manager.name} is damaged; installing without it"))
+        failure = _attempt(stage, manager, [*command, *manager.uncached], title, aim, progress)
+    if failure is not None:
+        raise failure
+
+
+def _attempt(
+    stage: Staging, manager: Manager, command: Sequence[str], title: str, aim: Wanted, progress: Progress
+) -> EnvsolveError | None:
+    """One run of the manager; what went wrong, or None where every package is there whole."""
     ended = run(
-        [*program, *manager.arguments(stage.environment / "bin" / "python", requirements)],
+        command,
         environment=managers.child_environment(manager, stage.folder, stage.temporary),
         on_line=lambda line: progress(Step("output", line)),
         cwd=stage.folder,
     )
     if ended.code != 0:
-        raise explained(manager.name, ended.code, ended.output)
+        return explained(manager.name, ended.code, ended.output)
+    absent = record.missing(stage.environment, aim)
+    if not absent:
+        return None
+    return DamagedFilesError(
+        f"{title} ended well, yet these packages are not there as their files list them: {', '.join(absent)}",
+        hint=f"their files may be damaged at their source; a setting of {manager.name} may have sent them elsewhere",
+    )
 
 
 def _packages(count: int) -> str:

@@ -20,6 +20,10 @@ class InstallError(EnvsolveError):
     """The environment could not be made: disk full, a source that does not build, a broken interpreter."""
 
 
+class DamagedFilesError(InstallError):
+    """What a package manager installed, or had in its cache, is not what the packages list."""
+
+
 class InstallInterruptedError(EnvsolveError):
     """A signal ended the install; its children are dead and its staging folder is gone.
 
@@ -45,44 +49,74 @@ class _Sign:
 
 
 def _sign(pattern: str, error: type[EnvsolveError], message: str, hint: str) -> _Sign:
-    return _Sign(re.compile(pattern, re.IGNORECASE), error, message, hint)
+    return _Sign(re.compile(pattern, re.IGNORECASE | re.MULTILINE), error, message, hint)
 
 
-# The first that matches wins: what is certain stands above what may be a consequence. Read from pip 23-26, uv 0.5-0.13.
+# The first that matches wins: what is certain stands above what may be a consequence, and a build above all that its
+# compiler may print. Read from what pip 23-26 and uv 0.5-0.13 print; a group of a pattern goes into the message.
 _SIGNS = (
     _sign(
-        r"no space left on device|disk quota exceeded|file too large|os error (28|27|122)\b",
+        r"\[Errno (28|27|122)\]|\(os error (28|27|122)\)|no space left on device|disk quota exceeded|^file too large$",
         InstallError,
         "the disk is full, or a limit on file sizes was met",
         "make room (or raise the quota) and run the same command again",
     ),
     _sign(
-        r"hash mismatch|do not match the hashes",
-        IndexUnavailableError,
-        "a downloaded file is not the one that was planned: its hash differs",
-        "a mirror or proxy may serve another file; plan again, or ask who runs the index",
+        r"failed to initialize cache at `(?P<what>[^`]+)`",
+        InstallError,
+        "its cache cannot be used: {what}",
+        "name a folder that you may write to, for example with UV_CACHE_DIR",
     ),
     _sign(
-        r"\b(401|403)\b.*(unauthorized|forbidden|client error|error)|HTTP error (401|403)",
+        r"build dependencies.* did not run successfully|failed to (resolve|install) requirements from `build-system",
         IndexUnavailableError,
-        "the index refuses access",
-        "give credentials through netrc, keyring, or your pip or uv configuration",
+        "what a source distribution needs for its build could not be had",
+        "check that your own index (pip or uv configuration) offers it",
     ),
     _sign(
-        r"\b(404|410)\b",
-        IndexUnavailableError,
-        "the index no longer has a planned file",
-        "plan again, so that files which are still published are chosen",
+        r"^\s*(?:\S+:\d+:\d+: )?fatal error: (?P<what>\S+): No such file or directory",
+        InstallError,
+        "a source distribution did not build: the header {what} is missing",
+        "install what provides it (for cuda.h a CUDA toolkit), or plan a version that is published as a wheel",
     ),
     _sign(
-        r"failed to build|build backend|failed-wheel-build|metadata-generation-failed|subprocess-exited-with-error",
+        r"^\s*(error:|×) failed to build|(error: |^)(failed-wheel-build|metadata-generation-failed)|"
+        r"error: subprocess-exited-with-error|the build backend returned an error|ERROR: Failed building wheel for",
         InstallError,
         "a source distribution did not build",
         "see the build's own words above; a compiler or a header may be missing",
     ),
     _sign(
-        r"failed to (fetch|download|connect)|connection-failed|connection refused|timed out|dns error|"
-        r"name resolution|ssl|certificate|could not fetch|error sending request",
+        r"(cause: |─▶ )hash mismatch for|^\s*ERROR: THESE PACKAGES DO NOT MATCH THE HASHES|^THESE PACKAGES DO NOT MATCH",
+        IndexUnavailableError,
+        "a downloaded file is not the one that was planned: its hash differs",
+        "a mirror or proxy may serve another file; plan again, or ask who runs the index",
+    ),
+    _sign(
+        r"HTTP error (401|403)\b|HTTP status client error \((401|403)\b",
+        IndexUnavailableError,
+        "the index refuses access",
+        "give credentials through netrc, keyring, or your pip or uv configuration",
+    ),
+    _sign(
+        r"HTTP error (404|410)\b|HTTP status client error \((404|410)\b|distribution not found at: |"
+        r"OSError: \[Errno 2\] No such file or directory: '[^']+\.(whl|tar\.gz|zip)'",
+        IndexUnavailableError,
+        "the index no longer has a planned file",
+        "plan again, so that files which are still published are chosen",
+    ),
+    _sign(
+        r"(cause: |─▶ )the wheel is invalid|missing (a )?(METADATA|RECORD|WHEEL) file|ERROR: .* has an invalid wheel|"
+        r"BadZipFile: |ERROR: Wheel '.*' (located at .* )?is invalid",
+        DamagedFilesError,
+        "the files of a package are damaged, though the cache was left out",
+        "plan again, so that another file is chosen",
+    ),
+    _sign(
+        r"error: (connection-failed|incomplete-download|ssl-verification-failed|connection-timeout|proxy-connection-)|"
+        r"(error: |× |─▶ )failed to (fetch|download)|: error sending request|error reading a body from connection|"
+        r"Max retries exceeded with url|too many \d+ error responses|HTTP error \d+ while|Read timed out|"
+        r"HTTP status server error|ERROR: Could not install packages due to an OSError: HTTPS?ConnectionPool",
         IndexUnavailableError,
         "a planned file could not be downloaded",
         "check the network, proxy and certificate settings, then run the same command again",
@@ -104,8 +138,9 @@ def explained(manager: str, code: int, output: Sequence[str]) -> EnvsolveError:
     shown = "\n".join(f"  {line}" for line in output[-_SHOWN_LINES:])
     text = "\n".join(output)
     for sign in _SIGNS:
-        if sign.pattern.search(text):
-            return sign.error(f"{sign.message}; {manager} said:\n{shown}", hint=sign.hint)
+        found = sign.pattern.search(text)
+        if found:
+            return sign.error(f"{sign.message.format(**found.groupdict())}; {manager} said:\n{shown}", hint=sign.hint)
     how = f"was killed by signal {-code}" if code < 0 else f"failed with exit status {code}"
     complaint = next((match[1] for line in output if (match := _COMPLAINT.match(line))), None)
     lead = f"{manager} {how}: {complaint}" if complaint else f"{manager} {how}"

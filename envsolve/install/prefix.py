@@ -10,19 +10,17 @@ from pathlib import Path
 from envsolve.errors import UsageError
 from envsolve.install import record
 
-# What venv, pip, uv and wheels put at the top of a virtual environment. Anything else is the user's own, and replacing
-# the environment would destroy it.
-_OWN_ENTRIES = frozenset(
-    {"bin", "etc", "include", "lib", "lib64", "man", "pyvenv.cfg", "share", record.FOLDER}
-    | {".gitignore", ".lock", "CACHEDIR.TAG"}
-)
+_NAME_MAX = 255
+# The separator of PATH, which venv refuses, and what the activation scripts of Python before 3.12.8 do not quote.
+_UNUSABLE = ':"$`\\'
 
 
 def resolved(prefix: Path) -> Path:
     """The prefix with every folder above it resolved; the last part is kept, so that a link there is seen.
 
     Raises:
-        UsageError: It is the root folder, or its name cannot stand in a script's first line.
+        UsageError: It is the root folder, the current one or one above it (an empty text means the current one, too),
+            or no virtual environment can have its name.
     """
     absolute = Path(os.path.abspath(prefix))  # noqa: PTH100  (resolve() would follow a link at the prefix itself)
     path = absolute.parent.resolve() / absolute.name
@@ -30,6 +28,19 @@ def resolved(prefix: Path) -> Path:
         raise UsageError(f"{prefix} cannot hold an environment")
     if any(not character.isprintable() for character in str(path)):
         raise UsageError(f"the prefix {str(path)!r} has characters that cannot be printed")
+    unusable = sorted(set(str(path)) & set(_UNUSABLE))
+    if unusable:
+        raise UsageError(
+            f"the prefix {path} has {' and '.join(unusable)} in it, which a virtual environment's scripts cannot bear",
+            hint="give --prefix a folder with another name",
+        )
+    if any(len(os.fsencode(part)) > _NAME_MAX for part in absolute.parts):
+        raise UsageError(f"a name in the prefix is longer than {_NAME_MAX} bytes", hint="give --prefix a shorter name")
+    if path in (here := Path.cwd(), *here.parents):
+        raise UsageError(
+            f"the prefix {str(prefix)!r} is the current folder or one above it, which cannot be replaced in one step",
+            hint="name another folder with --prefix, for example --prefix env",
+        )
     return path
 
 
@@ -53,11 +64,18 @@ def claim(prefix: Path) -> None:
     """
     reason = next((text for stands, text in _REFUSALS if stands(prefix)), None)
     if reason is not None:
-        raise UsageError(f"{prefix} {reason}", hint="give --prefix a new folder, or empty this one yourself")
-    foreign = sorted(_entries(prefix) - _OWN_ENTRIES - record.entries(prefix)) if _entries(prefix) else []
-    if foreign:
+        raise UsageError(f"{prefix} {reason}", hint="give --prefix a new folder, or remove what is there yourself")
+    outer = next((folder for folder in prefix.parents if (folder / "pyvenv.cfg").is_file()), None)
+    if outer is not None:
         raise UsageError(
-            f"{prefix} is an environment that also holds other files ({', '.join(foreign[:3])}), "
+            f"{prefix} lies inside the environment {outer}, whose next update would delete it",
+            hint="give --prefix a folder outside of it",
+        )
+    own = record.unaccounted(prefix) if _entries(prefix) else []
+    if own:
+        more = f" and {len(own) - 3} more" if len(own) > 3 else ""
+        raise UsageError(
+            f"{prefix} is an environment that also holds other files ({', '.join(own[:3])}{more}), "
             "which replacing it would delete",
             hint="move them elsewhere, or give --prefix a new folder",
         )
@@ -78,6 +96,10 @@ _REFUSALS: tuple[tuple[Callable[[Path], bool], str], ...] = (
     (
         lambda prefix: bool(_entries(prefix)) and not (prefix / "pyvenv.cfg").is_file(),
         "holds other files and is not a virtual environment",
+    ),
+    (
+        lambda prefix: bool(_entries(prefix)) and not record.made_here(prefix),
+        "is a virtual environment that envsolve did not make (or whose record in it is damaged)",
     ),
     (lambda prefix: Path(sys.prefix).resolve() == prefix, "is the environment that envsolve itself runs in"),
 )

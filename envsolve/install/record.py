@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution, PackagePath, distributions
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
+from envsolve.install import contents
 from envsolve.install.files import File, Wanted
 from envsolve.install.interpreters import PROBE_SECONDS, Target
 from envsolve.jsontext import dump
@@ -25,6 +25,19 @@ FOLDER = ".envsolve"
 _NAME = "installed.json"
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What came of verifying an environment.
+
+    Attributes:
+        machine: What it was verified on: the driver and the GPUs.
+        proved: False where no check could prove anything there.
+    """
+
+    machine: str
+    proved: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What an install put into an environment.
@@ -33,33 +46,45 @@ class Record:
         python: Full version of its interpreter.
         manager: The package manager that made it, with its version.
         files: Every file that was installed, with addresses free of credentials.
-        entries: Names at the top of the prefix when it was made.
+        proof: What came of verifying it; None where it was not verified.
+        pip: Whether it was given the pip of its Python, which its user may upgrade.
     """
 
     schema: Literal["envsolve.installed/1"] = SCHEMA
     python: str
     manager: str
     files: tuple[File, ...]
-    entries: tuple[str, ...]
+    pip: bool = False
+    proof: Proof | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     assumptions: Assumptions | None = None
 
 
-def write(environment: Path, *, python: str, manager: str, wanted: Wanted) -> None:
-    """Leave the record in the environment."""
+def write(environment: Path, *, python: str, manager: str, wanted: Wanted, pip: bool) -> None:
+    """Leave the record, and the list of all files, in the finished environment."""
+    (environment / FOLDER).mkdir()
     files = tuple(replace(file, url=file.public_url) for file in wanted.files)
-    folder = environment / FOLDER
-    folder.mkdir()
-    names = tuple(sorted(path.name for path in environment.iterdir()))
     kept = Record(
         python=python,
         manager=manager,
         files=files,
-        entries=names,
+        pip=pip,
         environment=wanted.environment,
         assumptions=wanted.assumptions,
     )
-    (folder / _NAME).write_text(dump(kept), encoding="utf-8")
+    (environment / FOLDER / _NAME).write_text(dump(kept), encoding="utf-8")
+    carried = [dist for dist in installed(environment) if pip and _name(dist) == "pip"]
+    replaceable = [_inside(environment, dist, path) for dist in carried for path in dist.files or ()]
+    contents.write(environment, FOLDER, replaceable)
+
+
+def write_proof(environment: Path, proof: Proof) -> None:
+    """Add to an environment's record what came of verifying it."""
+    kept = read(environment)
+    if kept is not None and os.access(environment / FOLDER, os.W_OK):
+        fresh = environment / FOLDER / f"{_NAME}.new"
+        fresh.write_text(dump(replace(kept, proof=proof)), encoding="utf-8")
+        fresh.replace(environment / FOLDER / _NAME)
 
 
 def read(environment: Path) -> Record | None:
@@ -70,37 +95,62 @@ def read(environment: Path) -> Record | None:
         return None
 
 
-def entries(environment: Path) -> frozenset[str]:
-    """Names that an install put at the top of this environment, as its record has them."""
-    kept = read(environment)
-    return frozenset(kept.entries) if kept else frozenset()
+def made_here(environment: Path) -> bool:
+    """Whether an install of envsolve made this environment, and its list of files can be read."""
+    return read(environment) is not None and contents.read(environment, FOLDER) is not None
+
+
+def unaccounted(environment: Path) -> list[str]:
+    """Files in an environment of envsolve that no install put there, relative to it."""
+    return contents.unaccounted(environment, FOLDER, contents.read(environment, FOLDER) or {})
 
 
 def holds(environment: Path, wanted: Wanted, target: Target) -> bool:
     """Whether the environment was made for exactly ``wanted`` and is still whole.
 
-    Whole means: its interpreter runs, and every file that an installed package's RECORD lists is there in its size. Any
-    patch release of the wanted Python will do.
+    Whole means: its interpreter runs, every file is as the install left it, and the folder of packages holds nothing
+    else but packages that were installed since. Any patch release of the wanted Python will do.
     """
-    kept = read(environment)
+    kept, entries = read(environment), contents.read(environment, FOLDER)
     return (
         kept is not None
+        and entries is not None
         and _identity(kept.files) == _identity(wanted.files)
         and dict(kept.environment) == dict(wanted.environment)
         and kept.python.split(".")[:2] == target.version.split(".")[:2]
-        and not missing(environment, wanted)
+        and contents.damaged(environment, entries) is None
+        and contents.unexpected(environment, entries) is None
+        and not _absent(environment, [(file.name, file.version) for file in wanted.files])
+        and not (kept.pip and _absent(environment, [("pip", None)], whole=True))
         and _runs(environment / "bin" / "python")
     )
 
 
 def missing(environment: Path, wanted: Wanted) -> list[str]:
-    """The wanted packages that are not there whole, as ``name version``."""
-    present = {canonicalize_name(dist.name): dist for dist in installed(environment)}
+    """The wanted packages that a package manager has just failed to put there whole, as ``name version``."""
+    present = {_name(dist): dist for dist in installed(environment)}
     return [
         f"{file.name} {file.version or ''}".strip()
         for file in wanted.files
-        if not _is_there(present.get(canonicalize_name(file.name)), file.version)
+        if not _is_there(present.get(canonicalize_name(file.name)), file.version, whole=True)
     ]
+
+
+def _absent(environment: Path, packages: list[tuple[str, str | None]], *, whole: bool = False) -> bool:
+    present = {_name(dist): dist for dist in installed(environment)}
+    return not all(_is_there(present.get(canonicalize_name(name)), version, whole=whole) for name, version in packages)
+
+
+def _name(dist: Distribution) -> str:
+    """The normalized name; empty for a leftover folder without readable metadata."""
+    try:
+        return canonicalize_name(dist.metadata["Name"] or "")
+    except (OSError, UnicodeDecodeError, KeyError, TypeError):
+        return ""
+
+
+def _inside(environment: Path, dist: Distribution, path: PackagePath) -> str:
+    return os.path.relpath(os.path.normpath(str(dist.locate_file(path))), environment)
 
 
 def site_packages(environment: Path) -> Path:
@@ -119,26 +169,18 @@ def _identity(files: tuple[File, ...]) -> frozenset[tuple[object, ...]]:
     return frozenset((canonicalize_name(f.name), f.version, f.filename, frozenset(f.hashes.items())) for f in files)
 
 
-def _is_there(dist: Distribution | None, version: str | None) -> bool:
-    if dist is None or (version is not None and Version(dist.version) != Version(version)):
+def _is_there(dist: Distribution | None, version: str | None, *, whole: bool = False) -> bool:
+    """Whether an installed package is the wanted one and, where asked, as its RECORD says."""
+    if dist is None:
         return False
-    return _is_whole(dist)
-
-
-def _is_whole(dist: Distribution) -> bool:
-    listing = dist.read_text("RECORD")
-    if listing is None:
-        return False
-    rows = [row for row in csv.reader(listing.splitlines()) if len(row) == 3 and not row[0].endswith(".pyc")]
-    return all(_has_size(Path(str(dist.locate_file(path))), size) for path, _, size in rows)
-
-
-def _has_size(path: Path, size: str) -> bool:
     try:
-        found = path.stat().st_size
-        return not size or found == int(size)
-    except (OSError, ValueError):
+        if version is not None and Version(dist.version) != Version(version):
+            return False
+    except (InvalidVersion, TypeError, KeyError):
         return False
+    packages = Path(str(dist.locate_file("")))
+    info = getattr(dist, "_path", None)
+    return not whole or (info is not None and contents.whole(packages, Path(str(info)).name))
 
 
 def _runs(python: Path) -> bool:

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from envsolve.errors import EnvsolveError, IndexUnavailableError
-from envsolve.install.errors import InstallError, explained
+from envsolve.install.errors import DamagedFilesError, InstallError, explained
 
 STAGED = "/home/me/envs/.train.envsolve"
+
+
+LEADS = {
+    "401": "the index refuses access",
+    "403": "the index refuses access",
+    "404": "the index no longer has a planned file",
+    "410": "the index no longer has a planned file",
+    "gone-file": "the index no longer has a planned file",
+    "500": "a planned file could not be downloaded",
+    "503": "a planned file could not be downloaded",
+    "closed": "a planned file could not be downloaded",
+    "short": "a planned file could not be downloaded",
+    "refused": "a planned file could not be downloaded",
+    "dns": "a planned file could not be downloaded",
+    "tls": "a planned file could not be downloaded",
+    "hash": "a downloaded file is not the one that was planned",
+    "build": "a source distribution did not build: the header cuda.h is missing",
+    "cache": "its cache cannot be used: /dev/null",
+}
+
+
+@pytest.mark.parametrize("said", sorted(Path(__file__).with_name("said").iterdir()), ids=lambda path: path.stem)
+def test_what_pip_and_uv_really_say(said: Path) -> None:
+    """Each file is the output of one failed run; the failed build has a line number 404 in its compiler's words."""
+    case, manager = said.stem.split(".")
+    found = explained(manager, 1, said.read_text(encoding="utf-8").splitlines())
+    assert found.message.startswith(LEADS[case])
+    assert found.exit_code == (1 if case in ("build", "cache") else 5)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +56,8 @@ STAGED = "/home/me/envs/.train.envsolve"
             InstallError,
             "uv failed with exit status 2: No so",
         ),
+        (["x.c:404:1: error: timed out", "certificate 401 error"], InstallError, "uv failed with exit status 2"),
+        (["  cause: The wheel is invalid: Metadata field Name not found"], DamagedFilesError, "the files of a package"),
         (["something odd"], InstallError, "uv failed with exit status 2\n"),
         ([], InstallError, "uv failed with exit status 2"),
     ],

@@ -52,7 +52,6 @@ def demo(tmp_path: Path) -> Plan:
     ("name", "manager"),
     [
         ("plain", "uv"),
-        ('b\\slash $HOME "x"', "uv"),
         ("with space and ünïcode's", "uv"),
         ("with space and ünïcode's", "pip"),
         ("long" * 40, "uv"),
@@ -67,8 +66,7 @@ def test_an_environment_works_at_its_final_place(demo: Plan, tmp_path: Path, man
     assert output(prefix / "bin" / "demo") == "demo 1.0+cu126"
     assert output(prefix / "bin" / "other-raw") == "other 2.0"
     assert output(prefix / "bin" / "python", "-c", "import sys; print(sys.prefix)") == str(prefix)
-    if "$" not in name:  # the activation scripts of Python before 3.12.8 do not quote their folder
-        assert output("sh", "-c", '. "$0/bin/activate" && command -v demo', prefix) == str(prefix / "bin" / "demo")
+    assert output("sh", "-c", '. "$0/bin/activate" && command -v demo', prefix) == str(prefix / "bin" / "demo")
     assert naming(".envsolve/env", prefix) == []
     assert beside(prefix) == []
 

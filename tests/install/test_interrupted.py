@@ -201,9 +201,9 @@ def test_impatience_leaves_nothing_behind(place: Path) -> None:
         plan_of(planned(make_sdist(place, "sourced", "1.0", backend=stalling_backend(mark)))), prefix, manager="pip"
     )
     assert eventually(mark.exists, 30)
-    for _ in range(20):
+    for _ in range(5):
         child.send_signal(signal.SIGINT)
-        time.sleep(0.01)
+        time.sleep(0.002)
     _, errors = child.communicate(timeout=20)
     assert child.returncode == 130
     assert "Traceback" not in errors

@@ -24,11 +24,6 @@ def _environment(path: Path) -> None:
     (path / "lib").mkdir()
 
 
-def _environment_with_work(path: Path) -> None:
-    _environment(path)
-    (path / "thesis.tex").touch()
-
-
 def _link(path: Path) -> None:
     _environment(path.with_name("real"))
     path.symlink_to(path.with_name("real"))
@@ -43,7 +38,7 @@ def _conda(path: Path) -> None:
     (path / "conda-meta").mkdir()
 
 
-@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir, _environment])
+@pytest.mark.parametrize("make", [lambda path: None, Path.mkdir])
 def test_may_be_taken(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "env")
     prefix.claim(tmp_path / "env")
@@ -54,7 +49,7 @@ def test_may_be_taken(tmp_path: Path, make: Callable[[Path], None]) -> None:
     [
         (_file, "is a file"),
         (_folder, "is not a virtual environment"),
-        (_environment_with_work, r"also holds other files \(thesis\.tex\)"),
+        (_environment, "envsolve did not make"),
         (_link, "is a symbolic link"),
         (_broken_link, "is a symbolic link"),
         (_conda, "is a conda environment"),
@@ -71,10 +66,17 @@ def test_a_mount_point_is_refused() -> None:
         prefix.claim(Path("/proc"))
 
 
-@pytest.mark.parametrize("path", ["/", "name\nbreak"])
+def test_the_inside_of_another_environment_is_refused(tmp_path: Path) -> None:
+    _environment(tmp_path / "outer")
+    with pytest.raises(UsageError, match="lies inside the environment"):
+        prefix.claim(tmp_path / "outer" / "share" / "env")
+
+
+@pytest.mark.parametrize("path", ["/", "name\nbreak", "", ".", "..", "a:b", 'a"b', "a$b", "a`b", "a\\b", "n" * 256])
 def test_names_that_cannot_hold_an_environment(path: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as caught:
         prefix.resolved(Path(path))
+    assert caught.value.hint or path in ("/", "name\nbreak")
 
 
 def test_folders_above_are_resolved_and_the_last_part_is_not(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def failing_backend(words: str) -> bytes:
 
 
 def stalling_backend(mark: Path) -> bytes:
-    """A back end that takes half a minute, once it has written its process number to ``mark``, and that no signal but 9 ends."""
+    """A back end that writes its process number to ``mark``, then works for half a minute unless SIGKILL ends it."""
     return f"""
 import os, pathlib, signal, time
 

@@ -14,6 +14,7 @@ class Uv:
 
     name = "uv"
     preference = 0
+    uncached = ("--no-cache", "--reinstall")
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
         """The uv executable, if there is one."""
@@ -21,8 +22,11 @@ class Uv:
         return [found] if found else None
 
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
-        """``uv pip install`` of exact files: no dependencies, no file without its hash."""
-        options = ["--no-deps", "--require-hashes", "--no-progress", "--python", str(python)]
+        """``uv pip install`` of exact files: no dependencies, no file without its hash, none shared with uv's cache.
+
+        uv links files to its cache unless told otherwise; an edit in one environment would then reach all others.
+        """
+        options = ["--no-deps", "--require-hashes", "--no-progress", "--link-mode", "copy", "--python", str(python)]
         return ["pip", "install", *options, "--requirement", str(requirements)]
 
     def settings(self) -> Mapping[str, str]:
