@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envsolve.arguments import StrPath, items, path_of, paths, python_version
+from envsolve.errors import UsageError
+
 if TYPE_CHECKING:
     from envsolve.builds import BuildList
     from envsolve.catalogue.facts import BuildFacts
@@ -48,7 +51,7 @@ def describe_target(target: str, catalogue: Catalogue | None = None) -> Machine:
     return machine_from_target(parse_target(target), catalogue or Catalogue())
 
 
-def load_machines(path: Path) -> tuple[Machine, ...]:
+def load_machines(path: StrPath) -> tuple[Machine, ...]:
     """The machine of a profile file that ``envsolve detect -o FILE`` or another tool wrote, or all those of a folder.
 
     Raises:
@@ -59,16 +62,16 @@ def load_machines(path: Path) -> tuple[Machine, ...]:
     from envsolve.machine import profile
 
     catalogue = Catalogue()
-    return tuple(complete(machine, catalogue) for machine in profile.load_machines([path]))
+    return tuple(complete(machine, catalogue) for machine in profile.load_machines([path_of(path, "path")]))
 
 
 def plan(
     requirements: Sequence[str],
     machines: Sequence[Machine] | None = None,
     *,
-    files: Sequence[Path] = (),
-    constraints: Sequence[Path] = (),
-    projects: Sequence[Path] = (),
+    files: Sequence[StrPath] = (),
+    constraints: Sequence[StrPath] = (),
+    projects: Sequence[StrPath] = (),
     extras: Sequence[str] = (),
     groups: Sequence[str] = (),
     python: str | None = None,
@@ -100,7 +103,7 @@ def plan(
         A plan; its ``status`` says whether there is an answer.
 
     Raises:
-        UsageError: A requirement or a file cannot be read.
+        UsageError: A requirement or a file cannot be read, an argument is of another type, or nothing is asked for.
         IndexUnavailableError: An index that only it can answer for failed.
     """
     from envsolve.catalogue.load import Catalogue
@@ -109,15 +112,26 @@ def plan(
     from envsolve.planner.make import Choices, make_plan
     from envsolve.resolve.requirements import read_requirements
 
-    asked = read_requirements(requirements, files, constraints, projects=projects, extras=extras, groups=groups)
+    asked = read_requirements(
+        items(requirements, str, "requirements"),
+        paths(files, "files"),
+        paths(constraints, "constraints"),
+        projects=paths(projects, "projects"),
+        extras=items(extras, str, "extras"),
+        groups=items(groups, str, "groups"),
+    )
+    if not (requirements or files or projects):
+        raise UsageError("nothing to plan", hint="name packages, requirement files or projects")
+    python = python_version(python)
+    chosen = _machines(machines)
     settings = read_settings(
         environ,
         index_url=index_url or next(iter(asked.index_urls), None),
-        extra_index_urls=(*extra_index_urls, *asked.extra_index_urls),
+        extra_index_urls=(*items(extra_index_urls, str, "extra_index_urls"), *asked.extra_index_urls),
     )
     choices = Choices(python, cuda, exclude_newer, prereleases or asked.prereleases)
     with IndexClient(settings, offline=offline) as client:
-        return make_plan(asked, machines or (detect(),), choices, Catalogue(), client)
+        return make_plan(asked, chosen or (detect(),), choices, Catalogue(), client)
 
 
 def builds(package: str, machines: Sequence[Machine] | None = None, *, python: str | None = None) -> BuildList:
@@ -125,12 +139,18 @@ def builds(package: str, machines: Sequence[Machine] | None = None, *, python: s
     from envsolve.builds import list_builds
     from envsolve.catalogue.load import Catalogue
 
-    return list_builds(package, tuple(machines or (detect(),)), python, Catalogue())
+    return list_builds(package, _machines(machines) or (detect(),), python_version(python), Catalogue())
+
+
+def _machines(machines: Sequence[Machine] | None) -> tuple[Machine, ...]:
+    from envsolve.machine.model import Machine
+
+    return items(machines, Machine, "machines")
 
 
 def install(
-    source: Plan | Path,
-    prefix: Path,
+    source: Plan | StrPath,
+    prefix: StrPath,
     *,
     manager: str | None = None,
     machine: Machine | None = None,
@@ -157,8 +177,8 @@ def install(
     from envsolve.verify.proof import prove
 
     return make_environment(
-        source,
-        prefix,
+        Path(source) if isinstance(source, (str, os.PathLike)) else source,
+        path_of(prefix, "prefix"),
         manager=manager,
         machine=machine or detect(),
         verify=prove if check else None,
@@ -166,19 +186,23 @@ def install(
     )
 
 
-def verify(python: Path, *, time_limit: float = 120.0) -> Report:
+def verify(python: StrPath, *, time_limit: float = 120.0) -> Report:
     """Check the environment of an interpreter on the GPUs at hand.
 
     Args:
         python: The interpreter; :func:`envsolve.verify.interpreter.interpreter_of` finds that of a prefix.
         time_limit: Seconds for each check.
+
+    Raises:
+        UsageError: That is no Python, or the time limit is not positive.
+        InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
     from envsolve.verify.runner import run_checks
 
-    return run_checks(python, time_limit=time_limit)
+    return run_checks(path_of(python, "python"), time_limit=time_limit)
 
 
-def verify_compiles(python: Path, gpus: Sequence[str], *, time_limit: float = 120.0) -> Report:
+def verify_compiles(python: StrPath, gpus: Sequence[str], *, time_limit: float = 120.0) -> Report:
     """Check, without any GPU, that an environment compiles kernels for cards.
 
     Args:
@@ -187,7 +211,7 @@ def verify_compiles(python: Path, gpus: Sequence[str], *, time_limit: float = 12
         time_limit: Seconds for each check.
 
     Raises:
-        UsageError: A GPU is not understood.
+        UsageError: A GPU is not understood, or none is given; else as :func:`verify`.
     """
     from envsolve.catalogue.gpu_names import find_gpu
     from envsolve.catalogue.load import Catalogue
@@ -195,11 +219,12 @@ def verify_compiles(python: Path, gpus: Sequence[str], *, time_limit: float = 12
     from envsolve.verify.runner import run_compile_checks
 
     catalogue = Catalogue()
-    cards = [ComputeCapability.parse(find_gpu(gpu, catalogue).compute_capability) for gpu in gpus]
-    return run_compile_checks(python, cards, time_limit=time_limit)
+    names = items(gpus, str, "gpus")
+    cards = [ComputeCapability.parse(find_gpu(name, catalogue).compute_capability) for name in names]
+    return run_compile_checks(path_of(python, "python"), cards, time_limit=time_limit)
 
 
-def measure(what: str, environ: Mapping[str, str] = os.environ) -> Measurement:
+def measure(what: StrPath, environ: Mapping[str, str] = os.environ) -> Measurement:
     """Read what a wheel, library, ``ptxas`` or environment really carries; a file on a server is read in ranges.
 
     Args:
@@ -213,14 +238,21 @@ def measure(what: str, environ: Mapping[str, str] = os.environ) -> Measurement:
     from envsolve.catalogue.measure import measure as measure_file
     from envsolve.catalogue.measure import measure_path
 
-    if not what.startswith(("http://", "https://")):
-        return measure_path(Path(what))
+    if not isinstance(what, str) or not what.startswith(("http://", "https://")):
+        return measure_path(path_of(what, "what"))
     from urllib.parse import unquote, urldefrag, urlsplit
 
+    from envsolve.index.address import split_login
     from envsolve.index.client import IndexClient
     from envsolve.index.model import IndexFile
     from envsolve.index.settings import read_settings
 
+    try:
+        split_login(what)
+    except UsageError:
+        raise UsageError(
+            "the address to measure cannot be read", hint="write it as https://host/path/file.whl"
+        ) from None
     address = urldefrag(what).url
     name = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
     with IndexClient(read_settings(environ)) as client, client.open(IndexFile(name, address, "")) as file:
@@ -239,7 +271,7 @@ def facts(package: str, version: str | None = None, variant: str | None = None) 
     return build_facts(Catalogue(), package, version, variant)
 
 
-def update_facts(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[Path, tuple[str, ...]]:
+def update_facts(folder: StrPath, environ: Mapping[str, str] = os.environ) -> dict[Path, tuple[str, ...]]:
     """Measure the torch, triton and CUDA toolkit releases that a catalogue folder lacks, and write them into it.
 
     Args:
@@ -256,4 +288,4 @@ def update_facts(folder: Path, environ: Mapping[str, str] = os.environ) -> dict[
     from envsolve.index.settings import read_settings
 
     with IndexClient(read_settings(environ)) as client:
-        return update(client, folder, datetime.date.today().isoformat())
+        return update(client, path_of(folder, "folder"), datetime.date.today().isoformat())

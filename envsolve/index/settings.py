@@ -161,14 +161,14 @@ def _checked(url: str, place: str) -> str:
     try:
         address = split_login(url)[0]
     except UsageError as error:
-        raise UsageError(f"{error.message} (set in {place})", hint=error.hint) from None
+        raise UsageError(f"{error.message} (from: {place})", hint=error.hint) from None
     if not address.startswith(("https://", "http://", "file://")):
         raise UsageError(
-            f"an index address has no https://, http:// or file:// in front (set in {place})",
-            hint=f"correct the address in {place}, or leave it out",
+            f"an index address has no https://, http:// or file:// in front (from: {place})",
+            hint=f"correct it where it is set ({place}), or leave it out",
         )
     if address.startswith("file:") and not local_path(address).is_dir():
-        raise UsageError(f"the local index {address} is not there", hint=f"correct it: it is set in {place}")
+        raise UsageError(f"the local index {address} is not there", hint=f"correct it where it is set ({place})")
     return url
 
 
