@@ -94,6 +94,7 @@ def install(
             prefixes.claim(place)
             changed = not record.holds(place, aim, target)
             if changed:
+                prefixes.check_replaceable(place)
                 warnings += _make(stage, aim, target, manager, progress)
             if verify is not None:
                 environment = stage.environment if changed else place
@@ -206,7 +207,6 @@ def _attempt(
         command,
         environment=managers.child_environment(manager, stage.folder, stage.temporary),
         on_line=lambda line: progress(Step("output", line)),
-        cwd=stage.folder,
     )
     if ended.code != 0:
         return explained(manager.name, ended.code, ended.output)

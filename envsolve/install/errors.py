@@ -80,14 +80,14 @@ _SIGNS = (
         "install what provides it (for cuda.h a CUDA toolkit), or plan a version that is published as a wheel",
     ),
     _sign(
-        r"^\s*(error:|×) failed to build|(error: |^)(failed-wheel-build|metadata-generation-failed)|"
+        r"^\s*(error:|\u00d7) failed to build|(error: |^)(failed-wheel-build|metadata-generation-failed)|"
         r"error: subprocess-exited-with-error|the build backend returned an error|ERROR: Failed building wheel for",
         InstallError,
         "a source distribution did not build",
         "see the build's own words above; a compiler or a header may be missing",
     ),
     _sign(
-        r"(cause: |─▶ )hash mismatch for|^\s*ERROR: THESE PACKAGES DO NOT MATCH THE HASHES|^THESE PACKAGES DO NOT MATCH",
+        r"(cause: |\u25b6 )hash mismatch for|^\s*ERROR: THESE PACKAGES DO NOT MATCH THE HASHES|^THESE PACKAGES DO NOT",
         IndexUnavailableError,
         "a downloaded file is not the one that was planned: its hash differs",
         "a mirror or proxy may serve another file; plan again, or ask who runs the index",
@@ -106,16 +106,17 @@ _SIGNS = (
         "plan again, so that files which are still published are chosen",
     ),
     _sign(
-        r"(cause: |─▶ )the wheel is invalid|missing (a )?(METADATA|RECORD|WHEEL) file|ERROR: .* has an invalid wheel|"
-        r"BadZipFile: |ERROR: Wheel '.*' (located at .* )?is invalid",
+        r"(cause: |\u25b6 )the wheel is invalid|missing (a )?(METADATA|RECORD|WHEEL) file|"
+        r"ERROR: .* has an invalid wheel|BadZipFile: |ERROR: Wheel '.*' (located at .* )?is invalid",
         DamagedFilesError,
         "the files of a package are damaged, though the cache was left out",
         "plan again, so that another file is chosen",
     ),
     _sign(
         r"error: (connection-failed|incomplete-download|ssl-verification-failed|connection-timeout|proxy-connection-)|"
-        r"(error: |× |─▶ )failed to (fetch|download)|: error sending request|error reading a body from connection|"
-        r"Max retries exceeded with url|too many \d+ error responses|HTTP error \d+ while|Read timed out|"
+        r"(error: |\u00d7 |\u25b6 )failed to (fetch|download)|: error sending request|"
+        r"error reading a body from connection|Max retries exceeded with url|"
+        r"too many \d+ error responses|HTTP error \d+ while|Read timed out|"
         r"HTTP status server error|ERROR: Could not install packages due to an OSError: HTTPS?ConnectionPool",
         IndexUnavailableError,
         "a planned file could not be downloaded",

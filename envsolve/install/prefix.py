@@ -71,6 +71,16 @@ def claim(prefix: Path) -> None:
             f"{prefix} lies inside the environment {outer}, whose next update would delete it",
             hint="give --prefix a folder outside of it",
         )
+    if not os.access(prefix.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"the folder {prefix.parent} cannot be written, and the environment is made there first")
+
+
+def check_replaceable(prefix: Path) -> None:
+    """Check that replacing the environment at ``prefix``, if there is one, deletes nothing of its user's.
+
+    Raises:
+        UsageError: It holds files that no install put there.
+    """
     own = record.unaccounted(prefix) if _entries(prefix) else []
     if own:
         more = f" and {len(own) - 3} more" if len(own) > 3 else ""
@@ -79,8 +89,6 @@ def claim(prefix: Path) -> None:
             "which replacing it would delete",
             hint="move them elsewhere, or give --prefix a new folder",
         )
-    if not os.access(prefix.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"the folder {prefix.parent} cannot be written, and the environment is made there first")
 
 
 def _entries(prefix: Path) -> frozenset[str]:

@@ -13,7 +13,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 from envsolve.install.errors import InstallInterruptedError
@@ -41,7 +40,6 @@ def run(
     *,
     environment: Mapping[str, str],
     on_line: Callable[[str], None],
-    cwd: Path | None = None,
 ) -> Ended:
     """Run ``command`` to its end, handing over each line of output as it comes.
 
@@ -56,7 +54,6 @@ def run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        cwd=cwd,
         preexec_fn=functools.partial(_die_with, os.getpid()),
         text=True,
         encoding="utf-8",

@@ -12,7 +12,7 @@ import pytest
 import tomli_w
 
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError, VerificationError
-from envsolve.install import InstallError, Step, install, record
+from envsolve.install import InstallError, Step, install, record, settings
 from envsolve.install.interpreters import probe
 from envsolve.install.managers import available, pip
 from envsolve.install.venv import bundled_pip
@@ -270,3 +270,47 @@ def test_the_pip_that_python_carries_serves_where_envsolve_has_none(monkeypatch:
     program = pip.MANAGER.program(Path(sys.executable), target, carried)
     assert program is not None
     assert output(*program, "--version").startswith(f"pip {carried.version} from ")
+
+
+_PIP_CONF = "[global]\ntarget = {0}\nroot = {0}\nprefix = {0}\nplatform = win32\ndry-run = yes\nconstraint = {1}\n"
+_UV_TOML = (
+    'required-version = "==0.0.1"\n[pip]\ntarget = "{0}"\nprefix = "{0}"\npython-version = "3.8"\nno-deps = false\n'
+)
+
+
+def test_no_configuration_redirects_an_install(
+    demo: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manager: str
+) -> None:
+    elsewhere, constraints = tmp_path / "elsewhere", tmp_path / "constraints.txt"
+    constraints.write_text("demo==99\n")
+    (tmp_path / "home" / "pip").mkdir()
+    (tmp_path / "home" / "pip" / "pip.conf").write_text(_PIP_CONF.format(elsewhere, constraints))
+    (tmp_path / "home" / "uv").mkdir()
+    (tmp_path / "home" / "uv" / "uv.toml").write_text(_UV_TOML.format(elsewhere))
+    (tmp_path / "pyproject.toml").write_text('[tool.uv]\nconstraint-dependencies = ["demo==99"]\nmanaged = false\n')
+    monkeypatch.delenv("PIP_CONFIG_FILE")
+    monkeypatch.delenv("UV_NO_CONFIG")
+    monkeypatch.setenv("PIP_TARGET", str(elsewhere))
+    monkeypatch.setenv("UV_TARGET", str(elsewhere))
+    monkeypatch.setenv("UV_LINK_MODE", "symlink")
+    monkeypatch.chdir(tmp_path)
+    install(demo, tmp_path / "env", manager=manager)
+    assert output(tmp_path / "env" / "bin" / "demo") == "demo 1.0+cu126"
+    assert not elsewhere.exists()
+
+
+def test_settings_of_indexes_and_the_cache_are_let_through(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.uv]\ncache-dir = "c"\n[[tool.uv.index]]\nurl = "https://i/"\n')
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://p/\ncert = ca.pem\nno-binary = :all:\n")
+    assert settings.uv_table({"HOME": str(tmp_path)}, tmp_path) == {"cache-dir": "c", "index": [{"url": "https://i/"}]}
+    environ = {"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
+    assert settings.pip_variables(environ).items() >= {("PIP_INDEX_URL", "https://p/"), ("PIP_CERT", "ca.pem")}
+    assert "PIP_NO_BINARY" not in settings.pip_variables(environ)
+    seen = {"PIP_PROXY": "p", "UV_INDEX_MINE_PASSWORD": "s", "UV_CACHE_DIR": "c", "HTTPS_PROXY": "h"}
+    assert settings.kept_variables({**seen, "PIP_ROOT": "/", "UV_PYTHON": "3.8", "PYTHONPATH": "x"}) == seen
+
+
+def test_a_cache_that_cannot_be_used_is_named(demo: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", os.devnull)
+    with pytest.raises(InstallError, match="its cache cannot be used: /dev/null"):
+        install(demo, tmp_path / "env", manager="uv")

@@ -13,19 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from envsolve.errors import UsageError
-from envsolve.install import strays
+from envsolve.install import settings, strays
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target
-
-# Settings that would put the files elsewhere or change which are installed. Everything else that a user has configured
-# (indexes for build tools, credentials, certificates, proxies, cache, link mode) stays in force.
-_DROPPED = frozenset(
-    {"PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"}
-    | {f"PIP_{name}" for name in ("TARGET", "PREFIX", "ROOT", "USER", "PYTHON", "DRY_RUN", "REPORT", "REQUIREMENT")}
-    | {f"PIP_{name}" for name in ("EDITABLE", "NO_BINARY", "ONLY_BINARY", "IGNORE_INSTALLED", "SRC", "COMPILE")}
-    | {f"UV_{name}" for name in ("CONSTRAINT", "OVERRIDE", "EXCLUDE", "EXCLUDE_NEWER", "PYTHON", "SYSTEM_PYTHON")}
-    | {f"UV_{name}" for name in ("NO_BINARY", "ONLY_BINARY", "TARGET", "PREFIX", "DRY_RUN")}
-)
 
 
 class Manager(Protocol):
@@ -53,8 +43,11 @@ class Manager(Protocol):
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
         """The rest of the command line: install exactly ``requirements`` into the environment of ``python``."""
 
-    def settings(self) -> Mapping[str, str]:
-        """Environment variables that the run needs."""
+    def settings(self, folder: Path) -> Mapping[str, str]:
+        """Environment variables of the run that stand in for the user's configuration files; ``folder`` may be used."""
+
+    def fixed(self, folder: Path) -> Mapping[str, str]:
+        """Environment variables that overrule the user's own."""
 
 
 def available() -> list[Manager]:
@@ -86,6 +79,6 @@ def choose(name: str | None, python: Path, target: Target, pip: File | None) -> 
 
 def child_environment(manager: Manager, staging: Path, temporary: Path) -> dict[str, str]:
     """The environment of a manager's process: the user's own, less what would change what is installed and where."""
-    kept = {name: value for name, value in os.environ.items() if name not in _DROPPED}
+    kept = {**manager.settings(staging), **settings.kept_variables(os.environ), **manager.fixed(staging)}
     own = {strays.MARK: str(staging), "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
-    return {"TMPDIR": str(temporary), **kept, **manager.settings(), **own}
+    return {"TMPDIR": str(temporary), **kept, **own}

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import SpecifierSet
 
+from envsolve.install import settings
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target
 
@@ -44,9 +45,13 @@ class Pip:
         general = ["--no-input", "--disable-pip-version-check"]
         return [*general, "install", *options, "--requirement", str(requirements)]
 
-    def settings(self) -> Mapping[str, str]:
-        """What overrules a pip.conf: no constraints file (it would veto planned versions), no user install."""
-        return {"PIP_CONSTRAINT": os.devnull, "PIP_USER": "0"}
+    def settings(self, folder: Path) -> Mapping[str, str]:
+        """What the user's pip configuration says of indexes and the cache."""
+        return settings.pip_variables(os.environ)
+
+    def fixed(self, folder: Path) -> Mapping[str, str]:
+        """No configuration file, and no interpreter but the one that runs pip."""
+        return {"PIP_CONFIG_FILE": os.devnull, "_PIP_RUNNING_IN_SUBPROCESS": "1"}
 
 
 def _own_pip(target: Target) -> Path | None:

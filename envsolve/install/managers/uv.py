@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import tomli_w
+
+from envsolve.install import settings
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target, uv_program
 
@@ -29,9 +33,16 @@ class Uv:
         options = ["--no-deps", "--require-hashes", "--no-progress", "--link-mode", "copy", "--python", str(python)]
         return ["pip", "install", *options, "--requirement", str(requirements)]
 
-    def settings(self) -> Mapping[str, str]:
-        """None beyond the user's own."""
+    def settings(self, folder: Path) -> Mapping[str, str]:
+        """None: what the user's uv configuration may say is in the file that :meth:`fixed` names."""
         return {}
+
+    def fixed(self, folder: Path) -> Mapping[str, str]:
+        """One configuration file in place of all others: what the user's say of indexes and the cache."""
+        file = folder / "uv.toml"
+        file.write_text(tomli_w.dumps(settings.uv_table(os.environ, Path.cwd())), encoding="utf-8")
+        file.chmod(0o600)
+        return {"UV_CONFIG_FILE": str(file)}
 
 
 MANAGER = Uv()
