@@ -117,7 +117,7 @@ def read_settings(
         trusted_hosts=tuple((value("trusted_hosts", "trusted-host") or "").split()),
         connect_timeout=number("connect_timeout", "connect-timeout", default=standard.connect_timeout),
         read_timeout=read_timeout,
-        answer_timeout=max(standard.answer_timeout, 3 * read_timeout),
+        answer_timeout=max(standard.answer_timeout, read_timeout),
         retries=int(number("retries", "retries", default=standard.retries)),
         keyring=value("keyring", "keyring-provider") or standard.keyring,
     )

@@ -43,6 +43,7 @@ _BAD_ADDRESS = (
 )
 _TIMED_OUT = (requests.exceptions.ReadTimeout, ReadTimeoutError, TimeoutError)
 _QUICK = 1.0  # seconds: a host that takes longer than this to be unreachable is not tried again
+_LONGEST_REPEATED = 30.0  # seconds: a read that may take longer than this is not tried again when it timed out
 _CHECK_NETWORK = "check the network, the proxy and the index address; --offline plans from what is cached"
 _LONGEST_WAIT = 10.0  # seconds, whatever a Retry-After header asks for
 
@@ -141,7 +142,8 @@ class Transport:
                     raise failure from error
                 # A read that timed out cost many seconds already: once more, not three times.
                 timed_out = any(isinstance(e, _TIMED_OUT) for e in _chain(error))
-                if attempt >= (min(1, self._settings.retries) if timed_out else self._settings.retries):
+                patient = 1 if self._settings.read_timeout <= _LONGEST_REPEATED else 0
+                if attempt >= (min(patient, self._settings.retries) if timed_out else self._settings.retries):
                     if timed_out and place not in self._alive:  # It would cost as much again for the next name.
                         self._dead.setdefault(place, failure)
                     raise failure from error
