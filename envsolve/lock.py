@@ -6,6 +6,7 @@ kept in its ``[tool.envsolve]`` table, and is what lets ``install`` refuse a loc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -64,12 +65,39 @@ class Assumptions:
         if table is None:
             return None
         try:
-            return msgspec.convert(dict(table), cls)
+            read = msgspec.convert(dict(table), cls)
         except msgspec.ValidationError as error:
             raise UsageError(
                 f"the lock's [tool.envsolve] table cannot be read: {error}",
                 hint="make the lock again with this version of envsolve",
             ) from error
+        fault = next(_faults(read), None)
+        if fault is not None:
+            raise UsageError(
+                f"the lock's [tool.envsolve] table cannot be read: {fault}",
+                hint="make the lock again with envsolve plan",
+            )
+        return read
+
+
+def _faults(lock: Assumptions) -> Iterator[str]:
+    """What of a table has the right type and yet says nothing that can be judged, or could do harm."""
+    if lock.python is not None and not re.fullmatch(r"\d+\.\d+", lock.python):
+        yield f"python is no version such as 3.12: {lock.python!r}"
+    if lock.driver_required is not None and not re.fullmatch(r"\d+(\.\d+)*", lock.driver_required):
+        yield f"driver_required is no driver version: {lock.driver_required!r}"
+    if lock.libc is not None and libc_of(Platform(libc=lock.libc)) is None:
+        yield f"libc is none such as 'glibc 2.28': {lock.libc!r}"
+    for gpu in lock.gpus:
+        try:
+            ComputeCapability.parse(gpu)
+        except ValueError as error:
+            yield f"gpus: {error}"
+    for name, value in lock.environment.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            yield f"environment has a name that no variable can have: {name!r}"
+        if set(value) & {"\0", "\n", "\r"}:
+            yield f"environment gives {name} a value with a line break or a null in it"
 
 
 def assumptions_of(plan: Plan) -> Assumptions:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envsolve.errors import EnvsolveError, ImpossibleError
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError
 from envsolve.install import interpreters, managers, record, relocate, staging, variables, venv
 from envsolve.install import prefix as prefixes
 from envsolve.install.errors import DamagedFilesError, InstallError, explained
@@ -26,6 +32,8 @@ from envsolve.plan import Plan
 from envsolve.processes import ask
 
 _WAIT_SECONDS = 600.0
+_LEAST_ROOM = 1_000_000
+"""Bytes without which no download can work, where the size of the files is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ def install(
     prefix: Path,
     *,
     manager: str | None = None,
+    python: str | None = None,
     machine: Machine | None = None,
     verify: Callable[[Path], bool] | None = None,
     progress: Progress = silent,
@@ -70,6 +79,8 @@ def install(
         source: A plan, or the path of a pylock.toml.
         prefix: Where the environment is to stand: nothing, an empty folder, or an older environment to replace.
         manager: ``uv`` or ``pip``; None takes uv where it is present, else pip.
+        python: ``3.12``, for a lock that serves several; None takes what the plan or the lock was made for, and for a
+            lock that does not say, the first that it has files for: the running one, then the newest.
         machine: This machine; where given, what ``source`` assumes is held against it.
         verify: Called with the environment's folder before it is put in place; an exception from it fails the install,
             False says that nothing could be proved here.
@@ -86,9 +97,8 @@ def install(
     place = prefixes.resolved(prefix)
     origin = source if isinstance(source, Plan) else read_lock(source)
     with signals_raised(), _disk_errors_explained(place):
-        target = _interpreter(origin, machine)
-        aim = wanted(origin, target)
-        warnings = _held_against(aim.assumptions, machine)
+        target, aim = _aim(origin, python, machine)
+        warnings = (*_notes(origin), *_held_against(aim.assumptions, machine))
         prefixes.make_parent(place)
         with staging.opened(place, wait=wait, progress=progress) as stage:
             prefixes.claim(place)
@@ -135,10 +145,37 @@ def _unproved(place: Path, assumptions: Assumptions | None) -> str:
     return f"no check could prove anything on this machine; without a GPU: {command}"
 
 
-def _interpreter(origin: Plan | Lock, machine: Machine | None) -> Target:
+def _aim(origin: Plan | Lock, python: str | None, machine: Machine | None) -> tuple[Target, Wanted]:
+    """The interpreter that the environment is made from, and the files for it."""
     requires = origin.pylock.requires_python if isinstance(origin, Lock) else None
-    known = [python.path for python in (machine.pythons or ())] if machine else []
-    return interpreters.find(origin.python, requires, known)
+    known = [found.path for found in (machine.pythons or ())] if machine else []
+    stated = python or origin.python
+    if stated is not None:
+        # Without `requires`: where the two contradict each other, the lock's own words say it.
+        target = interpreters.find(stated, None, known)
+        return target, wanted(origin, target)
+    return _first_served(origin, requires, known)
+
+
+def _first_served(origin: Plan | Lock, requires: SpecifierSet | None, known: Sequence[str]) -> tuple[Target, Wanted]:
+    """The first interpreter that a lock has files for: the running one, then the newest."""
+    running = interpreters.find(None, requires, [sys.executable])
+    try:
+        return running, wanted(origin, running)
+    except ImpossibleError as error:
+        refused = error
+    others = {target.version: target for target in interpreters.fitting(None, requires, known)}
+    for version in sorted(others, key=Version, reverse=True):
+        try:
+            return others[version], wanted(origin, others[version])
+        except ImpossibleError:
+            continue
+    tried = ", ".join(sorted(others, key=Version, reverse=True))
+    raise ImpossibleError(f"{refused.message} (tried: Python {tried})", hint=refused.hint)
+
+
+def _notes(origin: Plan | Lock) -> tuple[str, ...]:
+    return origin.notes if isinstance(origin, Lock) else ()
 
 
 def _held_against(assumptions: Assumptions | None, machine: Machine | None) -> tuple[str, ...]:
@@ -209,7 +246,8 @@ def _attempt(
         on_line=lambda line: progress(Step("output", line)),
     )
     if ended.code != 0:
-        return explained(manager.name, ended.code, ended.output)
+        failure = explained(manager.name, ended.code, ended.output)
+        return _no_room(stage, aim) or failure if isinstance(failure, IndexUnavailableError) else failure
     absent = record.missing(stage.environment, aim)
     if not absent:
         return None
@@ -217,6 +255,24 @@ def _attempt(
         f"{title} ended well, yet these packages are not there as their files list them: {', '.join(absent)}",
         hint=f"their files may be damaged at their source; a setting of {manager.name} may have sent them elsewhere",
     )
+
+
+def _no_room(stage: Staging, aim: Wanted) -> InstallError | None:
+    """The real cause where a download fell short because the disk, or a limit on the size of files, did not take it."""
+    needed = aim.size or _LEAST_ROOM
+    free = shutil.disk_usage(stage.folder).free
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if free < needed:
+        return InstallError(
+            f"a download fell short, and the disk is full: {free / 1e6:.0f} MB of {needed / 1e6:.0f} MB are free",
+            hint=f"make room on the disk of {stage.prefix.parent}",
+        )
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        return InstallError(
+            f"a download fell short, and no file may grow beyond {limit / 1e6:.0f} MB here (a limit of the shell)",
+            hint="raise the limit with: ulimit -f unlimited",
+        )
+    return None
 
 
 def _packages(count: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +21,9 @@ from packaging.pylock import (
     PylockUnsupportedVersionError,
     PylockValidationError,
 )
+from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.lock import Assumptions, assumptions_of
@@ -32,6 +36,10 @@ else:
 
 if TYPE_CHECKING:
     from envsolve.install.interpreters import Target
+
+
+# Hash algorithms that pip and uv check, with the hexadecimal digits of each.
+_DIGITS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +77,12 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A validated pylock.toml, where it lies, and what it assumes of the machine."""
+    """A validated pylock.toml, where it lies, what it assumes of the machine, and what is to be said of it."""
 
     pylock: Pylock
     path: Path
     assumptions: Assumptions | None
+    notes: tuple[str, ...] = ()
 
     @property
     def python(self) -> str | None:
@@ -101,17 +110,35 @@ def read_lock(path: Path) -> Lock:
     Raises:
         UsageError: It cannot be read, is not TOML, or is not a lock.
     """
+    hint = "make one with: envsolve plan REQUIREMENTS --format pylock -o pylock.toml"
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder, not a lock file", hint=hint)
+    # The warning of the library about a newer lock is said in the notes instead.
+    logging.getLogger("packaging.pylock").setLevel(logging.ERROR)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         pylock = Pylock.from_dict(table)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise UsageError(f"the lock {path} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the lock {path} is not text in UTF-8", hint=hint) from error
     except (tomllib.TOMLDecodeError, PylockValidationError, PylockUnsupportedVersionError) as error:
+        raise UsageError(f"{path} is not a valid pylock.toml: {error}", hint=hint) from error
+    assumptions = Assumptions.from_table((pylock.tool or {}).get("envsolve"))
+    python = assumptions.python if assumptions else None
+    if python and pylock.requires_python and not _admits(pylock.requires_python, python):
         raise UsageError(
-            f"{path} is not a valid pylock.toml: {error}",
-            hint="make one with: envsolve plan REQUIREMENTS --format pylock -o pylock.toml",
-        ) from error
-    return Lock(pylock, path, Assumptions.from_table((pylock.tool or {}).get("envsolve")))
+            f"the lock {path} contradicts itself: requires-python is {pylock.requires_python}, "
+            f"and python in [tool.envsolve] is {python}",
+            hint="make the lock again with envsolve plan",
+        )
+    newer = f"the lock's version {pylock.lock_version} is newer than 1.0: what is new in it is not heeded"
+    return Lock(pylock, path, assumptions, (newer,) if pylock.lock_version > Version("1.0") else ())
+
+
+def _admits(requires: SpecifierSet, minor: str) -> bool:
+    """Whether any release of a Python such as ``3.12`` satisfies ``requires``."""
+    return any(requires.contains(f"{minor}.{patch}", prereleases=True) for patch in range(100))
 
 
 def wanted(source: Plan | Lock, target: Target) -> Wanted:
@@ -142,7 +169,7 @@ def _total(sizes: Sequence[int | None]) -> int | None:
 
 
 def _from_plan(package: PlannedPackage) -> File:
-    hashes = _strong(package.hashes)
+    hashes = _strong(package.hashes, package.name)
     if package.url is None or package.filename is None or not hashes:
         raise IndexUnavailableError(
             f"the plan knows {package.name} {package.version} from the catalogue alone, without an address or a hash",
@@ -174,7 +201,12 @@ def _locked_file(lock: Path, package: Package, source: object) -> File:
     url = source.url or (lock.resolve().parent / (source.path or "")).resolve().as_uri()
     filename = urlsplit(url).path.rpartition("/")[2] if isinstance(source, PackageArchive) else source.filename
     kind: Literal["wheel", "sdist"] = "wheel" if filename.endswith(".whl") else "sdist"
-    hashes = _strong(source.hashes)
+    hashes = _strong(source.hashes, filename)
+    if urlsplit(url).scheme not in ("https", "http", "file"):
+        raise UsageError(
+            f"the lock has an address of {filename} that is neither http, https nor file",
+            hint="lock again with envsolve plan",
+        )
     if not hashes:
         raise UsageError(
             f"the lock has no sha256 (or stronger) hash of {filename}", hint="lock again with envsolve plan"
@@ -182,9 +214,17 @@ def _locked_file(lock: Path, package: Package, source: object) -> File:
     return File(package.name, str(package.version) if package.version else None, kind, filename, url, hashes)
 
 
-def _strong(hashes: Mapping[str, str]) -> dict[str, str]:
-    """Those hashes that pip and uv check; md5 and sha1 prove nothing."""
-    return {algorithm: digest for algorithm, digest in hashes.items() if algorithm in ("sha256", "sha384", "sha512")}
+def _strong(hashes: Mapping[str, str], what: str) -> dict[str, str]:
+    """Those hashes that pip and uv check; md5 and sha1 prove nothing.
+
+    Raises:
+        UsageError: One of them is no hexadecimal number of the right length.
+    """
+    strong = {name.lower(): digest for name, digest in hashes.items() if name.lower() in _DIGITS}
+    for name, digest in strong.items():
+        if not re.fullmatch(rf"[0-9a-fA-F]{{{_DIGITS[name]}}}", digest):
+            raise UsageError(f"the {name} hash of {what} is not one: {digest!r}", hint="lock or plan again")
+    return {name: digest.lower() for name, digest in strong.items()}
 
 
 def _refuse_foreign(files: Sequence[File], target: Target) -> None:

@@ -87,6 +87,18 @@ def find(python: str | None, requires: SpecifierSet | None = None, extra: Iterab
     Raises:
         UsageError: There is none; the hint says how to get one.
     """
+    found = next(fitting(python, requires, extra), None)
+    if found is not None:
+        return found
+    wanted = f"Python {python}" if python else f"a Python that satisfies {requires}"
+    raise UsageError(
+        f"{wanted} was not found on this machine",
+        hint=f"install one, for example with `uv python install {python or '3.12'}` or the system's package manager",
+    )
+
+
+def fitting(python: str | None, requires: SpecifierSet | None = None, extra: Iterable[str] = ()) -> Iterator[Target]:
+    """Every interpreter of this machine that fits, each once; arguments as in :func:`find`."""
     seen: set[str] = set()
     for executable in chain(extra, _candidates(python)):
         real = os.path.realpath(executable)
@@ -95,12 +107,7 @@ def find(python: str | None, requires: SpecifierSet | None = None, extra: Iterab
         seen.add(real)
         target = probe(executable)
         if target is not None and _fits(target, python, requires):
-            return target
-    wanted = f"Python {python}" if python else f"a Python that satisfies {requires}"
-    raise UsageError(
-        f"{wanted} was not found on this machine",
-        hint=f"install one, for example with `uv python install {python or '3.12'}` or the system's package manager",
-    )
+            yield target
 
 
 def probe(executable: str) -> Target | None:

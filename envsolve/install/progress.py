@@ -32,29 +32,48 @@ def silent(step: Step) -> None:
 
 
 @contextmanager
-def shown_on(stream: TextIO, *, verbose: bool = False) -> Iterator[Progress]:
+def shown_on(stream: TextIO | None, *, verbose: bool = False) -> Iterator[Progress]:
     """Show steps on ``stream``: one line that changes on a terminal, a line per stage elsewhere.
 
+    A stream that nobody reads any more, or that is closed, ends the showing and never the install.
+
     Args:
-        stream: Usually ``sys.stderr``.
+        stream: Usually ``sys.stderr``; None, as Python has it where there is no such stream, shows nothing.
         verbose: Show every line of the package manager, each on its own line.
     """
-    if verbose or not stream.isatty():
+    write = _writer(stream)
+    if verbose or stream is None or stream.closed or not stream.isatty():
 
         def print_line(step: Step) -> None:
             if verbose or step.stage != "output":
-                print(step.text, file=stream, flush=True)
+                write(f"{step.text}\n")
 
         yield print_line
         return
 
     def update_line(step: Step) -> None:
         width = shutil.get_terminal_size().columns - 1
-        end = "\n" if step.stage == "done" else ""
-        print(f"\r\x1b[2K{step.text[:width]}", end=end, file=stream, flush=True)
+        write(f"\r\x1b[2K{step.text[:width]}" + ("\n" if step.stage == "done" else ""))
 
     try:
         yield update_line
     except BaseException:
-        print("\r\x1b[2K", end="", file=stream, flush=True)
+        write("\r\x1b[2K")
         raise
+
+
+def _writer(stream: TextIO | None) -> Callable[[str], None]:
+    """Writes to the stream for as long as it takes anything."""
+    lost = stream is None
+
+    def write(text: str) -> None:
+        nonlocal lost
+        if stream is None or lost:
+            return
+        try:
+            stream.write(text)
+            stream.flush()
+        except (OSError, ValueError):  # a broken pipe, a full disk behind it; a closed file
+            lost = True
+
+    return write

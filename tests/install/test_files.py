@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
@@ -81,6 +82,13 @@ HEAD = 'lock-version = "1.0"\ncreated-by = "tests"\n'
         ("packages = []", "Missing required value"),
         (HEAD.replace("1.0", "9.0") + "packages = []", "9.0 is not supported"),
         (HEAD + "packages = []\n[tool.envsolve]\ndriver_required = 5", r"tool\.envsolve.*driver_required"),
+        (HEAD + "packages = []\n[tool.envsolve]\ndriver_required = 'new'", "driver_required is no driver version"),
+        (HEAD + "packages = []\n[tool.envsolve]\nlibc = 'some'", "libc is none"),
+        (HEAD + "packages = []\n[tool.envsolve]\ngpus = ['fast']", "gpus: not a compute capability"),
+        (HEAD + "packages = []\n[tool.envsolve]\npython = '3'", "python is no version"),
+        (HEAD + "packages = []\n[tool.envsolve.environment]\n'A=B' = 'x'", "no variable can have"),
+        (HEAD + 'packages = []\n[tool.envsolve.environment]\nA = "x\\ny"', "gives A a value"),
+        (HEAD + "requires-python = '<3.11'\npackages = []\n[tool.envsolve]\npython = '3.12'", "contradicts itself"),
         (HEAD + "packages = []\n[tool.envsolve]\nschema = 'envsolve.lock/9'", "envsolve.lock/9"),
     ],
 )
@@ -96,12 +104,13 @@ def test_a_lock_that_is_not_there(tmp_path: Path) -> None:
 
 
 _OTHER = 'packages = []\nrequires-python = "<3"\n'
+ZEROS = "0" * 64
 _WRONG_WHEEL = (
     '[[packages]]\nname = "demo"\nversion = "1.0"\n'
-    '[[packages.wheels]]\nname = "demo-1.0-cp30-cp30-win32.whl"\npath = "w"\nhashes = {sha256 = "00"}\n'
-)
+    '[[packages.wheels]]\nname = "demo-1.0-cp30-cp30-win32.whl"\npath = "w"\nhashes = {sha256 = "@"}\n'
+).replace("@", ZEROS)
 _GIT = '[[packages]]\nname = "demo"\n[packages.vcs]\ntype = "git"\nurl = "https://h/r"\ncommit-id = "abc"\n'
-_MD5 = '[[packages]]\nname = "demo"\n[packages.archive]\nurl = "https://h/demo-1.0.tar.gz"\nhashes = {md5 = "00"}\n'
+_MD5 = '[[packages]]\nname = "demo"\n[packages.archive]\nurl = "https://h/demo-1.0.tar.gz"\nhashes = {md5 = "0"}\n'
 
 
 @pytest.mark.parametrize(
@@ -122,7 +131,8 @@ def test_a_lock_that_does_not_serve_here(
 
 
 def test_a_path_in_a_lock_is_relative_to_the_lock(tmp_path: Path, target: Target) -> None:
-    text = '[[packages]]\nname = "demo"\n[packages.archive]\npath = "a b/demo-1.0.tar.gz"\nhashes = {sha256 = "00"}\n'
+    text = '[[packages]]\nname = "demo"\n[packages.archive]\npath = "a b/demo-1.0.tar.gz"\n'
+    text += f'hashes = {{sha256 = "{ZEROS}"}}\n'
     (tmp_path / "pylock.toml").write_text(HEAD + text)
     (file,) = wanted(read_lock(tmp_path / "pylock.toml"), target).files
     assert file.url == (tmp_path / "a b" / "demo-1.0.tar.gz").resolve().as_uri()
@@ -142,3 +152,41 @@ def test_the_size_of_all_files_is_known_where_each_is(
     sizes: list[int | None], total: int | None, target: Target
 ) -> None:
     assert wanted(plan_of(*(replace(WHEEL, size=size) for size in sizes)), target).size == total
+
+
+def _archive(digest: str = ZEROS, url: str = "https://h/demo-1.0.tar.gz") -> dict[str, object]:
+    package = {"name": "demo", "archive": {"url": url, "hashes": {"sha256": digest}}}
+    return {"lock-version": "1.0", "created-by": "tests", "packages": [package]}
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (_archive(digest=f"{ZEROS}\nother @ https://evil/other.whl"), "sha256 hash of demo-1.0.tar.gz is not one"),
+        (_archive(digest="00"), "is not one"),
+        (_archive(digest="g" * 64), "is not one"),
+        (_archive(url="ftp://h/demo-1.0.tar.gz"), "neither http, https nor file"),
+    ],
+)
+def test_nothing_in_a_lock_gets_into_a_requirements_line(
+    tmp_path: Path, target: Target, table: dict[str, object], reason: str
+) -> None:
+    (tmp_path / "pylock.toml").write_text(tomli_w.dumps(table))
+    with pytest.raises(UsageError, match=reason):
+        wanted(read_lock(tmp_path / "pylock.toml"), target)
+
+
+def test_a_newer_minor_version_of_the_format_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "pylock.toml").write_text(HEAD.replace("1.0", "1.7") + "packages = []")
+    assert read_lock(tmp_path / "pylock.toml").notes == (
+        "the lock's version 1.7 is newer than 1.0: what is new in it is not heeded",
+    )
+
+
+def test_what_is_no_text_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "pylock.toml").write_bytes(b"\x00\xff\xfe")
+    with pytest.raises(UsageError, match="not text") as caught:
+        read_lock(tmp_path / "pylock.toml")
+    assert caught.value.hint
+    with pytest.raises(UsageError, match="is a folder"):
+        read_lock(tmp_path)

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 import tomli_w
+from packaging.version import Version
 
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError, VerificationError
-from envsolve.install import InstallError, Step, install, record, settings
+from envsolve.install import InstallError, Step, install, interpreters, record, settings
 from envsolve.install.interpreters import probe
 from envsolve.install.managers import available, pip
 from envsolve.install.venv import bundled_pip
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.plan import DriverNeed, Plan, Support
+from tests import distributions
 from tests.indexserver import IndexServer
 from tests.install.wheels import failing_backend, make_sdist, make_wheel, plan_of, planned
 
@@ -314,3 +316,21 @@ def test_a_cache_that_cannot_be_used_is_named(demo: Plan, tmp_path: Path, monkey
     monkeypatch.setenv("UV_CACHE_DIR", os.devnull)
     with pytest.raises(InstallError, match="its cache cannot be used: /dev/null"):
         install(demo, tmp_path / "env", manager="uv")
+
+
+def test_a_lock_that_names_no_python_gets_one_that_it_has_files_for(tmp_path: Path) -> None:
+    running = ".".join(sys.version.split(".")[:2])
+    minors = {target.markers["python_version"] for target in interpreters.fitting(None)} - {running}
+    if not minors:
+        pytest.skip("there is no second Python here")
+    other = min(minors, key=Version)
+    wheel = tmp_path / distributions.wheel_filename("demo", "1.0", f"cp{other.replace('.', '')}-none-any")
+    wheel.write_bytes(distributions.make_wheel("demo", "1.0", tags=wheel.stem.split("-", 2)[2]))
+    entry = {"name": wheel.name, "path": wheel.name, "hashes": dict(planned(wheel).hashes)}
+    table = {"lock-version": "1.0", "created-by": "tests", "packages": [{"name": "demo", "version": "1.0"}]}
+    table["packages"][0]["wheels"] = [entry]  # type: ignore[index]
+    (tmp_path / "pylock.toml").write_text(tomli_w.dumps(table))
+    made = install(tmp_path / "pylock.toml", tmp_path / "env")
+    assert made.python_version.startswith(f"{other}.")
+    with pytest.raises(ImpossibleError, match=f"does not fit Python {running}"):
+        install(tmp_path / "pylock.toml", tmp_path / "env", python=running)

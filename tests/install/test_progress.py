@@ -37,3 +37,15 @@ def test_one_changing_line_on_a_terminal() -> None:
     os.close(master)
     erase = "\r\x1b[2K"
     assert shown.decode() == f"{erase}installing 2 packages{erase}Downloading torch{erase}finished\r\n"
+
+
+def test_a_stream_that_is_gone_ends_nothing() -> None:
+    closed = io.StringIO()
+    closed.close()
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as broken:
+        for stream in (None, closed, broken):
+            with shown_on(stream) as progress:
+                tell(progress)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), write)  # so that closing it can write what is left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from envsolve.errors import UsageError, VerificationError
 from envsolve.install import install, record
+from envsolve.install.files import wanted
+from envsolve.install.interpreters import probe
 from envsolve.machine.model import Driver, Machine
 from envsolve.plan import Plan
 from tests.install.wheels import make_wheel, plan_of, planned
@@ -58,10 +61,23 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path]:
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_seen(made: tuple[Plan, Path], tmp_path: Path, damage: str) -> None:
+    plan, prefix = made
+    target = probe(sys.executable)
+    assert target is not None
+    aim = wanted(plan, target)
+    install(plan, prefix)
+    copy = tmp_path / "copy"
+    shutil.copytree(prefix, copy, symlinks=True)
+    assert record.holds(copy, aim, target)
+    DAMAGE[damage](copy)
+    assert not record.holds(copy, aim, target)
+
+
+@pytest.mark.parametrize("damage", ["METADATA malformed", "RECORD in no encoding", "another interpreter"])
 def test_damage_is_made_good(made: tuple[Plan, Path], damage: str) -> None:
     plan, prefix = made
     install(plan, prefix)
-    assert not install(plan, prefix).changed
     DAMAGE[damage](prefix)
     assert install(plan, prefix).changed
     assert not install(plan, prefix).changed
@@ -70,7 +86,7 @@ def test_damage_is_made_good(made: tuple[Plan, Path], damage: str) -> None:
 def test_a_copy_with_other_times_is_still_as_planned(made: tuple[Plan, Path]) -> None:
     plan, prefix = made
     install(plan, prefix)
-    for path in prefix.rglob("*.py"):
+    for path in packages(prefix).glob("demo/*"):
         path.touch()
     assert not install(plan, prefix).changed
 
