@@ -132,6 +132,7 @@ class TritonRelease:
         min_cc: Lowest compute capability that it serves.
         arch_specific_from: Lowest compute capability for which it asks its ptxas for arch-specific code (``sm_90a``);
             None where the wheel's sources do not show it.
+        needs: Requirements that it imports without declaring them.
     """
 
     version: str
@@ -140,6 +141,7 @@ class TritonRelease:
     evidence: Evidence
     source: str
     arch_specific_from: str | None = None
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

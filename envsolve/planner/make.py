@@ -94,15 +94,16 @@ def make_plan(
     family = replace(family, python=python)
     environment, *others = environments_of(judged, python)
     files = FamilyFiles(client, catalogue, python)
-    pool = Pool(client, environment, tuple(others), cutoff, choices.prereleases)
     wanted = _specifiers(asked.needs, environment)
     constraints = _specifiers(asked.constraints, environment)
+    digests = _digests((*asked.needs, *asked.constraints), environment)
+    pool = Pool(client, environment, digests, tuple(others), cutoff, choices.prereleases)
     client.prefetch(name for name in wanted if not family.owns(name))
     while True:
         provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints)
         try:
             solution = solve(provider, asked.needs, choices.cuda)
-            pinned = pin(solution, files)
+            pinned = pin(solution, files, digests)
         except BuildGoneError as gone:
             family = family.without(gone.filename)
         except UnsolvableError as failure:
@@ -122,6 +123,16 @@ def _specifiers(needs: Sequence[Need], environment: Environment) -> dict[str, Sp
         if environment.wants(requirement.marker):
             name = canonicalize_name(requirement.name)
             found[name] = found.get(name, SpecifierSet()) & requirement.specifier
+    return found
+
+
+def _digests(needs: Sequence[Need], environment: Environment) -> dict[str, frozenset[str]]:
+    """The files that needs name by hash, by package."""
+    found: dict[str, frozenset[str]] = {}
+    for need in needs:
+        if need.hashes and environment.wants(need.requirement.marker):
+            name = canonicalize_name(need.requirement.name)
+            found[name] = found.get(name, frozenset()) | {*need.hashes}
     return found
 
 

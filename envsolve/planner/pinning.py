@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from envsolve.catalogue.model import Evidence
 from envsolve.compat.flavour import ANY
-from envsolve.errors import IndexUnavailableError
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.index.model import IndexFile
 from envsolve.plan import PlannedPackage
 from envsolve.resolve.direct import file_at
 from envsolve.resolve.familyfiles import FamilyFiles
+from envsolve.resolve.pool import taken
 from envsolve.resolve.solve import Chosen, Solution
 
 
@@ -23,11 +25,17 @@ class Pinned:
     unreached: tuple[IndexUnavailableError, ...]
 
 
-def pin(solution: Solution, files: FamilyFiles) -> Pinned:
+def pin(solution: Solution, files: FamilyFiles, digests: Mapping[str, frozenset[str]]) -> Pinned:
     """Find the file of every chosen package.
+
+    Args:
+        solution: The packages.
+        files: The files of the torch family.
+        digests: Per package, the only files that may be taken; the ordinary packages were chosen by them already.
 
     Raises:
         BuildGoneError: An index no longer lists a file that the catalogue knows.
+        UsageError: A torch-family file is none of those that were listed by hash.
     """
     packages: list[PlannedPackage] = []
     failures: dict[str, IndexUnavailableError] = {}
@@ -37,6 +45,11 @@ def pin(solution: Solution, files: FamilyFiles) -> Pinned:
             packages.append(_package(chosen, chosen.candidate.file or file_at(chosen.candidate.url or "")))
             continue
         file, failure = files.known(option.build)
+        if not taken(file, digests.get(chosen.candidate.name)):
+            hint = (
+                "take the --hash lines of that package out of the requirements file, or plan on the machine it is for"
+            )
+            raise UsageError(f"{file.filename} has none of the hashes that the requirements list", hint=hint)
         package = _package(chosen, file)
         # A listed file is no longer inferred, whatever the catalogue knew.
         listed = failure is None and option.build.evidence is Evidence.INFERRED

@@ -87,6 +87,11 @@ class Family:
         """Whether a package's builds are chosen from the catalogue, never from an index that merely lists the name."""
         return package in self.catalogue.family and bool(self.catalogue.builds(package))
 
+    def undeclared(self, package: str, version: Version) -> tuple[str, ...]:
+        """Requirements that a release is known to have although its metadata does not declare them."""
+        release = self.facts.tritons.get(version.public) if package == TRITON else None
+        return release.needs if release else ()
+
     def follows_torch(self, package: str) -> bool:
         """Whether a package's builds each go with certain builds of torch."""
         return package != "torch" and self.owns(package) and self.catalogue.family[package].agrees_on != "nothing"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -25,6 +25,7 @@ class Pool:
 
     Attributes:
         environment: The one whose files are chosen.
+        digests: Per package, the only files that may be taken, as ``sha256:...``; a package not named may be any file.
         others: Environments in which the same version must have a file, too.
         cutoff: First instant that is too late (:func:`cutoff_of`).
         prereleases: Whether pre-releases are wanted even where no specifier names one.
@@ -32,6 +33,7 @@ class Pool:
 
     client: IndexClient
     environment: Environment
+    digests: Mapping[str, frozenset[str]]
     others: tuple[Environment, ...] = ()
     cutoff: str | None = None
     prereleases: bool = False
@@ -93,11 +95,17 @@ class Pool:
             groups: dict[str, list[IndexFile]] = {}
             for file in self.client.project(name):
                 version = version_in(file.filename, name)
-                if version is not None and not too_late(file.upload_time, self.cutoff):
+                listed = version is not None and not too_late(file.upload_time, self.cutoff)
+                if version is not None and listed and taken(file, self.digests.get(name)):
                     groups.setdefault(version, []).append(file)
             pairs = [(parsed, files) for text, files in groups.items() if (parsed := _version(text)) is not None]
             self._versions[name] = sorted(pairs, key=lambda pair: pair[0], reverse=True)
         return self._versions[name]
+
+
+def taken(file: IndexFile, digests: frozenset[str] | None) -> bool:
+    """Whether a file is one of those that a requirement file lists by hash; any is, where it lists none."""
+    return not digests or any(f"{algorithm}:{digest}" in digests for algorithm, digest in file.hashes.items())
 
 
 def version_in(filename: str, name: str) -> str | None:

@@ -173,7 +173,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                 yield PackageNeed(
                     "torch", None, SpecifierSet(build.torch), None, f"torch{build.torch}", candidate.label
                 )
-        for line in self.metadata(candidate).requires_dist:
+        undeclared = self._family.undeclared(candidate.name, candidate.version)
+        for line in (*self.metadata(candidate).requires_dist, *undeclared):
             yield from self.needs_in(line, candidate.extra or "", candidate.label)
 
     def metadata(self, candidate: Candidate) -> CoreMetadata:

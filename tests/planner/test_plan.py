@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.errors import IndexUnavailableError
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.plan import Plan
 from envsolve.resolve.requirements import read_requirements
 from tests.planner.worlds import chosen, codes, package
@@ -309,3 +309,28 @@ def test_a_second_cuda_runtime_is_told(torch_world: World) -> None:
     torch_world.default.wheel("app", "1.0", requires=["torch", "nvidia-cublas-cu12"])
     assert "mixed-cuda-majors" in codes(torch_world.plan("app"))
     assert "mixed-cuda-majors" not in codes(torch_world.plan("app", cuda="cu128"))
+
+
+def test_only_files_that_are_listed_by_hash_are_taken(world: World, tmp_path: Path) -> None:
+    world.default.wheel("lib", "1.0")
+    old = world.default.projects["lib"][0].sha256
+    world.default.wheel("lib", "2.0")
+    listed = tmp_path / "requirements.txt"
+    listed.write_text(f"lib --hash=sha256:{old}\n")
+    assert chosen(world.plan(asked=read_requirements([], [listed])))["lib"] == "1.0"
+    listed.write_text(f"lib --hash=sha256:{'0' * 64}\n")
+    assert world.plan(asked=read_requirements([], [listed])).status == "impossible"
+
+
+def test_a_family_file_with_another_hash_is_refused(torch_world: World, tmp_path: Path) -> None:
+    listed = tmp_path / "requirements.txt"
+    listed.write_text(f"torch --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(UsageError, match="hashes"):
+        torch_world.plan(asked=read_requirements([], [listed]))
+
+
+def test_what_a_triton_imports_without_declaring_it_is_planned(torch_world: World) -> None:
+    torch_world.build("triton", "3.2.0", "any")
+    torch_world.default.wheel("setuptools", "80.0", upload_time="2024-01-01T00:00:00Z")
+    assert chosen(torch_world.plan("triton==3.2.0"))["setuptools"] == "80.0"
+    assert "setuptools" not in chosen(torch_world.plan("triton==3.6.0"))

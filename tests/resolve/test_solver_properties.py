@@ -89,7 +89,7 @@ def by_solver(world: World, asked: list[str]) -> Solution | None:
     provider = Provider(
         environment,
         family,
-        Pool(client, environment),
+        Pool(client, environment, {}),
         FamilyFiles(client, CATALOGUE, "3.12"),
         DirectReferences(client),
         client,
