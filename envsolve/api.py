@@ -153,6 +153,7 @@ def install(
     prefix: StrPath,
     *,
     manager: str | None = None,
+    python: str | None = None,
     machine: Machine | None = None,
     check: bool = True,
     progress: Progress | None = None,
@@ -163,6 +164,7 @@ def install(
         source: A plan, or the path of a lock file.
         prefix: Where the environment is to stand: nothing yet, or an older environment to replace.
         manager: ``uv`` or ``pip``; uv where it is present, else pip, where None.
+        python: ``3.12``, for a lock that serves several Pythons; the one that it was made for where None.
         machine: What a lock's assumptions are held against; this host where None.
         check: Whether to verify the environment on the GPUs at hand before it replaces what stands at ``prefix``.
         progress: Told of every step.
@@ -180,6 +182,7 @@ def install(
         Path(source) if isinstance(source, (str, os.PathLike)) else source,
         path_of(prefix, "prefix"),
         manager=manager,
+        python=python_version(python),
         machine=machine or detect(),
         verify=prove if check else None,
         progress=progress or silent,

@@ -79,7 +79,15 @@ def command(
         planning.tell(source)
     shown = nullcontext(silent) if SETTINGS.quiet else shown_on(sys.stderr, verbose=SETTINGS.verbose)
     with shown as progress:
-        done = api.install(source, prefix, manager=manager, machine=machine, check=not no_verify, progress=progress)
+        done = api.install(
+            source,
+            prefix,
+            manager=manager,
+            python=version,
+            machine=machine,
+            check=not no_verify,
+            progress=progress,
+        )
     for warning in done.warnings:
         remark(f"note: {warning}")
     remark(f"ready: {done.python}")
