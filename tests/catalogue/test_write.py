@@ -39,17 +39,14 @@ def test_what_is_written_loads_back_equal(tmp_path: Path) -> None:
 
 
 def test_files_may_use_the_same_key_for_different_sources(tmp_path: Path) -> None:
-    for name, title in (("toolkits", "One"), ("drivers", "Another")):
-        record = (
-            Toolkit("13.5", None, None, "9.5", (), Evidence.DOCUMENTED, "s")
-            if name == "toolkits"
-            else DriverBranch("580", "13.0", "9.0", "580.65.06", Evidence.DOCUMENTED, "s")
-        )
-        text = dump_catalogue_file({"s": Source(title, "2026-11-27")}, [record])
-        (tmp_path / f"{name}.json").write_text(text)
+    toolkit = Toolkit("13.5", None, None, "9.5", (), Evidence.DOCUMENTED, "s")
+    branch = DriverBranch("580", "13.0", "9.0", "580.65.06", Evidence.DOCUMENTED, "s")
+    one, other = Source("One", "2026-11-27"), Source("Another", "2026-11-27")
+    (tmp_path / "toolkits.json").write_text(dump_catalogue_file({"s": one}, [toolkit]))
+    (tmp_path / "drivers.json").write_text(dump_catalogue_file({"s": other}, [branch]))
     catalogue = Catalogue(tmp_path)
-    titles = [catalogue.source(record.source) for record in (*catalogue.toolkits, *catalogue.drivers)]
-    assert [source and source.title for source in titles] == ["One", "Another"]
+    assert catalogue.source(catalogue.toolkits[0].source) == one
+    assert catalogue.source(catalogue.drivers[0].source) == other
 
 
 def test_required_fields_stay_even_when_null() -> None:
