@@ -33,11 +33,7 @@ class Judge:
     def verdicts(self, build: Build, python: str | None) -> tuple[Verdict, ...]:
         """One verdict per GPU; one for "no particular GPU" where the machine has none or they are not known."""
         machine = self._machine
-        host = [platform_fits(build.platform, machine.platform)]
-        if build.libc and self._os != "windows":
-            host.append(libc_fits(build.libc, machine.platform))
-        if python:
-            host.append(python_fits(build.pythons, python))
+        host = self._host(build, python)
         if build.package == TRITON and machine.gpus != ():
             return tuple(self._as_triton(build, gpu, host) for gpu in machine.gpus or (Gpu(),))
         if build.cuda is None:
@@ -47,6 +43,20 @@ class Judge:
             host.append(Reason("sass", False, "the machine has no NVIDIA GPU to run CUDA code on"))
             return (Verdict(Level.NONE, None, fit.required, None, None, (*host, fit.reason)),)
         return tuple(self._on(build, build.cuda, gpu, fit, host) for gpu in machine.gpus or (Gpu(),))
+
+    def installs(self, build: Build, python: str | None) -> bool:
+        """Whether a build can be installed at all, whatever its GPU code does there."""
+        return all(reason.ok for reason in self._host(build, python))
+
+    def _host(self, build: Build, python: str | None) -> list[Reason]:
+        """Rule 11."""
+        platform = self._machine.platform
+        reasons = [platform_fits(build.platform, platform)]
+        if build.libc and self._os != "windows":
+            reasons.append(libc_fits(build.libc, platform))
+        if python:
+            reasons.append(python_fits(build.pythons, python))
+        return reasons
 
     def _on(self, build: Build, cuda: str, gpu: Gpu, fit: DriverFit, host: Sequence[Reason]) -> Verdict:
         level, code, reasons = self._code(build, cuda, gpu)

@@ -14,7 +14,7 @@ from envsolve.catalogue.model import Build, Evidence
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY, agrees
 from envsolve.compat.judge import Judge, worst
-from envsolve.compat.platform import platform_fits, python_fits, same_system
+from envsolve.compat.platform import same_system
 from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Level, Verdict
 from envsolve.compat.versions import minor
@@ -56,7 +56,7 @@ class Option:
         build = self.build
         if specifier.contains(self.version, prereleases=True):
             return True
-        named = build.variant not in (ANY,) and not build.local
+        named = build.variant != ANY and not build.local
         return named and specifier.contains(f"{build.version}+{build.variant}", prereleases=True)
 
 
@@ -183,10 +183,7 @@ class Family:
         return option.verdict.level is not Level.NONE
 
     def _installs(self, option: Option) -> bool:
-        return all(
-            platform_fits(b.platform, m.platform).ok and (not self.python or python_fits(b.pythons, self.python).ok)
-            for b, m in zip(option.builds, self.machines, strict=True)
-        )
+        return all(j.installs(build, self.python) for j, build in zip(self._judges, option.builds, strict=True))
 
     @property
     def wants_cpu(self) -> bool:
