@@ -29,6 +29,18 @@ def remark(text: str) -> None:
         print(text, file=sys.stderr)
 
 
+def check_target(target: Path | None) -> None:
+    """Refuse a place that cannot be a file, before work is done for it.
+
+    Raises:
+        UsageError: It is a folder, or stands in none.
+    """
+    if target is not None and target.is_dir():
+        raise UsageError(f"{target} is a folder", hint="name a file after -o")
+    if target is not None and not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}", hint="make it, or name another file after -o")
+
+
 def deliver(text: str, target: Path | None) -> None:
     """Print a result, or write it whole to a file: a failed write leaves what was there.
 
@@ -41,10 +53,7 @@ def deliver(text: str, target: Path | None) -> None:
     if target is None:
         _print(text)
         return
-    if target.is_dir():
-        raise UsageError(f"{target} is a folder", hint="name a file after -o")
-    if not target.parent.is_dir():
-        raise UsageError(f"there is no folder {target.parent}", hint="make it, or name another file after -o")
+    check_target(target)
     try:
         if target.exists() and not target.is_file():
             # A terminal, a pipe, /dev/null: there is nothing to lose, and it must stay what it is.

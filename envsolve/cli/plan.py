@@ -9,7 +9,7 @@ import typer
 
 from envsolve import api
 from envsolve.cli import options
-from envsolve.cli.output import SETTINGS, deliver, remark
+from envsolve.cli.output import SETTINGS, check_target, deliver, remark
 from envsolve.errors import ImpossibleError, UsageError
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def command(
     chosen = _format(form, output)
     check_manager(manager)
     check_asked(requirements, files)
+    check_target(output)
     if chosen == "pylock" and output is not None:
         from envsolve.render.pylock import check_path
 
