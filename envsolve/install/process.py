@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
 import signal
@@ -16,15 +15,11 @@ from dataclasses import dataclass
 from types import FrameType
 
 from envsolve.install.errors import InstallInterruptedError
-from envsolve.processes import kill_group
+from envsolve.processes import die_with_parent, kill_group
 
 _KEPT_LINES = 200
 _GRACE_SECONDS = 3.0
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-# Loaded before any fork: between fork and exec the child must not import or open anything.
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +111,9 @@ def _handled_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[
 
 
 def _die_with(parent: int) -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it was killed before this child had asked to follow it
-            os._exit(1)
+    die_with_parent()
+    if sys.platform == "linux" and os.getppid() != parent:  # it was killed before this child had asked to follow it
+        os._exit(1)
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
