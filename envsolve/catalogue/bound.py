@@ -19,7 +19,7 @@ from packaging.version import Version
 from envsolve.catalogue.measure.artefact import WheelFile
 from envsolve.catalogue.measure.runtime import cuda_major
 from envsolve.catalogue.model import Build, Evidence
-from envsolve.catalogue.refresh import Index, Release, each, releases, with_metadata
+from envsolve.catalogue.refresh import Index, Release, each, record_of, releases, with_metadata
 
 _MAJOR = re.compile(r"-cu(\d\d)$")
 
@@ -70,18 +70,7 @@ def cuda_of(major: int, torch: str | None, torches: Sequence[Build]) -> str:
 
 
 def _bound(index: Index, release: Release, source: str, torches: Sequence[Build]) -> list[Build]:
-    blank = Build(
-        package=release.package,
-        version=str(release.version),
-        variant="",
-        platform=release.platform,
-        pythons=(),
-        index="default",
-        evidence=Evidence.PUBLISHED,
-        source=source,
-        released=release.released,
-        build_tag=release.build_tag,
-    )
+    blank = record_of(release, "", Evidence.PUBLISHED, source)
     builds = [replace(b, torch=torch_of(b.requires or ())) for b in with_metadata(index, release, blank)]
     named = _named((release.package,))
     if named is None and any(b.torch is None for b in builds):

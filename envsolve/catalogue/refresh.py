@@ -185,7 +185,7 @@ def triton_builds(
 ) -> list[Build]:
     """Builds of triton: one serves every CUDA flavour, so that its variant is ``any``."""
     found = filter(wanted, releases(index.project("triton"), since))
-    return _builds(index, found, lambda release, _: _record(release, "any", source))
+    return _builds(index, found, lambda release, _: record_of(release, "any", Evidence.MEASURED, source))
 
 
 def triton_releases(index: Index, since: str, source: str, known: Collection[str] = ()) -> list[TritonRelease]:
@@ -257,12 +257,13 @@ def with_metadata(index: Index, release: Release, build: Build) -> list[Build]:
 def _torch_facts(release: Release, index: Index, *, source: str) -> Build:
     measured = _measure(index, release.representative)
     variant = "cpu" if measured.cuda is None else "cu" + measured.cuda.replace(".", "")
-    record = _record(release, variant, source)
+    record = record_of(release, variant, Evidence.MEASURED, source)
     own = measured.assemblers[0].cuda if measured.assemblers else None
     return replace(record, cuda=measured.cuda, code=measured.arch_flags if measured.cuda else (), own_ptxas=own)
 
 
-def _record(release: Release, variant: str, source: str) -> Build:
+def record_of(release: Release, variant: str, evidence: Evidence, source: str) -> Build:
+    """What the listing of a release alone says of its build; its Pythons and dependencies are for its files to say."""
     return Build(
         package=release.package,
         version=str(release.version),
@@ -270,7 +271,7 @@ def _record(release: Release, variant: str, source: str) -> Build:
         platform=release.platform,
         pythons=(),
         index="default",
-        evidence=Evidence.MEASURED,
+        evidence=evidence,
         source=source,
         released=release.released,
         build_tag=release.build_tag,
