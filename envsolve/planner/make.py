@@ -28,7 +28,7 @@ from envsolve.planner.judged import as_judged
 from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
 from envsolve.planner.refusal import impossible_machine, no_triton, unserved_system, unsolvable
-from envsolve.planner.support import driver_need, support_of
+from envsolve.planner.support import driver_need, judged_builds, support_of
 from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment, environments_of
@@ -158,12 +158,13 @@ def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provide
         return _impossible(frame, no_triton(option, family))
     unread = deciding is not None and option is None
     known = not unread and (option is None or option.verdict.level.usable)
+    judged = judged_builds(solution, machines, python, facts)
     return replace(
         frame,
         status="ok" if known else "unknown",
         cuda=solution.flavour,
         packages=pinned.packages,
-        support=support_of(solution, machines, python, facts),
-        driver=driver_need(solution, machines, python, facts),
+        support=support_of(judged),
+        driver=driver_need(judged),
         warnings=tuple(dict.fromkeys(cautions)),
     )

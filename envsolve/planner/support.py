@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from envsolve.catalogue.model import Build
 from envsolve.compat.facts import Facts
@@ -16,41 +17,48 @@ from envsolve.resolve.family import Option
 from envsolve.resolve.solve import Solution
 
 
-def verdicts_of(
-    solution: Solution, machines: Sequence[Machine], python: str, facts: Facts
-) -> Iterator[tuple[Build, Machine, Gpu, Verdict]]:
-    """Every family build of a solution of which something is known for GPUs, on every GPU of every machine."""
-    for option in _options(solution):
-        for build, machine in zip(option.builds, machines, strict=True):
-            if build.package != TRITON and (build.cuda is None or build.code is None):
-                continue
-            gpus = machine.gpus or (Gpu(),)
-            for gpu, verdict in zip(gpus, Judge(machine, facts).verdicts(build, python), strict=True):
-                yield build, machine, gpu, verdict
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One chosen build on one GPU of one machine; an empty GPU stands for none, or for one that is not known."""
+
+    build: Build
+    machine: Machine
+    gpu: Gpu
+    verdict: Verdict
 
 
-def support_of(solution: Solution, machines: Sequence[Machine], python: str, facts: Facts) -> tuple[Support, ...]:
-    """The levels, equal lines told once; Triton's line says whether its kernels run."""
+def judged_builds(solution: Solution, machines: Sequence[Machine], python: str, facts: Facts) -> tuple[Judged, ...]:
+    """Every family build of a solution, on every GPU of every machine."""
+    # A build without CUDA code has one verdict, however many GPUs the machine has: hence the lenient zip.
+    judges = [(machine, Judge(machine, facts)) for machine in machines]
+    return tuple(
+        Judged(build, machine, gpu, verdict)
+        for option in _options(solution)
+        for build, (machine, judge) in zip(option.builds, judges, strict=True)
+        for gpu, verdict in zip(machine.gpus or (Gpu(),), judge.verdicts(build, python), strict=False)
+    )
+
+
+def support_of(judged: Sequence[Judged]) -> tuple[Support, ...]:
+    """The levels where something is known of the GPU code, equal lines told once; Triton's line: its kernels."""
     lines: dict[Support, None] = {}
-    for build, _, gpu, verdict in verdicts_of(solution, machines, python, facts):
+    for one in judged:
+        build, gpu, verdict = one.build, one.gpu, one.verdict
+        if build.package != TRITON and (build.cuda is None or build.code is None):
+            continue
         evidence = (build.code_evidence or build.evidence).value
         name, cc = gpu.name or "unknown GPU", gpu.compute_capability
         lines[Support(build.package, name, cc, verdict.level.value, verdict.code, evidence)] = None
     return tuple(lines)
 
 
-def driver_need(solution: Solution, machines: Sequence[Machine], python: str, facts: Facts) -> DriverNeed | None:
+def driver_need(judged: Sequence[Judged]) -> DriverNeed | None:
     """The newest of the drivers that the builds ask for, and the least favourable mode among machines."""
-    needs: list[DriverNeed] = []
-    for option in _options(solution):
-        for build, machine in zip(option.builds, machines, strict=True):
-            if build.cuda is None:
-                continue
-            have = machine.driver.version if machine.driver else None
-            needs += [
-                DriverNeed(v.driver_required, v.driver_mode, have)
-                for v in Judge(machine, facts).verdicts(build, python)
-            ]
+    needs = []
+    for one in judged:
+        if one.build.cuda is not None:
+            have = one.machine.driver.version if one.machine.driver else None
+            needs.append(DriverNeed(one.verdict.driver_required, one.verdict.driver_mode, have))
     rank = {"minor-version": 1, "full": 2, None: 0, "forward-compat": 1}
     return max(needs, key=lambda n: (numbers(n.required or "0"), -rank[n.mode]), default=None)
 
