@@ -1,0 +1,1 @@
+"""From an error text or an environment to its root cause, with evidence and the least change that mends it."""
