@@ -94,7 +94,7 @@ class World:
         """Write the builds down and load them."""
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(data_folder(), self.folder, ignore=shutil.ignore_patterns("builds", "indexes.json"))
-        places = [IndexPlace("pytorch", self.server.url + "/whl/{variant}/", "small")]
+        places = [IndexPlace("pytorch", self.server.url + "/whl/{variant}/", Evidence.DOCUMENTED, "small")]
         (self.folder / "indexes.json").write_text(dump_catalogue_file({"small": SOURCE}, places))
         for index in {b.index for b in self.builds}:
             for package in {b.package for b in self.builds if b.index == index}:

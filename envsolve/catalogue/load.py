@@ -11,19 +11,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from envsolve.catalogue.model import (
     Architecture,
     Build,
+    Citation,
+    CompilerPackages,
+    CondaBuild,
     DriverBranch,
     FamilyMember,
+    FileFact,
     Floor,
     GpuModel,
+    Image,
     IndexPlace,
     Source,
+    SourceProject,
     Toolkit,
     TritonRelease,
 )
@@ -31,7 +37,20 @@ from envsolve.errors import EnvsolveError
 
 Record = TypeVar("Record")
 Sourced = TypeVar(
-    "Sourced", Architecture, DriverBranch, FamilyMember, Floor, GpuModel, IndexPlace, Toolkit, TritonRelease
+    "Sourced",
+    Architecture,
+    Build,
+    CompilerPackages,
+    CondaBuild,
+    DriverBranch,
+    FamilyMember,
+    Floor,
+    GpuModel,
+    Image,
+    IndexPlace,
+    SourceProject,
+    Toolkit,
+    TritonRelease,
 )
 
 
@@ -88,7 +107,7 @@ class Catalogue:
                 for build in file.records:
                     groups = build.requires
                     lines = None if groups is None else tuple(line for g in groups for line in file.requires[g])
-                    found.append(replace(build, requires=lines, source=self._key(path, build.source)))
+                    found.append(self._keyed(path, replace(build, requires=lines)))
             self._builds[package] = tuple(found)
         return self._builds[package]
 
@@ -123,6 +142,26 @@ class Catalogue:
         return {a.compute_capability: a for a in self._records("architectures", Architecture)}
 
     @cached_property
+    def compilers(self) -> tuple[CompilerPackages, ...]:
+        """Packages that make up a CUDA compiler."""
+        return self._records("compilers", CompilerPackages)
+
+    @cached_property
+    def source_projects(self) -> tuple[SourceProject, ...]:
+        """Packages that are compiled against the torch and CUDA at hand."""
+        return self._records("source_projects", SourceProject)
+
+    @cached_property
+    def images(self) -> tuple[Image, ...]:
+        """Container images."""
+        return self._records("images", Image)
+
+    @cached_property
+    def conda(self) -> tuple[CondaBuild, ...]:
+        """Builds on conda channels."""
+        return self._records("conda", CondaBuild)
+
+    @cached_property
     def family(self) -> Mapping[str, FamilyMember]:
         """Torch-family packages by name."""
         return {m.package: m for m in self._records("family", FamilyMember)}
@@ -144,12 +183,26 @@ class Catalogue:
 
     def _records(self, name: str, record: type[Sourced]) -> tuple[Sourced, ...]:
         path = self._folder / f"{name}.json"
-        return tuple(replace(r, source=self._key(path, r.source)) for r in self._read(path, record).records)
+        return tuple(self._keyed(path, record) for record in self._read(path, record).records)
 
     def _read(self, path: Path, record: type[Record]) -> CatalogueFile[Record]:
         file = read_file(path, record)
         self._sources.update({self._key(path, name): source for name, source in file.sources.items()})
         return file
+
+    def _keyed(self, path: Path, record: Sourced) -> Sourced:
+        """A record whose source ids are those of the whole catalogue."""
+        changes: dict[str, Any] = {"source": self._key(path, record.source)}
+        if cited := getattr(record, "cited", None):
+            changes["cited"] = {f: Citation(c.evidence, self._key(path, c.source)) for f, c in cited.items()}
+        if disputed := getattr(record, "disputed", None):
+            changes["disputed"] = tuple(replace(d, source=self._key(path, d.source)) for d in disputed)
+        if isinstance(record, Build) and any(fact.sources for fact in record.files.values()):
+            changes["files"] = {p: self._keyed_file(path, fact) for p, fact in record.files.items()}
+        return replace(record, **changes)
+
+    def _keyed_file(self, path: Path, fact: FileFact) -> FileFact:
+        return replace(fact, sources=tuple(self._key(path, source) for source in fact.sources))
 
     def _key(self, path: Path, source: str) -> str:
         """A source's key among all files: every file names its own."""

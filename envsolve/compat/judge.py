@@ -77,18 +77,19 @@ class Judge:
         # Only where it denies: that the driver is not known is rule 1's to say.
         life = can_exist(gpu, self._machine.driver, self._facts.architectures, self._facts.drivers)
         reasons = [life] if life.ok is False else []
-        evidence = (build.code_evidence or build.evidence).value
+        known = build.known("code")
+        evidence, source = known.evidence.value, known.source
         if build.code is None:
             return Level.UNKNOWN, None, [*reasons, Reason("sass", None, "the GPU code in the build is not known")]
         level, arch = best_code(build.code, cc, self._facts.architectures)
         if arch is None:
             text = f"no code for cc {cc} (it carries {' '.join(build.code)})"
-            reasons.append(Reason("sass", False, text, evidence, build.source))
+            reasons.append(Reason("sass", False, text, evidence, source))
         elif arch.kind == "sass":
-            reasons.append(Reason("sass", True, f"{arch.name} runs on cc {cc}", evidence, build.source))
+            reasons.append(Reason("sass", True, f"{arch.name} runs on cc {cc}", evidence, source))
         else:
             text = f"{arch.name} is compiled for cc {cc} by the driver"
-            reasons.append(Reason("ptx", True, text, evidence, build.source))
+            reasons.append(Reason("ptx", True, text, evidence, source))
             reasons.append(ptx_loads(cuda, self._machine.driver))
         reasons.append(self._serves(cuda, cc))
         return level, arch.name if arch else None, reasons

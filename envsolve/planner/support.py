@@ -46,7 +46,7 @@ def support_of(judged: Sequence[Judged]) -> tuple[Support, ...]:
         build, gpu, verdict = one.build, one.gpu, one.verdict
         if build.package != TRITON and (build.cuda is None or build.code is None):
             continue
-        evidence = (build.code_evidence or build.evidence).value
+        evidence = build.known("code").evidence.value
         name, cc = gpu.name or "unknown GPU", gpu.compute_capability
         lines[Support(build.package, name, cc, verdict.level.value, verdict.code, evidence)] = None
     return tuple(lines)

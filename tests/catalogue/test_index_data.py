@@ -21,12 +21,17 @@ from envsolve.catalogue.load import Catalogue, CatalogueFile, data_folder
 from envsolve.catalogue.model import (
     Architecture,
     Build,
+    CompilerPackages,
+    CondaBuild,
+    Dispute,
     DriverBranch,
     Evidence,
     FamilyMember,
     Floor,
     GpuModel,
+    Image,
     IndexPlace,
+    SourceProject,
     Toolkit,
     TritonRelease,
 )
@@ -35,11 +40,15 @@ from envsolve.machine.cc import ComputeCapability
 FOLDER = data_folder()
 RECORDS: dict[str, type[Any]] = {
     "architectures": Architecture,
+    "compilers": CompilerPackages,
+    "conda": CondaBuild,
     "drivers": DriverBranch,
     "family": FamilyMember,
     "floors": Floor,
     "gpus": GpuModel,
+    "images": Image,
     "indexes": IndexPlace,
+    "source_projects": SourceProject,
     "toolkits": Toolkit,
     "tritons": TritonRelease,
 }
@@ -69,6 +78,14 @@ def increasing(values: list[tuple[int, ...]]) -> bool:
     return all(a <= b for a, b in pairwise(values))
 
 
+def sources_of(record: Any) -> Iterator[str]:
+    """Every source id that a record names."""
+    yield record.source
+    yield from (citation.source for citation in getattr(record, "cited", {}).values())
+    yield from (dispute.source for dispute in getattr(record, "disputed", ()))
+    yield from (source for fact in getattr(record, "files", {}).values() for source in fact.sources)
+
+
 @pytest.fixture(scope="module")
 def catalogue() -> Catalogue:
     return Catalogue()
@@ -77,11 +94,24 @@ def catalogue() -> Catalogue:
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_decodes_and_names_its_sources(name: str) -> None:
     file = read(name)
-    cited = {record.source for record in file.records}
+    cited = {source for record in file.records for source in sources_of(record)}
     assert cited == set(file.sources), "every cited source is there, and none is idle"
     for source in file.sources.values():
         assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", source.date)
         assert source.url is None or source.url.startswith("https://")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_citations_and_disputes_are_about_fields_and_the_better_evidence_wins(name: str) -> None:
+    for record in read(name).records:
+        for field, citation in getattr(record, "cited", {}).items():
+            assert getattr(record, field), f"{field} is cited and not there"
+            assert (citation.evidence, citation.source) != (record.evidence, record.source)
+        disputed: tuple[Dispute, ...] = getattr(record, "disputed", ())
+        for dispute in disputed:
+            known = getattr(record, "cited", {}).get(dispute.field, record)
+            assert hasattr(record, dispute.field)
+            assert known.evidence.rank <= dispute.evidence.rank, "what is known better wins"
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,0 +1,40 @@
+"""Typed records of the catalogue: what ``index_data/`` holds, one dataclass per kind of fact.
+
+Every record carries its evidence level and the id of its source, so that a verdict can show both; ``cited`` says so of
+the fields that are known in another way, and ``disputed`` what other sources claim.
+"""
+
+from envsolve.catalogue.model.builds import (
+    Build,
+    CondaBuild,
+    FamilyMember,
+    FileFact,
+    Image,
+    IndexPlace,
+    SourceProject,
+)
+from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence, Source
+from envsolve.catalogue.model.hardware import Architecture, DriverBranch, Floor, GpuModel
+from envsolve.catalogue.model.toolkits import CompilerPackages, Ptxas, Toolkit, TritonRelease
+
+__all__ = [
+    "Architecture",
+    "Build",
+    "Citation",
+    "CompilerPackages",
+    "CondaBuild",
+    "Dispute",
+    "DriverBranch",
+    "Evidence",
+    "FamilyMember",
+    "FileFact",
+    "Floor",
+    "GpuModel",
+    "Image",
+    "IndexPlace",
+    "Ptxas",
+    "Source",
+    "SourceProject",
+    "Toolkit",
+    "TritonRelease",
+]

@@ -1,0 +1,231 @@
+"""Published builds of packages, the indexes that carry them, and what must agree with torch.
+
+CUDA code is written as CUDA writes it: ``sm_90`` and ``sm_90a`` are SASS, ``compute_90`` is PTX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class FileFact:
+    """Size in bytes and sha256 of one published file.
+
+    Attributes:
+        sources: Independent public files that list the hash, where the record's own source does not; a hash that only
+            one lists is marked wherever it is shown.
+    """
+
+    sha256: str | None = None
+    size: int | None = None
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One published build of a package: one version, variant and platform, for several Pythons.
+
+    Attributes:
+        package: Normalised project name.
+        version: Public version, ``2.14.1`` (no local part).
+        variant: ``cu126`` or ``cpu``: the CUDA flavour of the code inside, whatever the file name says. A wheel that
+            carries several has a record for each.
+        platform: Platform part of the wheel's file name, ``manylinux_2_28_x86_64``.
+        pythons: Interpreter and ABI parts of the file names, ``cp312``, ``cp313t`` (free-threaded), ``py3-none``.
+        index: ``default`` for the default package index, else a key of ``indexes.json`` (``pytorch``).
+        local: The local version in the file name (``+cu126``), empty on the default index.
+        code: SASS and PTX of the main library: ``("sm_90", "compute_90")``; None where unknown.
+        requires: Requires-Dist lines; None where only the index knows them.
+        requires_python: Requires-Python, where known.
+        torch: For companions: a specifier on torch's public version that the ABI asks for, even if METADATA is silent.
+        cuda: The toolkit version inside, ``13.0``; None for ``cpu``.
+        cudnn: cuDNN that it was built with and that it pins or carries, ``9.10.2``; None where it has or shows none.
+        nccl: NCCL likewise, ``2.27.5``.
+        cxx11_abi: Whether libstdc++'s C++11 ABI is used; None where unknown, and on Windows.
+        own_ptxas: Version of a ptxas inside this very wheel that inductor uses before Triton's (torch +cu118).
+        libc: The libc that the files need where their platform tag asks for less or nothing, ``glibc 2.17``.
+        released: ISO date on which the first file of this version and platform was uploaded.
+        build_tag: Build tag of the file names (``3`` in ``torch-2.10.0-3-cp312-...``), the highest published, or empty.
+        files: Per entry of ``pythons``, what is known of the file.
+        evidence: How the existence of the record is known.
+        source: Key into the file's sources.
+        cited: Fields that are known in another way than the record, by name.
+        disputed: What other sources say.
+    """
+
+    package: str
+    version: str
+    variant: str
+    platform: str
+    pythons: tuple[str, ...]
+    index: str
+    evidence: Evidence
+    source: str
+    local: str = ""
+    code: tuple[str, ...] | None = None
+    requires: tuple[str, ...] | None = None
+    requires_python: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    cxx11_abi: bool | None = None
+    own_ptxas: str | None = None
+    released: str | None = None
+    build_tag: str = ""
+    libc: str | None = None
+    files: Mapping[str, FileFact] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()
+
+    def filename(self, python: str) -> str:
+        """The wheel's file name for one entry of ``pythons``."""
+        version = f"{self.version}{self.local}" + (f"-{self.build_tag}" if self.build_tag else "")
+        return f"{self.package.replace('-', '_')}-{version}-{_tags(python)}-{self.platform}.whl"
+
+    def known(self, name: str) -> Citation:
+        """How a field is known."""
+        return self.cited.get(name) or Citation(self.evidence, self.source)
+
+
+def _tags(python: str) -> str:
+    """Interpreter and ABI parts of a file name: ``cp312-cp312``, ``cp313-cp313t``, ``cp37-cp37m``."""
+    if "-" in python:
+        return python
+    if python in ("cp36", "cp37"):
+        return f"{python}-{python}m"
+    return f"{python.rstrip('t')}-{python}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProject:
+    """A package that is compiled against the torch and CUDA at hand, or at run time, and what that takes.
+
+    Attributes:
+        package: Normalised name; ``versions`` is a specifier on its versions.
+        torch: Specifier on torch's version, None where torch is not needed.
+        cuda: Specifier on the toolkit's version, ``>=12.3``.
+        min_cc: Lowest compute capability it compiles for.
+        cxx_standard: C++ standard that its sources ask of the host compiler, ``17``.
+        compiles: When its CUDA code is compiled: while it is installed, or when it is first used.
+        tools: Programs that this takes: ``nvcc``, ``c++``, ``ninja``.
+        arch_variable: Environment variable that says which GPUs it is compiled for.
+        build_requires: What must be installed before it where it is built without isolation.
+    """
+
+    package: str
+    versions: str
+    compiles: Literal["install", "use"]
+    evidence: Evidence
+    source: str
+    torch: str | None = None
+    cuda: str | None = None
+    min_cc: str | None = None
+    cxx_standard: int | None = None
+    tools: tuple[str, ...] = ()
+    arch_variable: str | None = None
+    build_requires: tuple[str, ...] = ()
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyMember:
+    """A package whose builds must agree with torch on one flavour.
+
+    Attributes:
+        package: Normalised name.
+        agrees_on: What its builds share with torch: the exact ``variant`` (torchvision links torch's CUDA code), the
+            CUDA ``major`` (vllm: it links the CUDA runtime), or ``nothing`` (triton: one build serves every flavour).
+        index: Key of ``indexes.json`` that carries its variants, or ``default``.
+    """
+
+    package: str
+    agrees_on: Literal["variant", "major", "nothing"]
+    index: str
+    evidence: Evidence
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlace:
+    """A place outside the default package index that carries builds.
+
+    Attributes:
+        url: Its address; may hold ``{variant}``, ``{torch}``, ``{version}`` and ``{filename}``.
+        kind: ``simple`` for a package index, ``links`` for one page of links to wheels, ``release`` where ``url`` is
+            the address of each file.
+    """
+
+    name: str
+    url: str
+    evidence: Evidence
+    source: str
+    kind: Literal["simple", "links", "release"] = "simple"
+
+
+@dataclass(frozen=True, slots=True)
+class CondaBuild:
+    """One build of a package on a conda channel.
+
+    Attributes:
+        build: Build string, ``cuda129_generic_py312_h1234567_201``; ``number`` is the build number.
+        subdir: ``linux-64``, ``linux-aarch64``, ``win-64``.
+        cuda: CUDA version that it is built with; None for a CPU build.
+        code: SASS and PTX, as for :class:`Build`.
+        depends: Its ``depends`` that concern CUDA, Python and the compiler runtime; ``constrains`` likewise.
+    """
+
+    package: str
+    version: str
+    build: str
+    number: int
+    channel: str
+    subdir: str
+    evidence: Evidence
+    source: str
+    cuda: str | None = None
+    python: str | None = None
+    code: tuple[str, ...] | None = None
+    depends: tuple[str, ...] = ()
+    constrains: tuple[str, ...] = ()
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A container image by repository and tag, and what is in it.
+
+    Attributes:
+        repository: ``nvidia/cuda`` or ``pytorch/pytorch``.
+        cuda: Toolkit version; ``kind`` says how much of it: ``base``, ``runtime`` or ``devel``.
+        cudnn: cuDNN version or major, None where there is none.
+        distro: ``ubuntu 22.04``; ``libc`` and ``python`` (the system's or the image's own) as that has them.
+        torch: torch version for images that carry it.
+        require: Value of ``NVIDIA_REQUIRE_CUDA``, where known.
+        architectures: ``x86_64``, ``aarch64``.
+        withdrawn: Whether the tag was published once and is gone.
+    """
+
+    repository: str
+    tag: str
+    cuda: str
+    kind: Literal["base", "runtime", "devel"]
+    evidence: Evidence
+    source: str
+    cudnn: str | None = None
+    distro: str | None = None
+    libc: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    require: str | None = None
+    architectures: tuple[str, ...] = ()
+    withdrawn: bool = False
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()

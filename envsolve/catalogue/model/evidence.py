@@ -1,0 +1,59 @@
+"""How a fact is known: evidence levels, sources, and what else was said about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Evidence(str, Enum):
+    """How a fact is known, best first."""
+
+    MEASURED = "measured"
+    PUBLISHED = "published"
+    DOCUMENTED = "documented"
+    INFERRED = "inferred"
+
+    @property
+    def rank(self) -> int:
+        """0 for the best."""
+        return list(Evidence).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where facts come from: a title, an address where there is a public one, and the date they were read (ISO)."""
+
+    title: str
+    date: str
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """How one field of a record is known, where that differs from the record as a whole.
+
+    Attributes:
+        source: Key into the file's sources.
+    """
+
+    evidence: Evidence
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """What another source says of a field. The record's own value wins, for the reason given.
+
+    Attributes:
+        field: Name of the record's field.
+        says: The other value, as that source has it.
+        source: Key into the file's sources.
+        wins: Why the record's value stands: ``a measurement beats a build script``.
+    """
+
+    field: str
+    says: str
+    evidence: Evidence
+    source: str
+    wins: str

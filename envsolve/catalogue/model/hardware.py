@@ -1,0 +1,92 @@
+"""Drivers, GPUs and architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Oldest driver that runs a CUDA family through minor-version compatibility.
+
+    Attributes:
+        first: First CUDA version of the range, ``11.1``.
+        last: Last CUDA version of the range, inclusive; None for the whole rest of the major.
+        linux: Driver version; ``windows`` likewise.
+    """
+
+    first: str
+    last: str | None
+    linux: str
+    windows: str | None
+    evidence: Evidence
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverBranch:
+    """A driver branch: the CUDA version and PTX ISA it supports, and its life.
+
+    Attributes:
+        first: The earliest release known, a bare branch number where none is.
+        kind: NVIDIA's data-centre branch type.
+        end_of_life: ISO date (or month) on which NVIDIA ends or ended its support, for data-centre branches.
+    """
+
+    branch: str
+    cuda: str
+    ptx_isa: str
+    first: str
+    evidence: Evidence
+    source: str
+    lts: bool = False
+    kind: Literal["production", "lts", "new-feature"] | None = None
+    end_of_life: str | None = None
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuModel:
+    """A GPU as people name it.
+
+    Attributes:
+        data_centre: Whether it is one on which NVIDIA supports forward compatibility (rule 8).
+        first_driver: First driver that knows it.
+        pci_ids: PCI device ids (vendor 10de), lower-case hexadecimal: ``2684``.
+    """
+
+    name: str
+    compute_capability: str
+    evidence: Evidence
+    source: str
+    aliases: tuple[str, ...] = ()
+    data_centre: bool = False
+    first_driver: str | None = None
+    pci_ids: tuple[str, ...] = ()
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """Life of a compute capability: the first driver branch that knows it and the last that still serves it.
+
+    Attributes:
+        island: True for Tegra parts whose code neither serves nor is served by desktop parts of the same major.
+    """
+
+    compute_capability: str
+    name: str
+    first_driver: str | None
+    last_branch: str | None
+    evidence: Evidence
+    source: str
+    island: bool = False
+    alias_of: str | None = None
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()

@@ -1,0 +1,99 @@
+"""CUDA toolkits, the packages that make up a compiler, and Triton's assemblers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Ptxas:
+    """One assembler inside a Triton wheel.
+
+    Attributes:
+        file: ``ptxas`` or ``ptxas-blackwell``.
+        cuda: CUDA version of the program, ``12.8``: its cubins need that family's driver.
+        ptx_isa: Highest PTX version it reads, ``8.7``.
+        archs: GPU names it accepts (``sm_90a``, ...).
+        min_cc: Lowest compute capability that Triton uses it for.
+        max_cc: First compute capability that Triton no longer uses it for; None for no bound.
+        override: Environment variable that replaces it.
+    """
+
+    file: str
+    cuda: str
+    ptx_isa: str
+    archs: tuple[str, ...]
+    min_cc: str
+    override: str
+    max_cc: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TritonRelease:
+    """A Triton release line and the assemblers it bundles.
+
+    Attributes:
+        min_cc: Lowest compute capability that it serves.
+        arch_specific_from: Lowest compute capability for which it asks its ptxas for arch-specific code (``sm_90a``);
+            None where the wheel's sources do not show it.
+        needs: Requirements that it imports without declaring them.
+        host_needs: What its launcher needs of the host at run time: ``c-compiler``, ``python-headers``, and
+            ``libcuda-link`` for a ``libcuda.so`` that a linker finds.
+    """
+
+    version: str
+    ptxas: tuple[Ptxas, ...]
+    min_cc: str
+    evidence: Evidence
+    source: str
+    arch_specific_from: str | None = None
+    needs: tuple[str, ...] = ()
+    host_needs: tuple[Literal["c-compiler", "python-headers", "libcuda-link"], ...] = ()
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """A CUDA toolkit release: the driver shipped with it, PTX ISA, architectures, host compiler limits."""
+
+    version: str
+    driver_linux: str | None
+    driver_windows: str | None
+    ptx_isa: str
+    archs: tuple[str, ...]
+    evidence: Evidence
+    source: str
+    gcc_max: int | None = None
+    clang_below: int | None = None
+    msvc_below: int | None = None
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerPackages:
+    """The packages of one package manager that together make up a CUDA compiler, or a part of one.
+
+    Attributes:
+        manager: ``pip``, ``conda`` or ``apt``.
+        first: First CUDA version (``13.0``) for which they do; ``last`` is the last, None for the newest.
+        packages: Requirements in the manager's own form, ``nvidia-cuda-nvcc=={cuda}.*``.
+        provides: What they hold: ``nvcc`` (the driver program), ``ptxas``, ``headers``, ``cudart``, ``libdevice``.
+        home: Where ``CUDA_HOME`` points then, relative to the environment; None where there is no whole tree.
+    """
+
+    manager: Literal["pip", "conda", "apt"]
+    first: str
+    last: str | None
+    packages: tuple[str, ...]
+    provides: tuple[str, ...]
+    evidence: Evidence
+    source: str
+    home: str | None = None
+    cited: Mapping[str, Citation] = field(default_factory=dict)
+    disputed: tuple[Dispute, ...] = ()
