@@ -21,13 +21,17 @@ from envsolve.catalogue.model import (
     Citation,
     CompilerPackages,
     CondaBuild,
+    Distribution,
     DriverBranch,
     FamilyMember,
     FileFact,
     Floor,
     GpuModel,
     Image,
+    ImageRequirement,
     IndexPlace,
+    Precision,
+    Signature,
     Source,
     SourceProject,
     Toolkit,
@@ -42,12 +46,16 @@ Sourced = TypeVar(
     Build,
     CompilerPackages,
     CondaBuild,
+    Distribution,
     DriverBranch,
     FamilyMember,
     Floor,
     GpuModel,
     Image,
+    ImageRequirement,
     IndexPlace,
+    Precision,
+    Signature,
     SourceProject,
     Toolkit,
     TritonRelease,
@@ -157,6 +165,16 @@ class Catalogue:
         return self._records("images", Image)
 
     @cached_property
+    def image_requirements(self) -> Mapping[str, ImageRequirement]:
+        """What ``nvidia/cuda`` images ask of the driver, by toolkit release."""
+        return {r.version: r for r in self._records("image_requirements", ImageRequirement)}
+
+    @cached_property
+    def distributions(self) -> Mapping[str, Distribution]:
+        """Linux distributions by name, as image tags write it."""
+        return {d.name: d for d in self._records("distributions", Distribution)}
+
+    @cached_property
     def conda(self) -> tuple[CondaBuild, ...]:
         """Builds on conda channels."""
         return self._records("conda", CondaBuild)
@@ -170,6 +188,16 @@ class Catalogue:
     def indexes(self) -> Mapping[str, IndexPlace]:
         """Package indexes outside the default one, by key."""
         return {p.name: p for p in self._records("indexes", IndexPlace)}
+
+    @cached_property
+    def signatures(self) -> tuple[Signature, ...]:
+        """Error signatures, the specific before the general."""
+        return self._records("signatures", Signature)
+
+    @cached_property
+    def precisions(self) -> Mapping[str, Precision]:
+        """How often diagnoses were right, by the kind of their grounds."""
+        return {p.grounds: p for p in self._records("precisions", Precision)}
 
     def source(self, key: str | None) -> Source | None:
         """The source behind the ``source`` of a record of this catalogue; None for None."""

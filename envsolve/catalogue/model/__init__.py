@@ -6,15 +6,16 @@ the fields that are known in another way, and ``disputed`` what other sources cl
 
 from envsolve.catalogue.model.builds import (
     Build,
-    CondaBuild,
     FamilyMember,
     FileFact,
-    Image,
     IndexPlace,
     SourceProject,
 )
+from envsolve.catalogue.model.conda import CondaBuild
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence, Source
 from envsolve.catalogue.model.hardware import Architecture, DriverBranch, Floor, GpuModel
+from envsolve.catalogue.model.images import Distribution, Image, ImageRequirement
+from envsolve.catalogue.model.signatures import Precision, Signature
 from envsolve.catalogue.model.toolkits import CompilerPackages, Ptxas, Toolkit, TritonRelease
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "CompilerPackages",
     "CondaBuild",
     "Dispute",
+    "Distribution",
     "DriverBranch",
     "Evidence",
     "FamilyMember",
@@ -31,8 +33,11 @@ __all__ = [
     "Floor",
     "GpuModel",
     "Image",
+    "ImageRequirement",
     "IndexPlace",
+    "Precision",
     "Ptxas",
+    "Signature",
     "Source",
     "SourceProject",
     "Toolkit",
