@@ -14,7 +14,7 @@ from envsolve.catalogue.model.builds import (
 from envsolve.catalogue.model.conda import CondaBuild
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence, Source
 from envsolve.catalogue.model.hardware import Architecture, DriverBranch, Floor, GpuModel
-from envsolve.catalogue.model.images import Distribution, Image, ImageRequirement
+from envsolve.catalogue.model.images import Distribution, Image, ImageRequirement, OlderDrivers
 from envsolve.catalogue.model.signatures import Precision, Signature
 from envsolve.catalogue.model.toolkits import CompilerPackages, Ptxas, Toolkit, TritonRelease
 
@@ -35,6 +35,7 @@ __all__ = [
     "Image",
     "ImageRequirement",
     "IndexPlace",
+    "OlderDrivers",
     "Precision",
     "Ptxas",
     "Signature",

@@ -44,22 +44,32 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class ImageRequirement:
-    """``NVIDIA_REQUIRE_CUDA`` of the ``nvidia/cuda`` images of one toolkit release.
-
-    The container runtime starts the image where the driver reports that CUDA version, or where the card is of one of
-    ``brands`` and the driver of one of ``branches``: on those the compat ``libcuda`` in the image may serve (rule 8).
+class OlderDrivers:
+    """Driver branches that are accepted with cards of some brands: there the image's compat ``libcuda`` may serve.
 
     Attributes:
-        cuda: ``12.9``: the condition ``cuda>=12.9``.
+        brands: As the container runtime names them, ``tesla``.
+    """
+
+    brands: tuple[str, ...]
+    branches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRequirement:
+    """``NVIDIA_REQUIRE_CUDA`` of the ``nvidia/cuda`` images of one toolkit release, as most of them have it.
+
+    Attributes:
+        version: Toolkit release in the tags, ``12.9.1``.
+        cuda: The container runtime starts the image where the driver reports this CUDA version or a newer one, ...
+        or_drivers: ... or where one of these holds.
     """
 
     version: str
     cuda: str
     evidence: Evidence
     source: str
-    branches: tuple[str, ...] = ()
-    brands: tuple[str, ...] = ()
+    or_drivers: tuple[OlderDrivers, ...] = ()
     cited: Mapping[str, Citation] = field(default_factory=dict)
     disputed: tuple[Dispute, ...] = ()
 
