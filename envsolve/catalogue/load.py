@@ -7,24 +7,24 @@ names groups there, so that builds that share their dependencies share one list.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, cast
 
 import msgspec
 
+from envsolve.catalogue import kinds
+from envsolve.catalogue.kinds import Kind, Record
 from envsolve.catalogue.model import (
     Architecture,
     Build,
-    Citation,
     CompilerPackages,
     CondaBuild,
     Distribution,
     DriverBranch,
     FamilyMember,
-    FileFact,
     Floor,
     GpuModel,
     Image,
@@ -37,38 +37,25 @@ from envsolve.catalogue.model import (
     Toolkit,
     TritonRelease,
 )
+from envsolve.catalogue.overlay import in_force, laid_over, overlay_folder
 from envsolve.errors import EnvsolveError
 
-Record = TypeVar("Record")
-Sourced = TypeVar(
-    "Sourced",
-    Architecture,
-    Build,
-    CompilerPackages,
-    CondaBuild,
-    Distribution,
-    DriverBranch,
-    FamilyMember,
-    Floor,
-    GpuModel,
-    Image,
-    ImageRequirement,
-    IndexPlace,
-    Precision,
-    Signature,
-    SourceProject,
-    Toolkit,
-    TritonRelease,
-)
+_log = logging.getLogger("envsolve.catalogue")
+_Schema = Literal["envsolve.catalogue/1"]
+SCHEMA: _Schema = "envsolve.catalogue/1"
 
 
 class CatalogueFile(msgspec.Struct, Generic[Record], frozen=True, forbid_unknown_fields=True):
     """One file of ``index_data/``."""
 
-    schema: Literal["envsolve.catalogue/1"]
+    schema: _Schema
     sources: dict[str, Source]
     records: tuple[Record, ...]
     requires: dict[str, tuple[str, ...]] = {}
+
+
+class _Head(msgspec.Struct, frozen=True):
+    schema: str
 
 
 def data_folder() -> Path:
@@ -84,120 +71,167 @@ def data_folder() -> Path:
     raise EnvsolveError("this installation has no catalogue (index_data/)", hint="reinstall envsolve")
 
 
-def read_file(path: Path, record: type[Record]) -> CatalogueFile[Record]:
+def read_file(path: Path, record: type[Record], *, hint: str = "reinstall envsolve") -> CatalogueFile[Record]:
     """One file, decoded and checked, with the groups of ``requires`` as they are written.
 
     Raises:
-        EnvsolveError: It is missing, or not a catalogue file of such records.
+        EnvsolveError: It is missing, or not a catalogue file of such records; the hint is the caller's.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=CatalogueFile[record])  # type: ignore[valid-type]
+        file: CatalogueFile[Record] = _decoder(cast(Any, record)).decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError) as error:
-        raise EnvsolveError(
-            f"the catalogue file {path.name} cannot be read: {error}", hint="reinstall envsolve"
-        ) from error
+        raise EnvsolveError(f"the catalogue file {path.name} cannot be read: {error}", hint=hint) from error
+    return file
+
+
+def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | None:
+    """A file of the user's own folder; None where there is none, or one that an envsolve of another form wrote.
+
+    Raises:
+        EnvsolveError: It is damaged; the hint names the file to delete.
+    """
+    hint = f"delete {path}, then measure again what it held: envsolve index update"
+    try:
+        schema = msgspec.json.decode(path.read_bytes(), type=_Head).schema
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise EnvsolveError(f"your own catalogue file {path.name} cannot be read: {error}", hint=hint) from error
+    if schema != SCHEMA:
+        _log.warning(
+            "%s is not used: it is of the form %s, and this envsolve reads %s; delete it", path, schema, SCHEMA
+        )
+        return None
+    return read_file(path, record, hint=hint)
+
+
+@cache
+def _decoder(record: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(CatalogueFile[record])
 
 
 class Catalogue:
-    """The facts, loaded on demand and kept for the life of the object."""
+    """The facts, loaded on demand and kept for the life of the object.
 
-    def __init__(self, folder: Path | None = None) -> None:
+    Args:
+        folder: In place of the one of this installation; the user's own folder is then left aside.
+        overlay: The user's own folder; where there is none, nothing is laid over.
+    """
+
+    def __init__(self, folder: Path | None = None, overlay: Path | None = None) -> None:
         self._folder = folder or data_folder()
+        self._overlay = overlay_folder() if folder is None and overlay is None else overlay
         self._sources: dict[str, Source] = {}
-        self._builds: dict[str, tuple[Build, ...]] = {}
+        self._builds: dict[tuple[tuple[str, ...], str], tuple[Build, ...]] = {}
+        self._own_dates: list[str] = []
 
     def builds(self, package: str) -> tuple[Build, ...]:
-        """Every known build of a package on every index; empty for a package that the catalogue does not describe."""
-        if package not in self._builds:
-            found: list[Build] = []
-            for path in sorted(self._folder.glob(f"builds/*/{package}.json")):
-                file = self._read(path, Build)
-                for build in file.records:
-                    groups = build.requires
-                    lines = None if groups is None else tuple(line for g in groups for line in file.requires[g])
-                    found.append(self._keyed(path, replace(build, requires=lines)))
-            self._builds[package] = tuple(found)
-        return self._builds[package]
+        """Every known build of a package on package indexes; empty for a package that has none there."""
+        return self._builds_at(self._places[0], package)
+
+    def builds_outside(self, package: str) -> tuple[Build, ...]:
+        """Its known builds elsewhere: on release pages and pages of links, taken by their address alone."""
+        return self._builds_at(self._places[1], package)
+
+    def packages(self) -> tuple[str, ...]:
+        """Names of the packages of which builds are known, wherever those are."""
+        return tuple(sorted({file.rsplit("/", 1)[-1] for file in self.build_files}))
 
     @cached_property
     def tritons(self) -> tuple[TritonRelease, ...]:
         """Triton releases and their assemblers."""
-        return self._records("tritons", TritonRelease)
+        return self._read(kinds.TRITONS)
 
     @cached_property
     def toolkits(self) -> tuple[Toolkit, ...]:
         """CUDA toolkit releases."""
-        return self._records("toolkits", Toolkit)
+        return self._read(kinds.TOOLKITS)
 
     @cached_property
     def floors(self) -> tuple[Floor, ...]:
         """Driver floors of the CUDA families."""
-        return self._records("floors", Floor)
+        return self._read(kinds.FLOORS)
 
     @cached_property
     def drivers(self) -> tuple[DriverBranch, ...]:
         """Driver branches, oldest first."""
-        return self._records("drivers", DriverBranch)
+        return self._read(kinds.DRIVERS)
 
     @cached_property
     def gpus(self) -> tuple[GpuModel, ...]:
         """GPU models."""
-        return self._records("gpus", GpuModel)
+        return self._read(kinds.GPUS)
 
     @cached_property
     def architectures(self) -> Mapping[str, Architecture]:
         """Architectures by compute capability (``"8.9"``)."""
-        return {a.compute_capability: a for a in self._records("architectures", Architecture)}
+        return {a.compute_capability: a for a in self._read(kinds.ARCHITECTURES)}
 
     @cached_property
     def compilers(self) -> tuple[CompilerPackages, ...]:
         """Packages that make up a CUDA compiler."""
-        return self._records("compilers", CompilerPackages)
+        return self._read(kinds.COMPILERS)
 
     @cached_property
     def source_projects(self) -> tuple[SourceProject, ...]:
         """Packages that are compiled against the torch and CUDA at hand."""
-        return self._records("source_projects", SourceProject)
+        return self._read(kinds.SOURCE_PROJECTS)
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
         """Container images."""
-        return self._records("images", Image)
+        return self._read(kinds.IMAGES)
 
     @cached_property
     def image_requirements(self) -> Mapping[str, ImageRequirement]:
         """What ``nvidia/cuda`` images ask of the driver, by toolkit release."""
-        return {r.version: r for r in self._records("image_requirements", ImageRequirement)}
+        return {r.version: r for r in self._read(kinds.IMAGE_REQUIREMENTS)}
 
     @cached_property
     def distributions(self) -> Mapping[str, Distribution]:
         """Linux distributions by name, as image tags write it."""
-        return {d.name: d for d in self._records("distributions", Distribution)}
+        return {d.name: d for d in self._read(kinds.DISTRIBUTIONS)}
 
     @cached_property
     def conda(self) -> tuple[CondaBuild, ...]:
         """Builds on conda channels."""
-        return self._records("conda", CondaBuild)
+        return self._read(kinds.CONDA)
 
     @cached_property
     def family(self) -> Mapping[str, FamilyMember]:
         """Torch-family packages by name."""
-        return {m.package: m for m in self._records("family", FamilyMember)}
+        return {m.package: m for m in self._read(kinds.FAMILY)}
 
     @cached_property
     def indexes(self) -> Mapping[str, IndexPlace]:
         """Package indexes outside the default one, by key."""
-        return {p.name: p for p in self._records("indexes", IndexPlace)}
+        return {p.name: p for p in self._read(kinds.INDEXES)}
 
     @cached_property
     def signatures(self) -> tuple[Signature, ...]:
         """Error signatures, the specific before the general."""
-        return self._records("signatures", Signature)
+        return self._read(kinds.SIGNATURES)
 
     @cached_property
     def precisions(self) -> Mapping[str, Precision]:
         """How often diagnoses were right, by the kind of their grounds."""
-        return {p.grounds: p for p in self._records("precisions", Precision)}
+        return {p.grounds: p for p in self._read(kinds.PRECISIONS)}
+
+    def records(self, kind: Kind[Record]) -> tuple[Record, ...]:
+        """All records of a kind; those of every package on every index where it is builds."""
+        if kind.name == kinds.BUILDS.name:
+            return tuple(record for file in self.build_files for record in self._file(file, kind))
+        return self._read(kind)
+
+    @cached_property
+    def build_files(self) -> tuple[str, ...]:
+        """The files of builds, ``builds/default/torch``, in order."""
+        found = {
+            path.relative_to(folder).with_suffix("").as_posix()
+            for folder in self._folders
+            for path in folder.glob("builds/*/*.json")
+        }
+        return tuple(sorted(found))
 
     def source(self, key: str | None) -> Source | None:
         """The source behind the ``source`` of a record of this catalogue; None for None."""
@@ -206,32 +240,80 @@ class Catalogue:
     @cached_property
     def date(self) -> str | None:
         """ISO date of the newest source among the torch builds: the age of what a plan stands on."""
-        self.builds("torch")
-        return max((s.date for s in self._sources.values()), default=None)
+        return max(map(self._date, self.builds("torch")), default=None)
 
-    def _records(self, name: str, record: type[Sourced]) -> tuple[Sourced, ...]:
-        path = self._folder / f"{name}.json"
-        return tuple(self._keyed(path, record) for record in self._read(path, record).records)
+    @property
+    def own_date(self) -> str | None:
+        """ISO date of the newest fact of the user's own folder that holds, among the files read so far."""
+        return max(self._own_dates, default=None)
 
-    def _read(self, path: Path, record: type[Record]) -> CatalogueFile[Record]:
-        file = read_file(path, record)
-        self._sources.update({self._key(path, name): source for name, source in file.sources.items()})
-        return file
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return (self._folder,) if self._overlay is None else (self._folder, self._overlay)
 
-    def _keyed(self, path: Path, record: Sourced) -> Sourced:
-        """A record whose source ids are those of the whole catalogue."""
-        changes: dict[str, Any] = {"source": self._key(path, record.source)}
-        if cited := getattr(record, "cited", None):
-            changes["cited"] = {f: Citation(c.evidence, self._key(path, c.source)) for f, c in cited.items()}
-        if disputed := getattr(record, "disputed", None):
-            changes["disputed"] = tuple(replace(d, source=self._key(path, d.source)) for d in disputed)
-        if isinstance(record, Build) and any(fact.sources for fact in record.files.values()):
-            changes["files"] = {p: self._keyed_file(path, fact) for p, fact in record.files.items()}
-        return replace(record, **changes)
+    @cached_property
+    def _places(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The places that have files of builds: package indexes, and those that are none."""
+        names = sorted({path.name for folder in self._folders for path in folder.glob("builds/*")})
+        outside = tuple(name for name in names if name != "default" and self.indexes[name].kind != "simple")
+        return tuple(name for name in names if name not in outside), outside
 
-    def _keyed_file(self, path: Path, fact: FileFact) -> FileFact:
-        return replace(fact, sources=tuple(self._key(path, source) for source in fact.sources))
+    def _builds_at(self, places: tuple[str, ...], package: str) -> tuple[Build, ...]:
+        key = (places, package)
+        if key not in self._builds:
+            files = [f"builds/{place}/{package}" for place in places]
+            self._builds[key] = tuple(build for file in files for build in self._file(file, kinds.BUILDS))
+        return self._builds[key]
 
-    def _key(self, path: Path, source: str) -> str:
-        """A source's key among all files: every file names its own."""
-        return f"{path.relative_to(self._folder).with_suffix('').as_posix()}:{source}"
+    def _read(self, kind: Kind[Record]) -> tuple[Record, ...]:
+        return self._file(kind.name, kind)
+
+    def _file(self, file: str, kind: Kind[Record]) -> tuple[Record, ...]:
+        """The records of a file, those of the user's own folder laid over them."""
+        path = self._folder / f"{file}.json"
+        own = None if self._overlay is None else read_own_file(self._overlay / f"{file}.json", kind.record)
+        bundled: tuple[Record, ...] = ()
+        if kind.name != kinds.BUILDS.name or path.is_file():
+            bundled = self._settled(path, file, read_file(path, kind.record))
+        if own is None or self._overlay is None:
+            return bundled
+        mine = self._settled(self._overlay / f"{file}.json", f"own/{file}", own)
+        holding = in_force(kind, bundled, mine, self._date)
+        self._own_dates += map(self._date, holding)
+        return laid_over(kind, bundled, holding)
+
+    def _date(self, record: Any) -> str:
+        source = self._sources.get(record.source)
+        return source.date if source else ""
+
+    def _settled(self, path: Path, name: str, file: CatalogueFile[Record]) -> tuple[Record, ...]:
+        """The records of one file as the whole catalogue has them."""
+        keys = {source: f"{name}:{source}" for source in file.sources}
+        self._sources.update({keys[key]: source for key, source in file.sources.items()})
+        try:
+            for record in file.records:
+                _settle(record, keys, file.requires)
+        except KeyError as error:
+            hint = f"delete {path}, or bring it back as it was"
+            raise EnvsolveError(f"the catalogue file {path.name} names {error}, which it lacks", hint=hint) from error
+        return file.records
+
+
+def _settle(record: Any, keys: Mapping[str, str], requires: Mapping[str, tuple[str, ...]]) -> None:
+    """Give a record the sources' keys of the whole catalogue, and a build the lines of its groups, in place.
+
+    Nobody has seen the record yet, and making a thousand anew takes longer than decoding them.
+
+    Raises:
+        KeyError: It names a source or a group that its file lacks.
+    """
+    put = object.__setattr__
+    put(record, "source", keys[record.source])
+    for noted in (*getattr(record, "cited", {}).values(), *getattr(record, "disputed", ())):
+        put(noted, "source", keys[noted.source])
+    if isinstance(record, Build):
+        if record.requires:
+            put(record, "requires", tuple([line for group in record.requires for line in requires[group]]))
+        for fact in record.files.values():
+            if fact.sources:
+                put(fact, "sources", tuple([keys[source] for source in fact.sources]))

@@ -1,0 +1,100 @@
+"""The kinds of facts: for each the file that holds it, its record, and what tells one record from another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from envsolve.catalogue.model import (
+    Architecture,
+    Build,
+    CompilerPackages,
+    CondaBuild,
+    Distribution,
+    DriverBranch,
+    FamilyMember,
+    Floor,
+    GpuModel,
+    Image,
+    ImageRequirement,
+    IndexPlace,
+    Precision,
+    Signature,
+    SourceProject,
+    Toolkit,
+    TritonRelease,
+)
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Record]):
+    """One kind of fact.
+
+    Attributes:
+        name: Stem of its file; ``builds`` for the folder that has a file for each index and package.
+        record: The dataclass.
+        key: Fields that tell its records apart.
+    """
+
+    name: str
+    record: type[Record]
+    key: tuple[str, ...]
+
+    def identity(self, record: Record) -> tuple[object, ...]:
+        """What two records of the same thing have in common."""
+        return tuple(getattr(record, field) for field in self.key)
+
+
+ARCHITECTURES = Kind("architectures", Architecture, ("compute_capability",))
+# Builds of one version, variant and platform may need a record for each of their Pythons: such records stand together.
+BUILDS = Kind("builds", Build, ("package", "index", "version", "variant", "platform"))
+COMPILERS = Kind("compilers", CompilerPackages, ("manager", "first", "packages"))
+CONDA = Kind("conda", CondaBuild, ("package", "version", "channel", "subdir", "build", "number"))
+DISTRIBUTIONS = Kind("distributions", Distribution, ("name",))
+DRIVERS = Kind("drivers", DriverBranch, ("branch",))
+FAMILY = Kind("family", FamilyMember, ("package",))
+FLOORS = Kind("floors", Floor, ("first",))
+GPUS = Kind("gpus", GpuModel, ("name",))
+IMAGE_REQUIREMENTS = Kind("image_requirements", ImageRequirement, ("version",))
+IMAGES = Kind("images", Image, ("repository", "version", "distribution"))
+INDEXES = Kind("indexes", IndexPlace, ("name",))
+PRECISIONS = Kind("precisions", Precision, ("grounds",))
+SIGNATURES = Kind("signatures", Signature, ("id",))
+SOURCE_PROJECTS = Kind("source_projects", SourceProject, ("package", "versions"))
+TOOLKITS = Kind("toolkits", Toolkit, ("version",))
+TRITONS = Kind("tritons", TritonRelease, ("version",))
+
+KINDS: Mapping[str, Kind[Any]] = {
+    kind.name: kind
+    for kind in (
+        BUILDS,
+        TRITONS,
+        TOOLKITS,
+        COMPILERS,
+        DRIVERS,
+        FLOORS,
+        GPUS,
+        ARCHITECTURES,
+        CONDA,
+        IMAGES,
+        IMAGE_REQUIREMENTS,
+        DISTRIBUTIONS,
+        SOURCE_PROJECTS,
+        FAMILY,
+        INDEXES,
+        SIGNATURES,
+        PRECISIONS,
+    )
+}
+
+
+def kind_of(file: str) -> Kind[Any]:
+    """The kind of a catalogue file, by its path inside the folder: ``builds/default/torch.json``, ``gpus.json``.
+
+    Raises:
+        KeyError: No kind has such a file.
+    """
+    return KINDS[file.split("/")[0].removesuffix(".json")]
