@@ -1,10 +1,11 @@
-"""Reading files that somebody else names: regular ones alone, and not without end."""
+"""Reading files that somebody else names, regular ones and not without end; writing files whole or not at all."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 MAX_BYTES = 16 * 2**20
@@ -30,3 +31,29 @@ def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes:
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit // 2**20} MiB", str(path))
     return data
+
+
+def replace_file(target: Path, text: str) -> None:
+    """Put a text in the place of a file, or make it: whoever reads sees the old one or the new one, never a part.
+
+    Raises:
+        OSError: It cannot be written; what was there still is.
+    """
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
+    ) as file:
+        scratch = Path(file.name)
+        try:
+            file.write(text)
+            file.flush()
+            scratch.chmod(0o666 & ~_umask())
+            scratch.replace(target)
+        except BaseException:
+            scratch.unlink(missing_ok=True)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from envsolve.errors import EnvsolveError, UsageError
+from envsolve.files import replace_file
 
 
 @dataclass
@@ -59,7 +59,7 @@ def deliver(text: str, target: Path | None) -> None:
             # A terminal, a pipe, /dev/null: there is nothing to lose, and it must stay what it is.
             target.write_text(text, encoding="utf-8")
         else:
-            _replace(target.resolve(), text)
+            replace_file(target.resolve(), text)
     except OSError as error:
         reason = error.strerror or str(error)
         raise EnvsolveError(f"cannot write {target}: {reason}", hint="choose another place after -o") from error
@@ -79,24 +79,3 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         reason = error.strerror or str(error)
         raise EnvsolveError(f"cannot write to the standard output: {reason}", hint="name a file with -o") from error
-
-
-def _replace(target: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
-    ) as file:
-        scratch = Path(file.name)
-        try:
-            file.write(text)
-            file.flush()
-            scratch.chmod(0o666 & ~_umask())
-            scratch.replace(target)
-        except OSError:
-            scratch.unlink(missing_ok=True)
-            raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
