@@ -1,0 +1,61 @@
+"""Container images and runtimes that a text names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.report.observation import Field, Image, Observation, Scalar, Trust
+from envsolve.diagnose.report.text import Log
+
+_TAG = r":([A-Za-z0-9_][\w.-]{0,120})"
+_KNOWN = re.compile(
+    r"(?<![\w/.-])((?:docker\.io/)?(?:nvidia/cuda|pytorch/pytorch|vllm/vllm-openai|lmsysorg/sglang|tensorflow/tensorflow|nvcr\.io/[\w./-]{1,80}"
+    r"|ghcr\.io/[\w./-]{1,80}|quay\.io/[\w./-]{1,80}|dustynv/[\w.-]{1,40}|huggingface/[\w.-]{1,60}|python|ubuntu|debian|continuumio/\w{1,20}|mambaorg/\w{1,20}|rayproject/\w{1,20})"
+    rf"{_TAG})"
+)
+_NAMED = re.compile(
+    r"(?:\bFROM (?:--\S{1,60} )?|\b[Ii]mage:? [\"'`]?|\b[Cc]ontainer:? [\"'`]?|docker pull |docker://|\bTag [\"'`]?)"
+    r"((?:[\w.-]{1,80}(?::\d{2,5})?/){0,4}[a-z0-9][\w.-]{0,80}(?::[\w][\w.-]{0,120})?)(?=[\s\"'`,;)]|\.?$)"
+)
+_DISTRO = re.compile(r"(ubuntu|debian|rockylinux|ubi|centos)-?(\d{1,2}(?:\.\d{2})?)\b")
+_PYTHON = re.compile(r"(?:^|/)python:(3\.\d{1,2})\b")
+_DOCKER = re.compile(
+    r"\bdocker(?: run\b|file\b|: Error|-compose\b| (?:build|container|image)\b)|\b(?:inside|in) (?:a |the "
+    r"|my )?(?:docker|container)\b|/\.dockerenv|^RUN |nvidia-container-cli",
+    re.IGNORECASE,
+)
+_OTHERS = (
+    ("apptainer", re.compile(r"\b(?:apptainer|singularity) (?:exec|run|shell)\b")),
+    ("podman", re.compile(r"\bpodman run\b")),
+)
+_ABSENT = re.compile(r"\b(?:outside|without|no|not in|not using)\b[\w ]{0,12}\b(?:docker|container)", re.IGNORECASE)
+
+
+def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """Images with a tag (or after FROM), and the runtime around the program."""
+    for line in log.containing(":", "from ", "image", "docker"):
+        if line.text.lstrip().startswith(("http", "Traceback", "File ")):
+            continue
+        references = dict.fromkeys(
+            [match[1] for match in _KNOWN.finditer(line.text)] + [match[1] for match in _NAMED.finditer(line.text)]
+        )
+        for reference in references:
+            if ":" not in reference and "/" not in reference:
+                continue
+            yield Observation(Image(reference), line, Trust.PRINTED)
+            yield Observation(Scalar(Field.CONTAINER, "docker"), line, Trust.HINTED)
+            if match := _DISTRO.search(reference):
+                yield Observation(
+                    Scalar(Field.DISTRO, f"{match[1].replace('linux', '')} {match[2]}"), line, Trust.HINTED
+                )
+            if match := _PYTHON.search(reference):
+                yield Observation(Scalar(Field.PYTHON, match[1]), line, Trust.STATED)
+    for line in log.containing("docker", "container", "run "):
+        if _DOCKER.search(line.text) and not _ABSENT.search(line.text):
+            yield Observation(Scalar(Field.CONTAINER, "docker"), line, Trust.STATED)
+    for line in log.containing("apptainer", "singularity", "podman"):
+        for name, pattern in _OTHERS:
+            if pattern.search(line.text):
+                yield Observation(Scalar(Field.CONTAINER, name), line, Trust.IMPLIED)

@@ -1,0 +1,100 @@
+"""What people say in their own words of versions, cards and drivers; of the environment at hand alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.report.observation import Card, Fact, Field, Observation, Package, Scalar, Trust
+from envsolve.diagnose.report.readers._gpus import named
+from envsolve.diagnose.report.readers._words import VERSION, is_related, normalised, sentences
+from envsolve.diagnose.report.text import Log
+from envsolve.machine.model import HostCompiler, Toolkit
+
+_END = r"(?![\w.+-]{0,20}\w)(?!\+)(?! ?(?:or|and|to|through|/|-|~|,) ?v?\d{1,2}\.\d)"
+_PACKAGE = re.compile(rf"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{{2,30}})(?: version)?[ :]{{1,2}}v?({VERSION}){_END}")
+_ALTERNATIVE = re.compile(r"(?:\bor|\band|[<>]=?|~=|/|[-\u2013])\s?$")
+_PYTHON = re.compile(
+    rf"\b[Pp]ython(?: version)?[ :=]{{1,3}}v?(3\.\d{{1,2}})(?:\.\d{{1,2}})?(?:rc\d)?{_END}(?![+x])|\bpy(3\d{{1,2}})\b"
+)
+_DRIVER = re.compile(
+    r"\b[Dd]rivers?(?:\s(?:version|branch|is|installed"
+    r"|v))?[ :=(]{1,3}(?:version )?[vR]?(\d{3}(?:\.\d{1,3}){0,2})\b(?! ?(?:or|and|to|\+))"
+    r"|\b(\d{3}(?:\.\d{1,3}){1,2}|\d{3}(?=[ -](?:series )?driver))(?:[ -](?:series))? driver\b"
+    r"|\bdriver[^.\n\d]{0,12}\((\d{3}) series|(?<=\()(\d{3}) series"
+)
+_DRIVER_CUDA = re.compile(
+    r"\b(?:driver|nvidia-smi)\b[^\n]{0,40}?\bCUDA(?: Version)?[: ]{1,2}(\d{1,2}\.\d)\b"
+    r"|\bCUDA Version[: ]{1,3}(\d{1,2}\.\d)\b"
+    r"|\bCUDA version reported by the driver[: ]{1,3}(\d{1,2}\.\d)\b",
+    re.IGNORECASE,
+)
+_TOOLKIT = re.compile(
+    r"\b(?:nvcc|(?:CUDA )?toolkit)(?: version)?[ :]{1,2}v?(\d{1,2}\.\d)(?:\.\d{1,3})?\b"
+    r"|\b(?:CUDA )?(\d{1,2}\.\d) toolkit\b",
+    re.IGNORECASE,
+)
+_GCC = re.compile(rf"\b(?:gcc|g\+\+)(?: version)?[ :]{{1,2}}v?(\d{{1,2}}(?:\.\d{{1,2}}){{0,2}}){_END}", re.IGNORECASE)
+_CAPABILITY = re.compile(
+    r"\b(?:compute )?capability[ :(]{1,3}(?:of )?(\d{1,2})\.(\d)\b|\(cc (\d{1,2})\.(\d)\)", re.IGNORECASE
+)
+_OF_CARD = re.compile(r"\b(?:one|a|the|my|this) (?:card|GPU|device)?s?", re.IGNORECASE)
+_ANOTHER = re.compile(r"of capability (\d{1,2})\.(\d), (?:one|the other) of (\d{1,2})\.(\d)", re.IGNORECASE)
+_SPOKEN = {"pytorch": "torch", "libtorch": "torch", "flash-attention": "flash-attn", "flashattention": "flash-attn"}
+# Programs and libraries outside any environment, whatever packages have these names.
+_TOOLS = frozenset({"gcc", "gxx", "nvidia-smi", "nvidia-driver", "cuda-compat", "cuda-driver", "cuda-version"})
+_NO_PROSE = re.compile(
+    r"\s{0,12}(?:File \"|Traceback|\||\+--|https?://|--|building |running |copying |\[\d{1,5}/\d{1,5}\]|#include"
+    r"|at::|from \S{1,80}:\d)|>>> |.*\.(?:cpp|cu|h|cuh|py):\d"
+)
+
+
+def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """Versions, cards, driver and tools that a sentence states."""
+    for line in log.containing(*_WORDS):
+        if _NO_PROSE.match(line.text):
+            continue
+        for sentence in sentences(line.text):
+            yield from (Observation(fact, line, Trust.STATED) for fact in _stated(sentence, catalogue))
+
+
+def _stated(sentence: str, catalogue: Catalogue) -> Iterator[Fact]:
+    for package in _PACKAGE.finditer(sentence):
+        name = normalised(package[1])
+        name = _SPOKEN.get(name, name)
+        if is_related(name) and name not in _TOOLS and not _ALTERNATIVE.search(sentence[: package.start()]):
+            yield Package(name, package[2])
+    if match := _PYTHON.search(sentence):
+        yield Scalar(Field.PYTHON, match[1] or f"{match[2][0]}.{match[2][1:]}")
+    if match := _DRIVER.search(sentence):
+        yield Scalar(Field.DRIVER, next(filter(None, match.groups())))
+    if match := _DRIVER_CUDA.search(sentence):
+        yield Scalar(Field.DRIVER_CUDA, next(filter(None, match.groups())))
+    if match := _TOOLKIT.search(sentence):
+        yield Toolkit(match[1] or match[2], None, True if "nvcc" in match[0].lower() else None)
+        if "nvcc" in match[0].lower():
+            yield Scalar(Field.NVCC, match[1])
+    if (match := _GCC.search(sentence)) and 4 <= int(match[1].split(".")[0]) <= 30:
+        yield HostCompiler("gcc", match[1])
+    yield from _cards(sentence, catalogue)
+
+
+def _cards(sentence: str, catalogue: Catalogue) -> Iterator[Fact]:
+    names = list(named(sentence, catalogue))
+    for count, name in names:
+        yield Card(name, count=count)
+    if match := _ANOTHER.search(sentence):
+        yield Card(None, f"{match[1]}.{match[2]}")
+        yield Card(None, f"{match[3]}.{match[4]}")
+    elif not names and (match := _CAPABILITY.search(sentence)) and _OF_CARD.search(sentence):
+        yield Card(None, f"{match[1] or match[3]}.{match[2] or match[4]}")
+
+
+_WORDS = (
+    "torch", "triton", "vllm", "python", "driver", "nvidia", "nvcc", "toolkit", "gcc", "g++", "cuda", "rtx", "gtx",
+    "geforce", "tesla", "quadro", "titan", "jetson", "spark", "gpu", "card", "node", "capability", "numba", "jax",
+    "xformers", "flash", "py3", "a100", "h100", "h200", "v100", "b200", "b300", "a10", "a30", "a40", "l40", "l4",
+    "t4", "p100", "p40", "k80", "gb10", "gb200", "gb300", "gh200", "h20", "h800", "a800", "a6000", "a5000", "a4000",
+    "numpy", "mmcv", "sglang", "deepspeed",
+)  # fmt: skip

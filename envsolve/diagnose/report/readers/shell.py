@@ -1,0 +1,118 @@
+"""Shell commands and environment variables that a text shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.report.observation import Command, Field, Observation, Scalar, Trust, Variable
+from envsolve.diagnose.report.text import Line, Log
+
+_PROGRAM = (
+    r"(?:sudo |time |exec )?(?:(?:python|py)(?:3(?:\.\d{1,2})?)?(?:\.exe)? -m pip|pip3?(?:\.\d{1,2})?|uv(?: pip)?"
+    r"|conda|mamba|micromamba|pixi"
+    r"|poetry|pdm|apt(?:-get)?|dnf|yum|docker|podman|apptainer|singularity|nvcc|make|cmake|ninja) "
+)
+_VARIABLES = r"(?:[A-Z_][A-Z0-9_]{0,60}=(?:\"[^\"]{0,300}\"|'[^']{0,300}'|[^\s\"']{0,300}) ){0,6}"
+_PROMPT = re.compile(
+    r"\s{0,8}(?:\$ |(?:\([\w.-]{1,40}\) ){1,2}(?:[\w.-]{1,40}@[^$#>\n]{1,100})?[$#>%] ?"
+    r"|[\w.-]{1,40}@[\w.-]{1,60}:[^$#\n]{1,100}[$#] "
+    r"|PS [A-Z]:[^>\n]{0,150}> ?|[A-Z]:\\[^>\n]{0,150}> ?|> |[!%](?=pip|uv|conda|python|nvidia|nvcc|export|apt)"
+    r"|(?:Step \d{1,3}/\d{1,3} : )?RUN (?:--\S{1,100} ){0,4}|\+ (?=\w{2,}))(\S.{0,1500})"
+)
+_BARE = re.compile(
+    rf"\s{{0,8}}({_VARIABLES}{_PROGRAM}(?:install|add|create|sync|run|build|update|upgrade|remove|uninstall|lock|wheel|download|pull|freeze|list|env|exec)\b.{{0,1500}})"
+)
+_TICKED = re.compile(rf"`({_VARIABLES}{_PROGRAM}[^`\n]{{3,400}}|python3? (?:-m |setup\.py)[^`\n]{{3,300}})`")
+_SAID = re.compile(
+    rf"(?:[:,] ?)({_VARIABLES}(?:python3? -m pip|pip3?|uv(?: pip)?|conda|mamba|pixi|poetry) (?:install|add|create"
+    rf"|sync)\b[^`\n]{{1,400}})"
+)
+_NAME = r"([A-Z][A-Z0-9_]{1,60}|CUDA_PATH|container)"
+_ASSIGNMENT = re.compile(
+    rf"\s{{0,8}}(?:export |set |setenv |ENV |ARG |-e |\$env:|declare -x )?{_NAME}\s?=\s?(\"[^\"]{{0,1000}}\""
+    rf"|'[^']{{0,1000}}'|[^\s#`;|&]{{1,1000}})"
+)
+_WITHIN = re.compile(
+    r"(?:^|[\s`;&(])(?:export |-e |--env[ =])?([A-Z][A-Z0-9]{0,30}_[A-Z0-9_]{1,50}|CC|CXX)=(\"[^\"]{0,500}\""
+    r"|'[^']{0,500}'|[^\s`;|&)\"']{1,500})"
+)
+_DOCKER_ENV = re.compile(r"\s{0,8}ENV ([A-Z][A-Z0-9_]{1,60}) (\S.{0,500})")
+_PYTHON_ENV = re.compile(r"os\.environ\[['\"]([A-Z][A-Z0-9_]{1,60})['\"]\]\s?=\s?['\"]([^'\"]{0,300})['\"]")
+_OF_INTEREST = re.compile(
+    r"(?:CUDA|NVIDIA|NVCC|TORCH|PYTORCH|TRITON|PIP|UV|CONDA|LD|CU|NCCL|VLLM|FLASH_ATTN|FLASH_ATTENTION|XFORMERS|BNB|MAMBA|TCNN|FORCE|MAX|PYTHON|VIRTUAL"
+    r"|CUDNN|CMAKE|DISABLE|BUILD|MMCV|TF|XLA)_?[A-Z0-9_]{0,60}|CC|CXX|PATH|PYTHONPATH|DOCKER_HOST|CPATH|LIBRARY_PATH|C_INCLUDE_PATH|container"
+)
+_PYTHON_ASKED = re.compile(
+    r"(?:conda|mamba|micromamba)\s(?:env )?create\b.{0,300}?\spython=+(3\.\d{1,2})|uv venv\b.{0,100}?(?:--python"
+    r"|-p)[ =](3\.\d{1,2})|virtualenv -p python(3\.\d{1,2})"
+)
+
+
+def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """Commands in their order, and variables."""
+    for line in log.containing(*_COMMAND_WORDS):
+        for command in _commands(line, log):
+            yield Observation(Command(command), line, Trust.PRINTED)
+            if match := _PYTHON_ASKED.search(command):
+                yield Observation(Scalar(Field.PYTHON, match[1] or match[2] or match[3]), line, Trust.STATED)
+    for line in log.containing("="):
+        if line.text[:1] != "|":
+            yield from (Observation(variable, line, Trust.PRINTED) for variable in _variables(line.text))
+    for line in log.containing("env "):
+        if match := _DOCKER_ENV.match(line.text):
+            yield Observation(Variable(match[1], _unquoted(match[2])), line, Trust.PRINTED)
+
+
+_COMMAND_WORDS = (
+    "$", "> ", "# ", "run ", "+ ", "!", "%", "pip", "uv ", "conda ", "mamba ", "pixi ", "poetry ", "docker ",
+    "podman ", "setup.py", "apt", "singularity ",
+)  # fmt: skip
+
+
+def _commands(line: Line, log: Log) -> Iterator[str]:
+    text = line.text
+    if text.lstrip().startswith((">>>", "...", "#")) and not text.startswith("# pip"):
+        return
+    if match := _PROMPT.match(text) or _BARE.match(text):
+        yield _continued(match[1], line, log)
+        return
+    if "`" in text:
+        yield from (match[1] for match in _TICKED.finditer(text))
+    elif match := _SAID.search(text):
+        yield match[1].strip()
+
+
+def _continued(command: str, line: Line, log: Log) -> str:
+    """The command with the lines that a trailing backslash adds."""
+    parts = [command]
+    for following in log.after(line, 20):
+        if not parts[-1].endswith("\\"):
+            break
+        parts[-1] = parts[-1][:-1].rstrip()
+        parts.append(following.text.strip())
+    return " ".join(parts).strip()
+
+
+def _variables(text: str) -> Iterator[Variable]:
+    found: dict[str, str] = {}
+    for name, value in (*_PYTHON_ENV.findall(text), *_WITHIN.findall(text)):
+        found.setdefault(name, value)
+    if match := _ASSIGNMENT.match(text):
+        found.setdefault(match[1], match[2])
+    for name, value in found.items():
+        if _OF_INTEREST.fullmatch(name) and not value.startswith("="):
+            yield Variable(name, _unquoted(value if name != "TORCH_CUDA_ARCH_LIST" else _whole(text, name, value)))
+
+
+def _whole(text: str, name: str, value: str) -> str:
+    """An arch list to its end: collect_env prints it without quotes, spaces included."""
+    rest = text[text.find(name) + len(name) :].lstrip(" =")
+    match = re.match(r"(?:\d{1,2}\.\d[af]?(?:\+PTX)?[ ;,]{0,2}){1,30}", rest)
+    return match[0].strip() if match else value
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value

@@ -1,0 +1,133 @@
+"""The operating system: collect_env's OS line, uname, os-release, platform strings, ldd, WSL and Jetson."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.report.observation import Fact, Field, Observation, Scalar, Trust
+from envsolve.diagnose.report.readers._words import sentences
+from envsolve.diagnose.report.text import Log
+from envsolve.machine.host import architecture
+
+_DISTRO = re.compile(
+    r"\b(Ubuntu|Debian(?: GNU/Linux)?|CentOS(?: Linux| Stream)?(?: release)?|Rocky(?: Linux)?|AlmaLinux|RHEL"
+    r"|Red Hat Enterprise Linux(?: Server)?(?: release)?|Fedora(?: Linux| release)?"
+    r"|TencentOS(?: Linux| Server)?|Amazon Linux|Alpine(?: Linux)?|openSUSE(?: Leap)?|SLES|Arch Linux"
+    r"|Manjaro(?: Linux)?|Linux Mint|Pop!_OS|DGX OS|openEuler|Oracle Linux(?: Server)?|Alibaba Cloud Linux)"
+    r"(?:[ :v-]{0,3}(\d{1,2}(?:\.\d{1,2})?)(?:\.\d{1,5})?)?(?![\w-])",
+    re.IGNORECASE,
+)
+_IDS = {
+    "red hat enterprise linux": "rhel", "amazon linux": "amzn", "arch linux": "arch", "linux mint": "linuxmint",
+    "pop!_os": "pop", "oracle linux": "ol", "alibaba cloud linux": "alinux", "opensuse leap": "opensuse-leap",
+}  # fmt: skip
+_ALWAYS_VERSIONED = frozenset({"alpine", "debian", "fedora", "rhel", "ubuntu", "centos", "rocky"})
+_ARCH = re.compile(r"\b(x86[-_]64|aarch64|arm64|amd64)\b", re.IGNORECASE)
+_ARCH_ALONE = re.compile(r"\s{0,4}(x86_64|aarch64|arm64)\s{0,4}")
+_GLIBC = re.compile(
+    r"\bglibc[- _]?v?(2\.\d{1,2})\b|\(GNU libc\) (2\.\d{1,2})|^ldd \([^)]{1,60}\) (2\.\d{1,2})", re.IGNORECASE
+)
+_MUSL = re.compile(r"\bmusl(?: libc)?[- _](1\.\d)", re.IGNORECASE)
+_WINDOWS = re.compile(
+    r"\bWindows(?:[ -](?:1[01]|Server|11 Pro|10 Pro)|,|\.|:|$| \()|Microsoft Windows|platform win32", re.IGNORECASE
+)
+_MENTIONED_WINDOWS = re.compile(r"\b(?:not|unlike|on) (?:on )?Windows (?:it|works)", re.IGNORECASE)
+_WSL = re.compile(r"\bWSL ?2?\b|microsoft-standard-WSL|/usr/lib/wsl/|/mnt/c/(?:Users|Windows)", re.IGNORECASE)
+_NO_WSL = re.compile(r"\b(?:not|no|without|instead of)\b.{0,12}\bWSL", re.IGNORECASE)
+_L4T = re.compile(
+    r"\bL4T[ :_-]{0,3}(?:release )?[Rr]?(\d{2}(?:\.\d{1,2}){0,2})\b"
+    r"|R(\d{2}) \(release\), REVISION: (\d{1,2}(?:\.\d)?)|\btegra-(\d{2}\.\d(?:\.\d)?)\b"
+)
+_ARM_MACHINES = re.compile(r"\b(?:DGX[- ]Spark|GB10|Jetson(?! works)|GH200|GB200|GB300|L4T)\b|-tegra\b")
+_KERNEL = re.compile(r"\bLinux[- ](?:\S{1,60} )?\d\.\d{1,2}\.\d{1,3}")
+
+
+def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """Distribution, OS, architecture, C library, WSL, Jetson."""
+    for line in log.containing(
+        "os:",
+        "os |",
+        "pretty_name",
+        "version_id",
+        "platform:",
+        "linux-",
+        "linux ",
+        "os version",
+        "os :",
+        "description:",
+    ):
+        yield from (Observation(fact, line, Trust.PRINTED) for fact in _printed(line.text))
+    for line in log.containing(*_DISTRO_WORDS):
+        for sentence in sentences(line.text):
+            if match := _DISTRO.search(sentence):
+                yield from (Observation(fact, line, Trust.STATED) for fact in _distro(match))
+    for line in log.containing("x86_64", "x86-64", "aarch64", "arm64", "amd64"):
+        if match := _ARCH_ALONE.fullmatch(line.text):
+            yield Observation(Scalar(Field.ARCH, architecture(match[1])), line, Trust.PRINTED)
+        elif "://" not in line.text:
+            archs = {architecture(found.replace("-", "_")) for s in sentences(line.text) for found in _ARCH.findall(s)}
+            yield from (Observation(Scalar(Field.ARCH, arch), line, Trust.STATED) for arch in archs if len(archs) == 1)
+    for line in log.containing("glibc", "gnu libc", "ldd (", "musl"):
+        yield from (Observation(fact, line, Trust.PRINTED) for fact in _libc(line.text))
+    for line in log.containing("windows", "win32"):
+        if any(_WINDOWS.search(s) and not _MENTIONED_WINDOWS.search(s) for s in sentences(line.text)):
+            yield Observation(Scalar(Field.OS, "windows"), line, Trust.STATED)
+    for line in log.containing("wsl", "/mnt/c/"):
+        if _WSL.search(line.text) and not _NO_WSL.search(line.text):
+            yield Observation(Scalar(Field.WSL, "true"), line, Trust.IMPLIED)
+    yield from _arm(log)
+
+
+def _arm(log: Log) -> Iterator[Observation]:
+    """Machines that exist with one processor only: Jetson, Grace and Spark are aarch64."""
+    for line in log.containing(
+        "spark", "gb10", "jetson", "gh200", "gb200", "gb300", "l4t", "tegra", "(release), revision"
+    ):
+        if any(_ARM_MACHINES.search(sentence) for sentence in sentences(line.text)):
+            yield Observation(Scalar(Field.ARCH, "aarch64"), line, Trust.STATED)
+            yield Observation(Scalar(Field.OS, "linux"), line, Trust.STATED)
+        if match := _L4T.search(line.text):
+            release = match[1] or match[4] or f"{match[2]}.{match[3].removesuffix('.0')}"
+            yield Observation(Scalar(Field.JETSON, release), line, Trust.PRINTED)
+
+
+def _printed(text: str) -> Iterator[Fact]:
+    """A line that a program or a form gives to the system."""
+    label = text.lstrip(" *-_|").lower()
+    if label.startswith(
+        ("os:", "os version", "os |", "os :", "os**", "pretty_name", "description:", "platform:", "operating system")
+    ):
+        if match := _DISTRO.search(text):
+            yield from _distro(match)
+        if "windows" in label:
+            yield Scalar(Field.OS, "windows")
+        if match := _ARCH.search(text):
+            yield Scalar(Field.ARCH, architecture(match[1].replace("-", "_")))
+    if _KERNEL.search(text) and ("GNU/Linux" in text or "-with-glibc" in text):
+        yield Scalar(Field.OS, "linux")
+        if found := _ARCH.search(text):
+            yield Scalar(Field.ARCH, architecture(found[1]))
+
+
+def _distro(match: re.Match[str]) -> Iterator[Fact]:
+    name = re.sub(r"\s(?:release|server|stream)$", "", match[1].lower())
+    name = _IDS.get(name) or _IDS.get(name.removesuffix(" server")) or re.sub(r"(?: gnu/linux| linux)$", "", name)
+    yield Scalar(Field.OS, "linux")
+    if match[2] or name not in _ALWAYS_VERSIONED:
+        yield Scalar(Field.DISTRO, f"{name} {match[2]}" if match[2] else name)
+
+
+def _libc(text: str) -> Iterator[Fact]:
+    if match := _GLIBC.search(text):
+        yield Scalar(Field.LIBC, f"glibc {match[1] or match[2] or match[3]}")
+    elif match := _MUSL.search(text):
+        yield Scalar(Field.LIBC, f"musl {match[1]}")
+
+
+_DISTRO_WORDS = (
+    "ubuntu", "debian", "centos", "rocky", "almalinux", "rhel", "red hat", "fedora", "tencentos", "amazon linux",
+    "alpine", "opensuse", "sles", "arch linux", "manjaro", "mint", "pop!_os", "dgx os", "openeuler", "oracle linux",
+    "alibaba",
+)  # fmt: skip

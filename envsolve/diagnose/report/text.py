@@ -1,0 +1,133 @@
+"""A report as lines that can be searched: decoded, without colour codes and prefixes, in time linear in its size."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_LINE = 2000
+"""Characters of a line that are looked at: what says something of an environment is shorter."""
+_MAX_QUOTE = 200
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]{0,30}[ -/]{0,5}[@-~]"  # colours and cursor movements
+    r"|\x1b\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)"  # titles and links
+    r"|\x1b[@-Z\\-_]"
+)
+# What log collectors put before a program's own line: GitHub's time stamp, BuildKit's step and seconds.
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?\s")
+_BUILDKIT = re.compile(r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?")
+_QUOTED = re.compile(r"(?:>\s?){1,5}(?=[^>\s])")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a report.
+
+    Attributes:
+        number: As an editor counts, from 1.
+        index: Its place in :attr:`Log.lines`.
+        text: Without colour codes, prefixes of log collectors, and what is beyond :data:`MAX_LINE`.
+    """
+
+    number: int
+    index: int
+    text: str
+
+    @property
+    def quote(self) -> str:
+        """The line as evidence: printable, without superfluous space, shortened."""
+        words = "".join(c if c.isprintable() else " " for c in self.text[: 4 * _MAX_QUOTE]).split()
+        text = " ".join(words)
+        return text if len(text) <= _MAX_QUOTE else f"{text[: _MAX_QUOTE - 3]}..."
+
+
+class Log:
+    """A report's lines, with a search that costs one pass per word however many lines there are."""
+
+    def __init__(self, text: str) -> None:
+        """Split and clean ``text``; a carriage return within a line begins a new one with the same number."""
+        if "\n" not in text:
+            text = text.replace("\r", "\n")
+        lines: list[Line] = []
+        for number, raw in enumerate(text.split("\n"), 1):
+            for part in raw.split("\r") if "\r" in raw else (raw,):
+                if part:
+                    lines.append(Line(number, len(lines), _clean(part[:MAX_LINE])))
+        self.lines = tuple(lines)
+        lowered = [line.text.lower() for line in lines]
+        self._lowered = "\n".join(lowered)
+        self._starts: list[int] = []
+        start = 0
+        for lower in lowered:
+            self._starts.append(start)
+            start += len(lower) + 1
+
+    def containing(self, *words: str) -> Iterator[Line]:
+        """Lines that hold any of the words (lower case), in order; case does not count."""
+        found: set[int] = set()
+        for word in words:
+            at = self._lowered.find(word)
+            while at >= 0:
+                index = bisect_right(self._starts, at) - 1
+                found.add(index)
+                if index + 1 == len(self._starts):
+                    break
+                at = self._lowered.find(word, self._starts[index + 1])
+        return (self.lines[index] for index in sorted(found))
+
+    def after(self, line: Line, count: int) -> tuple[Line, ...]:
+        """The ``count`` lines that follow."""
+        return self.lines[line.index + 1 : line.index + 1 + count]
+
+    def before(self, line: Line, count: int) -> tuple[Line, ...]:
+        """The ``count`` lines that precede, the nearest first."""
+        return self.lines[max(0, line.index - count) : line.index][::-1]
+
+
+def decode(data: bytes) -> str:
+    """The text of a file that a shell or an editor wrote: UTF-8, UTF-16 as PowerShell writes it, else Latin-1.
+
+    Every input decodes; what is no text becomes odd characters, not an error.
+    """
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    start = data[:4000]
+    if start and start.count(0) > len(start) // 3:  # ASCII as UTF-16 has a zero in every second byte
+        odd = start[1::2].count(0) >= start[::2].count(0)
+        return data.decode("utf-16-le" if odd else "utf-16-be", "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    # One odd byte in a log of UTF-8 is damage; many are another encoding.
+    text = data.decode("utf-8", "replace")
+    return text if text.count("\ufffd") <= len(text) // 1000 else data.decode("latin-1")
+
+
+def _clean(text: str) -> str:
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    if "\t" in text or "\xa0" in text:
+        text = text.replace("\t", "    ").replace("\xa0", " ")
+    if text[:1] in "0123456789#" and (match := _STAMP.match(text) or _BUILDKIT.match(text)):
+        text = text[match.end() :]
+    if text[:1] == ">" and text[:3] != ">>>" and (match := _QUOTED.match(text)):
+        text = text[match.end() :] if _is_quotation(text, match.end()) else text
+    return text.rstrip()
+
+
+def _is_quotation(text: str, end: int) -> bool:
+    """Whether ``>`` quotes a line; ``> pip install x`` is a Windows prompt, and the command keeps it."""
+    return not re.match(r"(?:pip|python|py|conda|uv|set|nvcc|nvidia-smi)\b", text[end : end + 12])
