@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -48,6 +49,13 @@ def test_one_version_for_two_platforms_is_told_apart() -> None:
         "(default, manylinux_2_28_x86_64)",
         "(default, manylinux_2_28_aarch64)",
     ]
+
+
+def test_release_wheels_for_several_torches_are_told_apart() -> None:
+    for_torch = [replace(build("native", index="forge"), local=f"+cu12torch2.{minor}") for minor in (7, 8)]
+    lines = text(*for_torch, replace(build("native"), local="+cu126"))
+    assert [line.split()[1] for line in lines] == ["2.9.0+cu12torch2.7", "2.9.0+cu12torch2.8", "2.9.0"]
+    assert not any("manylinux" in line for line in lines)
 
 
 def test_why_verdicts_are_unknown_is_said_once() -> None:

@@ -37,6 +37,9 @@ class BuildLine:
         gpu: The GPU that the verdict is for; None where the machine has none or they are not known.
         codes: GPU code that it carries.
         triton: Whether kernels of its own Triton run there.
+        local: Local version in its file name, ``+cu12torch2.8cxx11abiTRUE``.
+        torch: Specifier on the torch that it was compiled for, where it is for certain ones.
+        cxx11_abi: Whether it uses libstdc++'s C++11 ABI, where known; torch must use the same.
     """
 
     package: str
@@ -51,6 +54,9 @@ class BuildLine:
     driver_required: str | None
     triton: bool | None
     reasons: tuple[ReasonLine, ...]
+    local: str = ""
+    torch: str | None = None
+    cxx11_abi: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +74,14 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
         UsageError: The catalogue describes no builds of that package.
     """
     name = canonicalize_name(package)
-    if not catalogue.builds(name):
-        known = ", ".join(sorted(n for n in catalogue.family if catalogue.builds(n)))
+    if name not in catalogue.packages():
+        known = ", ".join(catalogue.packages())
         raise UsageError(f"the catalogue describes no builds of {package}", hint=f"it describes {known}")
     facts = Facts.of(catalogue)
     judged = [replace(machine, platform=assumed(machine.platform)) for machine in machines]
     family = Family(catalogue, facts, tuple(judged), python)
     lines: dict[BuildLine, None] = {}
-    for option in family.judged(name):
+    for option in (*family.judged(name), *family.judged_outside(name)):
         for line in _lines(option, judged, python, facts, catalogue):
             lines[line] = None
     return BuildList("envsolve.builds/1", tuple(lines))
@@ -103,6 +109,9 @@ def _lines(
                     verdict.driver_required,
                     verdict.triton,
                     _reasons(verdict, catalogue),
+                    build.local,
+                    build.torch,
+                    build.cxx11_abi,
                 )
             )
     return found

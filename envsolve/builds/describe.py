@@ -20,7 +20,7 @@ def describe(found: BuildList, *, every: bool = False, reasons: bool = False) ->
     if not shown:
         return _nothing(found.builds)
     # A machine whose platform is not known has one build for several.
-    told = Counter((build.version, build.variant, build.index, build.gpu) for build in shown)
+    told = Counter((_version(build), build.variant, build.index, build.gpu) for build in shown)
     platforms = max(told.values()) > 1
     lines = [line for build in shown for line in _lines(build, reasons, platforms)]
     if not reasons:
@@ -32,11 +32,16 @@ def _lines(build: BuildLine, reasons: bool, platforms: bool) -> Iterator[str]:
     triton = "  without Triton" if build.triton is False else ""
     gpu = f"  on {build.gpu}" if build.gpu else ""
     place = f"{build.index}, {build.platform}" if platforms else build.index
-    yield f"{build.package} {build.version:<8} {build.variant:<6} {build.verdict:<8}{gpu}{triton}  ({place})"
+    yield f"{build.package} {_version(build):<8} {build.variant:<6} {build.verdict:<8}{gpu}{triton}  ({place})"
     for reason in build.reasons:
         if reasons or (build.verdict == "none" and reason.ok is False):
             mark = {True: "+", False: "-", None: "?"}[reason.ok]
             yield f"    {mark} {reason.text}" + (f" [{reason.evidence}]" if reason.evidence else "")
+
+
+def _version(build: BuildLine) -> str:
+    """The version, with a local part that says more than the variant does."""
+    return build.version if build.local == f"+{build.variant}" else build.version + build.local
 
 
 def _unknowns(builds: Sequence[BuildLine]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
@@ -26,9 +26,10 @@ def build_facts(catalogue: Catalogue, package: str, version: str | None, variant
     Raises:
         UsageError: The catalogue describes none; the hint names what it does describe.
     """
-    every = catalogue.builds(canonicalize_name(package))
+    name = canonicalize_name(package)
+    every = (*catalogue.builds(name), *catalogue.builds_outside(name))
     if not every:
-        known = ", ".join(sorted(name for name in catalogue.family if catalogue.builds(name)))
+        known = ", ".join(catalogue.packages())
         raise UsageError(f"the catalogue describes no builds of {package}", hint=f"it describes {known}")
     found = tuple(b for b in every if version in (None, b.version) and variant in (None, b.variant))
     if not found:
@@ -36,5 +37,13 @@ def build_facts(catalogue: Catalogue, package: str, version: str | None, variant
         versions = ", ".join(dict.fromkeys(b.version for b in every))
         hint = f"{version} exists as {', '.join(of_version)}" if of_version else f"it describes {versions}"
         raise UsageError(f"the catalogue describes no {package} {version} {variant or ''}".rstrip(), hint=hint)
-    sources = {b.source: source for b in found if (source := catalogue.source(b.source))}
+    sources = {key: source for build in found for key in _cited(build) if (source := catalogue.source(key))}
     return BuildFacts(found, sources)
+
+
+def _cited(build: Build) -> Iterator[str]:
+    """Every source that a build names."""
+    yield build.source
+    yield from (citation.source for citation in build.cited.values())
+    yield from (dispute.source for dispute in build.disputed)
+    yield from (source for fact in build.files.values() for source in fact.sources)

@@ -152,12 +152,16 @@ class Family:
     def judged(self, package: str) -> tuple[Option, ...]:
         """All published options, those that do not run included, newest first."""
         if package not in self._judged:
-            self._judged[package] = self._judge(package)
+            self._judged[package] = self._judge(self.catalogue.builds(package))
         return self._judged[package]
 
-    def _judge(self, package: str) -> tuple[Option, ...]:
+    def judged_outside(self, package: str) -> tuple[Option, ...]:
+        """Likewise its builds that are on no package index; they are never options of the solve."""
+        return self._judge(self.catalogue.builds_outside(package))
+
+    def _judge(self, published: Sequence[Build]) -> tuple[Option, ...]:
         found = []
-        for builds in _by_option(self.catalogue.builds(package)).values():
+        for builds in _by_option(published).values():
             chosen = [self._for_machine(builds, m, judge) for m, judge in zip(self.machines, self._judges, strict=True)]
             if any(not self._published(build) for build, _ in chosen):
                 continue
@@ -220,10 +224,12 @@ def _distance(verdict: Verdict) -> tuple[bool, int]:
     return any(reason.rule == "platform" for reason in verdict.failures), verdict.level.rank
 
 
-def _by_option(builds: Sequence[Build]) -> Mapping[tuple[str, str, str], list[Build]]:
-    groups: dict[tuple[str, str, str], list[Build]] = {}
+def _by_option(builds: Sequence[Build]) -> Mapping[tuple[str, ...], list[Build]]:
+    groups: dict[tuple[str, ...], list[Build]] = {}
     for build in builds:
-        groups.setdefault((build.version, build.variant, build.index), []).append(build)
+        # What a local version says besides the variant: the torch and the ABI of a release wheel.
+        keys = build.local.removeprefix(f"+{build.variant}")
+        groups.setdefault((build.version, build.variant, build.index, keys), []).append(build)
     return groups
 
 

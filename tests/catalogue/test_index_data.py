@@ -23,8 +23,8 @@ from envsolve.catalogue.model import (
     Build,
     CompilerPackages,
     CondaBuild,
-    Distribution,
     Dispute,
+    Distribution,
     DriverBranch,
     Evidence,
     FamilyMember,
@@ -132,7 +132,7 @@ def test_a_file_has_one_record_a_line(name: str) -> None:
 @pytest.mark.parametrize("name", BUILD_FILES)
 def test_builds_belong_to_their_file_and_are_unique(name: str, catalogue: Catalogue) -> None:
     _, index, package = Path(name).with_suffix("").parts
-    keys = Counter((b.version, b.variant, b.platform, python) for b in builds(name) for python in b.pythons)
+    keys = Counter((b.version, b.local, b.variant, b.platform, python) for b in builds(name) for python in b.pythons)
     assert [key for key, count in keys.items() if count > 1] == []
     assert {(b.package, b.index) for b in builds(name)} == {(package, index)}
     assert index == "default" or index in catalogue.indexes
@@ -149,7 +149,18 @@ def test_a_build_gives_file_names_that_installers_can_read(name: str) -> None:
             assert "".join(map(str, build_tag)) == build.build_tag
             assert tags == parse_tag("-".join(build.filename(python)[:-4].split("-")[-3:]))
         assert set(build.files) <= set(build.pythons)
-        assert build.local in ("", f"+{build.variant}")
+        assert build.local in ("", f"+{build.variant}") or _names_its_keys(build)
+
+
+def _names_its_keys(build: Build) -> bool:
+    """Whether a local version like ``+cu12torch2.8cxx11abiTRUE`` or ``+pt28cu128`` says what the record does."""
+    keys = re.fullmatch(
+        r"\+(?:pt(?P<pt>\d{2,3}))?(?P<variant>cpu|cu\d+)(?:torch(?P<torch>[\d.]+)(?:cxx11abi\w+)?)?", build.local
+    )
+    if keys is None or build.torch is None:
+        return False
+    torch = keys["torch"] or f"{keys['pt'][0]}.{keys['pt'][1:]}"
+    return build.variant.startswith(keys["variant"]) and build.torch == f"=={torch}.*"
 
 
 @pytest.mark.parametrize("name", BUILD_FILES)
