@@ -8,7 +8,7 @@ names groups there, so that builds that share their dependencies share one list.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, cast
@@ -22,6 +22,7 @@ from envsolve.catalogue.model import (
     Build,
     CompilerPackages,
     CondaBuild,
+    CxxStandard,
     Distribution,
     DriverBranch,
     FamilyMember,
@@ -35,6 +36,7 @@ from envsolve.catalogue.model import (
     Source,
     SourceProject,
     Toolkit,
+    TorchExtension,
     TritonRelease,
 )
 from envsolve.catalogue.overlay import in_force, laid_over, overlay_folder
@@ -90,7 +92,7 @@ def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | N
     Raises:
         EnvsolveError: It is damaged; the hint names the file to delete.
     """
-    hint = f"delete {path}, then measure again what it held: envsolve index update"
+    hint = _to_delete(path)
     try:
         schema = msgspec.json.decode(path.read_bytes(), type=_Head).schema
     except (FileNotFoundError, NotADirectoryError):
@@ -103,6 +105,10 @@ def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | N
         )
         return None
     return read_file(path, record, hint=hint)
+
+
+def _to_delete(path: Path) -> str:
+    return f"delete {path}, then measure again what it held: envsolve index update"
 
 
 @cache
@@ -122,6 +128,7 @@ class Catalogue:
         self._folder = folder or data_folder()
         self._overlay = overlay_folder() if folder is None and overlay is None else overlay
         self._sources: dict[str, Source] = {}
+        self._files: dict[str, tuple[Any, ...]] = {}
         self._builds: dict[tuple[tuple[str, ...], str], tuple[Build, ...]] = {}
         self._own_dates: list[str] = []
 
@@ -171,6 +178,16 @@ class Catalogue:
     def compilers(self) -> tuple[CompilerPackages, ...]:
         """Packages that make up a CUDA compiler."""
         return self._read(kinds.COMPILERS)
+
+    @cached_property
+    def torch_extensions(self) -> Mapping[str, TorchExtension]:
+        """What compiling against torch takes, by torch's public version."""
+        return {e.version: e for e in self._read(kinds.TORCH_EXTENSIONS)}
+
+    @cached_property
+    def cxx_standards(self) -> Mapping[int, CxxStandard]:
+        """C++ standards and the compilers that have them."""
+        return {s.standard: s for s in self._read(kinds.CXX_STANDARDS)}
 
     @cached_property
     def source_projects(self) -> tuple[SourceProject, ...]:
@@ -223,6 +240,10 @@ class Catalogue:
             return tuple(record for file in self.build_files for record in self._file(file, kind))
         return self._read(kind)
 
+    def file(self, name: str) -> tuple[Any, ...]:
+        """The records of one file: ``builds/default/torch``, ``tritons``."""
+        return self._file(name, kinds.kind_of(name))
+
     @cached_property
     def build_files(self) -> tuple[str, ...]:
         """The files of builds, ``builds/default/torch``, in order."""
@@ -269,6 +290,11 @@ class Catalogue:
         return self._file(kind.name, kind)
 
     def _file(self, file: str, kind: Kind[Record]) -> tuple[Record, ...]:
+        if file not in self._files:
+            self._files[file] = self._loaded(file, kind)
+        return self._files[file]
+
+    def _loaded(self, file: str, kind: Kind[Record]) -> tuple[Record, ...]:
         """The records of a file, those of the user's own folder laid over them."""
         path = self._folder / f"{file}.json"
         own = None if self._overlay is None else read_own_file(self._overlay / f"{file}.json", kind.record)
@@ -277,7 +303,9 @@ class Catalogue:
             bundled = self._settled(path, file, read_file(path, kind.record))
         if own is None or self._overlay is None:
             return bundled
-        mine = self._settled(self._overlay / f"{file}.json", f"own/{file}", own)
+        own_path = self._overlay / f"{file}.json"
+        mine = self._settled(own_path, f"own/{file}", own)
+        _check_forms(mine, own_path)
         holding = in_force(kind, bundled, mine, self._date)
         self._own_dates += map(self._date, holding)
         return laid_over(kind, bundled, holding)
@@ -297,6 +325,21 @@ class Catalogue:
             hint = f"delete {path}, or bring it back as it was"
             raise EnvsolveError(f"the catalogue file {path.name} names {error}, which it lacks", hint=hint) from error
         return file.records
+
+
+def _check_forms(records: tuple[Any, ...], path: Path) -> None:
+    from envsolve.catalogue.forms import misshapen
+
+    if wrong := next((said for record in records for said in misshapen(record)), None):
+        raise EnvsolveError(f"your own catalogue file {path.name} is damaged: {wrong}", hint=_to_delete(path))
+
+
+def sources_of(record: Any) -> Iterator[str]:
+    """Every source that a record names."""
+    yield record.source
+    yield from (noted.source for noted in getattr(record, "cited", {}).values())
+    yield from (noted.source for noted in getattr(record, "disputed", ()))
+    yield from (source for fact in getattr(record, "files", {}).values() for source in fact.sources)
 
 
 def _settle(record: Any, keys: Mapping[str, str], requires: Mapping[str, tuple[str, ...]]) -> None:

@@ -17,56 +17,23 @@ from packaging.tags import parse_tag
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
+from envsolve.catalogue.kinds import kind_of
 from envsolve.catalogue.load import Catalogue, CatalogueFile, data_folder
 from envsolve.catalogue.model import (
-    Architecture,
     Build,
-    CompilerPackages,
-    CondaBuild,
     Dispute,
-    Distribution,
-    DriverBranch,
     Evidence,
-    FamilyMember,
-    Floor,
-    GpuModel,
-    Image,
-    ImageRequirement,
-    IndexPlace,
-    Precision,
-    Signature,
-    SourceProject,
-    Toolkit,
-    TritonRelease,
 )
 from envsolve.machine.cc import ComputeCapability
 
 FOLDER = data_folder()
-RECORDS: dict[str, type[Any]] = {
-    "architectures": Architecture,
-    "compilers": CompilerPackages,
-    "conda": CondaBuild,
-    "distributions": Distribution,
-    "drivers": DriverBranch,
-    "family": FamilyMember,
-    "floors": Floor,
-    "gpus": GpuModel,
-    "image_requirements": ImageRequirement,
-    "images": Image,
-    "indexes": IndexPlace,
-    "precisions": Precision,
-    "signatures": Signature,
-    "source_projects": SourceProject,
-    "toolkits": Toolkit,
-    "tritons": TritonRelease,
-}
 FILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.json"))
 BUILD_FILES = [name for name in FILES if name.startswith("builds/")]
 CODE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
 
 
 def read(name: str) -> CatalogueFile[Any]:
-    record = Build if name.startswith("builds/") else RECORDS[Path(name).stem]
+    record = kind_of(name).record
     file: CatalogueFile[Any] = msgspec.json.decode(
         (FOLDER / name).read_bytes(),
         type=CatalogueFile[record],  # type: ignore[valid-type]

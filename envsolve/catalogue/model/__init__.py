@@ -13,6 +13,7 @@ from envsolve.catalogue.model.builds import (
 )
 from envsolve.catalogue.model.conda import CondaBuild
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence, Source
+from envsolve.catalogue.model.extensions import CxxStandard, TorchExtension
 from envsolve.catalogue.model.hardware import Architecture, DriverBranch, Floor, GpuModel
 from envsolve.catalogue.model.images import Distribution, Image, ImageRequirement, OlderDrivers
 from envsolve.catalogue.model.signatures import Precision, Signature
@@ -24,6 +25,7 @@ __all__ = [
     "Citation",
     "CompilerPackages",
     "CondaBuild",
+    "CxxStandard",
     "Dispute",
     "Distribution",
     "DriverBranch",
@@ -42,5 +44,6 @@ __all__ = [
     "Source",
     "SourceProject",
     "Toolkit",
+    "TorchExtension",
     "TritonRelease",
 ]
