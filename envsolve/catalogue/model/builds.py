@@ -157,9 +157,10 @@ class IndexPlace:
     """A place outside the default package index that carries builds.
 
     Attributes:
-        url: Its address; may hold ``{variant}``, ``{torch}``, ``{version}`` and ``{filename}``.
+        url: Its address; may hold ``{variant}``, ``{torch}`` (``2.8``), ``{tag}`` and ``{filename}``.
         kind: ``simple`` for a package index, ``links`` for one page of links to wheels, ``release`` where ``url`` is
             the address of each file.
+        tags: The release of a version, where it is not ``v`` and the version.
     """
 
     name: str
@@ -167,3 +168,4 @@ class IndexPlace:
     evidence: Evidence
     source: str
     kind: Literal["simple", "links", "release"] = "simple"
+    tags: Mapping[str, str] = field(default_factory=dict)
