@@ -1,0 +1,137 @@
+"""Wheels that stand on no package index, and projects that are compiled: what the shipped catalogue says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from envsolve.builds import list_builds
+from envsolve.catalogue.facts import build_facts
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Build
+from envsolve.catalogue.targets import machine_from_target
+from envsolve.machine.target import parse_target
+
+RELEASES = ("flash-attn", "causal-conv1d", "mamba-ssm")
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+def wheels(catalogue: Catalogue, package: str, version: str, local: str) -> list[Build]:
+    return [b for b in catalogue.builds_outside(package) if (b.version, b.local) == (version, local)]
+
+
+def address(catalogue: Catalogue, build: Build, python: str) -> str:
+    place = catalogue.indexes[build.index]
+    filled = {
+        "variant": build.variant,
+        "torch": (build.torch or "").removeprefix("==").removesuffix(".*"),
+        "tag": place.tags.get(build.version, f"v{build.version}"),
+        "filename": build.filename(python),
+    }
+    return place.url.format(**filled)
+
+
+def test_a_plan_is_not_offered_what_only_an_address_leads_to(catalogue: Catalogue) -> None:
+    for package in RELEASES:
+        assert catalogue.builds(package) == ()
+        assert catalogue.builds_outside(package)
+    assert {"flash-attn", "torch"} <= set(catalogue.packages())
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "local", "python", "expected"),
+    [
+        (
+            "flash-attn",
+            "2.8.3",
+            "+cu12torch2.8cxx11abiTRUE",
+            "cp312",
+            "https://github.com/Dao-AILab/flash-attention/releases/download/v2.8.3/"
+            "flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl",
+        ),
+        (
+            "causal-conv1d",
+            "1.6.1",
+            "+cu13torch2.10cxx11abiTRUE",
+            "cp313",
+            "https://github.com/Dao-AILab/causal-conv1d/releases/download/v1.6.1.post4/"
+            "causal_conv1d-1.6.1+cu13torch2.10cxx11abiTRUE-cp313-cp313-linux_x86_64.whl",
+        ),
+        (
+            "mamba-ssm",
+            "2.2.6.post3",
+            "+cu12torch2.7cxx11abiTRUE",
+            "cp311",
+            "https://github.com/state-spaces/mamba/releases/download/v2.2.6.post3/"
+            "mamba_ssm-2.2.6.post3+cu12torch2.7cxx11abiTRUE-cp311-cp311-linux_x86_64.whl",
+        ),
+    ],
+)
+def test_the_address_of_a_wheel_follows_from_its_place(
+    catalogue: Catalogue, package: str, version: str, local: str, python: str, expected: str
+) -> None:
+    found = [b for b in wheels(catalogue, package, version, local) if b.platform.endswith("x86_64")]
+    assert [address(catalogue, build, python) for build in found] == [expected]
+
+
+def test_every_place_gives_an_address_for_every_build(catalogue: Catalogue) -> None:
+    for package in catalogue.packages():
+        for build in catalogue.builds_outside(package):
+            assert address(catalogue, build, build.pythons[0]).startswith("https://")
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "local", "abi"),
+    [
+        ("flash-attn", "2.7.4.post1", "+cu12torch2.6cxx11abiFALSE", False),
+        # Compiled beside torch 2.6+cu126, which has the new ABI: flash-attention issue 1783.
+        ("flash-attn", "2.8.2", "+cu12torch2.6cxx11abiFALSE", True),
+        ("flash-attn", "2.8.3", "+cu12torch2.8cxx11abiFALSE", True),
+        ("flash-attn", "2.8.3", "+cu12torch2.5cxx11abiFALSE", False),
+        ("flash-attn", "2.8.3", "+cu12torch2.5cxx11abiTRUE", True),
+    ],
+)
+def test_the_abi_is_that_of_the_compiler_whatever_the_name_says(
+    catalogue: Catalogue, package: str, version: str, local: str, abi: bool
+) -> None:
+    (build,) = wheels(catalogue, package, version, local)
+    assert build.cxx11_abi is abi
+    assert bool(build.disputed) is (local.endswith("FALSE") and abi)
+
+
+def test_release_wheels_carry_only_code_that_their_toolkit_compiles(catalogue: Catalogue) -> None:
+    known = {toolkit.version: set(toolkit.archs) for toolkit in catalogue.toolkits}
+    for package in RELEASES:
+        for build in catalogue.builds_outside(package):
+            assert build.cuda is not None and build.code
+            assert set(build.code) <= known[build.cuda], (package, build.version, build.cuda)
+
+
+@pytest.mark.parametrize(
+    ("target", "version", "verdict"),
+    [
+        ("H100, driver 580, python 3.12, linux-x86_64, glibc 2.35", "2.8.3", {"native"}),
+        ("RTX 4090, driver 550.54, python 3.12, linux-x86_64, glibc 2.35", "2.7.4.post1", {"family"}),
+        ("RTX 5090, driver 580, python 3.12, linux-x86_64, glibc 2.35", "2.8.3", {"native"}),
+        ("RTX 5090, driver 580, python 3.12, linux-x86_64, glibc 2.35", "2.6.3", {"none"}),
+        ("V100, driver 550.54, python 3.12, linux-x86_64, glibc 2.35", "2.8.3", {"none"}),
+        ("H100, driver 580, python 3.12, linux-x86_64, glibc 2.31", "2.8.3", {"none"}),
+    ],
+)
+def test_flash_attention_is_judged_like_any_other_build(
+    catalogue: Catalogue, target: str, version: str, verdict: set[str]
+) -> None:
+    named = machine_from_target(parse_target(target), catalogue)
+    found = list_builds("flash-attn", [named], "3.12", catalogue)
+    here = [b for b in found.builds if b.version == version and b.platform == "linux_x86_64" and b.variant != "cu130"]
+    assert {b.verdict for b in here if "cp312" in b.pythons} == verdict
+    assert all(b.torch for b in here)
+
+
+def test_what_is_shown_names_the_sources_of_single_fields(catalogue: Catalogue) -> None:
+    shown = build_facts(catalogue, "flash_attn", "2.8.3", "cu129")
+    cited = {c.source for build in shown.builds for c in build.cited.values()}
+    assert cited and cited <= set(shown.sources)
