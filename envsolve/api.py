@@ -274,21 +274,32 @@ def facts(package: str, version: str | None = None, variant: str | None = None) 
     return build_facts(Catalogue(), package, version, variant)
 
 
-def update_facts(folder: StrPath, environ: Mapping[str, str] = os.environ) -> dict[Path, tuple[str, ...]]:
-    """Measure the torch, triton and CUDA toolkit releases that a catalogue folder lacks, and write them into it.
+def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.environ) -> dict[Path, tuple[str, ...]]:
+    """Measure the torch, triton and CUDA toolkit releases that the catalogue lacks, and write them into a folder.
 
     Args:
-        folder: ``index_data/`` of a checkout.
-        environ: Environment variables, for the index configuration.
+        folder: ``index_data/`` of a checkout, which is then the catalogue; the user's own folder, which is laid over
+            the bundled one, where None.
+        environ: Environment variables, for the index configuration and the place of the user's own folder.
 
     Returns:
         The files written, with what was added to each.
+
+    Raises:
+        UsageError: A wheel cannot be read, or the folder is no catalogue.
+        IndexUnavailableError: The index fails.
+        EnvsolveError: A file cannot be written; every file is whole, the old one or the new one.
     """
     import datetime
 
-    from envsolve.catalogue.update import update
+    from envsolve.catalogue.load import data_folder
+    from envsolve.catalogue.overlay import overlay_folder
+    from envsolve.catalogue.update import update, update_overlay
     from envsolve.index.client import IndexClient
     from envsolve.index.settings import read_settings
 
+    today = datetime.date.today().isoformat()
     with IndexClient(read_settings(environ)) as client:
-        return update(client, path_of(folder, "folder"), datetime.date.today().isoformat())
+        if folder is None:
+            return update_overlay(client, overlay_folder(environ), data_folder(), today)
+        return update(client, path_of(folder, "folder"), today)

@@ -7,7 +7,7 @@ wheel of each version and platform is measured, the metadata of the others is co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -188,23 +188,23 @@ def triton_builds(
     return _builds(index, found, lambda release, _: record_of(release, "any", Evidence.MEASURED, source))
 
 
-def triton_releases(index: Index, since: str, source: str, known: Collection[str] = ()) -> list[TritonRelease]:
-    """The assemblers in each release of triton, measured in its x86_64 wheel, and how it chooses between them.
-
-    Args:
-        known: Versions to leave out.
-    """
+def triton_releases(
+    index: Index, since: str, source: str, wanted: Callable[[Release], bool] | None = None
+) -> list[TritonRelease]:
+    """The assemblers in each release of triton, measured in its x86_64 wheel, and how it chooses between them."""
     found = [r for r in releases(index.project("triton"), since) if r.platform.endswith("x86_64")]
-    return each(partial(_triton_release, index, source), [r for r in found if str(r.version) not in known])
+    return each(partial(_triton_release, index, source), filter(wanted, found))
 
 
-def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolkit]:
-    """Toolkit records; PTX version, GPUs and host compiler limits are measured where NVIDIA publishes wheels of nvcc.
+def toolkits(
+    index: Index, known: Sequence[Toolkit], source: str, wanted: Callable[[Release], bool] | None = None
+) -> list[Toolkit]:
+    """Toolkits whose PTX version, GPUs and host compiler limits can be measured: NVIDIA publishes wheels of their nvcc.
 
     Args:
-        known: Records so far; measured ones stay as they are, of the others what no wheel tells is kept.
+        known: Records so far; what no wheel tells is theirs.
+        wanted: Leaves releases of nvcc out; None wants the newest of every toolkit.
     """
-    done = {toolkit.version for toolkit in known if toolkit.evidence is Evidence.MEASURED}
     newest: dict[str, Release] = {}
     headers: dict[str, Release] = {}
     for found, projects in ((newest, ("cu11", "cu12", "")), (headers, ("crt",))):
@@ -212,23 +212,37 @@ def toolkits(index: Index, known: Sequence[Toolkit], source: str) -> list[Toolki
             name = "nvidia-cuda-crt" if part == "crt" else f"nvidia-cuda-nvcc{'-' + part if part else ''}"
             for release in releases(index.project(name), "11"):
                 if release.platform.endswith("x86_64") and not release.version.is_prerelease:
-                    found[f"{release.version.major}.{release.version.minor}"] = release
-    wanted = [(version, release) for version, release in newest.items() if version not in done]
-    measured = dict(each(lambda item: (item[0], _toolkit_facts(index, item[1], headers.get(item[0]))), wanted))
+                    found[toolkit_version(release)] = release
+    measured = each(
+        lambda release: (release, _toolkit_facts(index, release, headers.get(toolkit_version(release)))),
+        filter(wanted, newest.values()),
+    )
     records = {toolkit.version: toolkit for toolkit in known}
-    for version, (assembler, limits) in measured.items():
-        old = records.get(version) or Toolkit(version, None, None, "", (), Evidence.MEASURED, source)
-        records[version] = replace(
-            old,
-            ptx_isa=assembler.ptx_isa or old.ptx_isa,
-            archs=assembler.archs,
-            gcc_max=limits.gcc_max,
-            clang_below=limits.clang_below,
-            msvc_below=limits.msvc_below,
-            evidence=Evidence.MEASURED,
-            source=source,
-        )
-    return sorted(records.values(), key=lambda toolkit: Version(toolkit.version))
+    return [
+        _toolkit(records.get(toolkit_version(release)), toolkit_version(release), source, *found)
+        for release, found in sorted(measured, key=lambda item: item[0].version)
+    ]
+
+
+def toolkit_version(nvcc: Release) -> str:
+    """The toolkit that a release of nvcc belongs to, ``12.8``."""
+    return f"{nvcc.version.major}.{nvcc.version.minor}"
+
+
+def _toolkit(
+    old: Toolkit | None, version: str, source: str, assembler: Assembler, limits: HostCompilerLimits
+) -> Toolkit:
+    known = old or Toolkit(version, None, None, "", (), Evidence.MEASURED, source)
+    return replace(
+        known,
+        ptx_isa=assembler.ptx_isa or known.ptx_isa,
+        archs=assembler.archs,
+        gcc_max=limits.gcc_max,
+        clang_below=limits.clang_below,
+        msvc_below=limits.msvc_below,
+        evidence=Evidence.MEASURED,
+        source=source,
+    )
 
 
 def _builds(index: Index, found: Iterable[Release], facts: Callable[[Release, Index], Build]) -> list[Build]:

@@ -1,33 +1,31 @@
-"""Bringing the measured files of ``index_data/`` up to date: what is recorded stays, what is new is measured.
+"""Bringing the measured facts up to date: what is recorded stays, what is new is measured.
 
-A release is new when it has a file whose hash no record holds: a new version, a Python that was added later, a rebuilt
-wheel with a higher build tag. Its records replace those of the same version and platform.
+The records of a release replace those of the same version and platform. They are written into a whole catalogue (the
+``index_data/`` of a checkout), or into a folder that is laid over one and holds only what differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from packaging.version import Version
 
-from envsolve.catalogue.bound import bound_builds
-from envsolve.catalogue.load import Catalogue, read_file
-from envsolve.catalogue.model import Build, Source, Toolkit, TritonRelease
-from envsolve.catalogue.refresh import Index, Release, toolkits, torch_builds, triton_builds, triton_releases
+from envsolve.catalogue import kinds
+from envsolve.catalogue.load import SCHEMA, Catalogue, CatalogueFile, read_file, read_own_file, sources_of
+from envsolve.catalogue.model import Build, Source
+from envsolve.catalogue.overlay import in_force
+from envsolve.catalogue.refresh import Index
+from envsolve.catalogue.steps import Step, steps
 from envsolve.catalogue.write import build_order, dump_catalogue_file, group_requires
-
-_WHEELS = "measured-default-index"
-_NVCC = "measured-nvcc-wheels"
-# What files of packages bound to a CUDA family cite; a file that does not is kept by hand.
-_BOUND = "measured-cuda-runtime"
-# Older releases are recorded already, and their Windows wheels are partly malformed.
-_SINCE = {"torch": "2.4", "triton": "2.0"}
+from envsolve.errors import EnvsolveError
+from envsolve.files import replace_file
 
 
 def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]:
-    """Measure what the index has and the catalogue has not, and write the files that change.
+    """Measure what the index has and a catalogue has not, and write the files that change.
 
     Args:
         index: The default package index.
@@ -40,22 +38,47 @@ def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]
     Raises:
         UsageError: A wheel cannot be read, or a release works in a way that measuring does not know.
         IndexUnavailableError: The index fails.
+        EnvsolveError: A file cannot be written; it is as it was.
     """
-    default = folder / "builds" / "default"
-    steps = [
-        (default / "torch.json", _update_torch),
-        (default / "triton.json", _update_triton),
-        (folder / "tritons.json", _update_tritons),
-        (folder / "toolkits.json", _update_toolkits),
-    ]
-    steps += [(path, _update_bound) for path in sorted(default.iterdir()) if _BOUND in read_file(path, Build).sources]
-    return {path: added for path, step in steps if (added := step(index, path, date))}
+    catalogue = Catalogue(folder)
+    written = {}
+    for step in steps(catalogue):
+        if new := _new(index, catalogue, step):
+            path = folder / f"{step.file}.json"
+            file = read_file(path, step.kind.record)
+            _write(path, step, file, file.sources, new, date)
+            written[path] = _names(new)
+    return written
 
 
-def unrecorded(known: Iterable[Build]) -> Callable[[Release], bool]:
-    """A filter for releases with a file that none of these builds holds."""
-    hashes = {fact.sha256 for build in known for fact in build.files.values()}
-    return lambda release: any(file.hashes.get("sha256") not in hashes for file in release.files.values())
+def update_overlay(index: Index, folder: Path, base: Path, date: str) -> dict[Path, tuple[str, ...]]:
+    """The same for a folder that is laid over a catalogue: what neither holds is measured, and written into the first.
+
+    Records that the catalogue has in a newer form by now are dropped from the files that are written.
+
+    Args:
+        index: The default package index.
+        folder: The user's own; made where it is missing.
+        base: The catalogue.
+        date: Today, ISO.
+
+    Returns:
+        As :func:`update`.
+
+    Raises:
+        EnvsolveError: As :func:`update`; or a file of the folder is damaged.
+    """
+    catalogue = Catalogue(base, folder)
+    written = {}
+    for step in steps(catalogue):
+        if new := _new(index, catalogue, step):
+            path = folder / f"{step.file}.json"
+            bundled = read_file(base / f"{step.file}.json", step.kind.record)
+            own = read_own_file(path, step.kind.record) or CatalogueFile(SCHEMA, {}, (), {})
+            _make_folder(path.parent)
+            _write(path, step, _still_needed(step, bundled, own), bundled.sources, new, date)
+            written[path] = _names(new)
+    return written
 
 
 def merged(known: Iterable[Build], new: Sequence[Build]) -> list[Build]:
@@ -65,55 +88,81 @@ def merged(known: Iterable[Build], new: Sequence[Build]) -> list[Build]:
     return sorted([*kept, *new], key=build_order)
 
 
-def _update_torch(index: Index, path: Path, date: str) -> tuple[str, ...]:
-    return _update_builds(path, date, lambda wanted: torch_builds(index, _SINCE["torch"], _WHEELS, wanted))
+def _new(index: Index, catalogue: Catalogue, step: Step) -> list[Any]:
+    known = catalogue.file(step.file)
+    return [_in_its_file(record) for record in step.measure(index, step.lacking(known)) if record not in known]
 
 
-def _update_triton(index: Index, path: Path, date: str) -> tuple[str, ...]:
-    return _update_builds(path, date, lambda wanted: triton_builds(index, _SINCE["triton"], _WHEELS, wanted))
+def _in_its_file(record: Any) -> Any:
+    """A record with the sources' keys of its own file, where it took over citations from one of the whole catalogue."""
+    cited = {f: replace(c, source=_own_key(c.source)) for f, c in record.cited.items()}
+    disputed = tuple(replace(dispute, source=_own_key(dispute.source)) for dispute in record.disputed)
+    return replace(record, cited=cited, disputed=disputed)
 
 
-def _update_bound(index: Index, path: Path, date: str) -> tuple[str, ...]:
-    torches = Catalogue(path.parents[2]).builds("torch")
-    measured = [Version(build.version) for build in read_file(path, Build).records if build.source == _BOUND]
-    since = str(min(measured))
-    return _update_builds(
-        path, date, lambda wanted: bound_builds(index, path.stem, since, _BOUND, torches, wanted), _BOUND
+def _own_key(source: str) -> str:
+    return source.rsplit(":", 1)[-1]
+
+
+def _still_needed(step: Step, bundled: CatalogueFile[Any], own: CatalogueFile[Any]) -> CatalogueFile[Any]:
+    dates = {id(record): file.sources[record.source].date for file in (bundled, own) for record in file.records}
+    holding = in_force(step.kind, bundled.records, own.records, lambda record: dates[id(record)])
+    used = {record.source for record in holding}
+    sources = {key: source for key, source in own.sources.items() if key in used}
+    return CatalogueFile(SCHEMA, sources, tuple(holding), own.requires)
+
+
+def _write(
+    path: Path, step: Step, file: CatalogueFile[Any], sources: dict[str, Source], new: list[Any], date: str
+) -> None:
+    """Replace one file by itself with new records.
+
+    Args:
+        sources: Where the source of the new records is described, whatever its date there.
+    """
+    cited = {key: sources[key] for record in new for key in sources_of(record)}
+    dated = {**cited, **file.sources, step.source: replace(sources[step.source], date=date)}
+    if step.kind is kinds.BUILDS:
+        known = [
+            replace(build, requires=tuple(line for group in build.requires or () for line in file.requires[group]))
+            for build in file.records
+        ]
+        records, requires = group_requires(merged(known, new))
+        text = dump_catalogue_file(dated, records, requires)
+    else:
+        replaced = {step.kind.identity(record) for record in new}
+        kept = [record for record in file.records if step.kind.identity(record) not in replaced]
+        text = dump_catalogue_file(dated, sorted([*kept, *new], key=_by_version))
+    try:
+        replace_file(path, text)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _by_version(record: Any) -> Version:
+    return Version(record.version)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> EnvsolveError:
+    return EnvsolveError(
+        f"cannot write {path}: {error.strerror or error}",
+        hint="make room, or name another folder with ENVSOLVE_CATALOGUE",
     )
 
 
-def _update_builds(
-    path: Path, date: str, measure: Callable[[Callable[[Release], bool]], list[Build]], source: str = _WHEELS
-) -> tuple[str, ...]:
-    file = read_file(path, Build)
-    known = [
-        replace(build, requires=tuple(line for group in build.requires or () for line in file.requires[group]))
-        for build in file.records
-    ]
-    new = measure(unrecorded(known))
-    if new:
-        records, requires = group_requires(merged(known, new))
-        path.write_text(dump_catalogue_file(_dated(file.sources, source, date), records, requires), "utf-8")
-    return tuple(f"{build.package} {build.version} {build.platform}" for build in new)
+def _names(new: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(name_of(record) for record in new)
 
 
-def _update_tritons(index: Index, path: Path, date: str) -> tuple[str, ...]:
-    file = read_file(path, TritonRelease)
-    new = triton_releases(index, _SINCE["triton"], _WHEELS, {release.version for release in file.records})
-    if new:
-        records = sorted([*file.records, *new], key=lambda release: Version(release.version))
-        path.write_text(dump_catalogue_file(_dated(file.sources, _WHEELS, date), records), "utf-8")
-    return tuple(f"triton {release.version}" for release in new)
-
-
-def _update_toolkits(index: Index, path: Path, date: str) -> tuple[str, ...]:
-    file = read_file(path, Toolkit)
-    records = toolkits(index, file.records, _NVCC)
-    added = tuple(f"CUDA {toolkit.version}" for toolkit in records if toolkit not in file.records)
-    if added:
-        path.write_text(dump_catalogue_file(_dated(file.sources, _NVCC, date), records), "utf-8")
-    return added
-
-
-def _dated(sources: dict[str, Source], key: str, date: str) -> dict[str, Source]:
-    return {**sources, key: replace(sources[key], date=date)}
+def name_of(record: Any) -> str:
+    """A measured record in words: ``torch 2.15.0 manylinux_2_28_x86_64``, ``triton 3.9.0``, ``CUDA 13.4``."""
+    if isinstance(record, Build):
+        return f"{record.package} {record.version} {record.platform}"
+    return f"{'CUDA' if hasattr(record, 'gcc_max') else 'triton'} {record.version}"

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
+from envsolve.catalogue.load import SCHEMA
 from envsolve.catalogue.model import Build, Source
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-
-SCHEMA = "envsolve.catalogue/1"
 
 
 def dump_catalogue_file(

@@ -29,11 +29,14 @@ def measure(
 
 @commands.command()
 def update(
-    into: Annotated[Path, typer.Option("--into", metavar="DIR", help="The index_data/ of a checkout.")],
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", metavar="DIR", help="The index_data/ of a checkout, in place of your own catalogue."),
+    ] = None,
 ) -> None:
-    """Measure releases that a catalogue folder lacks.
+    """Measure releases that the catalogue lacks.
 
-    They are written into its files, one record a line.
+    They are written into your own catalogue folder, which is laid over the bundled one: the next plan knows them.
     """
     written = api.update_facts(into)
     for path, added in written.items():

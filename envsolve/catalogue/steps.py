@@ -1,0 +1,123 @@
+"""The files of facts that can be measured anew, and how each is: what updating and checking have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from packaging.version import Version
+
+from envsolve.catalogue import kinds
+from envsolve.catalogue.bound import bound_builds
+from envsolve.catalogue.kinds import Kind
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Build, Evidence, Toolkit, TritonRelease
+from envsolve.catalogue.refresh import (
+    Index,
+    Release,
+    toolkit_version,
+    toolkits,
+    torch_builds,
+    triton_builds,
+    triton_releases,
+)
+
+WHEELS = "measured-default-index"
+NVCC = "measured-nvcc-wheels"
+# What files of packages bound to a CUDA family cite; a file that does not is kept by hand.
+BOUND = "measured-cuda-runtime"
+# Older releases are recorded already, and their Windows wheels are partly malformed.
+_SINCE = {"torch": "2.4", "triton": "2.0"}
+
+Wanted = Callable[[Release], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file that measuring renews.
+
+    Attributes:
+        file: ``builds/default/torch``.
+        source: Key of the source that measured records cite.
+        measure: Records of the releases that are wanted.
+        is_of: Whether a record is one of a release.
+    """
+
+    file: str
+    kind: Kind[Any]
+    source: str
+    measure: Callable[[Index, Wanted], list[Any]]
+    is_of: Callable[[Any, Release], bool]
+
+    def lacking(self, known: Sequence[Any]) -> Wanted:
+        """A filter for releases that these records do not hold.
+
+        A release of builds is held where every one of its files is, by hash: a Python that was added later, or a
+        wheel that was built again, is new.
+        """
+        if self.kind is kinds.BUILDS:
+            return unrecorded(known)
+        measured = [record for record in known if record.evidence is Evidence.MEASURED]
+        return lambda release: not any(self.is_of(record, release) for record in measured)
+
+    def holding(self, records: Sequence[Any]) -> Wanted:
+        """A filter for the releases of these records."""
+        return lambda release: any(self.is_of(record, release) for record in records)
+
+
+def steps(catalogue: Catalogue) -> list[Step]:
+    """Every file of a catalogue that can be measured; those that others rest on come first."""
+    bound = [file for file in catalogue.build_files if any(_own_key(b) == BOUND for b in catalogue.file(file))]
+    return [
+        Step("toolkits", kinds.TOOLKITS, NVCC, partial(_toolkits, catalogue), _is_toolkit),
+        Step("tritons", kinds.TRITONS, WHEELS, _triton_releases, _is_triton),
+        Step("builds/default/triton", kinds.BUILDS, WHEELS, _triton_builds, _is_build),
+        Step("builds/default/torch", kinds.BUILDS, WHEELS, _torch_builds, _is_build),
+        *(Step(file, kinds.BUILDS, BOUND, partial(_bound_builds, catalogue, file), _is_build) for file in bound),
+    ]
+
+
+def unrecorded(known: Sequence[Build]) -> Wanted:
+    """A filter for releases with a file that none of these builds holds."""
+    hashes = {fact.sha256 for build in known for fact in build.files.values()}
+    return lambda release: any(file.hashes.get("sha256") not in hashes for file in release.files.values())
+
+
+def _torch_builds(index: Index, wanted: Wanted) -> list[Build]:
+    return torch_builds(index, _SINCE["torch"], WHEELS, wanted)
+
+
+def _triton_builds(index: Index, wanted: Wanted) -> list[Build]:
+    return triton_builds(index, _SINCE["triton"], WHEELS, wanted)
+
+
+def _triton_releases(index: Index, wanted: Wanted) -> list[TritonRelease]:
+    return triton_releases(index, _SINCE["triton"], WHEELS, wanted)
+
+
+def _toolkits(catalogue: Catalogue, index: Index, wanted: Wanted) -> list[Toolkit]:
+    return toolkits(index, catalogue.toolkits, NVCC, wanted)
+
+
+def _bound_builds(catalogue: Catalogue, file: str, index: Index, wanted: Wanted) -> list[Build]:
+    since = min((b.version for b in catalogue.file(file) if _own_key(b) == BOUND), key=Version)
+    return bound_builds(index, file.rsplit("/", 1)[-1], since, BOUND, catalogue.builds("torch"), wanted)
+
+
+def _own_key(record: Build) -> str:
+    """The source of a record, as its own file names it."""
+    return record.source.rsplit(":", 1)[-1]
+
+
+def _is_build(record: Build, release: Release) -> bool:
+    return (record.version, record.platform) == (str(release.version), release.platform)
+
+
+def _is_triton(record: TritonRelease, release: Release) -> bool:
+    return record.version == str(release.version)
+
+
+def _is_toolkit(record: Toolkit, release: Release) -> bool:
+    return record.version == toolkit_version(release)
