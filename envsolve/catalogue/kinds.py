@@ -11,6 +11,7 @@ from envsolve.catalogue.model import (
     Build,
     CompilerPackages,
     CondaBuild,
+    CxxStandard,
     Distribution,
     DriverBranch,
     FamilyMember,
@@ -23,6 +24,7 @@ from envsolve.catalogue.model import (
     Signature,
     SourceProject,
     Toolkit,
+    TorchExtension,
     TritonRelease,
 )
 
@@ -53,6 +55,7 @@ ARCHITECTURES = Kind("architectures", Architecture, ("compute_capability",))
 BUILDS = Kind("builds", Build, ("package", "index", "version", "local", "variant", "platform"))
 COMPILERS = Kind("compilers", CompilerPackages, ("manager", "first", "packages"))
 CONDA = Kind("conda", CondaBuild, ("package", "version", "channel", "subdir", "build", "number", "pythons"))
+CXX_STANDARDS = Kind("cxx_standards", CxxStandard, ("standard",))
 DISTRIBUTIONS = Kind("distributions", Distribution, ("name",))
 DRIVERS = Kind("drivers", DriverBranch, ("branch",))
 FAMILY = Kind("family", FamilyMember, ("package",))
@@ -65,6 +68,7 @@ PRECISIONS = Kind("precisions", Precision, ("grounds",))
 SIGNATURES = Kind("signatures", Signature, ("id",))
 SOURCE_PROJECTS = Kind("source_projects", SourceProject, ("package", "versions"))
 TOOLKITS = Kind("toolkits", Toolkit, ("version",))
+TORCH_EXTENSIONS = Kind("torch_extensions", TorchExtension, ("version",))
 TRITONS = Kind("tritons", TritonRelease, ("version",))
 
 KINDS: Mapping[str, Kind[Any]] = {
@@ -74,6 +78,8 @@ KINDS: Mapping[str, Kind[Any]] = {
         TRITONS,
         TOOLKITS,
         COMPILERS,
+        TORCH_EXTENSIONS,
+        CXX_STANDARDS,
         DRIVERS,
         FLOORS,
         GPUS,

@@ -22,6 +22,7 @@ from envsolve.catalogue.model import (
     Build,
     CompilerPackages,
     CondaBuild,
+    CxxStandard,
     Distribution,
     DriverBranch,
     FamilyMember,
@@ -35,6 +36,7 @@ from envsolve.catalogue.model import (
     Source,
     SourceProject,
     Toolkit,
+    TorchExtension,
     TritonRelease,
 )
 from envsolve.catalogue.overlay import in_force, laid_over, overlay_folder
@@ -176,6 +178,16 @@ class Catalogue:
     def compilers(self) -> tuple[CompilerPackages, ...]:
         """Packages that make up a CUDA compiler."""
         return self._read(kinds.COMPILERS)
+
+    @cached_property
+    def torch_extensions(self) -> Mapping[str, TorchExtension]:
+        """What compiling against torch takes, by torch's public version."""
+        return {e.version: e for e in self._read(kinds.TORCH_EXTENSIONS)}
+
+    @cached_property
+    def cxx_standards(self) -> Mapping[int, CxxStandard]:
+        """C++ standards and the compilers that have them."""
+        return {s.standard: s for s in self._read(kinds.CXX_STANDARDS)}
 
     @cached_property
     def source_projects(self) -> tuple[SourceProject, ...]:
