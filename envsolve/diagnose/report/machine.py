@@ -34,8 +34,10 @@ def machine_of(
     toolkits = _toolkits(observations)
     compilers = _compilers(observations)
     sources |= more | where
+    platform, filled = _platform(scalars, catalogue)
+    sources |= filled
     machine = Machine(
-        platform=_platform(scalars),
+        platform=platform,
         driver=driver,
         gpus=gpus,
         toolkits=toolkits,
@@ -74,14 +76,31 @@ def _filled(value: Value, other: Value) -> Value:
     return replace(value, **{name: getattr(other, name) for name in open_})
 
 
-def _platform(scalars: Mapping[Field, Seen[str]]) -> Platform | None:
+def _platform(scalars: Mapping[Field, Seen[str]], catalogue: Catalogue) -> tuple[Platform | None, dict[str, str]]:
+    """The system, and where its C library was read, if in the catalogue.
+
+    A distribution has one glibc. What a Python before 3.9 reports (and collect_env repeats) is only the newest symbol
+    version that the interpreter itself needs, so the distribution's decides where it is newer.
+    """
     found = {field.value.partition(".")[2]: scalars[field].value for field in _PLATFORM if field in scalars}
     if not found:
-        return None
+        return None, {}
     wsl = True if found.pop("wsl", None) else None
     if wsl:
         found["os"] = "linux"  # the Windows around it shows in paths
-    return Platform(**found, wsl=wsl)
+    filled = {}
+    known = catalogue.distributions.get(found.get("distro", "").replace(" ", ""))
+    if known is not None and known.libc and _is_newer(known.libc, found.get("libc")):
+        found["libc"] = known.libc
+        filled[Field.LIBC.value] = f"catalogue ({found['distro']})"
+    return Platform(**found, wsl=wsl), filled
+
+
+def _is_newer(libc: str, than: str | None) -> bool:
+    if than is None:
+        return True
+    (kind, version), (other, reported) = libc.split(), than.split()
+    return kind == other and _number(version) > _number(reported)
 
 
 def _driver(scalars: Mapping[Field, Seen[str]], catalogue: Catalogue) -> tuple[Driver | None, dict[str, str]]:
@@ -156,19 +175,18 @@ def _mentioned(cards: Sequence[_Pair], trust: Trust, catalogue: Catalogue) -> li
     for card, observation in cards:
         if observation.trust != trust or card.name is None:
             continue
-        key = _model(card.name, catalogue)
-        if key not in found or card.count > found[key][0].count:
-            found[key] = (card, observation)
+        name = _full_name(card.name, catalogue) if trust == Trust.STATED else card.name
+        if name not in found or card.count > found[name][0].count:
+            found[name] = (replace(card, name=name), observation)
     told = {card.compute_capability for card, observation in cards if card.name is None and observation.trust > trust}
     agreeing = [pair for pair in found.values() if _gpu(pair[0], catalogue).compute_capability in told]
     return agreeing or list(found.values())
 
 
-def _model(name: str, catalogue: Catalogue) -> str:
-    try:
-        return find_gpu(name, catalogue).name
-    except UsageError:
-        return name
+def _full_name(name: str, catalogue: Catalogue) -> str:
+    """The model's name where a person's words mean one; a shortened name that several models have stays as it is."""
+    model = find_gpu(name, catalogue)
+    return model.name if name.lower() in {alias.lower() for alias in (model.name, *model.aliases)} else name
 
 
 def _gpu(card: Card, catalogue: Catalogue) -> Gpu:
@@ -199,6 +217,10 @@ def _toolkits(observations: Iterable[Observation]) -> tuple[Toolkit, ...] | None
     seen = [(fact, observation.trust) for observation in observations if isinstance(fact := observation.fact, Toolkit)]
     if any(trust > Trust.STATED for _, trust in seen):
         seen = [(toolkit, trust) for toolkit, trust in seen if trust > Trust.STATED]
+    paths = {toolkit.path for toolkit, _ in seen if toolkit.version is None}
+    seen = [(toolkit, trust) for toolkit, trust in seen if toolkit.version is not None]
+    if len(paths) == 1 and len({toolkit.version for toolkit, _ in seen}) == 1:
+        seen = [(replace(toolkit, path=toolkit.path or min(paths, key=str)), trust) for toolkit, trust in seen]
     found: dict[tuple[str | None, str | None], Toolkit] = {}
     for toolkit, _ in seen:
         key = (toolkit.version, toolkit.path)

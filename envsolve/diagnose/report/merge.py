@@ -52,7 +52,7 @@ def _in_order(observations: Iterable[Observation]) -> Sequence[Observation]:
 def _chosen(values: Sequence[tuple[str, Observation]]) -> Seen[str] | None:
     trust = max(observation.trust for _, observation in values)
     best = [(value, observation) for value, observation in values if observation.trust == trust]
-    if trust == Trust.PRINTED:
+    if trust >= Trust.PRINTED:
         value, observation = best[-1]
     elif trust == Trust.STATED:
         value, observation = best[0]
@@ -79,7 +79,9 @@ def _last_state(history: Sequence[tuple[str | None, Observation]]) -> Seen[str] 
     if version is None:
         return None
     if "+" not in version:
-        locals_ = {text for text, _ in history if text and text.startswith(f"{version}+")}
+        removals = [place for place, (text, _) in enumerate(history) if text is None]
+        present = history[removals[-1] :] if removals else history
+        locals_ = {text for text, _ in present if text and text.startswith(f"{version}+")}
         if len(locals_) == 1:
             version = locals_.pop()
             observation = next(observation for text, observation in history if text == version)

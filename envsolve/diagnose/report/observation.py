@@ -14,13 +14,15 @@ class Trust(IntEnum):
     """How much a line is worth; the higher wins.
 
     ``HINTED``: an asked-for thing that implies another, the Ubuntu in an image's tag. ``STATED``: a person's words.
-    ``IMPLIED``: a path, a file name or an error message. ``PRINTED``: a program printed the very fact.
+    ``IMPLIED``: a path, a file name or an error message. ``PRINTED``: a program printed the very fact. ``USED``: the
+    program that failed says what it was using.
     """
 
     HINTED = 0
     STATED = 1
     IMPLIED = 2
     PRINTED = 3
+    USED = 4
 
 
 class Field(str, Enum):

@@ -27,6 +27,8 @@ _ESCAPES = re.compile(
 # What log collectors put before a program's own line: GitHub's time stamp, BuildKit's step and seconds.
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?\s")
 _BUILDKIT = re.compile(r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?")
+# As Chinese and Japanese reports write "GPU: ..., driver: ...".
+_FULL_WIDTH = str.maketrans("\uff1a\uff0c\uff08\uff09\uff1d\u3000\u3001", ":,()= ,")
 _QUOTED = re.compile(r"(?:>\s?){1,5}(?=[^>\s])")
 
 
@@ -121,6 +123,8 @@ def _clean(text: str) -> str:
         text = _ESCAPES.sub("", text)
     if "\t" in text or "\xa0" in text:
         text = text.replace("\t", "    ").replace("\xa0", " ")
+    if not text.isascii():
+        text = text.translate(_FULL_WIDTH)
     if text[:1] in "0123456789#" and (match := _STAMP.match(text) or _BUILDKIT.match(text)):
         text = text[match.end() :]
     if text[:1] == ">" and text[:3] != ">>>" and (match := _QUOTED.match(text)):

@@ -25,7 +25,7 @@ _NUMBERED = (
 )
 GPU = re.compile(
     rf"(?:(?P<count>\d{{1,2}})\s?(?:[x\u00d7*]\s?)?)?(?P<name>\b(?:NVIDIA\s)?(?:{_NUMBERED})(?:-\d{{2}}[CQ])?)"
-    r"(?:\s?[x\u00d7]\s?(?P<after>\d{1,2})\b)?(?![\w.])",
+    r"(?:\s?[x\u00d7]\s?(?P<after>\d{1,2})\b)?(?!\w|\.\d)",
     re.IGNORECASE,
 )
 # Letter and number alone: those that nothing else in such a text is called.

@@ -14,7 +14,8 @@ _FROZEN = re.compile(
 )
 _EXPORTED = re.compile(rf"({_NAME})=({_ANY_VERSION})=([A-Za-z0-9_.]{{1,60}})")
 _YAML = re.compile(rf"\s{{0,8}}-\s(?:[\w/.-]{{1,60}}::)?({_NAME})={{1,2}}({_ANY_VERSION})(?:=[A-Za-z0-9_.]{{1,60}})?")
-_TABLE = re.compile(rf"\s{{0,4}}({_NAME})(?:\s\(!\))?\s{{1,80}}({_ANY_VERSION})(?:\s{{1,80}}(\S.{{0,300}}))?")
+_TABLE = re.compile(rf"[\s*-]{{0,4}}({_NAME})(?:\s\(!\))?\s{{1,80}}({_ANY_VERSION})(?:\s{{1,80}}(\S.{{0,300}}))?")
+_APART = re.compile(rf"[\s*-]{{0,4}}({_NAME})\s{{2,80}}({_ANY_VERSION})(?:\s{{1,80}}\S{{1,80}}){{0,3}}")
 _EXPLICIT = re.compile(
     r"(?:https?|file)://\S{1,300}/(?:linux-64|linux-aarch64|win-64|osx-64|osx-arm64|noarch)/"
     r"([A-Za-z0-9_.-]{1,100})-([^-/\s]{1,60})-[^-/\s]{1,60}\.(?:conda|tar\.bz2)\b"
@@ -48,6 +49,11 @@ def table_line(text: str) -> Package | None:
     return _package(match[1], match[2])
 
 
+def lone_table_line(text: str) -> Package | None:
+    """The same with no table around it: columns stand apart, and no sentence follows."""
+    return table_line(text) if _APART.fullmatch(text.rstrip()) else None
+
+
 def any_line(text: str) -> Package | None:
     """A line of a file that is known to be a package list, in any form."""
     if match := _EXPLICIT.match(text.strip()) or _EXPORTED.fullmatch(text.strip()) or _YAML.fullmatch(text.rstrip()):
@@ -56,4 +62,5 @@ def any_line(text: str) -> Package | None:
 
 
 def _package(name: str, version: str) -> Package:
-    return Package(normalised(name), version.removeprefix("v"))
+    # Lists have the names "torch" (pip) and "pytorch" (conda); "PyTorch" is how collect_env's relatives call torch.
+    return Package("torch" if name == "PyTorch" else normalised(name), version.removeprefix("v"))

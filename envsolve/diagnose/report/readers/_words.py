@@ -13,7 +13,7 @@ VERSION = r"\d{1,4}(?:\.\d{1,8}){1,4}(?:(?:a|b|rc|\.?post|\.?dev)\d{1,8}){0,2}(?
 # Names that a report of a GPU environment turns on; others are read only where a list says that they are packages.
 _RELATED = re.compile(
     r"(?:(?:py)?torch|libtorch|pytorch-(?:cuda|gpu|cpu|lightning|triton|mutex)|pytorch3d"
-    r"|torch(?:vision|audio|text|codec|ao|data|rec|titan|tune)|torch-[a-z-]{2,30}"
+    r"|torch(?:vision|audio|text|codec|ao|data|rec|titan|tune)|torch-(?:scatter|sparse|cluster|spline-conv|geometric|tensorrt|memory-saver|harmonics)"
     r"|(?:pytorch-)?triton(?:-[a-z]{2,12})?|xformers|flash-attn(?:-\d)?|flash-attention|vllm(?:-[a-z-]{2,20})?|sglang|sgl-kernel"
     r"|sglang-kernel|flashinfer(?:-[a-z-]{2,20})?|bitsandbytes|deepspeed|apex|causal-conv1d|mamba-ssm|natten|unsloth(?:-zoo)?"
     r"|transformers|accelerate|peft|transformer-engine(?:-[a-z0-9]{2,8})?|fbgemm-gpu|auto-gptq|autoawq|gptqmodel|lmdeploy"
@@ -24,9 +24,10 @@ _RELATED = re.compile(
     r"|nerfstudio|warp-lang|cuvs-cu\d{2}|openai-triton|tilelang|ninja|setuptools|gcc|gxx|gcc-linux-64|gxx-linux-64)"
 )
 # What is said of other times, other machines, or what somebody wants.
+_NO_PACKAGE = frozenset({"nvidia-smi", "nvidia-driver", "cuda-driver", "cuda-version", "nvidia"})
 _ASIDE = re.compile(
     r"(?<!not )(?<!n't )(?<!never )\b(?:works|worked|working|runs|ran)\b"
-    r"|\b(?:used to|before|previously|formerly|earlier|older|instead|until|either|gives? the same|same error"
+    r"|\b(?:used to|before|previously|formerly|earlier|older|instead|until|either|gives? the same|same (?:error|on)"
     r"|did not have|should|would|could|needs?|requires?|required|requirement|at least|minimum|or (?:newer|later"
     r"|higher|above|older)"
     r"|(?:up|down)(?:grad|dat)\w{1,4} to|updat\w{1,3} to|switch\w{0,4} to|built against|supports?|supported"
@@ -40,7 +41,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?;])\s{1,20}(?=[A-Z(\d`*>-])")
 
 def is_related(name: str) -> bool:
     """Whether a normalised name is that of a package which decides on GPUs, or stands on one that does."""
-    return _RELATED.fullmatch(name) is not None
+    return name not in _NO_PACKAGE and _RELATED.fullmatch(name) is not None
 
 
 def normalised(name: str) -> str:

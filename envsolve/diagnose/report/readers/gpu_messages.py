@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.diagnose.report.observation import Card, Codes, Fact, Observation, Trust
+from envsolve.diagnose.report.observation import Card, Codes, Fact, Field, Observation, Scalar, Trust
 from envsolve.diagnose.report.readers._gpus import clean
 from envsolve.diagnose.report.text import Log
 
@@ -22,6 +22,8 @@ _PTXAS = re.compile(r"--gpu-name[= ',]{1,5}sm_(\d{2,3})[af]?\b")
 _NOT_DEFINED = re.compile(r"Value 'sm_(\d{2,3})[af]?' is not defined for option 'gpu-name'")
 _YOUR_DEVICE = re.compile(r"your device is of CUDA capability (\d{1,2})\.(\d)", re.IGNORECASE)
 _CARRIES = re.compile(r"supports CUDA capabilities\s((?:(?:sm|compute)_\d{2,3}[af]?[\s,.]{0,4}){1,40})")
+_FLAGS = re.compile(r"code=((?:sm|compute)_\d{2,3}[af]?)")
+_RUNTIME = re.compile(r"\s{1,8}- CUDA Runtime (\d{1,2}\.\d)\s{0,4}$")
 _CODE = re.compile(r"(?:sm|compute)_\d{2,3}[af]?")
 
 
@@ -40,6 +42,12 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
         )
         if match := _CARRIES.search(text):
             yield Observation(Codes(tuple(_CODE.findall(match[1]))), line, Trust.PRINTED)
+    for line in log.containing("nvcc architecture flags"):
+        if codes := _FLAGS.findall(line.text):
+            yield Observation(Codes(tuple(dict.fromkeys(codes))), line, Trust.PRINTED)
+    for line in log.containing("- cuda runtime "):
+        if match := _RUNTIME.match(line.text):
+            yield Observation(Scalar(Field.TORCH_CUDA, match[1]), line, Trust.PRINTED)
 
 
 def _cards(text: str) -> Iterator[Fact]:

@@ -10,20 +10,32 @@ from envsolve.diagnose.report.observation import Field, Image, Observation, Scal
 from envsolve.diagnose.report.text import Log
 
 _TAG = r":([A-Za-z0-9_][\w.-]{0,120})"
-_KNOWN = re.compile(
-    r"(?<![\w/.-])((?:docker\.io/)?(?:nvidia/cuda|pytorch/pytorch|vllm/vllm-openai|lmsysorg/sglang|tensorflow/tensorflow|nvcr\.io/[\w./-]{1,80}"
-    r"|ghcr\.io/[\w./-]{1,80}|quay\.io/[\w./-]{1,80}|dustynv/[\w.-]{1,40}|huggingface/[\w.-]{1,60}|python|ubuntu|debian|continuumio/\w{1,20}|mambaorg/\w{1,20}|rayproject/\w{1,20})"
-    rf"{_TAG})"
-)
+# Repositories whose references are known without a word such as "image" before them.
+_REPOSITORIES = (
+    "nvidia/cuda", "pytorch/pytorch", "vllm/vllm-openai", "lmsysorg/sglang", "tensorflow/tensorflow", "python",
+    "ubuntu", "debian", r"nvcr\.io/[\w./-]{1,80}", r"ghcr\.io/[\w./-]{1,80}", r"quay\.io/[\w./-]{1,80}",
+    r"dustynv/[\w.-]{1,40}", r"huggingface/[\w.-]{1,60}", r"continuumio/\w{1,20}", r"mambaorg/\w{1,20}", r"rayproject/\w{1,20}",
+)  # fmt: skip
+_KNOWN = re.compile(rf"(?<![\w/.-])((?:docker\.io/)?(?:{'|'.join(_REPOSITORIES)}){_TAG})")
 _NAMED = re.compile(
-    r"(?:\bFROM (?:--\S{1,60} )?|\b[Ii]mage:? [\"'`]?|\b[Cc]ontainer:? [\"'`]?|docker pull |docker://|\bTag [\"'`]?)"
+    r"(?:\bFROM (?:--\S{1,60} )?|\b(?:[Ii]mage|[Cc]ontainer):? [\"'`]?|docker pull |docker://|\bTag [\"'`]?)"
     r"((?:[\w.-]{1,80}(?::\d{2,5})?/){0,4}[a-z0-9][\w.-]{0,80}(?::[\w][\w.-]{0,120})?)(?=[\s\"'`,;)]|\.?$)"
 )
-_DISTRO = re.compile(r"(ubuntu|debian|rockylinux|ubi|centos)-?(\d{1,2}(?:\.\d{2})?)\b")
+_DISTRO = re.compile(
+    r"(ubuntu|debian|rockylinux|ubi|centos)-?(\d{1,2}(?:\.\d{2})?)\b"
+    r"|\b(bionic|focal|jammy|noble|bullseye|bookworm|trixie)\b"
+)
+# Code names in tags, as the distributions' release pages give them.
+_CODE_NAMES = {
+    "bionic": "ubuntu 18.04", "focal": "ubuntu 20.04", "jammy": "ubuntu 22.04", "noble": "ubuntu 24.04",
+    "bullseye": "debian 11", "bookworm": "debian 12", "trixie": "debian 13",
+}  # fmt: skip
+_NAMES = {"rockylinux": "rocky", "ubi": "rhel"}
 _PYTHON = re.compile(r"(?:^|/)python:(3\.\d{1,2})\b")
 _DOCKER = re.compile(
-    r"\bdocker(?: run\b|file\b|: Error|-compose\b| (?:build|container|image)\b)|\b(?:inside|in) (?:a |the "
-    r"|my )?(?:docker|container)\b|/\.dockerenv|^RUN |nvidia-container-cli",
+    r"\bdocker(?: run\b|file\b|: Error|-compose\b| (?:build|container|image)\b)|(?<![\w-])container(?![\w-])"
+    r"|\b(?:base|serving|runtime|CI) image\b|\b(?:inside|in) (?:a |the |my )?docker\b|/\.dockerenv|^RUN "
+    r"|nvidia-container-cli",
     re.IGNORECASE,
 )
 _OTHERS = (
@@ -47,9 +59,8 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             yield Observation(Image(reference), line, Trust.PRINTED)
             yield Observation(Scalar(Field.CONTAINER, "docker"), line, Trust.HINTED)
             if match := _DISTRO.search(reference):
-                yield Observation(
-                    Scalar(Field.DISTRO, f"{match[1].replace('linux', '')} {match[2]}"), line, Trust.HINTED
-                )
+                distro = _CODE_NAMES.get(match[3]) or f"{_NAMES.get(match[1], match[1])} {match[2]}"
+                yield Observation(Scalar(Field.DISTRO, distro), line, Trust.HINTED)
             if match := _PYTHON.search(reference):
                 yield Observation(Scalar(Field.PYTHON, match[1]), line, Trust.STATED)
     for line in log.containing("docker", "container", "run "):

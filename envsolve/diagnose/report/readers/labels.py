@@ -38,9 +38,10 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
                 yield from (Observation(fact, line, trust) for fact in reader(match["value"]))
                 break
         else:
-            name = normalised(label.removesuffix(" version").replace(" ", "-"))
-            if is_related(name) and (version := _VERSION.match(match["value"])):
-                yield Observation(Package("torch" if name == "pytorch" else name, version[1]), line, Trust.STATED)
+            name = normalised(label.removesuffix(" version"))
+            if " " not in name and is_related(name) and (version := _VERSION.match(match["value"])):
+                trust = Trust.PRINTED if " @/" in match["value"] else Trust.STATED  # Detectron2 adds the place
+                yield Observation(Package("torch" if name == "pytorch" else name, version[1]), line, trust)
 
 
 def _torch(value: str) -> Iterator[Fact]:

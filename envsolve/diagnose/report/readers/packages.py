@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.diagnose.report.observation import Observation, Trust
-from envsolve.diagnose.report.readers._listing import frozen_line, is_heading, table_line
+from envsolve.diagnose.report.observation import Field, Observation, Scalar, Trust
+from envsolve.diagnose.report.readers._listing import frozen_line, is_heading, lone_table_line, table_line
 from envsolve.diagnose.report.readers._words import is_related
 from envsolve.diagnose.report.text import Line, Log
 
@@ -19,6 +19,9 @@ _REQUIREMENTS = re.compile(
     r"requirements?[\w-]{0,20}\.(?:txt|in)|environment\.ya?ml|pyproject|constraints?|dependencies|docker ?file",
     re.IGNORECASE,
 )
+_BUILD_PYTHON = re.compile(r"(?:^|_)py3\.?(\d{1,2})(?:h|_|$)")
+_BUILD_CUDA = re.compile(r"(?:^|_)(?:cuda_?(\d{2})\.?(\d)|cpu)(?=[_\d]|$)")
+_PYTHON_VERSION = re.compile(r"(3\.\d{1,2})(?:\.|$)")
 _FAR = 60
 
 
@@ -42,13 +45,30 @@ def _tables(log: Log) -> Iterator[Observation]:
             until = line.index + 2000
         elif text[:1] in "$>!#(" and _LISTING_COMMAND.search(text):
             until = line.index + _FAR
-        elif "  " in text and text[:1] != "|" and (package := table_line(text)):
-            if line.index <= until or is_related(package.name):
-                yield Observation(package, line, Trust.PRINTED if line.index <= until else Trust.IMPLIED)
+        elif line.index <= until and text[:1] != "|" and (package := table_line(text)):
+            yield Observation(package, line, Trust.PRINTED)
+            yield from _of_conda_build(line)
+        elif "  " in text and (package := lone_table_line(text)) and is_related(package.name):
+            yield Observation(package, line, Trust.IMPLIED)
+            yield from _of_conda_build(line)
         elif line.index <= until and text and not text.startswith(("#", "-", " ")) and "  " not in text:
             until = line.index  # prose or the next command: the table is over
         if line.index <= until and "==" in text and (package := frozen_line(text)):
             yield Observation(package, line, Trust.PRINTED)
+
+
+def _of_conda_build(line: Line) -> Iterator[Observation]:
+    """What the build string of a conda package says: ``py3.11_cuda12.4_cudnn9.1.0_0``, ``cpu_mkl_py312h...``."""
+    words = line.text.split()
+    if len(words) < 3 or words[0] not in {"pytorch", "libtorch", "python", "torchvision", "pytorch-gpu"}:
+        return
+    if match := _BUILD_PYTHON.search(words[2]):
+        yield Observation(Scalar(Field.PYTHON, f"3.{match[1]}"), line, Trust.IMPLIED)
+    if words[0] == "python" and (match := _PYTHON_VERSION.match(words[1])):
+        yield Observation(Scalar(Field.PYTHON, match[1]), line, Trust.PRINTED)
+    if words[0] in {"pytorch", "libtorch"} and (match := _BUILD_CUDA.search(words[2])):
+        cuda = "none" if match[0].startswith("cpu") else f"{match[1]}.{match[2]}"
+        yield Observation(Scalar(Field.TORCH_CUDA, cuda), line, Trust.IMPLIED)
 
 
 def _asked_for(line: Line, log: Log) -> bool:

@@ -13,7 +13,9 @@ from envsolve.diagnose.report.text import Log
 from envsolve.machine.model import HostCompiler, Toolkit
 
 _END = r"(?![\w.+-]{0,20}\w)(?!\+)(?! ?(?:or|and|to|through|/|-|~|,) ?v?\d{1,2}\.\d)"
-_PACKAGE = re.compile(rf"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{{2,30}})(?: version)?[ :]{{1,2}}v?({VERSION}){_END}")
+_PACKAGE = re.compile(
+    rf"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{{2,30}})(?: version)?(?: is | ?: ?| = | )v?({VERSION}){_END}"
+)
 _ALTERNATIVE = re.compile(r"(?:\bor|\band|[<>]=?|~=|/|[-\u2013])\s?$")
 _PYTHON = re.compile(
     rf"\b[Pp]ython(?: version)?[ :=]{{1,3}}v?(3\.\d{{1,2}})(?:\.\d{{1,2}})?(?:rc\d)?{_END}(?![+x])|\bpy(3\d{{1,2}})\b"
@@ -42,8 +44,8 @@ _CAPABILITY = re.compile(
 _OF_CARD = re.compile(r"\b(?:one|a|the|my|this) (?:card|GPU|device)?s?", re.IGNORECASE)
 _ANOTHER = re.compile(r"of capability (\d{1,2})\.(\d), (?:one|the other) of (\d{1,2})\.(\d)", re.IGNORECASE)
 _SPOKEN = {"pytorch": "torch", "libtorch": "torch", "flash-attention": "flash-attn", "flashattention": "flash-attn"}
-# Programs and libraries outside any environment, whatever packages have these names.
-_TOOLS = frozenset({"gcc", "gxx", "nvidia-smi", "nvidia-driver", "cuda-compat", "cuda-driver", "cuda-version"})
+# Outside any environment as people speak of them, although conda packages have these names.
+_TOOLS = frozenset({"gcc", "gxx", "cuda-compat"})
 _NO_PROSE = re.compile(
     r"\s{0,12}(?:File \"|Traceback|\||\+--|https?://|--|building |running |copying |\[\d{1,5}/\d{1,5}\]|#include"
     r"|at::|from \S{1,80}:\d)|>>> |.*\.(?:cpp|cu|h|cuh|py):\d"

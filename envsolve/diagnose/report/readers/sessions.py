@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Card, Codes, Fact, Field, Observation, Package, Scalar, Trust
+from envsolve.diagnose.report.readers._gpus import GPU
 from envsolve.diagnose.report.readers._words import VERSION, is_related, normalised
 from envsolve.diagnose.report.text import Line, Log
 
@@ -69,6 +70,10 @@ def _below(line: Line, log: Log) -> Iterator[Observation]:
     if not asked or not after or not _is_question(line.text):
         return
     answers = [(match.lastgroup or "", match[0].strip("'\"")) for match in _ANSWER.finditer(after[0].text)]
+    name = after[0].text.strip(" '\"")
+    if asked == ["get_device_name"] and GPU.fullmatch(name):
+        yield Observation(Card(name, listing=line.index), after[0], Trust.PRINTED)
+        return
     if len(answers) != len(asked) or not _is_answer(after[0].text):
         return
     for question, (kind, answer) in zip(asked, answers, strict=True):
@@ -99,7 +104,7 @@ def _fact(question: str, kind: str, answer: str) -> Fact | None:
     if question == "get_device_capability" and (pair := _PAIR.fullmatch(answer)):
         return Card(None, f"{pair[1]}.{pair[2]}")
     if question == "get_device_name" and kind == "text":
-        return Card(answer, listing=0)
+        return Card(answer)
     if kind == "version" and is_related(normalised(question)):
         return Package(normalised(question), answer)
     return None

@@ -15,19 +15,26 @@ _PROGRAM = (
     r"|poetry|pdm|apt(?:-get)?|dnf|yum|docker|podman|apptainer|singularity|nvcc|make|cmake|ninja) "
 )
 _VARIABLES = r"(?:[A-Z_][A-Z0-9_]{0,60}=(?:\"[^\"]{0,300}\"|'[^']{0,300}'|[^\s\"']{0,300}) ){0,6}"
+# Behind a sign that also means other things (a quotation, a comment, an added line), a command begins with these.
+_COMMON = (
+    r"(?=(?:sudo |[A-Z_]{2,40}=\S{1,200} )?(?:pip3?|python[\d.]{0,5}|py|uv|conda|mamba|micromamba|pixi|poetry|nvcc"
+    r"|nvidia-smi|export|set|docker|apt|apt-get|cd|ls|cat|git|make|cmake|ninja|ldconfig|which|env|echo|module|srun|sbatch|uname|ldd|nm"
+    r"|cuobjdump)\b)"
+)
 _PROMPT = re.compile(
-    r"\s{0,8}(?:\$ |(?:\([\w.-]{1,40}\) ){1,2}(?:[\w.-]{1,40}@[^$#>\n]{1,100})?[$#>%] ?"
-    r"|[\w.-]{1,40}@[\w.-]{1,60}:[^$#\n]{1,100}[$#] "
-    r"|PS [A-Z]:[^>\n]{0,150}> ?|[A-Z]:\\[^>\n]{0,150}> ?|> |[!%](?=pip|uv|conda|python|nvidia|nvcc|export|apt)"
-    r"|(?:Step \d{1,3}/\d{1,3} : )?RUN (?:--\S{1,100} ){0,4}|\+ (?=\w{2,}))(\S.{0,1500})"
+    r"\s{0,8}(?:\([\w.-]{1,40}\) ){0,2}(?:\$ |[\u276f\u279c\u03bb] (?:~ )?"
+    r"|[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#>\n]{1,100}[$#>] ?|\[[\w.-]{1,40}@[\w.-]{1,60} [^\]\n]{1,100}\][$#] |PS [A-Z]:[^>\n]{0,150}> ?|[A-Z]:\\[^>\n]{0,150}> ?"
+    rf"|(?:Step \d{{1,3}}/\d{{1,3}} : )?RUN (?:--\S{{1,100}} ){{0,4}}|(?:[>+#%] |[!%]){_COMMON})(\S.{{0,1500}})"
 )
-_BARE = re.compile(
-    rf"\s{{0,8}}({_VARIABLES}{_PROGRAM}(?:install|add|create|sync|run|build|update|upgrade|remove|uninstall|lock|wheel|download|pull|freeze|list|env|exec)\b.{{0,1500}})"
+_VERBS = (
+    "install|add|create|sync|run|build|update|upgrade|remove|uninstall|lock|wheel|download|pull|freeze|list|exec"
+    "|env (?:create|update)"
 )
+_BARE = re.compile(rf"\s{{0,8}}({_VARIABLES}{_PROGRAM}(?:{_VERBS})\b.{{0,1500}})")
 _TICKED = re.compile(rf"`({_VARIABLES}{_PROGRAM}[^`\n]{{3,400}}|python3? (?:-m |setup\.py)[^`\n]{{3,300}})`")
 _SAID = re.compile(
-    rf"(?:[:,] ?)({_VARIABLES}(?:python3? -m pip|pip3?|uv(?: pip)?|conda|mamba|pixi|poetry) (?:install|add|create"
-    rf"|sync)\b[^`\n]{{1,400}})"
+    rf"[:,] ?({_VARIABLES}(?:python3? -m pip|pip3?|uv(?: pip)?|conda|mamba|pixi|poetry) (?:install|add|create|sync)\b"
+    r"[^`\n]{1,400})"
 )
 _NAME = r"([A-Z][A-Z0-9_]{1,60}|CUDA_PATH|container)"
 _ASSIGNMENT = re.compile(
@@ -65,6 +72,14 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             yield Observation(Variable(match[1], _unquoted(match[2])), line, Trust.PRINTED)
 
 
+# What stands beside a command, far to the right: its outcome, or a remark.
+_ASIDE = re.compile(r"\s{3,}(?=\S)|\s{2,}(?:#|->)\s")
+_GOES_ON = frozenset(
+    {
+        "on", "a", "an", "the", "with", "and", "then", "it", "is", "was", "to", "in", "gives", "fails", "works", "but",
+        "which", "after", "before", "for", "or", "as", "by", "when", "if", "(the",
+    }
+)  # fmt: skip
 _COMMAND_WORDS = (
     "$", "> ", "# ", "run ", "+ ", "!", "%", "pip", "uv ", "conda ", "mamba ", "pixi ", "poetry ", "docker ",
     "podman ", "setup.py", "apt", "singularity ",
@@ -73,20 +88,28 @@ _COMMAND_WORDS = (
 
 def _commands(line: Line, log: Log) -> Iterator[str]:
     text = line.text
-    if text.lstrip().startswith((">>>", "...", "#")) and not text.startswith("# pip"):
+    if text.lstrip().startswith((">>>", "...")):
         return
     if match := _PROMPT.match(text) or _BARE.match(text):
-        yield _continued(match[1], line, log)
+        command = _continued(match[1], line, log)
+        yield command if match.re is _PROMPT else _without_words(command)
         return
     if "`" in text:
         yield from (match[1] for match in _TICKED.finditer(text))
     elif match := _SAID.search(text):
-        yield match[1].strip()
+        yield _without_words(match[1].strip())
+
+
+def _without_words(command: str) -> str:
+    """A command that begins a sentence, to where the sentence goes on: ``pip install jax`` of "... on a Jetson"."""
+    words = command.split(" ")
+    end = next((place for place, word in enumerate(words) if place > 2 and word.lower() in _GOES_ON), len(words))
+    return " ".join(words[:end]).rstrip(" ,;")
 
 
 def _continued(command: str, line: Line, log: Log) -> str:
     """The command with the lines that a trailing backslash adds."""
-    parts = [command]
+    parts = [_ASIDE.split(command, maxsplit=1)[0]]
     for following in log.after(line, 20):
         if not parts[-1].endswith("\\"):
             break
@@ -115,4 +138,6 @@ def _whole(text: str, name: str, value: str) -> str:
 
 def _unquoted(value: str) -> str:
     value = value.strip()
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1]
+    return value.rstrip(".,") if value[-2:-1].isalnum() else value

@@ -27,7 +27,7 @@ _ALWAYS_VERSIONED = frozenset({"alpine", "debian", "fedora", "rhel", "ubuntu", "
 _ARCH = re.compile(r"\b(x86[-_]64|aarch64|arm64|amd64)\b", re.IGNORECASE)
 _ARCH_ALONE = re.compile(r"\s{0,4}(x86_64|aarch64|arm64)\s{0,4}")
 _GLIBC = re.compile(
-    r"\bglibc[- _]?v?(2\.\d{1,2})\b|\(GNU libc\) (2\.\d{1,2})|^ldd \([^)]{1,60}\) (2\.\d{1,2})", re.IGNORECASE
+    r"\bglibc[- ]v?(2\.\d{1,2})\b|\(GNU libc\) (2\.\d{1,2})|^ldd \([^)]{1,60}\) (2\.\d{1,2})", re.IGNORECASE
 )
 _MUSL = re.compile(r"\bmusl(?: libc)?[- _](1\.\d)", re.IGNORECASE)
 _WINDOWS = re.compile(
@@ -37,10 +37,12 @@ _MENTIONED_WINDOWS = re.compile(r"\b(?:not|unlike|on) (?:on )?Windows (?:it|work
 _WSL = re.compile(r"\bWSL ?2?\b|microsoft-standard-WSL|/usr/lib/wsl/|/mnt/c/(?:Users|Windows)", re.IGNORECASE)
 _NO_WSL = re.compile(r"\b(?:not|no|without|instead of)\b.{0,12}\bWSL", re.IGNORECASE)
 _L4T = re.compile(
-    r"\bL4T[ :_-]{0,3}(?:release )?[Rr]?(\d{2}(?:\.\d{1,2}){0,2})\b"
-    r"|R(\d{2}) \(release\), REVISION: (\d{1,2}(?:\.\d)?)|\btegra-(\d{2}\.\d(?:\.\d)?)\b"
+    r"(?:\b|_)L4T[ :_-]{0,3}(?:release )?[Rr]?(\d{2}(?:\.\d{1,2}){0,2})\b"
+    r"|R(\d{2}) \(release\), REVISION: (\d{1,2}(?:\.\d)?)|\btegra-(\d{2}\.\d(?:\.\d)?)\b",
+    re.IGNORECASE,
 )
 _ARM_MACHINES = re.compile(r"\b(?:DGX[- ]Spark|GB10|Jetson(?! works)|GH200|GB200|GB300|L4T)\b|-tegra\b")
+_LINUX = re.compile(r"\bLinux\b|-linux-gnu\b|linux_x86_64|linux_aarch64")
 _KERNEL = re.compile(r"\bLinux[- ](?:\S{1,60} )?\d\.\d{1,2}\.\d{1,3}")
 
 
@@ -70,7 +72,8 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             archs = {architecture(found.replace("-", "_")) for s in sentences(line.text) for found in _ARCH.findall(s)}
             yield from (Observation(Scalar(Field.ARCH, arch), line, Trust.STATED) for arch in archs if len(archs) == 1)
     for line in log.containing("glibc", "gnu libc", "ldd (", "musl"):
-        yield from (Observation(fact, line, Trust.PRINTED) for fact in _libc(line.text))
+        for sentence in sentences(line.text):
+            yield from (Observation(fact, line, Trust.PRINTED) for fact in _libc(sentence))
     for line in log.containing("windows", "win32"):
         if any(_WINDOWS.search(s) and not _MENTIONED_WINDOWS.search(s) for s in sentences(line.text)):
             yield Observation(Scalar(Field.OS, "windows"), line, Trust.STATED)
@@ -78,6 +81,13 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
         if _WSL.search(line.text) and not _NO_WSL.search(line.text):
             yield Observation(Scalar(Field.WSL, "true"), line, Trust.IMPLIED)
     yield from _arm(log)
+    yield from _linux(log)
+
+
+def _linux(log: Log) -> Iterator[Observation]:
+    for line in log.containing("linux"):
+        if any(_LINUX.search(sentence) for sentence in sentences(line.text)):
+            yield Observation(Scalar(Field.OS, "linux"), line, Trust.STATED)
 
 
 def _arm(log: Log) -> Iterator[Observation]:

@@ -11,7 +11,7 @@ from envsolve.diagnose.report.readers._words import minor
 from envsolve.diagnose.report.text import Line, Log
 from envsolve.machine.model import HostCompiler, Toolkit
 
-_RELEASE = re.compile(r"Cuda compilation tools, release (\d{1,2}\.\d)", re.IGNORECASE)
+_RELEASE = re.compile(r"Cuda compilation tools, release (\d{1,2}\.\d)|\bBuild cuda_(\d{1,2}\.\d)\.r", re.IGNORECASE)
 _MISMATCH = re.compile(r"detected CUDA version \((\d{1,2}\.\d{1,2})\S{0,8}\) mismatches")
 _TORCHS = re.compile(r"(?:compile\s{1,4}PyTorch|^\s{0,8}PyTorch) \((\d{1,2}\.\d)")
 _BINARIES = re.compile(r"Pytorch binaries were compiled with Cuda (\d{1,2}\.\d)", re.IGNORECASE)
@@ -32,13 +32,16 @@ _CLANG = re.compile(r"\bclang version (\d{1,2}\.\d{1,2}\.\d{1,2})")
 _FOLDER = re.compile(
     r"(/usr/local/cuda-(\d{1,2}\.\d))(?!/compat)\b|NVIDIA GPU Computing Toolkit[\\/]{1,2}CUDA[\\/]{1,2}v(\d{1,2}\.\d)"
 )
-_RUN_NVCC = re.compile(r"(/\S{1,200})/bin/nvcc\b")
+_RUN_NVCC = re.compile(r"((?:/|\$)[\w./{}-]{1,200})/bin/nvcc\b")
 
 
 def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     """Each program's version."""
-    for line in log.containing("cuda compilation tools"):
+    for line in log.containing("cuda compilation tools", "build cuda_"):
         yield from _nvcc(line, log)
+    for line in log.containing("/bin/nvcc"):
+        if match := _RUN_NVCC.search(line.text):
+            yield Observation(Toolkit(None, match[1], True), line, Trust.IMPLIED)
     for line in log.containing(
         "mismatches",
         "pytorch (1",
@@ -47,7 +50,7 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
         "found cuda",
         "installed version of",
     ):
-        yield from (Observation(fact, line, Trust.PRINTED) for fact in _built(line.text))
+        yield from (Observation(fact, line, Trust.USED) for fact in _built(line.text))
     for line in log.containing("gcc", "g++", "c++", "cc (", "clang version"):
         if match := _GCC.match(line.text.lstrip("$ ")) or _GCC_V.match(line.text):
             yield Observation(HostCompiler("gcc", match[1]), line, Trust.PRINTED)
@@ -75,8 +78,9 @@ def _nvcc(line: Line, log: Log) -> Iterator[Observation]:
             path = found[1]
         if "cuda compiler driver" not in lowered and "nvcc" in lowered and "copyright" not in lowered:
             break
-    yield Observation(Scalar(Field.NVCC, match[1]), line, Trust.PRINTED)
-    yield Observation(Toolkit(match[1], path, True), line, Trust.PRINTED)
+    version = match[1] or match[2]
+    yield Observation(Scalar(Field.NVCC, version), line, Trust.PRINTED)
+    yield Observation(Toolkit(version, path, True), line, Trust.PRINTED)
 
 
 def _built(text: str) -> Iterator[Fact]:
