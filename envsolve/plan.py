@@ -108,6 +108,7 @@ class Plan:
         packages: Sorted by name.
         environment: Variables that must be set where the environment runs.
         catalogue_date: ISO date of the newest fact of the catalogue.
+        own_catalogue_date: Likewise of the user's own catalogue folder; None where nothing of it was used.
     """
 
     schema: Literal["envsolve.plan/1"] = SCHEMA
@@ -125,3 +126,4 @@ class Plan:
     conflict: tuple[ConflictFact, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     catalogue_date: str | None = None
+    own_catalogue_date: str | None = None

@@ -87,6 +87,7 @@ def make_plan(
         python=python,
         requirements=tuple(str(need.requirement) for need in asked.needs),
         catalogue_date=catalogue.date,
+        own_catalogue_date=catalogue.own_date,
     )
     refusal = unserved_system(machines) or impossible_machine(judged, facts, catalogue)
     if refusal is not None:

@@ -98,7 +98,8 @@ def _closing(plan: Plan, today: datetime.date) -> Iterator[str]:
     if plan.catalogue_date:
         days = (today - datetime.date.fromisoformat(plan.catalogue_date)).days
         age = "today" if days <= 0 else f"{days} day{'' if days == 1 else 's'} ago"
-        yield f"Facts     of {plan.catalogue_date}, {age}"
+        own = f"; of {plan.own_catalogue_date} in your own catalogue" if plan.own_catalogue_date else ""
+        yield f"Facts     of {plan.catalogue_date}, {age}{own}"
     if plan.status == "impossible":
         return
     if lack := no_hashes(plan.packages, plan.warnings):

@@ -217,3 +217,10 @@ def test_driver_sentences(need: DriverNeed, flavour: str | None, sentence: str) 
 )
 def test_machines_in_words(machine: Machine, words: str) -> None:
     assert describe(machine) == words
+
+
+def test_facts_of_the_users_own_are_told_with_their_date() -> None:
+    plan = replace(GOOD, catalogue_date="2026-11-28", own_catalogue_date="2026-11-28")
+    assert "Facts     of 2026-11-28, today; of 2026-11-28 in your own catalogue\n" in summary(
+        plan, today=datetime.date(2026, 11, 28)
+    )
