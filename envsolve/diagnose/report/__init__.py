@@ -54,20 +54,22 @@ def read_report(
         nvcc=facts.get(Field.NVCC),
         images=_distinct((fact.reference, o) for o in observations if isinstance(fact := o.fact, Image)),
         commands=_distinct((fact.text, o) for o in observations if isinstance(fact := o.fact, Command)),
-        variables={
-            fact.name: Seen(fact.value, f"line {observation.line.number}", observation.line.quote)
-            for observation in observations
-            if isinstance(fact := observation.fact, Variable)
-        },
+        variables={name: seen(value, observation) for name, (value, observation) in _variables(observations).items()},
     )
 
 
 def _distinct(values: Iterable[tuple[str, Observation]]) -> tuple[Seen[str], ...]:
     """Each value at its first place, in order."""
-    first: dict[str, Seen[str]] = {}
+    first: dict[str, Observation] = {}
     for value, observation in sorted(values, key=lambda pair: pair[1].line.index):
-        first.setdefault(value, seen(value, observation))
-    return tuple(first.values())
+        first.setdefault(value, observation)
+    return tuple(seen(value, observation) for value, observation in first.items())
+
+
+def _variables(observations: Iterable[Observation]) -> Mapping[str, tuple[str, Observation]]:
+    """Each variable's last value."""
+    ordered = sorted(observations, key=lambda observation: observation.line.index)
+    return {fact.name: (fact.value, o) for o in ordered if isinstance(fact := o.fact, Variable)}
 
 
 def _codes(observations: Iterable[Observation]) -> Seen[tuple[str, ...]] | None:
@@ -76,4 +78,4 @@ def _codes(observations: Iterable[Observation]) -> Seen[tuple[str, ...]] | None:
     if not found:
         return None
     codes, observation = max(found, key=lambda pair: pair[1].line.index)
-    return Seen(codes, f"line {observation.line.number}", observation.line.quote)
+    return seen(codes, observation)

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TypeAlias, TypeVar
 
-from envsolve.catalogue.gpu_names import find_gpu
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.targets import complete, driver_branch
 from envsolve.diagnose.model import Seen
 from envsolve.diagnose.report.observation import Card, Field, Observation, Trust
-from envsolve.errors import UsageError
+from envsolve.diagnose.report.readers._gpus import model_of
 from envsolve.machine.model import Driver, Gpu, HostCompiler, Machine, Platform, Toolkit
 
 Value = TypeVar("Value", Machine, Driver, Platform)
@@ -185,19 +184,22 @@ def _mentioned(cards: Sequence[_Pair], trust: Trust, catalogue: Catalogue) -> li
 
 def _full_name(name: str, catalogue: Catalogue) -> str:
     """The model's name where a person's words mean one; a shortened name that several models have stays as it is."""
-    model = find_gpu(name, catalogue)
-    return model.name if name.lower() in {alias.lower() for alias in (model.name, *model.aliases)} else name
+    model = model_of(name, catalogue)
+    return (
+        model.name
+        if model is not None and name.lower() in {alias.lower() for alias in (model.name, *model.aliases)}
+        else name
+    )
 
 
 def _gpu(card: Card, catalogue: Catalogue) -> Gpu:
     name, capability = card.name, card.compute_capability
     if name is not None and capability is None:
-        try:
-            capability = find_gpu(name, catalogue).compute_capability
-        except UsageError:
-            if card.truncated:
-                capability = _capability_of_start(name, catalogue)
-                name = None
+        if model := model_of(name, catalogue):
+            capability = model.compute_capability
+        elif card.truncated:
+            capability = _capability_of_start(name, catalogue)
+            name = None
     return Gpu(name, capability, card.memory_mib, card.mig)
 
 

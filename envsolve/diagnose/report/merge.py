@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from envsolve.diagnose.model import Seen
+from envsolve.diagnose.model import Seen, Value
 from envsolve.diagnose.report.observation import Field, Observation, Package, Scalar, Trust
 
 
-def seen(value: str, observation: Observation) -> Seen[str]:
+def seen(value: Value, observation: Observation) -> Seen[Value]:
     """The value with the place of the observation."""
     return Seen(value, f"line {observation.line.number}", observation.line.quote)
 

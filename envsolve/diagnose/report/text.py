@@ -8,8 +8,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-MAX_LINE = 2000
-"""Characters of a line that are looked at: what says something of an environment is shorter."""
+MAX_LINE = 10_000
+"""Characters of a line that are looked at: pip lists all that it installed in one line."""
+MAX_LINES = 200_000
+"""Lines that are looked at from the start of a text, and as many from its end: a log of 10 MiB has fewer."""
 _MAX_QUOTE = 200
 
 _BOMS = (
@@ -62,7 +64,10 @@ class Log:
         if "\n" not in text:
             text = text.replace("\r", "\n")
         lines: list[Line] = []
-        for number, raw in enumerate(text.split("\n"), 1):
+        numbered = list(enumerate(text.split("\n"), 1))
+        if len(numbered) > 2 * MAX_LINES:
+            numbered = numbered[:MAX_LINES] + numbered[-MAX_LINES:]
+        for number, raw in numbered:
             for part in raw.split("\r") if "\r" in raw else (raw,):
                 if part:
                     lines.append(Line(number, len(lines), _clean(part[:MAX_LINE])))

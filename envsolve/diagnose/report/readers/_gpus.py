@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from envsolve.catalogue.gpu_names import find_gpu
 from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import GpuModel
 from envsolve.errors import UsageError
 
 _AFTER = (
@@ -46,22 +47,19 @@ def named(text: str, catalogue: Catalogue) -> Iterator[tuple[int, str]]:
         bare = _BARE.match(name)
         if bare and not _SELF_EVIDENT.match(name) and not ((in_context or match["count"]) and bare[0].isupper()):
             continue
-        if (known := longest_known(name, catalogue)) is not None:
+        words = name.split()
+        beginnings = (" ".join(words[:end]) for end in range(len(words), 0, -1))
+        if known := next((text for text in beginnings if model_of(text, catalogue)), None):
             yield int(match["count"] or match["after"] or 1) or 1, known
 
 
-@lru_cache(maxsize=1024)
-def longest_known(name: str, catalogue: Catalogue) -> str | None:
-    """The longest beginning of a name that the catalogue knows; None for none."""
-    words = name.split()
-    for end in range(len(words), 0, -1):
-        text = " ".join(words[:end])
-        try:
-            find_gpu(text, catalogue)
-        except UsageError:
-            continue
-        return text
-    return None
+@lru_cache(maxsize=4096)
+def model_of(name: str, catalogue: Catalogue) -> GpuModel | None:
+    """The model that a name means; None where the catalogue knows none, or several that run different code."""
+    try:
+        return find_gpu(name, catalogue)
+    except UsageError:
+        return None
 
 
 _LIST_COUNT = re.compile(r"(\d{1,3})\s?[x\u00d7*]\s?(?=[A-Za-z])")

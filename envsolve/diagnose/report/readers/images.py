@@ -14,7 +14,7 @@ _TAG = r":([A-Za-z0-9_][\w.-]{0,120})"
 _REPOSITORIES = (
     "nvidia/cuda", "pytorch/pytorch", "vllm/vllm-openai", "lmsysorg/sglang", "tensorflow/tensorflow", "python",
     "ubuntu", "debian", r"nvcr\.io/[\w./-]{1,80}", r"ghcr\.io/[\w./-]{1,80}", r"quay\.io/[\w./-]{1,80}",
-    r"dustynv/[\w.-]{1,40}", r"huggingface/[\w.-]{1,60}", r"continuumio/\w{1,20}", r"mambaorg/\w{1,20}", r"rayproject/\w{1,20}",
+    r"dustynv/[\w.-]{1,40}", r"huggingface/[\w.-]{1,60}", r"(?:continuumio|mambaorg|rayproject)/\w{1,20}",
 )  # fmt: skip
 _KNOWN = re.compile(rf"(?<![\w/.-])((?:docker\.io/)?(?:{'|'.join(_REPOSITORIES)}){_TAG})")
 _NAMED = re.compile(

@@ -43,6 +43,7 @@ _CAPABILITY = re.compile(
 )
 _OF_CARD = re.compile(r"\b(?:one|a|the|my|this) (?:card|GPU|device)?s?", re.IGNORECASE)
 _ANOTHER = re.compile(r"of capability (\d{1,2})\.(\d), (?:one|the other) of (\d{1,2})\.(\d)", re.IGNORECASE)
+_LONGEST = 2000  # characters of a paragraph
 _SPOKEN = {"pytorch": "torch", "libtorch": "torch", "flash-attention": "flash-attn", "flashattention": "flash-attn"}
 # Outside any environment as people speak of them, although conda packages have these names.
 _TOOLS = frozenset({"gcc", "gxx", "cuda-compat"})
@@ -57,7 +58,7 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     for line in log.containing(*_WORDS):
         if _NO_PROSE.match(line.text):
             continue
-        for sentence in sentences(line.text):
+        for sentence in sentences(line.text[:_LONGEST]):
             yield from (Observation(fact, line, Trust.STATED) for fact in _stated(sentence, catalogue))
 
 
@@ -65,7 +66,11 @@ def _stated(sentence: str, catalogue: Catalogue) -> Iterator[Fact]:
     for package in _PACKAGE.finditer(sentence):
         name = normalised(package[1])
         name = _SPOKEN.get(name, name)
-        if is_related(name) and name not in _TOOLS and not _ALTERNATIVE.search(sentence[: package.start()]):
+        if (
+            is_related(name)
+            and name not in _TOOLS
+            and not _ALTERNATIVE.search(sentence[max(0, package.start() - 5) : package.start()])
+        ):
             yield Package(name, package[2])
     if match := _PYTHON.search(sentence):
         yield Scalar(Field.PYTHON, match[1] or f"{match[2][0]}.{match[2][1:]}")
