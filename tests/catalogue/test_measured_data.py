@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -12,7 +11,7 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from envsolve.catalogue.load import Catalogue, data_folder, read_file
-from envsolve.catalogue.model import Build, Evidence, TritonRelease
+from envsolve.catalogue.model import Build, Evidence
 from envsolve.catalogue.write import build_order, dump_catalogue_file, group_requires
 
 PACKAGES = ("torch", "triton")
@@ -121,10 +120,3 @@ def test_newer_toolkits_read_newer_ptx(catalogue: Catalogue) -> None:
         for ptxas in release.ptxas:
             assert by_version[ptxas.cuda].ptx_isa == ptxas.ptx_isa
             assert by_version[ptxas.cuda].archs == ptxas.archs
-
-
-def test_records_stand_on_lines_of_their_own() -> None:
-    for path in (data_folder() / "tritons.json", data_folder() / "toolkits.json"):
-        lines = [line for line in path.read_text("utf-8").splitlines() if '"version"' in line]
-        assert len(lines) == path.read_text("utf-8").count('"evidence"')
-    assert read_file(Path(data_folder() / "tritons.json"), TritonRelease).records

@@ -1,0 +1,67 @@
+"""Facts about toolkits, compilers, Triton, drivers and GPUs, held to what NVIDIA and the wheels say."""
+
+from __future__ import annotations
+
+import pytest
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Evidence, Toolkit
+from envsolve.compat.versions import minor
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+def toolkit(catalogue: Catalogue, version: str) -> Toolkit:
+    return next(t for t in catalogue.toolkits if t.version == version)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "added", "dropped"),
+    [
+        ("9.2", "10.0", "75", ""),
+        ("10.2", "11.0", "80", "30 32"),
+        ("11.0", "11.1", "86", ""),
+        ("11.3", "11.4", "87", ""),
+        ("11.7", "11.8", "89 90", ""),
+        ("11.8", "12.0", "90a", "35 37"),
+        ("12.6", "12.8", "100 100a 101 101a 120 120a", ""),
+        ("12.8", "12.9", "100f 101f 103 103a 103f 120f 121 121a 121f", ""),
+        ("12.9", "13.0", "88 110 110a 110f", "50 52 53 60 61 62 70 72 101 101a 101f"),
+        ("13.3", "13.4", "107 107a 107f", ""),
+    ],
+)
+def test_a_toolkit_adds_drops_and_renames_architectures(
+    catalogue: Catalogue, old: str, new: str, added: str, dropped: str
+) -> None:
+    before, after = set(toolkit(catalogue, old).archs), set(toolkit(catalogue, new).archs)
+    assert after - before == {f"sm_{arch}" for arch in added.split()}
+    assert before - after == {f"sm_{arch}" for arch in dropped.split()}
+
+
+def test_what_is_measured_of_a_toolkit_and_what_documented_is_told_apart(catalogue: Catalogue) -> None:
+    for record in catalogue.toolkits:
+        drivers = {name for name in ("driver_linux", "driver_windows") if getattr(record, name)}
+        assert (record.evidence is Evidence.MEASURED) == (minor(record.version) >= (11, 7))
+        if record.evidence is Evidence.MEASURED:
+            assert set(record.cited) == drivers
+            assert {citation.evidence for citation in record.cited.values()} <= {Evidence.DOCUMENTED}
+
+
+def test_toolkits_name_the_drivers_that_they_ship(catalogue: Catalogue) -> None:
+    """From 13.0 on the Windows toolkit ships none, from 13.4 on neither does that for Linux."""
+    for record in catalogue.toolkits:
+        assert (record.driver_linux is not None) == (minor(record.version) < (13, 4)), record.version
+        assert (record.driver_windows is not None) == (minor(record.version) < (13, 0)), record.version
+    for name in ("driver_linux", "driver_windows"):
+        drivers = [getattr(record, name) for record in catalogue.toolkits if getattr(record, name)]
+        assert drivers == sorted(drivers, key=lambda text: [int(part) for part in text.split(".")])
+
+
+def test_newer_toolkits_take_newer_host_compilers(catalogue: Catalogue) -> None:
+    for name in ("gcc_max", "clang_below", "msvc_below"):
+        limits = [getattr(record, name) for record in catalogue.toolkits if getattr(record, name) is not None]
+        assert limits == sorted(limits), name
+    assert all(record.gcc_max and record.clang_below for record in catalogue.toolkits)
