@@ -80,7 +80,8 @@ def test_a_file_decodes_and_names_its_sources(name: str) -> None:
 def test_citations_and_disputes_are_about_fields_and_the_better_evidence_wins(name: str) -> None:
     for record in read(name).records:
         for field, citation in getattr(record, "cited", {}).items():
-            assert getattr(record, field), f"{field} is cited and not there"
+            value = getattr(record, field)
+            assert value or value is False, f"{field} is cited and not there"
             assert (citation.evidence, citation.source) != (record.evidence, record.source)
         disputed: tuple[Dispute, ...] = getattr(record, "disputed", ())
         for dispute in disputed:

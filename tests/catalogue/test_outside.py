@@ -12,6 +12,7 @@ from envsolve.catalogue.targets import machine_from_target
 from envsolve.machine.target import parse_target
 
 RELEASES = ("flash-attn", "causal-conv1d", "mamba-ssm")
+PYG = ("torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv", "pyg-lib")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def address(catalogue: Catalogue, build: Build, python: str) -> str:
 
 
 def test_a_plan_is_not_offered_what_only_an_address_leads_to(catalogue: Catalogue) -> None:
-    for package in RELEASES:
+    for package in (*RELEASES, *PYG):
         assert catalogue.builds(package) == ()
         assert catalogue.builds_outside(package)
     assert {"flash-attn", "torch"} <= set(catalogue.packages())
@@ -68,6 +69,7 @@ def test_a_plan_is_not_offered_what_only_an_address_leads_to(catalogue: Catalogu
             "https://github.com/state-spaces/mamba/releases/download/v2.2.6.post3/"
             "mamba_ssm-2.2.6.post3+cu12torch2.7cxx11abiTRUE-cp311-cp311-linux_x86_64.whl",
         ),
+        ("torch-scatter", "2.1.2", "+pt28cu128", "cp312", "https://data.pyg.org/whl/torch-2.8.0+cu128.html"),
     ],
 )
 def test_the_address_of_a_wheel_follows_from_its_place(
@@ -104,10 +106,11 @@ def test_the_abi_is_that_of_the_compiler_whatever_the_name_says(
 
 def test_release_wheels_carry_only_code_that_their_toolkit_compiles(catalogue: Catalogue) -> None:
     known = {toolkit.version: set(toolkit.archs) for toolkit in catalogue.toolkits}
-    for package in RELEASES:
+    for package in (*RELEASES, *PYG):
         for build in catalogue.builds_outside(package):
-            assert build.cuda is not None and build.code
-            assert set(build.code) <= known[build.cuda], (package, build.version, build.cuda)
+            sass = {code for code in build.code or () if code.startswith("sm_")}
+            assert build.cuda is None or sass <= known[build.cuda], (package, build.version, build.cuda)
+            assert sass or package not in RELEASES
 
 
 @pytest.mark.parametrize(
@@ -129,6 +132,25 @@ def test_flash_attention_is_judged_like_any_other_build(
     here = [b for b in found.builds if b.version == version and b.platform == "linux_x86_64" and b.variant != "cu130"]
     assert {b.verdict for b in here if "cp312" in b.pythons} == verdict
     assert all(b.torch for b in here)
+
+
+@pytest.mark.parametrize(
+    ("package", "local", "code"),
+    [
+        # The CUDA 12.8 wheels were compiled for the cards of 12.6; a GPU that is younger compiles their oldest code.
+        ("torch-scatter", "+pt28cu128", ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "compute_50")),
+        (
+            "torch-scatter",
+            "+pt28cu129",
+            ("sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"),
+        ),
+    ],
+)
+def test_pyg_extensions_carry_what_their_build_settings_ask_for(
+    catalogue: Catalogue, package: str, local: str, code: tuple[str, ...]
+) -> None:
+    found = [b for b in wheels(catalogue, package, "2.1.2", local) if b.platform == "linux_x86_64"]
+    assert [b.code for b in found] == [code]
 
 
 def test_what_is_shown_names_the_sources_of_single_fields(catalogue: Catalogue) -> None:
