@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from packaging.requirements import Requirement
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Evidence, Toolkit
+from envsolve.catalogue.model import CompilerPackages, Evidence, Toolkit
 from envsolve.compat.versions import minor
 
 
@@ -65,3 +66,45 @@ def test_newer_toolkits_take_newer_host_compilers(catalogue: Catalogue) -> None:
         limits = [getattr(record, name) for record in catalogue.toolkits if getattr(record, name) is not None]
         assert limits == sorted(limits), name
     assert all(record.gcc_max and record.clang_below for record in catalogue.toolkits)
+
+
+def compilers(catalogue: Catalogue, manager: str, cuda: str) -> list[CompilerPackages]:
+    return [
+        record
+        for record in catalogue.compilers
+        if record.manager == manager
+        and minor(record.first) <= minor(cuda)
+        and (record.last is None or minor(cuda) <= minor(record.last))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("manager", "cuda", "nvcc"),
+    [
+        ("pip", "11.6", None),
+        ("pip", "11.8", False),
+        ("pip", "12.8", False),
+        ("pip", "13.0", True),
+        ("pip", "13.5", True),
+        ("conda", "10.1", True),
+        ("conda", "10.2", None),
+        ("conda", "11.8", True),
+        ("conda", "12.4", True),
+        ("apt", "12.8", True),
+        ("apt", "9.2", None),
+    ],
+)
+def test_which_packages_make_up_a_compiler(catalogue: Catalogue, manager: str, cuda: str, nvcc: bool | None) -> None:
+    """The wheels of CUDA 11 and 12 hold ptxas and headers, but no nvcc program."""
+    found = compilers(catalogue, manager, cuda)
+    assert [("nvcc" in record.provides) for record in found] == ([] if nvcc is None else [nvcc])
+    assert all(("nvcc" in record.provides) == (record.home is not None) for record in found)
+
+
+def test_the_requirements_of_compilers_are_filled_in_with_a_version(catalogue: Catalogue) -> None:
+    places = {"cuda": "13.0", "major": "13", "minor": "0", "site_packages": "lib/python3.12/site-packages"}
+    for record in catalogue.compilers:
+        filled = [text.format_map(places) for text in (*record.packages, record.home or "")]
+        assert any("13.0" in text or "13-0" in text for text in filled)
+        if record.manager == "pip":
+            assert all(Requirement(text.format_map(places)).specifier.contains("13.0.3") for text in record.packages)
