@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from packaging.version import Version
 
 from envsolve.builds import list_builds
 from envsolve.catalogue.facts import build_facts
@@ -70,6 +71,14 @@ def test_a_plan_is_not_offered_what_only_an_address_leads_to(catalogue: Catalogu
             "mamba_ssm-2.2.6.post3+cu12torch2.7cxx11abiTRUE-cp311-cp311-linux_x86_64.whl",
         ),
         ("torch-scatter", "2.1.2", "+pt28cu128", "cp312", "https://data.pyg.org/whl/torch-2.8.0+cu128.html"),
+        (
+            "vllm",
+            "0.25.1",
+            "+cu129",
+            "cp38-abi3",
+            "https://github.com/vllm-project/vllm/releases/download/v0.25.1/"
+            "vllm-0.25.1+cu129-cp38-abi3-manylinux_2_28_x86_64.whl",
+        ),
     ],
 )
 def test_the_address_of_a_wheel_follows_from_its_place(
@@ -132,6 +141,13 @@ def test_flash_attention_is_judged_like_any_other_build(
     here = [b for b in found.builds if b.version == version and b.platform == "linux_x86_64" and b.variant != "cu130"]
     assert {b.verdict for b in here if "cp312" in b.pythons} == verdict
     assert all(b.torch for b in here)
+
+
+def test_vllm_has_a_wheel_of_the_other_cuda_major_beside_that_of_the_default_index(catalogue: Catalogue) -> None:
+    majors = {b.version: b.variant[:4] for b in catalogue.builds("vllm")}
+    recent = [b for b in catalogue.builds_outside("vllm") if Version(b.version) >= Version("0.12")]
+    assert recent and all(b.variant[:4] != majors[b.version] for b in recent)
+    assert all(b.torch for b in recent)
 
 
 @pytest.mark.parametrize(
