@@ -7,7 +7,7 @@ importing this module costs nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from envsolve.errors import UsageError
 
 if TYPE_CHECKING:
     from envsolve.builds import BuildList
+    from envsolve.catalogue.check import Checked
     from envsolve.catalogue.facts import BuildFacts
     from envsolve.catalogue.load import Catalogue
     from envsolve.catalogue.measure import Measurement
@@ -272,6 +273,44 @@ def facts(package: str, version: str | None = None, variant: str | None = None) 
     from envsolve.catalogue.load import Catalogue
 
     return build_facts(Catalogue(), package, version, variant)
+
+
+def check_facts(
+    packages: Sequence[str] = (),
+    *,
+    sample: int = 20,
+    seed: int | None = None,
+    folder: StrPath | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+    environ: Mapping[str, str] = os.environ,
+) -> Checked:
+    """Measure a sample of the catalogue's facts again, and compare them with the catalogue field by field.
+
+    Args:
+        packages: Names of packages, and ``toolkit``; any where empty.
+        sample: Releases to measure.
+        seed: Of the draw; a new one where None.
+        folder: A catalogue in place of the one in use.
+        progress: Told which file is looked at.
+        environ: Environment variables, for the index configuration.
+
+    Raises:
+        UsageError: Nothing of a package can be measured, or a wheel cannot be read.
+        IndexUnavailableError: The index fails.
+    """
+    import random
+
+    from envsolve.catalogue.check import check
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.index.client import IndexClient
+    from envsolve.index.settings import read_settings
+
+    if sample < 1:
+        raise UsageError(f"a sample of {sample}: there is nothing to check", hint="give a number from 1 on")
+    catalogue = Catalogue(None if folder is None else path_of(folder, "folder"))
+    drawn = random.randrange(10**6) if seed is None else seed
+    with IndexClient(read_settings(environ)) as client:
+        return check(client, catalogue, items(packages, str, "packages"), sample, drawn, progress)
 
 
 def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.environ) -> dict[Path, tuple[str, ...]]:

@@ -17,19 +17,25 @@ from envsolve.catalogue.model import Build, Evidence, Toolkit, TritonRelease
 from envsolve.catalogue.refresh import (
     Index,
     Release,
+    each,
+    record_of,
+    releases,
     toolkit_version,
     toolkits,
     torch_builds,
     triton_builds,
     triton_releases,
+    with_metadata,
 )
 
 WHEELS = "measured-default-index"
 NVCC = "measured-nvcc-wheels"
 # What files of packages bound to a CUDA family cite; a file that does not is kept by hand.
 BOUND = "measured-cuda-runtime"
-# Older releases are recorded already, and their Windows wheels are partly malformed.
-_SINCE = {"torch": "2.4", "triton": "2.0"}
+# The Windows wheels of older releases are partly malformed.
+_TORCH_SINCE = "2.4"
+_LISTED = ("build_tag", "released", "requires", "requires_python")
+_OF_TORCH = (*_LISTED, "code", "cuda", "own_ptxas")
 
 Wanted = Callable[[Release], bool]
 
@@ -43,6 +49,8 @@ class Step:
         source: Key of the source that measured records cite.
         measure: Records of the releases that are wanted.
         is_of: Whether a record is one of a release.
+        since: Oldest version that updating looks at; older ones are recorded already.
+        tells: Fields that measuring always tells, so that where it finds nothing there is nothing.
     """
 
     file: str
@@ -50,6 +58,8 @@ class Step:
     source: str
     measure: Callable[[Index, Wanted], list[Any]]
     is_of: Callable[[Any, Release], bool]
+    since: str = "0"
+    tells: tuple[str, ...] = ()
 
     def lacking(self, known: Sequence[Any]) -> Wanted:
         """A filter for releases that these records do not hold.
@@ -57,10 +67,12 @@ class Step:
         A release of builds is held where every one of its files is, by hash: a Python that was added later, or a
         wheel that was built again, is new.
         """
+        oldest = Version(self.since)
         if self.kind is kinds.BUILDS:
-            return unrecorded(known)
-        measured = [record for record in known if record.evidence is Evidence.MEASURED]
-        return lambda release: not any(self.is_of(record, release) for record in measured)
+            new = unrecorded(known)
+        else:
+            new = _without(self.holding([record for record in known if record.evidence is Evidence.MEASURED]))
+        return lambda release: release.version >= oldest and new(release)
 
     def holding(self, records: Sequence[Any]) -> Wanted:
         """A filter for the releases of these records."""
@@ -72,11 +84,21 @@ def steps(catalogue: Catalogue) -> list[Step]:
     bound = [file for file in catalogue.build_files if any(_own_key(b) == BOUND for b in catalogue.file(file))]
     return [
         Step("toolkits", kinds.TOOLKITS, NVCC, partial(_toolkits, catalogue), _is_toolkit),
-        Step("tritons", kinds.TRITONS, WHEELS, _triton_releases, _is_triton),
-        Step("builds/default/triton", kinds.BUILDS, WHEELS, _triton_builds, _is_build),
-        Step("builds/default/torch", kinds.BUILDS, WHEELS, _torch_builds, _is_build),
-        *(Step(file, kinds.BUILDS, BOUND, partial(_bound_builds, catalogue, file), _is_build) for file in bound),
+        Step("tritons", kinds.TRITONS, WHEELS, _triton_releases, _is_triton, tells=("arch_specific_from", "ptxas")),
+        Step("builds/default/triton", kinds.BUILDS, WHEELS, _triton_builds, _is_build, tells=_LISTED),
+        Step("builds/default/torch", kinds.BUILDS, WHEELS, _torch_builds, _is_build, _TORCH_SINCE, _OF_TORCH),
+        *(
+            Step(file, kinds.BUILDS, BOUND, partial(_bound_builds, catalogue, file), _is_build, tells=_LISTED)
+            for file in bound
+        ),
     ]
+
+
+def listed(catalogue: Catalogue) -> list[Step]:
+    """The other files of builds on the default index: of those, what listing and METADATA say is read anew."""
+    measured = {step.file for step in steps(catalogue)}
+    files = [file for file in catalogue.build_files if file.startswith("builds/default/") and file not in measured]
+    return [Step(f, kinds.BUILDS, "", partial(_listed_builds, f), _is_build, tells=_LISTED) for f in files]
 
 
 def unrecorded(known: Sequence[Build]) -> Wanted:
@@ -86,15 +108,15 @@ def unrecorded(known: Sequence[Build]) -> Wanted:
 
 
 def _torch_builds(index: Index, wanted: Wanted) -> list[Build]:
-    return torch_builds(index, _SINCE["torch"], WHEELS, wanted)
+    return torch_builds(index, "0", WHEELS, wanted)
 
 
 def _triton_builds(index: Index, wanted: Wanted) -> list[Build]:
-    return triton_builds(index, _SINCE["triton"], WHEELS, wanted)
+    return triton_builds(index, "2.0", WHEELS, wanted)
 
 
 def _triton_releases(index: Index, wanted: Wanted) -> list[TritonRelease]:
-    return triton_releases(index, _SINCE["triton"], WHEELS, wanted)
+    return triton_releases(index, "2.0", WHEELS, wanted)
 
 
 def _toolkits(catalogue: Catalogue, index: Index, wanted: Wanted) -> list[Toolkit]:
@@ -104,6 +126,16 @@ def _toolkits(catalogue: Catalogue, index: Index, wanted: Wanted) -> list[Toolki
 def _bound_builds(catalogue: Catalogue, file: str, index: Index, wanted: Wanted) -> list[Build]:
     since = min((b.version for b in catalogue.file(file) if _own_key(b) == BOUND), key=Version)
     return bound_builds(index, file.rsplit("/", 1)[-1], since, BOUND, catalogue.builds("torch"), wanted)
+
+
+def _listed_builds(file: str, index: Index, wanted: Wanted) -> list[Build]:
+    found = filter(wanted, releases(index.project(file.rsplit("/", 1)[-1]), "0"))
+    named = each(lambda release: with_metadata(index, release, record_of(release, "", Evidence.PUBLISHED, "")), found)
+    return [build for builds in named for build in builds]
+
+
+def _without(wanted: Wanted) -> Wanted:
+    return lambda release: not wanted(release)
 
 
 def _own_key(record: Build) -> str:

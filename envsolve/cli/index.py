@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from envsolve import api
 from envsolve.cli.output import deliver, remark
+from envsolve.errors import VerificationError
 
 commands = typer.Typer(help="The facts behind the answers, and how to measure them.", no_args_is_help=True)
 
@@ -43,6 +44,41 @@ def update(
         remark(f"{path}: {', '.join(added)}")
     if not written:
         remark("nothing new is published")
+
+
+@commands.command()
+def check(
+    packages: Annotated[
+        list[str] | None, typer.Argument(metavar="[PACKAGE]...", help="torch, vllm, toolkit, ...; any where left out.")
+    ] = None,
+    sample: Annotated[int, typer.Option("--sample", metavar="N", help="How many releases to measure again.")] = 20,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="S", help="Draw the sample that an earlier check reported.")
+    ] = None,
+    catalogue: Annotated[
+        Path | None, typer.Option("--catalogue", metavar="DIR", help="A catalogue in place of the one in use.")
+    ] = None,
+    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
+) -> None:
+    """Measure a sample of the facts again.
+
+    And compare it with the catalogue, field by field. Exit code 4 where something disagrees.
+    """
+    found = api.check_facts(packages or (), sample=sample, seed=seed, folder=catalogue, progress=remark)
+    if form == "json":
+        from envsolve.jsontext import dump
+
+        deliver(dump(found), None)
+    else:
+        from envsolve.catalogue.describe import describe_check
+
+        deliver(describe_check(found), None)
+    if found.disagreements:
+        count = len(found.disagreements)
+        raise VerificationError(
+            f"{count} fact{' is' if count == 1 else 's are'} not what is published",
+            hint="what the catalogue says there is wrong, or the files were replaced: please report it",
+        )
 
 
 @commands.command()

@@ -1,0 +1,186 @@
+"""Measuring again what the catalogue says, and comparing field by field: a sample of it, drawn at random.
+
+A release is measured as ``envsolve index update`` measures it; of packages whose files are kept by hand, what the index
+lists and METADATA says is compared. Releases that the catalogue lacks are no disagreement: they are update's matter.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from packaging.utils import canonicalize_name
+
+from envsolve.catalogue import kinds
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Build, Evidence, FileFact, TritonRelease
+from envsolve.catalogue.refresh import Index, canonical_requirement
+from envsolve.catalogue.steps import Step, listed, steps
+from envsolve.errors import UsageError
+
+# How a fact is known is not measured; what tells records apart, and their files, are compared by themselves.
+_NOT_COMPARED = ("cited", "disputed", "evidence", "files", "libc", "pythons", "source", "variant")
+# What the files of measured facts that are no builds are asked for by.
+_SUBJECTS = {"toolkits": "toolkit", "tritons": "triton"}
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One field of which the catalogue says something else than the artefact.
+
+    Attributes:
+        file: Of the catalogue, ``builds/default/torch.json``.
+        record: In words, ``torch 2.9.1 cu128 manylinux_2_28_x86_64``.
+        catalogue: Its value; ``measured`` is what the index or the artefact says.
+    """
+
+    file: str
+    record: str
+    field: str
+    catalogue: Any
+    measured: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was checked.
+
+    Attributes:
+        seed: Draws the same sample again from the same catalogue.
+        checked: Records, in words.
+    """
+
+    seed: int
+    checked: tuple[str, ...]
+    disagreements: tuple[Disagreement, ...]
+    schema: Literal["envsolve.catalogue-check/1"] = "envsolve.catalogue-check/1"
+
+
+def check(
+    index: Index,
+    catalogue: Catalogue,
+    packages: Sequence[str],
+    sample: int,
+    seed: int,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Checked:
+    """Measure a sample of the records again.
+
+    Args:
+        index: The default package index.
+        packages: Names of packages, and ``toolkit``; every one where empty.
+        sample: Releases to check; all where there are no more.
+        seed: Of the draw.
+        progress: Told which file is looked at.
+
+    Raises:
+        UsageError: The catalogue holds nothing that can be measured of such a package; or a file cannot be read.
+        IndexUnavailableError: The index fails.
+    """
+    found = [*steps(catalogue), *listed(catalogue)]
+    asked = {canonicalize_name(name) for name in packages}
+    known = {_subject(step) for step in found}
+    if unknown := sorted(asked - known):
+        hint = f"what can be: {', '.join(sorted(known))}"
+        raise UsageError(f"nothing of {', '.join(unknown)} can be checked", hint=hint)
+    pool = [
+        (step, group) for step in found if not asked or _subject(step) in asked for group in _groups(step, catalogue)
+    ]
+    drawn = random.Random(seed).sample(pool, min(sample, len(pool)))
+    checked: list[str] = []
+    wrong: list[Disagreement] = []
+    for step in found:
+        groups = [group for of, group in drawn if of is step]
+        if groups:
+            progress(f"{step.file}.json: {len(groups)} of {len(_groups(step, catalogue))}")
+            fresh = step.measure(index, step.holding([record for group in groups for record in group]))
+            for group in groups:
+                checked += map(in_words, group)
+                same = [record for record in fresh if _release(record) == _release(group[0])]
+                wrong += _compare(step, group, same)
+    return Checked(seed, tuple(checked), tuple(wrong))
+
+
+def in_words(record: Any) -> str:
+    """``torch 2.9.1 cu128 manylinux_2_28_x86_64``, ``triton 3.6.0``, ``toolkit 12.8``."""
+    if isinstance(record, Build):
+        return f"{record.package} {record.version} {record.variant} {record.platform}"
+    return f"{'triton' if isinstance(record, TritonRelease) else 'toolkit'} {record.version}"
+
+
+def _subject(step: Step) -> str:
+    return _SUBJECTS.get(step.file) or step.file.rsplit("/", 1)[-1]
+
+
+def _release(record: Any) -> tuple[str, str]:
+    return record.version, getattr(record, "platform", "")
+
+
+def _groups(step: Step, catalogue: Catalogue) -> list[list[Any]]:
+    """The records of a file that can be measured, by the release that they are of."""
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for record in catalogue.file(step.file):
+        if step.kind is kinds.BUILDS or record.evidence is Evidence.MEASURED:
+            groups.setdefault(_release(record), []).append(record)
+    return list(groups.values())
+
+
+def _compare(step: Step, known: Sequence[Any], fresh: Sequence[Any]) -> Iterator[Disagreement]:
+    for record in known:
+        for field, said, found in _differences(step, record, fresh):
+            yield Disagreement(f"{step.file}.json", in_words(record), field, said, found)
+
+
+def _differences(step: Step, record: Any, fresh: Sequence[Any]) -> Iterator[tuple[str, object, object]]:
+    if not fresh:
+        yield "version", record.version, None
+        return
+    if not isinstance(record, Build):
+        yield from _fields(step, record, fresh[0])
+        return
+    # A record that only the listing told of has no variant.
+    flavoured = [build for build in fresh if build.variant in ("", record.variant)]
+    if not flavoured:
+        yield "variant", record.variant, sorted({build.variant for build in fresh})
+        return
+    by_python = {python: build for build in flavoured for python in build.pythons}
+    if missing := [python for python in record.pythons if python not in by_python]:
+        yield "pythons", list(record.pythons), sorted(by_python)
+    for python in record.pythons:
+        if python not in missing:
+            yield from _files(python, record.files.get(python), by_python[python].files[python])
+    if present := [by_python[python] for python in record.pythons if python in by_python]:
+        yield from _fields(step, record, present[0])
+
+
+def _files(python: str, known: FileFact | None, found: FileFact) -> Iterator[tuple[str, object, object]]:
+    for name in ("sha256", "size"):
+        said = getattr(known, name, None)
+        if said is not None and said != getattr(found, name):
+            yield f"files.{python}.{name}", said, getattr(found, name)
+
+
+def _fields(step: Step, record: Any, fresh: Any) -> Iterator[tuple[str, object, object]]:
+    for field in fields(record):
+        name = field.name
+        if name in _NOT_COMPARED:
+            continue
+        said = getattr(record, name)
+        if name == "requires" and said:
+            said = tuple(map(canonical_requirement, said))
+        found = _comparable(getattr(fresh, name), said)
+        silent = any(value is None or value in ((), "") for value in (said, found))
+        if said != found and (name in step.tells or not silent):
+            yield name, said, found
+
+
+def _comparable(found: Any, said: Any) -> Any:
+    """What was found, less what this host cannot find: it may be unable to run a ptxas and ask for its PTX version."""
+    if isinstance(found, tuple) and isinstance(said, tuple) and len(found) == len(said):
+        return tuple(
+            replace(new, ptx_isa=old.ptx_isa) if getattr(new, "ptx_isa", None) == "" else new
+            for new, old in zip(found, said, strict=True)
+        )
+    return found

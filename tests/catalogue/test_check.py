@@ -1,0 +1,203 @@
+"""What ``envsolve index check`` sees, in a catalogue measured from a small index and then corrupted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envsolve.catalogue.check import Checked, check
+from envsolve.catalogue.load import Catalogue, data_folder
+from envsolve.catalogue.model import Source
+from envsolve.catalogue.update import update
+from envsolve.catalogue.write import dump_catalogue_file
+from envsolve.cli.main import run
+from envsolve.errors import UsageError
+from tests.catalogue.measure.artefacts import torch_wheel, wheel
+from tests.catalogue.test_refresh import NVCC, TRITON, Memory, Published
+from tests.indexserver import IndexServer
+
+FILES = [
+    Published("torch-2.11.0-cp311-cp311-manylinux_2_28_x86_64.whl", torch_wheel()),
+    Published("torch-2.11.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel()),
+    Published("torch-2.10.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel(cuda="12.8")),
+    Published("triton-3.1.0-cp312-cp312-manylinux_2_17_x86_64.whl", TRITON),
+    Published("nvidia_cuda_nvcc_cu12-12.8.93-py3-none-manylinux2014_x86_64.whl", NVCC),
+    Published("torchvision-0.26.0-cp312-cp312-manylinux_2_28_x86_64.whl", wheel("torchvision", "0.26.0", {})),
+]
+
+
+@pytest.fixture
+def index() -> Memory:
+    return Memory(list(FILES))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, index: Memory) -> Path:
+    """A catalogue that was measured from the index."""
+    builds = tmp_path / "builds" / "default"
+    builds.mkdir(parents=True)
+    wheels = {"measured-default-index": Source("Wheels that were read", "2026-01-01")}
+    for path in (builds / "torch.json", builds / "triton.json", tmp_path / "tritons.json"):
+        path.write_text(dump_catalogue_file(wheels, []))
+    nvcc = {"measured-nvcc-wheels": Source("Wheels that were read", "2026-01-01")}
+    (tmp_path / "toolkits.json").write_text(dump_catalogue_file(nvcc, []))
+    update(index, tmp_path, "2026-02-02")
+    return tmp_path
+
+
+def checked(index: Memory, folder: Path, *packages: str, sample: int = 99) -> Checked:
+    return check(index, Catalogue(folder), packages, sample, seed=1)
+
+
+def corrupt(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the first record of a file, in place."""
+    data = json.loads(path.read_text())
+    change(data["records"][0])
+    path.write_text(json.dumps(data))
+
+
+def test_what_was_measured_agrees(index: Memory, folder: Path) -> None:
+    found = checked(index, folder)
+    assert found.disagreements == ()
+    assert sorted(found.checked) == [
+        "toolkit 12.8",
+        "torch 2.10.0 cu128 manylinux_2_28_x86_64",
+        "torch 2.11.0 cu130 manylinux_2_28_x86_64",
+        "triton 3.1.0",
+        "triton 3.1.0 any manylinux_2_17_x86_64",
+    ]
+
+
+def set_(name: str, value: object) -> Callable[[dict[str, Any]], object]:
+    return lambda record: record.update({name: value})
+
+
+def in_file(name: str, value: object) -> Callable[[dict[str, Any]], object]:
+    return lambda record: record["files"]["cp312"].update({name: value})
+
+
+TORCH = "builds/default/torch.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "field"),
+    [
+        (TORCH, in_file("sha256", "0" * 64), "files.cp312.sha256"),
+        (TORCH, in_file("size", 7), "files.cp312.size"),
+        (TORCH, set_("code", ["sm_70"]), "code"),
+        (TORCH, lambda record: record.pop("code"), "code"),
+        (TORCH, set_("cuda", "12.6"), "cuda"),
+        (TORCH, set_("variant", "cu126"), "variant"),
+        (TORCH, set_("own_ptxas", "11.8"), "own_ptxas"),
+        (TORCH, set_("requires_python", ">=3.12"), "requires_python"),
+        (TORCH, lambda record: record.pop("requires"), "requires"),
+        (TORCH, set_("released", "2020-01-01"), "released"),
+        (TORCH, set_("pythons", ["cp312", "cp399"]), "pythons"),
+        (TORCH, set_("version", "2.10.9"), "version"),
+        (TORCH, set_("platform", "manylinux_2_17_x86_64"), "version"),
+        ("builds/default/triton.json", set_("requires_python", ">=3.14"), "requires_python"),
+        ("tritons.json", lambda record: record["ptxas"][0].update(cuda="13.9"), "ptxas"),
+        ("tritons.json", set_("arch_specific_from", "12.0"), "arch_specific_from"),
+        ("toolkits.json", set_("gcc_max", 99), "gcc_max"),
+        ("toolkits.json", set_("archs", ["sm_20"]), "archs"),
+    ],
+)
+def test_one_wrong_field_is_found(
+    index: Memory, folder: Path, file: str, change: Callable[[dict[str, Any]], object], field: str
+) -> None:
+    corrupt(folder / file, change)
+    found = checked(index, folder)
+    assert [(wrong.file, wrong.field) for wrong in found.disagreements] == [(file, field)]
+
+
+def test_what_the_catalogue_lacks_is_no_disagreement(index: Memory, folder: Path) -> None:
+    index.files.append(Published("torch-2.12.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel()))
+    index.files.append(Published("torch-2.11.0-cp313-cp313-manylinux_2_28_x86_64.whl", torch_wheel()))
+    assert checked(index, folder).disagreements == ()
+
+
+def test_a_file_kept_by_hand_is_compared_with_the_listing(index: Memory, folder: Path) -> None:
+    record = {
+        "package": "torchvision",
+        "version": "0.26.0",
+        "variant": "cu130",
+        "platform": "manylinux_2_28_x86_64",
+        "pythons": ["cp312"],
+        "index": "default",
+        "evidence": "published",
+        "source": "a",
+        "requires": [],
+        "requires_python": ">=3.9",
+        "released": "2026-01-21",
+        "files": {"cp312": {"sha256": "0" * 64}},
+    }
+    sources = {"a": {"title": "A listing", "date": "2026-01-01"}}
+    data = {"schema": "envsolve.catalogue/1", "sources": sources, "records": [record]}
+    (folder / "builds/default/torchvision.json").write_text(json.dumps(data))
+    found = checked(index, folder, "torchvision")
+    assert [wrong.field for wrong in found.disagreements] == ["files.cp312.sha256"]
+
+
+def test_the_sample_is_as_large_as_asked_and_its_seed_draws_it_again(index: Memory, folder: Path) -> None:
+    one = checked(index, folder, sample=2)
+    assert len(one.checked) == 2
+    assert one == checked(index, folder, sample=2)
+    assert len({check(index, Catalogue(folder), (), 1, seed).checked for seed in range(20)}) > 1
+
+
+def test_packages_narrow_it(index: Memory, folder: Path) -> None:
+    assert {name.split()[0] for name in checked(index, folder, "Torch").checked} == {"torch"}
+    assert checked(index, folder, "toolkit").checked == ("toolkit 12.8",)
+    with pytest.raises(UsageError, match="nothing of numpy can be checked"):
+        checked(index, folder, "numpy")
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch, index: Memory) -> Iterator[IndexServer]:
+    """The same files over HTTP, as the configured default index."""
+    with IndexServer() as server:
+        place = server.index()
+        for file in index.files:
+            project = file.filename.split("-")[0].replace("_", "-")
+            place.add(project, file.filename, file.data, upload_time=file.upload_time)
+        monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple/")
+        yield server
+
+
+def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, str, str]:
+    with pytest.raises(SystemExit) as left:
+        run(["index", "check", *words])
+    said = capsys.readouterr()
+    return left.value.code, said.out, said.err
+
+
+def test_the_command(served: IndexServer, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ended(capsys, "--catalogue", str(folder), "--seed", "5")
+    assert (code, out) == (0, "5 records checked, all agree (seed 5)\n")
+    assert "builds/default/torch.json: 2 of 2" in err
+    corrupt(folder / TORCH, in_file("size", 7))
+    code, out, err = ended(capsys, "--catalogue", str(folder), "torch", "--quiet")
+    assert code == 4
+    assert "builds/default/torch.json: torch 2.10.0 cu128 manylinux_2_28_x86_64: files.cp312.size" in out
+    assert "  catalogue  7\n" in out
+    assert "1 fact is not what is published" in err
+    code, out, _ = ended(capsys, "--catalogue", str(folder), "torch", "--format", "json")
+    assert code == 4
+    assert json.loads(out)["disagreements"][0]["catalogue"] == 7
+
+
+def test_an_index_that_fails_is_exit_code_5(
+    served: IndexServer, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served.fault("/simple/torch/", status=500)
+    assert ended(capsys, "--catalogue", str(folder), "torch")[0] == 5
+
+
+@pytest.mark.network
+def test_a_sample_of_the_bundled_facts_agrees_with_the_index(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys, "--catalogue", str(data_folder()), "--sample", "20")
+    assert code == 0, out
