@@ -27,6 +27,11 @@ def cuda_suffix(requirement: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
+def serves_cuda(companion: Build, cuda: str | None) -> bool:
+    """Whether a companion that chooses by torch's CUDA version serves this one; None is a CPU build's."""
+    return cuda is not None and companion.torch_cuda is not None and _specifier(companion.torch_cuda).contains(cuda)
+
+
 def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
     """Rule 9: a companion shares torch's variant or CUDA major, and this torch is one that its ABI accepts.
 
@@ -39,7 +44,9 @@ def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
     """
     pair = f"{companion.package} {companion.version} [{companion.variant}] with torch {torch.version} [{torch.variant}]"
     same = companion.variant in (ANY, torch.variant) or agrees_on == "nothing"
-    if agrees_on == "major" and companion.cuda and torch.cuda:
+    if companion.torch_cuda:
+        same = serves_cuda(companion, torch.cuda)
+    elif agrees_on == "major" and companion.cuda and torch.cuda:
         same = minor(companion.cuda)[0] == minor(torch.cuda)[0]
     if not same:
         return Reason("flavour", False, f"{pair}: different CUDA flavours", companion.evidence.value, companion.source)

@@ -18,6 +18,8 @@ from envsolve.compat.verdict import Level, Reason, Verdict
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu, Machine
 
+_TORCH = "torch"
+
 
 class Judge:
     """The rules applied to one machine; what depends on the machine alone is worked out once, whatever the builds."""
@@ -36,7 +38,7 @@ class Judge:
         host = self._host(build, python)
         if build.package == TRITON and machine.gpus != ():
             return tuple(self._as_triton(build, gpu, host) for gpu in machine.gpus or (Gpu(),))
-        if build.cuda is None:
+        if build.cuda is None or build.variant == ANY:
             return (_without_cuda(build, machine, host),)
         fit = self._driver(build.cuda)
         if machine.gpus == ():
@@ -70,7 +72,7 @@ class Judge:
         return Verdict(level, code, fit.required, fit.mode, triton.ok if triton else None, told)
 
     def _code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, list[Reason]]:
-        """Rules 2 to 5 and 7 for one GPU."""
+        """Rules 2 to 5 and 7 for one GPU; rule 5 for torch alone, whose libraries its companions use."""
         cc = gpu.cc
         if cc is None:
             return Level.UNKNOWN, None, [Reason("sass", None, "the GPU, or its compute capability, is not known")]
@@ -81,6 +83,8 @@ class Judge:
         evidence, source = known.evidence.value, known.source
         if build.code is None:
             return Level.UNKNOWN, None, [*reasons, Reason("sass", None, "the GPU code in the build is not known")]
+        if not build.code:
+            return Level.NATIVE, None, [*reasons, Reason("sass", True, "no GPU code of its own", evidence, source)]
         level, arch = best_code(build.code, cc, self._facts.architectures)
         if arch is None:
             text = f"no code for cc {cc} (it carries {' '.join(build.code)})"
@@ -91,7 +95,8 @@ class Judge:
             text = f"{arch.name} is compiled for cc {cc} by the driver"
             reasons.append(Reason("ptx", True, text, evidence, source))
             reasons.append(ptx_loads(cuda, self._machine.driver))
-        reasons.append(self._serves(cuda, cc))
+        if build.package == _TORCH:
+            reasons.append(self._serves(cuda, cc))
         return level, arch.name if arch else None, reasons
 
     def _driver(self, cuda: str) -> DriverFit:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from envsolve.catalogue.model import Build
 from envsolve.compat.facts import Facts
+from envsolve.compat.flavour import ANY
 from envsolve.compat.judge import Judge
 from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Verdict
@@ -44,7 +45,7 @@ def support_of(judged: Sequence[Judged]) -> tuple[Support, ...]:
     lines: dict[Support, None] = {}
     for one in judged:
         build, gpu, verdict = one.build, one.gpu, one.verdict
-        if build.package != TRITON and (build.cuda is None or build.code is None):
+        if build.package != TRITON and (not build.code or build.variant == ANY):
             continue
         evidence = build.known("code").evidence.value
         name, cc = gpu.name or "unknown GPU", gpu.compute_capability
@@ -56,7 +57,7 @@ def driver_need(judged: Sequence[Judged]) -> DriverNeed | None:
     """The newest of the drivers that the builds ask for, and the least favourable mode among machines."""
     needs = []
     for one in judged:
-        if one.build.cuda is not None:
+        if one.build.cuda is not None and one.build.variant != ANY:
             have = one.machine.driver.version if one.machine.driver else None
             needs.append(DriverNeed(one.verdict.driver_required, one.verdict.driver_mode, have))
     rank = {"minor-version": 1, "full": 2, None: 0, "forward-compat": 1}

@@ -12,7 +12,7 @@ from packaging.version import Version
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence
 from envsolve.compat.facts import Facts
-from envsolve.compat.flavour import ANY, agrees
+from envsolve.compat.flavour import ANY, agrees, serves_cuda
 from envsolve.compat.judge import Judge, worst
 from envsolve.compat.platform import same_system
 from envsolve.compat.triton import TRITON
@@ -22,6 +22,8 @@ from envsolve.machine.model import Machine, Platform
 from envsolve.resolve.cutoff import too_late
 
 DEFAULT = "default"
+# Rules that a companion's own GPU code answers to; the others are those of the torch beside it.
+_CODE_RULES = ("sass", "driver-ptx")
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Family:
         for option in self.options(package):
             if option.matches(specifier):
                 build = option.build
-                kinds.setdefault((build.variant, build.cuda, build.torch), option)
+                kinds.setdefault((build.variant, build.cuda, build.torch, build.torch_cuda), option)
         return tuple(kinds.values())
 
     def _agree(self, companion: Option, torch: Option) -> bool:
@@ -132,6 +134,8 @@ class Family:
     def flavours_with(self, build: Build) -> frozenset[str] | None:
         """The flavours of an environment that a build can be part of; None where it can be part of any."""
         agrees_on = self.catalogue.family[build.package].agrees_on
+        if build.torch_cuda:
+            return frozenset(v for v, cuda in self._cuda_of_flavours.items() if serves_cuda(build, cuda))
         if build.variant == ANY or agrees_on == "nothing":
             return None
         if agrees_on == "variant" or build.cuda is None:
@@ -174,12 +178,21 @@ class Family:
         return tuple(Judge(machine, self.facts) for machine in self.machines)
 
     def _order(self, package: str) -> tuple[Option, ...]:
-        usable = self._runs if package == "torch" else self._installs
-        options = [o for o in self.judged(package) if usable(o)]
+        options = [option for option in self.judged(package) if self._usable(package, option)]
         if package != "torch":
             with_cuda = {o.version.public for o in options if o.build.variant != "cpu"}
             options = [o if o.version.public in with_cuda else _for_any_flavour(o) for o in options]
         return in_order(options, package)
+
+    def _usable(self, package: str, option: Option) -> bool:
+        """Whether an option belongs into the solve: torch if it runs; a companion if its own code does, beside a torch.
+
+        Triton's kernels are a matter of preference, since much of torch works without them.
+        """
+        if package == "torch" or not (self.follows_torch(package) or option.build.variant == ANY):
+            return self._runs(option)
+        runs_nothing = option.build.cuda and any(reason.rule in _CODE_RULES for reason in option.verdict.failures)
+        return self._installs(option) and not runs_nothing
 
     def _runs(self, option: Option) -> bool:
         if option.build.variant == "cpu":
@@ -195,15 +208,15 @@ class Family:
         return all(machine.gpus == () for machine in self.machines)
 
     def _published(self, build: Build) -> bool:
-        if too_late(build.released or self._release_dates.get((build.package, build.version)), self.cutoff):
+        if self.cutoff and too_late(
+            build.released or self._release_dates(build.package).get(build.version), self.cutoff
+        ):
             return False
         return not any(build.filename(p) in self.gone for p in build.pythons)
 
-    @cached_property
-    def _release_dates(self) -> Mapping[tuple[str, str], str]:
+    def _release_dates(self, package: str) -> Mapping[str, str]:
         """When versions came out on the default index: other indexes do not say, and release with it."""
-        builds = (build for package in self.catalogue.family for build in self.catalogue.builds(package))
-        return {(b.package, b.version): b.released for b in builds if b.released}
+        return {build.version: build.released for build in self.catalogue.builds(package) if build.released}
 
     def _for_machine(
         self, builds: Sequence[Build], machine: Machine, judge: Judge
@@ -211,7 +224,7 @@ class Family:
         """Of the builds of one option, which differ in platform, the one for a machine, with its verdicts."""
         here = [b for b in builds if same_system(b.platform, machine.platform or Platform())]
         judged = [(build, judge.verdicts(build, self.python)) for build in here or builds]
-        return min(judged, key=lambda pair: _distance(worst(pair[1])))
+        return min(judged, key=lambda pair: (*_distance(worst(pair[1])), pair[0].platform == "any"))
 
 
 def _for_any_flavour(option: Option) -> Option:

@@ -6,6 +6,7 @@ Layout: System V gABI, 64-bit little-endian, the only class and order that CUDA 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
@@ -17,18 +18,30 @@ _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _DYNAMIC = struct.Struct("<qQ")
 _LOAD, _DYNAMIC_SEGMENT = 1, 2
-_NULL, _NEEDED, _STRTAB = 0, 1, 5
+_NULL, _NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 0, 1, 5, 10, 14, 15, 29
 _MACHINES = {62: "x86_64", 183: "aarch64", 190: "cuda"}
 _LARGEST_DYNAMIC = 1 << 20
-_LONGEST_NAME = 512
+_LONGEST_NAME = 4096
+_LARGEST_STRINGS = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """The machine (``x86_64``, ``aarch64``, else ``elf-machine-N``) and the NEEDED entries, in file order."""
+    """What the loader reads.
+
+    Attributes:
+        machine: ``x86_64``, ``aarch64``, else ``elf-machine-N``.
+        needed: The NEEDED entries, in file order.
+        soname: The name that others need it by.
+        rpath: Folders that are searched before ``LD_LIBRARY_PATH`` (only where there is no ``runpath``).
+        runpath: Folders that are searched after ``LD_LIBRARY_PATH``.
+    """
 
     machine: str
     needed: tuple[str, ...]
+    soname: str | None = None
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
 
 
 def read_elf(file: IO[bytes], name: str) -> Elf:
@@ -41,6 +54,45 @@ def read_elf(file: IO[bytes], name: str) -> Elf:
     Raises:
         UsageError: Not a 64-bit little-endian ELF file, or cut off.
     """
+    machine, segments = _segments(file, name)
+    entries = list(_dynamic(file, segments, name))
+    base = _file_offset(segments, dict(entries).get(_STRTAB))
+
+    def strings(wanted: int) -> tuple[str, ...]:
+        if base is None:
+            return ()
+        return tuple(_string(file, base + offset, name) for tag, offset in entries if tag == wanted)
+
+    def folders(wanted: int) -> tuple[str, ...]:
+        return tuple(folder for path in strings(wanted) for folder in path.split(":") if folder)
+
+    return Elf(
+        machine=_MACHINES.get(machine, f"elf-machine-{machine}"),
+        needed=strings(_NEEDED),
+        soname=next(iter(strings(_SONAME)), None),
+        rpath=folders(_RPATH),
+        runpath=folders(_RUNPATH),
+    )
+
+
+def dynamic_strings(file: IO[bytes], name: str) -> bytes:
+    """The names that the loader sees, NUL-separated: of libraries, and of the symbols taken and given.
+
+    Args:
+        file: Seekable.
+        name: For messages.
+
+    Raises:
+        UsageError: Not a 64-bit little-endian ELF file, or cut off.
+    """
+    segments = _segments(file, name)[1]
+    entries = dict(_dynamic(file, segments, name))
+    base = _file_offset(segments, entries.get(_STRTAB))
+    return b"" if base is None else _read(file, base, min(entries.get(_STRSZ, 0), _LARGEST_STRINGS))
+
+
+def _segments(file: IO[bytes], name: str) -> tuple[int, list[tuple[int, ...]]]:
+    """The machine's number, and the program headers."""
     header = _at(file, 0, _HEADER.size, name)
     if not header.startswith(_IDENT):
         raise UsageError(f"{name} is not a 64-bit little-endian ELF file")
@@ -48,28 +100,19 @@ def read_elf(file: IO[bytes], name: str) -> Elf:
     machine, offset, entry_size, count = fields[2], fields[5], fields[9], fields[10]
     if count and entry_size != _SEGMENT.size:
         raise UsageError(f"{name} is damaged: its program headers are {entry_size} bytes long")
-    segments = list(_SEGMENT.iter_unpack(_at(file, offset, count * _SEGMENT.size, name)))
-    return Elf(_MACHINES.get(machine, f"elf-machine-{machine}"), _needed(file, segments, name))
+    return machine, list(_SEGMENT.iter_unpack(_at(file, offset, count * _SEGMENT.size, name)))
 
 
-def _needed(file: IO[bytes], segments: list[tuple[int, ...]], name: str) -> tuple[str, ...]:
+def _dynamic(file: IO[bytes], segments: list[tuple[int, ...]], name: str) -> Iterator[tuple[int, int]]:
+    """Tags and values of the dynamic section."""
     dynamic = next((s for s in segments if s[0] == _DYNAMIC_SEGMENT), None)
     if dynamic is None:
-        return ()
+        return
     size = min(dynamic[5], _LARGEST_DYNAMIC)
-    offsets: list[int] = []
-    table: int | None = None
     for tag, value in _DYNAMIC.iter_unpack(_at(file, dynamic[2], size - size % _DYNAMIC.size, name)):
         if tag == _NULL:
-            break
-        if tag == _NEEDED:
-            offsets.append(value)
-        elif tag == _STRTAB:
-            table = value
-    base = _file_offset(segments, table)
-    if base is None:
-        return ()
-    return tuple(_string(file, base + offset, name) for offset in offsets)
+            return
+        yield tag, value
 
 
 def _file_offset(segments: list[tuple[int, ...]], address: int | None) -> int | None:

@@ -58,7 +58,13 @@ def fat_binaries(data: bytes | bytearray | memoryview) -> tuple[FatbinEntry, ...
 
 
 def scan(stream: IO[bytes]) -> Iterator[FatbinEntry]:
-    """Every entry of every fat binary from the stream's position on, in file order, in bounded memory.
+    """Every entry of every fat binary from the stream's position on, in file order, in bounded memory."""
+    for entries in containers(stream):
+        yield from entries
+
+
+def containers(stream: IO[bytes]) -> Iterator[tuple[FatbinEntry, ...]]:
+    """The entries of each fat binary from the stream's position on, in file order; one translation unit makes one.
 
     What does not hold together (a wrong size, a truncated file) ends the container it stands in and is no error: magic
     numbers occur in data by chance.
@@ -74,7 +80,7 @@ def scan(stream: IO[bytes]) -> Iterator[FatbinEntry]:
         _, version, header_size, size = _CONTAINER.unpack(header)
         if version == 1 and header_size >= _CONTAINER.size and size < _LARGEST:
             window.skip(header_size)
-            yield from _entries(window, size)
+            yield tuple(_entries(window, size))
         else:
             window.skip(len(MAGIC))
 

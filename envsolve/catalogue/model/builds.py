@@ -34,15 +34,19 @@ class Build:
         package: Normalised project name.
         version: Public version, ``2.14.1`` (no local part).
         variant: ``cu126`` or ``cpu``: the CUDA flavour of the code inside, whatever the file name says. A wheel that
-            carries several has a record for each.
+            carries several has a record for each. ``any`` where it needs none: it compiles for the GPU itself
+            (triton), or its kernels are optional (torchao); ``cuda`` and ``code`` are then those of the kernels.
         platform: Platform part of the wheel's file name, ``manylinux_2_28_x86_64``.
         pythons: Interpreter and ABI parts of the file names, ``cp312``, ``cp313t`` (free-threaded), ``py3-none``.
         index: ``default`` for the default package index, else a key of ``indexes.json`` (``pytorch``).
         local: The local version in the file name (``+cu126``), empty on the default index.
-        code: SASS and PTX of the main library: ``("sm_90", "compute_90")``; None where unknown.
+        code: SASS and PTX of the main library: ``("sm_90", "compute_90")``; None where unknown, empty where it has no
+            kernels of its own.
         requires: Requires-Dist lines; None where only the index knows them.
         requires_python: Requires-Python, where known.
         torch: For companions: a specifier on torch's public version that the ABI asks for, even if METADATA is silent.
+        torch_cuda: For companions that choose by it: a specifier on torch's CUDA version, ``>=12.8,<13``; None where
+            the family's rule says it (:class:`FamilyMember`).
         cuda: The toolkit version inside, ``13.0``; None for ``cpu``.
         cudnn: cuDNN that it was built with and that it pins or carries, ``9.10.2``; None where it has or shows none.
         nccl: NCCL likewise, ``2.27.5``.
@@ -71,6 +75,7 @@ class Build:
     requires: tuple[str, ...] | None = None
     requires_python: str | None = None
     torch: str | None = None
+    torch_cuda: str | None = None
     cuda: str | None = None
     cudnn: str | None = None
     nccl: str | None = None

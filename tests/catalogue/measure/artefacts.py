@@ -26,15 +26,26 @@ def container(*entries: bytes) -> bytes:
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
-def elf(needed: Sequence[str] = (), *, machine: int = 62, tail: bytes = b"") -> bytes:
+def elf(
+    needed: Sequence[str] = (),
+    *,
+    soname: str | None = None,
+    rpath: str | None = None,
+    runpath: str | None = None,
+    machine: int = 62,
+    tail: bytes = b"",
+) -> bytes:
     """A shared library: one LOAD segment, a dynamic section with its string table, then ``tail``."""
     base = 0x1000
-    strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)
+    named = [(1, name) for name in needed]
+    named += [(tag, text) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text is not None]
+    strings, dynamic = b"\0", b""
+    for tag, text in named:
+        dynamic += struct.pack("<qQ", tag, len(strings))
+        strings += text.encode() + b"\0"
     at = 64 + 2 * 56
-    offsets = [1 + sum(len(n) + 1 for n in needed[:i]) for i in range(len(needed))]
     dynamic_at = at + len(strings)
-    dynamic = b"".join(struct.pack("<qQ", 1, offset) for offset in offsets)
-    dynamic += struct.pack("<qQqQ", 5, base + at, 0, 0)
+    dynamic += struct.pack("<qQqQqQ", 5, base + at, 10, len(strings), 0, 0)
     size = dynamic_at + len(dynamic) + len(tail)
     header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0)
     load = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 4096)
