@@ -1,0 +1,136 @@
+"""What the binaries of an environment carry and need: torch's own files, every library's headers, extensions' code."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from envsolve.catalogue.extensions import extension_of
+from envsolve.catalogue.measure import elf
+from envsolve.catalogue.measure.artefact import FolderFiles
+from envsolve.catalogue.measure.extension import read_extension
+from envsolve.catalogue.measure.pytorch import read_python_library, read_version
+from envsolve.diagnose.environment.distributions import LIBRARY
+from envsolve.diagnose.environment.model import Distribution, ExtensionFiles, SharedLibrary, TorchFiles
+from envsolve.errors import UsageError
+from envsolve.files import read_regular
+
+_OF_CUDA = re.compile(r"lib(?:torch|c10|cuda|cu(?:blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)")
+_PYTHON_LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/torch_python.dll")
+#: Triton compiles its kernels for the card at hand; what else is in its wheel is a profiler.
+_NO_EXTENSIONS = frozenset({"torch", "triton", "pytorch-triton"})
+_ANY_LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|pyd)")
+#: Where C extensions look for NumPy's interface: headers of NumPy 2 try the new place first, those of 1 only the old.
+_NUMPY_2, _NUMPY_1 = b"numpy._core._multiarray_umath", b"numpy.core._multiarray_umath"
+
+
+def read_torch(site: Path, prefix: Path) -> TorchFiles | None:
+    """The ``torch`` package in a folder; None where there is none."""
+    version_file = site / "torch" / "version.py"
+    if not version_file.is_file() and not (site / "torch" / "__init__.py").is_file():
+        return None
+    version: str | None = None
+    cuda: str | None = None
+    with contextlib.suppress(OSError, UsageError):
+        version, cuda = read_version(read_regular(version_file).decode("utf-8", "replace"))
+    code, abi, numpy = _python_library(site, prefix)
+    local = version.partition("+")[2] or None if version else None
+    return TorchFiles(str(site), version, cuda, local, code, abi, numpy)
+
+
+def _python_library(site: Path, prefix: Path) -> tuple[tuple[str, ...] | None, bool | None, int | None]:
+    # conda-forge keeps torch's libraries in the environment's own folder of libraries.
+    for path in (*(site / name for name in _PYTHON_LIBRARIES), prefix / "lib" / "libtorch_python.so"):
+        try:
+            with path.open("rb") as file:
+                code, abi = read_python_library(file)
+        except OSError:
+            continue
+        return code, abi, numpy_major(path)
+    return None, None, None
+
+
+def numpy_major(library: Path) -> int | None:
+    """The major of NumPy's headers that a library was compiled with; None where it uses no NumPy, or not readable."""
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if data.find(_NUMPY_2) >= 0:
+                return 2
+            return 1 if data.find(_NUMPY_1) >= 0 else None
+    except (OSError, ValueError):  # an empty file cannot be mapped
+        return None
+
+
+def read_libraries(distributions: Sequence[Distribution], prefix: Path) -> tuple[list[SharedLibrary], list[str]]:
+    """Headers of torch's, NVIDIA's and all libraries that need these; and those that are damaged, with the reason."""
+    found, damaged = [], []
+    for path, owner in _library_files(distributions, prefix):
+        try:
+            with path.open("rb") as file:
+                if file.read(len(elf.MAGIC)) != elf.MAGIC:
+                    continue
+                header = elf.read_elf(file, path.name)
+        except OSError:
+            continue
+        except UsageError as error:
+            damaged.append(f"{path}: {error}")
+            continue
+        if owner == "torch" or _OF_CUDA.match(path.name) or any(map(_OF_CUDA.match, header.needed)):
+            origin = str(path.parent)
+            found.append(
+                SharedLibrary(
+                    str(path),
+                    owner,
+                    header.soname or path.name,
+                    header.needed,
+                    _folders(header.rpath, origin),
+                    _folders(header.runpath, origin),
+                )
+            )
+    return found, damaged
+
+
+def _library_files(distributions: Sequence[Distribution], prefix: Path) -> Iterator[tuple[Path, str | None]]:
+    for distribution in distributions:
+        for file in distribution.files or ():
+            if LIBRARY.search(file):
+                yield Path(distribution.site) / file, distribution.name
+    if (prefix / "conda-meta").is_dir():
+        yield from ((path, None) for path in sorted((prefix / "lib").glob("lib*.so*")) if _OF_CUDA.match(path.name))
+
+
+def _folders(entries: Sequence[str], origin: str) -> tuple[str, ...]:
+    return tuple(entry.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for entry in entries)
+
+
+def read_extensions(
+    distributions: Sequence[Distribution], libraries: Sequence[SharedLibrary]
+) -> Iterator[ExtensionFiles]:
+    """The code of every package that stands on torch or CUDA, these themselves left out."""
+    owners = {library.owner for library in libraries if library.owner}
+    standing = {name for name in owners - _NO_EXTENSIONS if not name.startswith("nvidia-")}
+    seen: set[str] = set()
+    for distribution in distributions:
+        if distribution.name in standing and distribution.name not in seen:
+            seen.add(distribution.name)
+            if extension := _extension(distribution):
+                yield extension
+
+
+def _extension(distribution: Distribution) -> ExtensionFiles | None:
+    site = Path(distribution.site)
+    files = FolderFiles(site, distribution.label, distribution.files)
+    try:
+        read = extension_of(distribution.name, files) or read_extension(files, _ANY_LIBRARY)
+    except (UsageError, OSError):
+        return None
+    if read is None:
+        return None
+    libraries = tuple(file for file in files.files() if _ANY_LIBRARY.fullmatch(file))
+    majors = {major for file in libraries if (major := numpy_major(site / file))}
+    return ExtensionFiles(
+        distribution.name, libraries, read.code, read.every, read.cxx11_abi, min(majors, default=None)
+    )

@@ -1,0 +1,204 @@
+"""Where an environment keeps its packages: its kind, its Python, and the interpreter's path, from files alone.
+
+The order is that of Python's ``site`` module: PYTHONPATH; in a virtual environment its own packages, then, where it
+sees the system's, the user's and the base Python's; elsewhere the user's before the installation's own. What a ``.pth``
+file names comes after the folder that the file lies in.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from envsolve.catalogue.measure import elf
+from envsolve.diagnose.environment.model import Kind, Origin, Site
+from envsolve.errors import UsageError
+from envsolve.files import read_regular
+
+_PROGRAMS = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
+_MINOR = re.compile(r"(\d+\.\d+)")
+_FOLDER = re.compile(r"python(3\.\d+)t?")
+_CONDA_PYTHON = re.compile(r"python-(3(?:\.\d+)+)-")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The frame of an environment; fields as in :class:`Environment`."""
+
+    prefix: Path
+    kind: Kind
+    python: str | None
+    arch: str | None
+    base: Path
+    sites: tuple[Site, ...]
+
+
+def read_layout(prefix: Path, environ: Mapping[str, str]) -> Layout:
+    """Read the frame of the environment at ``prefix``.
+
+    Raises:
+        UsageError: There is no environment.
+    """
+    prefix = prefix.absolute()
+    if not prefix.is_dir():
+        raise UsageError(f"there is no folder {prefix}", hint="--prefix takes the root folder of an environment")
+    settings = read_settings(prefix / "pyvenv.cfg")
+    python = _python(prefix, settings)
+    base = _base(prefix, settings, python)
+    layout = Layout(
+        prefix,
+        _kind(prefix, settings),
+        python,
+        _arch(prefix),
+        base,
+        tuple(_sites(prefix, settings, base, python, environ)),
+    )
+    if not any(site.origin == "environment" for site in layout.sites) and not is_environment(prefix):
+        raise UsageError(
+            f"{prefix} holds no Python environment",
+            hint="name the root folder of one: it has pyvenv.cfg, conda-meta or a lib/python3.* folder",
+        )
+    return layout
+
+
+def is_environment(prefix: Path) -> bool:
+    """Whether a folder is the root of a virtual or a conda environment, whole or not."""
+    return (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir()
+
+
+def read_settings(path: Path) -> Mapping[str, str]:
+    """``pyvenv.cfg`` as a mapping with lower-case keys; empty where there is none."""
+    try:
+        text = read_regular(path).decode("utf-8", "replace")
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
+
+
+def _kind(prefix: Path, settings: Mapping[str, str]) -> Kind:
+    if (prefix / "conda-meta").is_dir():
+        return "pixi" if prefix.parent.name == "envs" and prefix.parent.parent.name == ".pixi" else "conda"
+    if (prefix / "pipx_metadata.json").is_file():
+        return "pipx"
+    if (prefix / "uv-receipt.toml").is_file():
+        return "uv-tool"
+    if not settings:
+        return "system"
+    in_project = prefix.name == ".venv" and (prefix.parent / "poetry.lock").is_file()
+    if in_project or (prefix.parent.name == "virtualenvs" and prefix.parent.parent.name == "pypoetry"):
+        return "poetry"
+    return "uv" if "uv" in settings else "venv"
+
+
+def _python(prefix: Path, settings: Mapping[str, str]) -> str | None:
+    """The interpreter's version: as pyvenv.cfg or conda has it, else the name of its folder."""
+    for key in ("version_info", "version"):
+        if match := re.match(r"\d+(?:\.\d+){1,2}", settings.get(key, "")):
+            return match[0]
+    for path in sorted(prefix.glob("conda-meta/python-3*.json")):
+        if match := _CONDA_PYTHON.match(path.name):
+            return match[1]
+    names = [match[1] for path in sorted(prefix.glob("lib*/python3*")) if (match := _FOLDER.fullmatch(path.name))]
+    return max(names, key=lambda name: int(name.partition(".")[2]), default=None)
+
+
+def _base(prefix: Path, settings: Mapping[str, str], python: str | None) -> Path:
+    """The Python that a virtual environment is made from."""
+    home = settings.get("home")
+    if home is None:
+        return prefix
+    real = next((p.resolve() for name in _PROGRAMS if (p := prefix / name).exists()), None)
+    folder = f"lib/python{_minor(python)}"
+    for candidate in (Path(home), Path(home).parent, *([real.parent.parent] if real else [])):
+        if (candidate / folder / "os.py").is_file() or (candidate / "Lib" / "os.py").is_file():
+            return candidate
+    return Path(home).parent if Path(home).name in ("bin", "Scripts") else Path(home)
+
+
+def _arch(prefix: Path) -> str | None:
+    for name in _PROGRAMS:
+        try:
+            with (prefix / name).open("rb") as file:
+                machine = elf.read_elf(file, name).machine
+        except (OSError, UsageError):
+            continue
+        return machine if machine in ("x86_64", "aarch64") else None
+    return None
+
+
+def _sites(
+    prefix: Path, settings: Mapping[str, str], base: Path, python: str | None, environ: Mapping[str, str]
+) -> Iterator[Site]:
+    minor = _minor(python)
+    own = list(_packages_of(prefix, minor))
+    sees_system = settings.get("include-system-site-packages", "").lower() == "true"
+    user = _user_folder(minor, environ)
+    folders: list[tuple[Path, Origin]] = [
+        (Path(entry).absolute(), "PYTHONPATH") for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry
+    ]
+    if settings:
+        folders += [(path, "environment") for path in own]
+        if sees_system:
+            folders += [(path, "user") for path in user]
+            folders += [(path, "system") for path in _packages_of(base, minor)]
+    else:
+        folders += [(path, "user") for path in user]
+        folders += [(path, "environment") for path in own]
+    seen: set[Path] = set()
+    for path, origin in folders:
+        for site in (Site(str(path), origin), *([] if origin == "PYTHONPATH" else _named_by_pth(path))):
+            real = Path(site.path).resolve()
+            if real not in seen and real.is_dir():
+                seen.add(real)
+                yield site
+
+
+def _packages_of(prefix: Path, minor: str) -> Iterator[Path]:
+    """The folders of packages of a Python, Debian's own first where it has them."""
+    if prefix == Path("/usr"):
+        yield Path(f"/usr/local/lib/python{minor}/dist-packages")
+    places = (
+        f"lib/python{minor}/site-packages",
+        f"lib/python{minor}t/site-packages",
+        f"lib64/python{minor}/site-packages",
+        "lib/python3/dist-packages",
+        f"lib/python{minor}/dist-packages",
+        "Lib/site-packages",
+    )
+    yield from (prefix / place for place in places)
+
+
+def _user_folder(minor: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    if environ.get("PYTHONNOUSERSITE"):
+        return ()
+    base, home = environ.get("PYTHONUSERBASE"), environ.get("HOME")
+    root = Path(base) if base else Path(home) / ".local" if home else None
+    return (root / f"lib/python{minor}/site-packages",) if root else ()
+
+
+def _named_by_pth(site: Path) -> Iterator[Site]:
+    """Folders that the ``.pth`` files of a folder name; lines of code in them are not followed."""
+    for file in sorted(_listed(site, ".pth")):
+        try:
+            lines = read_regular(file).decode("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            if (name := line.strip()) and not name.startswith(("#", "import ", "import\t")) and "\0" not in name:
+                yield Site(str(site / name), "pth", str(file))
+
+
+def _listed(folder: Path, suffix: str) -> Iterable[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.name.endswith(suffix)]
+    except OSError:
+        return []
+
+
+def _minor(python: str | None) -> str:
+    match = _MINOR.match(python or "")
+    return match[1] if match else "3"

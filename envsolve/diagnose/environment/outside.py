@@ -1,0 +1,105 @@
+"""What lies outside an environment and decides in it: the loader's folders, toolkits, compilers, headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from envsolve.diagnose.environment.model import BuildTools, LoaderFolder
+from envsolve.files import read_regular
+from envsolve.machine.model import Toolkit
+from envsolve.machine.search_path import below, folders, programs
+from envsolve.machine.toolkits import nvcc, written_version
+
+_SONAME = re.compile(r"lib(?:cuda|cu(?:blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)[\w-]*\.so\.\d+")
+_NVCC = re.compile(r"nvcc")
+_COMPILER = re.compile(r"(?:[\w]+-conda-linux-gnu-)?(?:gcc|cc|clang)")
+_STANDARD = (
+    "lib/x86_64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "lib64",
+    "usr/lib64",
+    "usr/local/lib",
+)
+_MOST_INCLUDES = 64
+
+
+def read_loader(environ: Mapping[str, str], root: Path = Path("/")) -> Iterator[LoaderFolder]:
+    """Folders with CUDA libraries in the loader's order: LD_LIBRARY_PATH, then its configuration and usual places."""
+    seen: set[Path] = set()
+    for entry in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
+        folder = below(root, entry)
+        if entry and (libraries := _cuda_libraries(folder)):
+            seen.add(folder.resolve())
+            yield LoaderFolder(str(folder), "LD_LIBRARY_PATH", libraries)
+    for folder in (*_configured(root / "etc/ld.so.conf", root), *(root / place for place in _STANDARD)):
+        real = folder.resolve()
+        if real not in seen and (libraries := _cuda_libraries(folder)):
+            seen.add(real)
+            yield LoaderFolder(str(folder), "ld.so.conf", libraries)
+
+
+def _cuda_libraries(folder: Path) -> Mapping[str, str]:
+    try:
+        names = sorted(path.name for path in folder.iterdir() if _SONAME.fullmatch(path.name))
+    except OSError:
+        return {}
+    return {name: str((folder / name).resolve()) for name in names}
+
+
+def _configured(path: Path, root: Path) -> list[Path]:
+    """The folders of ``ld.so.conf`` and of the files that it includes, each file once."""
+    found: list[Path] = []
+    pending, read = [path], set[Path]()
+    while pending and len(read) < _MOST_INCLUDES:
+        file = pending.pop(0)
+        if file in read:
+            continue
+        read.add(file)
+        try:
+            lines = read_regular(file).decode("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            words = line.partition("#")[0].split()
+            if words[:1] == ["include"] and len(words) == 2:
+                pattern = words[1].lstrip("/")
+                start = root if words[1].startswith("/") else file.parent
+                pending += sorted(start.glob(pattern)) if ".." not in pattern else []
+            elif len(words) == 1:
+                found.append(below(root, words[0]))
+    return found
+
+
+def read_tools(prefix: Path, base: Path, python: str | None, environ: Mapping[str, str]) -> BuildTools:
+    """What compiling would find: toolkits, compilers and ``Python.h``; nothing is run."""
+    home = environ.get("CUDA_HOME") or environ.get("CUDA_PATH")
+    search = folders(environ)
+    on_path = next(programs(search, _NVCC), None)
+    own = prefix / "bin"
+    compilers = programs([own, *(folder for folder in search if folder != own)], _COMPILER)
+    return BuildTools(
+        cuda_home=home,
+        cuda_home_toolkit=_toolkit(Path(home)) if home else None,
+        path_toolkit=_toolkit(on_path.resolve().parent.parent) if on_path else None,
+        compilers=tuple(map(str, compilers)),
+        python_h=_python_h(prefix, base, python),
+    )
+
+
+def _toolkit(folder: Path) -> Toolkit | None:
+    program = nvcc(folder)
+    version = written_version(folder)
+    if program is None and version is None:
+        return None
+    return Toolkit(version, str(folder), program is not None)
+
+
+def _python_h(prefix: Path, base: Path, python: str | None) -> str | None:
+    minor = ".".join((python or "3").split(".")[:2])
+    places = (f"include/python{minor}/Python.h", f"include/python{minor}t/Python.h", "include/Python.h")
+    found = (root / place for root in (base, prefix) for place in places)
+    return next((str(path) for path in found if path.is_file()), None)

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from envsolve.diagnose.environment.model import Environment, Kind
+from envsolve.diagnose.environment.read import read_environment, read_outline
+from envsolve.errors import UsageError
+from tests.catalogue.measure.artefacts import CUBIN, PTX, container, elf, entry
+from tests.diagnose.environment.prefixes import CXX11, NUMPY_1, Prefix, conda_record, environ, install
+
+
+def read(prefix: Prefix, **variables: str) -> Environment:
+    return read_environment(
+        prefix.folder, environ(prefix.folder.parent, **variables), root=prefix.folder.parent / "root"
+    )
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Prefix:
+    return Prefix(tmp_path / "env")
+
+
+def test_the_frame(prefix: Prefix) -> None:
+    found = read(prefix)
+    assert (found.kind, found.python, found.arch) == ("venv", "3.12.4", "x86_64")
+    assert found.base == str(prefix.base)
+    assert [(site.path, site.origin) for site in found.sites] == [(str(prefix.site), "environment")]
+    assert found.tools.python_h == str(prefix.base / "include/python3.12/Python.h")
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        ({"uv": "0.5.1"}, "uv"),
+        ({"pipx_metadata.json": ""}, "pipx"),
+        ({"uv-receipt.toml": ""}, "uv-tool"),
+        ({"conda-meta/history": ""}, "conda"),
+        ({"../poetry.lock": ""}, "poetry"),
+    ],
+)
+def test_the_kind_is_told_by_what_each_tool_leaves(tmp_path: Path, make: dict[str, str], kind: Kind) -> None:
+    prefix = Prefix(tmp_path / ".venv", settings={key: value for key, value in make.items() if value})
+    for name in (name for name, value in make.items() if not value):
+        path = prefix.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert read(prefix).kind == kind
+
+
+def test_a_pixi_environment(tmp_path: Path) -> None:
+    folder = tmp_path / ".pixi/envs/default"
+    conda_record(folder, "python", "3.11.9", "h_0")
+    (folder / "lib/python3.11/site-packages").mkdir(parents=True)
+    found = read_environment(folder, environ(tmp_path))
+    assert (found.kind, found.python) == ("pixi", "3.11.9")
+    assert [site.origin for site in found.sites] == ["environment"]
+
+
+def test_the_path_has_pythonpath_first_then_the_environment_the_user_and_the_system(tmp_path: Path) -> None:
+    prefix = Prefix(tmp_path / "env", settings={"include-system-site-packages": "true"})
+    user = tmp_path / ".local/lib/python3.12/site-packages"
+    source, extra = tmp_path / "source", tmp_path / "extra"
+    for folder in (user, source, extra):
+        folder.mkdir(parents=True)
+    (prefix.site / "own.pth").write_text(f"import os; os.system('false')\n# {user}\n{source}\nno such folder\n")
+    origins = [(site.origin, site.path) for site in read(prefix, PYTHONPATH=str(extra)).sites]
+    assert origins == [
+        ("PYTHONPATH", str(extra)),
+        ("environment", str(prefix.site)),
+        ("pth", str(source)),
+        ("user", str(user)),
+        ("system", str(prefix.base / "lib/python3.12/site-packages")),
+    ]
+    assert "user" not in [site.origin for site in read(prefix, PYTHONNOUSERSITE="1").sites]
+
+
+def test_in_a_conda_environment_the_users_packages_come_first(tmp_path: Path) -> None:
+    folder = tmp_path / "conda"
+    conda_record(folder, "python", "3.12.1")
+    user = tmp_path / ".local/lib/python3.12/site-packages"
+    for path in (user, folder / "lib/python3.12/site-packages"):
+        path.mkdir(parents=True)
+    assert [site.origin for site in read_environment(folder, environ(tmp_path)).sites] == ["user", "environment"]
+
+
+def test_distributions_with_what_is_missing_and_what_another_wrote(prefix: Prefix) -> None:
+    files: dict[str, bytes | str] = {
+        "nvidia/cudnn/lib/libcudnn.so.9": elf(),
+        "nvidia/cudnn/lib/libcudnn_ops.so.9": elf(),
+        "gone.py": "",
+    }
+    info = prefix.add("nvidia-cudnn-cu12", "9.10.2.21", files, requires=["nvidia-cublas-cu12"], installer="uv")
+    (info / "direct_url.json").write_text('{"url": "https://example.org/a.whl", "archive_info": {}}')
+    (prefix.site / "gone.py").unlink()
+    (prefix.site / "nvidia/cudnn/lib/libcudnn_ops.so.9").write_bytes(elf(tail=b"other"))
+    found = read(prefix).distribution("nvidia-cudnn-cu12")
+    assert found is not None
+    assert (found.version, found.installer, found.direct_url) == ("9.10.2.21", "uv", "https://example.org/a.whl")
+    assert found.requires == ("nvidia-cublas-cu12",)
+    assert found.missing == ("gone.py",)
+    assert found.altered == ("nvidia/cudnn/lib/libcudnn_ops.so.9",)
+
+
+def test_of_two_torches_the_first_on_the_path_is_imported(tmp_path: Path) -> None:
+    prefix = Prefix(tmp_path / "env", settings={"include-system-site-packages": "true"})
+    prefix.add_torch("2.8.0+cu128", "12.8")
+    install(
+        prefix.base / "lib/python3.12/site-packages",
+        "torch",
+        "2.5.0",
+        {"torch/__init__.py": "", "torch/version.py": "__version__ = '2.5.0+cpu'\ncuda = None\n"},
+    )
+    first, second = read(prefix).torches
+    assert (first.version, first.cuda, first.local, first.cxx11_abi, first.numpy) == (
+        "2.8.0+cu128",
+        "12.8",
+        "cu128",
+        True,
+        2,
+    )
+    assert first.code is not None and first.code[0] == "sm_70"
+    assert (second.version, second.cuda, second.local, second.code) == ("2.5.0+cpu", None, "cpu", None)
+
+
+def test_libraries_have_their_paths_resolved_and_extensions_their_code(prefix: Prefix) -> None:
+    code = container(entry(CUBIN, 80), entry(PTX, 90)) + CXX11 + NUMPY_1
+    library = elf(("libcudart.so.12", "libc.so.6"), runpath="$ORIGIN/../nvidia/cuda_runtime/lib", tail=code)
+    prefix.add("flash-attn", "2.8.0", {"flash_attn_2_cuda.so": library, "flash_attn/py.so": elf(("libc.so.6",))})
+    found = read(prefix)
+    (one,) = found.libraries
+    assert (one.owner, one.needed[0], one.runpath) == (
+        "flash-attn",
+        "libcudart.so.12",
+        (f"{prefix.site}/../nvidia/cuda_runtime/lib",),
+    )
+    assert found.extensions is not None
+    (extension,) = found.extensions
+    assert (extension.package, extension.every, extension.numpy) == ("flash-attn", ("sm_80", "compute_90"), 1)
+    assert read_outline(prefix.folder, environ(prefix.folder.parent)).extensions is None
+
+
+def test_the_loader_searches_ld_library_path_before_its_configuration(prefix: Prefix, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for folder, library in (("opt/cuda/lib", "libcudart.so.12.1.55"), ("usr/local/cuda/lib64", "libcublas.so.12")):
+        (root / folder).mkdir(parents=True)
+        (root / folder / library).touch()
+    (root / "opt/cuda/lib/libcudart.so.12").symlink_to("libcudart.so.12.1.55")
+    (root / "etc/ld.so.conf.d").mkdir(parents=True)
+    (root / "etc/ld.so.conf").write_text("include /etc/ld.so.conf.d/*.conf\ninclude ld.so.conf\n")
+    (root / "etc/ld.so.conf.d/cuda.conf").write_text("/usr/local/cuda/lib64 # ours\n/nowhere\n")
+    found = read(prefix, LD_LIBRARY_PATH="/opt/cuda/lib:/nowhere").loader
+    assert [(f.origin, list(f.libraries)) for f in found] == [
+        ("LD_LIBRARY_PATH", ["libcudart.so.12"]),
+        ("ld.so.conf", ["libcublas.so.12"]),
+    ]
+    assert found[0].libraries["libcudart.so.12"].endswith("libcudart.so.12.1.55")
+
+
+def test_conda_records_tell_what_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "conda"
+    conda_record(folder, "python", "3.12.1")
+    conda_record(folder, "libcudnn", "9.10.1", "h_0", ["lib/libcudnn.so.9", "info/about.json"])
+    (folder / "conda-meta/broken-1-0.json").write_text("{")
+    found = read_environment(folder, environ(tmp_path))
+    assert [(p.name, p.missing) for p in found.conda if p.name == "libcudnn"] == [("libcudnn", ("lib/libcudnn.so.9",))]
+    assert any("broken-1-0.json" in text for text in found.unreadable)
+
+
+@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.touch()])
+def test_what_is_no_environment_is_refused(tmp_path: Path, make: object) -> None:
+    make(tmp_path / "x")  # type: ignore[operator]
+    with pytest.raises(UsageError):
+        read_environment(tmp_path / "x", environ(tmp_path))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(noise=st.binary(max_size=60), which=st.integers(0, 8), cut=st.integers(0, 400))
+def test_damage_is_an_answer_and_no_error(
+    tmp_path_factory: pytest.TempPathFactory, noise: bytes, which: int, cut: int
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    prefix = Prefix(folder / "env")
+    prefix.add_torch()
+    conda_record(prefix.folder, "python", "3.12.1")
+    files = sorted(path for path in prefix.folder.rglob("*") if path.is_file())
+    target = files[which % len(files)]
+    target.write_bytes(target.read_bytes()[:cut] + noise)
+    assert read(prefix).prefix == str(prefix.folder)
+    shutil.rmtree(folder)
