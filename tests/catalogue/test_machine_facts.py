@@ -7,7 +7,9 @@ from packaging.requirements import Requirement
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import CompilerPackages, Evidence, Toolkit
+from envsolve.compat.life import can_exist
 from envsolve.compat.versions import minor
+from envsolve.machine.model import Driver, Gpu
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +110,64 @@ def test_the_requirements_of_compilers_are_filled_in_with_a_version(catalogue: C
         assert any("13.0" in text or "13-0" in text for text in filled)
         if record.manager == "pip":
             assert all(Requirement(text.format_map(places)).specifier.contains("13.0.3") for text in record.packages)
+
+
+@pytest.mark.parametrize(
+    ("branch", "kind", "end_of_life"),
+    [
+        ("450", "lts", "2023-07"),
+        ("455", None, None),
+        ("470", "lts", None),
+        ("535", "lts", "2026-06"),
+        ("570", "production", "2026-02"),
+        ("575", "new-feature", None),
+        ("580", "lts", "2028-06"),
+        ("595", "production", "2027-03"),
+        ("620", "lts", "2029-09"),
+    ],
+)
+def test_driver_branches_have_a_kind_and_an_end(
+    catalogue: Catalogue, branch: str, kind: str | None, end_of_life: str | None
+) -> None:
+    record = next(b for b in catalogue.drivers if b.branch == branch)
+    assert (record.kind, record.end_of_life) == (kind, end_of_life)
+
+
+def test_a_branch_is_long_lived_where_its_kind_says_so(catalogue: Catalogue) -> None:
+    assert all(branch.lts == (branch.kind == "lts") for branch in catalogue.drivers)
+
+
+def test_drivers_read_the_ptx_of_their_toolkit(catalogue: Catalogue) -> None:
+    isas = {t.version: t.ptx_isa for t in catalogue.toolkits}
+    shared = [branch for branch in catalogue.drivers if branch.cuda in isas]
+    assert len(shared) >= 30
+    assert all(branch.ptx_isa == isas[branch.cuda] for branch in shared)
+
+
+@pytest.mark.parametrize(
+    ("cc", "driver", "exists"),
+    [
+        ("3.5", "470.256.02", True),
+        ("3.5", "510.39.01", False),
+        ("6.1", "580.95.05", True),
+        ("7.0", "590.44.01", False),
+        ("7.5", "620.70.06", True),
+        ("8.9", "515.105.01", False),
+        ("8.9", "520.56.06", True),
+        ("12.0", "565.77", False),
+        ("12.1", "575.64.05", False),
+        ("12.1", "580.95.05", True),
+        ("10.3", "580.65.06", True),
+        ("10.7", "610.43.02", False),
+    ],
+)
+def test_cards_live_between_their_first_driver_and_their_last_branch(
+    catalogue: Catalogue, cc: str, driver: str, exists: bool
+) -> None:
+    gpu = Gpu(compute_capability=cc)
+    assert can_exist(gpu, Driver(driver), catalogue.architectures, catalogue.drivers).ok is exists
+
+
+def test_tegra_parts_are_islands(catalogue: Catalogue) -> None:
+    islands = {cc for cc, architecture in catalogue.architectures.items() if architecture.island}
+    assert islands == {"3.2", "5.3", "6.2", "7.2", "8.7", "8.8", "10.1", "11.0"}
