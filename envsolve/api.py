@@ -17,9 +17,11 @@ from envsolve.errors import UsageError
 if TYPE_CHECKING:
     from envsolve.builds import BuildList
     from envsolve.catalogue.check import Checked
-    from envsolve.catalogue.facts import BuildFacts
+    from envsolve.catalogue.facts import Facts
     from envsolve.catalogue.load import Catalogue
     from envsolve.catalogue.measure import Measurement
+    from envsolve.catalogue.summary import Summary
+    from envsolve.diagnose.model import Diagnoses
     from envsolve.install.environment import Installed
     from envsolve.install.progress import Progress
     from envsolve.machine.model import Machine
@@ -228,6 +230,37 @@ def verify_compiles(python: StrPath, gpus: Sequence[str], *, time_limit: float =
     return run_compile_checks(path_of(python, "python"), cards, time_limit=time_limit)
 
 
+def diagnose(
+    log: str | bytes,
+    machines: Sequence[Machine] | None = None,
+    *,
+    installed: str | Mapping[str, str] | None = None,
+) -> Diagnoses:
+    """The root causes that an error text or a whole report tells of, and what to do, the least change first.
+
+    Args:
+        log: The text, or the bytes of a file that holds it.
+        machines: Where it happened; the first is filled in from the text, and the remedies serve all of them. What the
+            text tells alone where None.
+        installed: Version by package, or the text of ``pip freeze``, ``pip list`` or ``conda list``; what ``log`` tells
+            where None.
+
+    Raises:
+        UsageError: ``installed`` holds no package with a version, or an argument is of another type.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.diagnose.reason import diagnose as find_causes
+    from envsolve.diagnose.report import decode, read_installed, read_report
+    from envsolve.jsontext import dump
+
+    catalogue = Catalogue()
+    first, *others = _machines(machines) or (None,)
+    given = dump(installed) if isinstance(installed, Mapping) else installed
+    text = decode(log) if isinstance(log, bytes) else log
+    report = read_report(text, catalogue, machine=first, installed=read_installed(given) if given else None)
+    return find_causes(report, [machine for machine in others if machine], catalogue)
+
+
 def measure(what: StrPath, environ: Mapping[str, str] = os.environ) -> Measurement:
     """Read what a wheel, library, ``ptxas`` or environment really carries; a file on a server is read in ranges.
 
@@ -263,16 +296,28 @@ def measure(what: StrPath, environ: Mapping[str, str] = os.environ) -> Measureme
         return measure_file(file, name)
 
 
-def facts(package: str, version: str | None = None, variant: str | None = None) -> BuildFacts:
-    """What the catalogue knows of a package's builds, with the sources.
+def facts(what: str, *which: str) -> Facts:
+    """What the catalogue knows of a package's builds, or of anything else that it describes, with the sources.
+
+    Args:
+        what: A package (``torch``), or a kind of fact (``driver``, ``gpu``, ``toolkit``).
+        which: What narrows it: ``2.9.1``, ``cu128``; ``580``; ``RTX 4090``.
 
     Raises:
-        UsageError: It knows none that match.
+        UsageError: It knows nothing that matches.
     """
-    from envsolve.catalogue.facts import build_facts
+    from envsolve.catalogue.facts import find_facts
     from envsolve.catalogue.load import Catalogue
 
-    return build_facts(Catalogue(), package, version, variant)
+    return find_facts(Catalogue(), what, items(which, str, "which"))
+
+
+def facts_summary() -> Summary:
+    """How much the catalogue knows of what, how it is known, and how old it is."""
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.summary import summarize
+
+    return summarize(Catalogue())
 
 
 def check_facts(

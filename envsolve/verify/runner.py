@@ -15,10 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.signatures import cause_of, explanation_of
 from envsolve.errors import UsageError
 from envsolve.machine.cc import ComputeCapability
 from envsolve.processes import signals_raised
-from envsolve.verify.causes import cause_of, explanation_of
 from envsolve.verify.child import Ended
 from envsolve.verify.report import Check, Report, Status
 from envsolve.verify.scratch import remove_abandoned
@@ -122,8 +123,12 @@ def _run(
     ran = target.run(_HARNESS, str(script.path), *arguments)
     result = _read_result(ran)
     status, detail = _judge(ran.ended, result, target.time_limit)
-    if status == "fail" and (explanation := explanation_of(detail)):
-        detail = f"{detail}\n{explanation}"
+    cause = None
+    if status != "pass":
+        signatures = Catalogue().signatures
+        cause = cause_of(detail, signatures)
+        if status == "fail" and (explanation := explanation_of(detail, signatures)):
+            detail = f"{detail}\n{explanation}"
     settings = [f"{name}={value}" for name, value in target.environment.items()]
     check = Check(
         script.name,
@@ -131,7 +136,7 @@ def _run(
         status,
         round(ran.ended.seconds, 3),
         detail,
-        None if status == "pass" else cause_of(detail),
+        cause,
         shlex.join([*(["env", *settings] if settings else []), *ran.command]),
     )
     return check, result.devices if result else None

@@ -100,7 +100,7 @@ int cuDeviceGetCount(int *count) { *count = 0; return 0; }
     ("number", "text", "status", "cause"),
     [
         (803, "system has unsupported display driver / cuda driver combination", "fail", "compat-libcuda"),
-        (999, "unknown error", "fail", None),
+        (999, "unknown error", "fail", "driver-needs-reload"),
         (100, "no CUDA-capable device is detected", "skip", "no-driver"),
         (34, "CUDA driver is a stub library", "skip", "no-driver"),
         (0, "", "skip", "no-driver"),

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.signatures import cause_of
 from envsolve.jsontext import dump
-from envsolve.verify.causes import cause_of
 from envsolve.verify.describe import describe
 from envsolve.verify.report import Check, Report, Status
 
@@ -96,4 +97,4 @@ def test_a_report_that_proves_nothing_says_so() -> None:
     ],
 )
 def test_causes(text: str, cause: str | None) -> None:
-    assert cause_of(text) == cause
+    assert cause_of(text, Catalogue().signatures) == cause

@@ -1,0 +1,114 @@
+"""``mixed-flavours`` by the catalogue: a companion that was built for another torch or CUDA (rule 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.catalogue.model import Build
+from envsolve.compat.flavour import agrees
+from envsolve.compat.platform import same_system
+from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.installed import Torch, shown
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.torch import pair_with
+from envsolve.diagnose.scene import Scene
+from envsolve.machine.model import Platform
+
+_ERRORS = (
+    "vision-cuda",
+    "vision-nms",
+    "vision-ops",
+    "xformers-built",
+    "torch-symbol",
+    "torch-procedure",
+    "cudart-missing",
+    "torch-library-missing",
+    "pip-incompatible",
+    "xformers-ops",
+    "cpu-backend",
+)
+
+_EXPLANATION = (
+    "{package} {version} is compiled against one torch and one CUDA, and works beside no other: {reason}. Installers "
+    "check versions alone, and not even those where a wheel names no torch, so such a pair installs without a "
+    "complaint. One of the two must move: either {package} to the release for this torch, or torch to the one for "
+    "{package}."
+)
+
+
+def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """Hold every companion against the torch at hand."""
+    torch = scene.torch
+    if torch is None or torch.version is None:
+        return
+    error = scene.first(*_ERRORS)
+    for name in scene.report.installed:
+        if not scene.family.follows_torch(name):
+            continue
+        if reason := _disagreement(scene, torch, name):
+            seen = scene.report.installed[name]
+            text = _EXPLANATION.format(package=name, version=seen.value, reason=reason)
+            grounds = Grounds.CONFIRMED if error else Grounds.DERIVED
+            evidence = (*lines(error), shown(seen), *torch.evidence)
+            remedies = tuple(_remedies(scene, torch, name))
+            yield Finding("mixed-flavours", grounds, text, evidence, remedies, frozenset({"lock-incomplete"}))
+        else:
+            yield RuledOut(f"{name} {scene.report.installed[name].value} goes with {torch.label}")
+
+
+def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
+    """Why no published build of the companion's version goes with this torch; None where one may."""
+    version, _, local = scene.report.installed[name].value.partition("+")
+    platform = scene.machine.platform or Platform()
+    builds = [b for b in scene.catalogue.builds(name) if b.version == version and same_system(b.platform, platform)]
+    if local:
+        builds = [b for b in builds if b.variant == local] or builds
+    if not builds or torch.version is None or ".dev" in torch.version:
+        return None
+    stand_in = torch.build or _stand_in(torch)
+    how = scene.catalogue.family[name].agrees_on if torch.variant or torch.build else "nothing"
+    reasons = [agrees(build, stand_in, how) for build in builds]
+    return None if any(reason.ok for reason in reasons) else reasons[0].text.partition(": ")[2]
+
+
+def _stand_in(torch: Torch) -> Build:
+    """A torch that the catalogue does not describe, as far as agreement needs it."""
+    from envsolve.catalogue.model import Evidence
+
+    return Build(
+        "torch",
+        torch.version or "0",
+        torch.variant or "cpu",
+        "any",
+        (),
+        "default",
+        Evidence.INFERRED,
+        "",
+        cuda=torch.cuda,
+    )
+
+
+def _remedies(scene: Scene, torch: Torch, name: str) -> Iterator[Remedy]:
+    """The companion for this torch, the torch for this companion, then the nearest pair."""
+    exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
+    companion = SpecifierSet(f"=={scene.report.installed[name].value.partition('+')[0]}")
+    seen = set()
+    for asked in (
+        {"torch": exact, name: SpecifierSet()},
+        {name: companion},
+        {"torch": SpecifierSet(f"=={torch.version}"), name: SpecifierSet()},
+        {name: SpecifierSet()},
+        _same_major(torch, name),
+    ):
+        found = pair_with(scene, asked)
+        if found and found.command not in seen:
+            seen.add(found.command)
+            yield found
+
+
+def _same_major(torch: Torch, name: str) -> dict[str, SpecifierSet]:
+    """The companion in any version beside a torch no newer than this one: keeps the CUDA major where it can."""
+    return {"torch": SpecifierSet(f"<{torch.version}"), name: SpecifierSet()}

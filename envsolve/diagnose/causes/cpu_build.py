@@ -1,0 +1,91 @@
+"""``cpu-build``: a build without CUDA code where a GPU is meant to be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.compat.platform import same_system
+from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.torch import replacements
+from envsolve.diagnose.scene import Scene
+from envsolve.machine.model import Platform
+from envsolve.resolve.family import DEFAULT
+
+_ERRORS = ("cpu-assert", "cpu-backend", "cpu-local", "cpu-conda", "torch-cuda-none", "cpu-word")
+_WEAK = ("cpu-deserialize", "jax-cpu", "infer-device")
+
+_EXPLANATION = (
+    "{what} holds no CUDA code at all, so no driver and no toolkit can make it use a GPU. {why} "
+    "A CUDA build of the same version replaces it."
+)
+_WHY_PLATFORM = (
+    "The default index has only CPU builds of torch {version} for {platform}; those with CUDA are on "
+    "PyTorch's own index."
+)
+_WHY_INDEX = "It was taken from an index of CPU builds."
+_WHY_CONDA = (
+    "A conda solve takes the CPU build where it sees no driver (no __cuda) or where other packages leave no other."
+)
+_WHY_UNKNOWN = "An installer takes whichever build its index offers first, whatever hardware is there."
+
+
+def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """A CPU build is proved by its own version, by what it says, or by the catalogue."""
+    torch = scene.torch
+    strong, weak = scene.first(*_ERRORS), scene.first(*_WEAK)
+    proved = torch is not None and torch.variant == "cpu"
+    if torch is not None and torch.variant and not proved and torch.cuda and strong is None:
+        yield RuledOut(f"{torch.label} is a CUDA build")
+        return
+    if not (strong or weak or proved) or (scene.machine.gpus == () and strong is None):
+        return
+    if strong and strong.signature.id == "cpu-local" and torch and torch.variant not in (None, "cpu"):
+        return
+    # A text that only shows a CPU build's version, on a machine of which no GPU is known, may be what was wanted.
+    grounds = Grounds.SUGGESTED
+    if strong and proved:
+        grounds = Grounds.CONFIRMED
+    elif strong:
+        grounds = Grounds.STATED
+    elif proved and scene.gpus:
+        grounds = Grounds.DERIVED
+    evidence = (*lines(strong or weak), *(torch.evidence if torch else ()), *scene.gpu_evidence)
+    what = f"torch {torch.version} [cpu]" if torch and torch.version else "The torch that is installed"
+    text = _EXPLANATION.format(what=what, why=_why(scene))
+    yield Finding("cpu-build", grounds, text, evidence, _remedies(scene), explains=frozenset({"no-driver"}))
+
+
+def _why(scene: Scene) -> str:
+    torch = scene.torch
+    platform = scene.machine.platform or Platform()
+    if torch and torch.version:
+        here = [
+            b
+            for b in scene.catalogue.builds("torch")
+            if b.version == torch.version and b.index == DEFAULT and same_system(b.platform, platform)
+        ]
+        if here and all(b.variant == "cpu" for b in here):
+            return _WHY_PLATFORM.format(version=torch.version, platform=f"{platform.os} {platform.arch}")
+    if scene.mentions("whl/cpu"):
+        return _WHY_INDEX
+    if scene.mentions("conda", "mamba", "pixi"):
+        return _WHY_CONDA
+    return _WHY_UNKNOWN
+
+
+def _remedies(scene: Scene) -> tuple[Remedy, ...]:
+    if "jax" in scene.report.installed or scene.first("jax-cpu"):
+        return (Remedy("Install jax with its CUDA plug-in.", 'pip install -U "jax[cuda12]"'),)
+    found = list(replacements(scene))
+    if scene.first("cpu-conda") or (scene.mentions("conda") and "pytorch" in scene.report.installed):
+        found.insert(
+            0,
+            Remedy(
+                "Ask conda for the CUDA build by name; on a host without a driver, tell the solver the driver of "
+                "the target.",
+                'CONDA_OVERRIDE_CUDA=12.9 conda install -c conda-forge "pytorch-gpu" "cuda-version=12.9"',
+            ),
+        )
+    return tuple(found)

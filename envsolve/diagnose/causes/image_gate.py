@@ -1,0 +1,61 @@
+"""``image-requires-newer-driver``: the gate of ``NVIDIA_REQUIRE_CUDA``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.compat.driver import driver_runs
+from envsolve.compat.versions import minor
+from envsolve.diagnose.causes._say import driver_words, lines
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.driver import driver_knowing
+from envsolve.diagnose.scene import Scene
+
+_EXPLANATION = (
+    "An image states in NVIDIA_REQUIRE_CUDA which driver it wants, and the container runtime refuses to start it on "
+    "another: "
+    "this one asks for {what} {relation} {version}, and {driver} does not meet that. "
+    "The gate compares CUDA versions alone; it does not know that within one CUDA major machine code runs on older "
+    "drivers."
+)
+
+
+def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """The gate names its own condition; whether it may be lifted, rule 1 says."""
+    gate = scene.first("image-gate")
+    if gate is None:
+        return
+    wanted = gate.groups["version"]
+    remedies: list[Remedy] = []
+    have = scene.driver.cuda if scene.driver else None
+    if gate.groups["what"].lower() == "cuda":
+        if have is None or minor(have)[0] >= minor(wanted)[0]:
+            fit = driver_runs(wanted, scene.driver, scene.os, scene.facts.toolkits, scene.facts.floors)
+            if fit.reason.ok is not False:
+                remedies.append(_lifted(wanted))
+        remedies.append(
+            Remedy(
+                f"Use the image of an older CUDA base: {have} is the newest that this driver knows."
+                if have
+                else "Use the image of an older CUDA base, of the CUDA version that nvidia-smi shows or below."
+            )
+        )
+        if driver := driver_knowing(scene, wanted):
+            remedies.append(driver)
+    else:
+        remedies.append(Remedy("Use an image whose requirement this host meets."))
+    text = _EXPLANATION.format(driver=driver_words(scene), **gate.groups)
+    evidence = (*lines(gate), *scene.driver_evidence)
+    grounds = Grounds.CONFIRMED if have and minor(have) < minor(wanted) else Grounds.STATED
+    yield Finding(
+        "image-requires-newer-driver", grounds, text, evidence, tuple(remedies), frozenset({"driver-too-old"})
+    )
+
+
+def _lifted(wanted: str) -> Remedy:
+    text = (
+        f"Lift the gate: the driver is of CUDA {minor(wanted)[0]}'s family, so the image's machine code runs on it "
+        "(what it compiles from PTX at run time does not)."
+    )
+    return Remedy(text, "docker run --gpus all -e NVIDIA_DISABLE_REQUIRE=1 ...")

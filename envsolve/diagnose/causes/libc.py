@@ -1,0 +1,49 @@
+"""``libc-too-old``: the host's C library is older than what the wheels were built on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.compat.platform import libc_needed, libc_of
+from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.torch import replacements, with_another_python
+from envsolve.diagnose.scene import Scene
+
+_EXPLANATION = (
+    "Programs run on the glibc that they were built on or a newer one: {need} is asked for, and {have}. glibc is "
+    "part of the operating system and must not be replaced in place. Either a build for an older glibc is used, or "
+    "the program runs in a container with a newer one."
+)
+
+
+def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """The loader names the version that is missing; a wheel's tag names the one that it needs."""
+    match = scene.first("glibc", "glibc-virtual")
+    wheel = scene.first("wheel-platform")
+    libc = libc_of(scene.machine.platform)
+    have = f"the system has glibc {libc[1][0]}.{libc[1][1]}" if libc else "the system's is older"
+    if match:
+        need = f"glibc {match.groups['need']}" if "need" in match.groups else "a newer glibc"
+        text = _EXPLANATION.format(need=need, have=have)
+        evidence = lines(match)
+        grounds = Grounds.CONFIRMED if libc else Grounds.STATED
+        yield Finding("libc-too-old", grounds, text, evidence, tuple(_remedies(scene)))
+    elif wheel:
+        needed = libc_needed(wheel.groups["wheel"].removesuffix(".whl").rpartition("-")[2])
+        if needed and libc and needed[1] > libc[1]:
+            text = _EXPLANATION.format(need=f"glibc {needed[1][0]}.{needed[1][1]}", have=have)
+            yield Finding("libc-too-old", Grounds.CONFIRMED, text, lines(wheel), tuple(_remedies(scene)))
+
+
+def _remedies(scene: Scene) -> Iterator[Remedy]:
+    if libc_of(scene.machine.platform) is not None:
+        yield from replacements(scene)
+        another = with_another_python(scene)
+        if another:
+            yield another[1]
+    yield Remedy(
+        "Run in a container whose system has a newer glibc (Ubuntu 22.04 has 2.35): the host's driver serves it.",
+        "apptainer exec --nv docker://ubuntu:22.04 ...  # or: docker run --gpus all ubuntu:22.04 ...",
+    )

@@ -1,0 +1,93 @@
+"""``no-driver``: no driver, or no card that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.scene import Scene
+
+_ERRORS = (
+    "docker-no-gpu",
+    "no-nvidia-driver",
+    "stub-library",
+    "no-device",
+    "smi-failed",
+    "no-libcuda",
+    "jit-compiler-missing",
+)
+_WEAK = ("nvml-init", "cpu-deserialize", "infer-device", "jax-cpu")
+
+_CONTAINER = (
+    "A container has no driver of its own: the NVIDIA container runtime mounts the host's libcuda and devices into "
+    "it, when it is asked to. Here that did not happen, so nothing in the image can reach a GPU. Installing a driver "
+    "inside the image would not change that."
+)
+_HOST = (
+    "CUDA programs reach the GPU through the driver: its kernel module and libcuda.so.1, which no Python package "
+    "brings. "
+    "Here no driver answers, or it shows the program no card. "
+    "Until nvidia-smi lists the card, no build of torch can use it."
+)
+_HIDDEN = (
+    "CUDA_VISIBLE_DEVICES decides which cards a program may see. It is set to {value}, which leaves none, so CUDA "
+    "reports no device although the driver may be well. Nothing has to be installed."
+)
+_STUB = (
+    "The toolkit ships a stub of libcuda, which exists to link against on machines without a GPU and can do nothing. "
+    "It is found before the driver's own libcuda at run time. The stubs folder must not be on LD_LIBRARY_PATH."
+)
+
+
+def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """Tell a hidden card and a container without GPUs from a missing driver."""
+    strong, weak = scene.first(*_ERRORS), scene.first(*_WEAK)
+    if strong is None and weak is None:
+        return
+    match = strong or weak
+    hidden = scene.report.variables.get("CUDA_VISIBLE_DEVICES")
+    evidence = (*lines(match), *scene.driver_evidence)
+    grounds = Grounds.STATED if strong else Grounds.SUGGESTED
+    if strong and strong.signature.id == "stub-library":
+        remedy = Remedy(
+            "Start the program without the stubs folder on the loader's path.",
+            "export LD_LIBRARY_PATH=$(printf %s \"$LD_LIBRARY_PATH\" | tr ':' '\\n' | grep -v stubs | paste -sd:)",
+        )
+        yield Finding("no-driver", Grounds.STATED, _STUB, evidence, (remedy,))
+    elif hidden is not None and hidden.value.strip("\"' ") in ("", "-1", "NoDevFiles", "none", "None"):
+        text = _HIDDEN.format(value=hidden.value or "nothing")
+        remedy = Remedy("Let the program see the cards again.", "unset CUDA_VISIBLE_DEVICES")
+        yield Finding("no-driver", Grounds.CONFIRMED, text, (*evidence, f"{hidden.where}: {hidden.quote}"), (remedy,))
+    elif scene.in_container or (strong and strong.signature.id == "docker-no-gpu"):
+        yield Finding("no-driver", grounds, _CONTAINER, evidence, tuple(_container()))
+    else:
+        yield Finding("no-driver", grounds, _HOST, evidence, tuple(_host(scene)))
+
+
+def _container() -> Iterator[Remedy]:
+    yield Remedy("Ask for the GPUs when the container starts.", "docker run --gpus all ...")
+    yield Remedy(
+        "If Docker does not know the option, install the NVIDIA Container Toolkit on the host and register it.",
+        "sudo apt-get install -y nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker "
+        "&& sudo systemctl restart docker",
+    )
+    yield Remedy("See whether the host itself has a working driver.", "nvidia-smi")
+
+
+def _host(scene: Scene) -> Iterator[Remedy]:
+    yield Remedy(
+        "See whether the driver answers, and whether the machine has an NVIDIA card.",
+        "nvidia-smi; lspci | grep -i nvidia",
+    )
+    if scene.mentions("slurm", "srun", "sbatch", "login node", "cluster"):
+        yield Remedy(
+            "On a cluster, run on a node with a GPU, with a GPU asked for.", "srun --gres=gpu:1 --pty nvidia-smi"
+        )
+    if scene.machine.platform and scene.machine.platform.wsl:
+        yield Remedy("Under WSL the driver is that of Windows: install it there, and none inside WSL.")
+    else:
+        yield Remedy(
+            "On a machine with a card and no driver, install one from your distribution.", "sudo ubuntu-drivers install"
+        )

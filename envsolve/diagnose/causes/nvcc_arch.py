@@ -1,0 +1,137 @@
+"""``nvcc-arch-unknown``: an architecture that nvcc, or torch's own table, does not know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from envsolve.catalogue.model import Toolkit
+from envsolve.compat.arch import parse_arch
+from envsolve.compat.code import best_code
+from envsolve.compat.versions import minor
+from envsolve.diagnose.causes._say import cards, lines
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.extension import arch_list
+from envsolve.diagnose.scene import Scene
+from envsolve.machine.cc import ComputeCapability
+from envsolve.machine.model import Gpu
+
+_UNKNOWN = (
+    "Every nvcc knows the architectures from its first to its last: this one{which} does not know {arch}, which "
+    "{why}. The card itself is in order, and the driver has no part in it. Either an nvcc that knows it is used, or "
+    "code for another architecture that the card also runs is asked for."
+)
+_TABLE = (
+    "Torch checks TORCH_CUDA_ARCH_LIST against a table of its own, and {entry} is not in this release's: the name of "
+    "an architecture may be newer than torch, older, or have changed (10.1 became 11.0 with CUDA 13). The list only "
+    "has to name the cards that the code will run on."
+)
+
+
+def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """Which toolkits know the architecture, and what else the card runs."""
+    if match := scene.first("torch-arch"):
+        text = _TABLE.format(entry=match.groups["cc"])
+        evidence = (*lines(match), *_list_line(scene), *scene.gpu_evidence)
+        yield Finding("nvcc-arch-unknown", Grounds.STATED, text, evidence, tuple(_shorter(scene, match.groups["cc"])))
+        return
+    match = scene.first("nvcc-arch", "nvcc-arch-value") or (
+        None if scene.mentions("triton", "inductor") else scene.first("ptxas-no-arch")
+    )
+    if match is None:
+        return
+    arch = match.groups["arch"]
+    toolkit = _in_use(scene)
+    knowing = [t for t in scene.catalogue.toolkits if _knows(t, arch)]
+    why, confirmed = _why(knowing, toolkit)
+    which = f", of CUDA {toolkit.version}," if toolkit else ""
+    text = _UNKNOWN.format(which=which, arch=arch, why=why)
+    evidence = (*lines(match), *_list_line(scene), *scene.gpu_evidence)
+    grounds = Grounds.CONFIRMED if confirmed else Grounds.STATED
+    yield Finding("nvcc-arch-unknown", grounds, text, evidence, tuple(_remedies(scene, arch, toolkit, knowing)))
+
+
+def _list_line(scene: Scene) -> tuple[str, ...]:
+    listed = scene.report.variables.get("TORCH_CUDA_ARCH_LIST")
+    return (f"{listed.where}: {listed.quote}",) if listed else ()
+
+
+def _in_use(scene: Scene) -> Toolkit | None:
+    version = scene.report.nvcc.value if scene.report.nvcc else None
+    if version is None and scene.machine.toolkits and len(scene.machine.toolkits) == 1:
+        version = scene.machine.toolkits[0].version
+    return next((t for t in scene.catalogue.toolkits if version and minor(t.version) == minor(version)), None)
+
+
+def _knows(toolkit: Toolkit, arch: str) -> bool:
+    return arch.replace("compute_", "sm_") in toolkit.archs
+
+
+def _why(knowing: list[Toolkit], toolkit: Toolkit | None) -> tuple[str, bool]:
+    if not knowing:
+        return "no toolkit that is known has", False
+    first, last = knowing[0], knowing[-1]
+    if toolkit and minor(toolkit.version) < minor(first.version):
+        return f"CUDA {first.version} was the first to know", True
+    if toolkit and minor(toolkit.version) > minor(last.version):
+        return f"CUDA {last.version} was the last to know", True
+    return f"CUDA {first.version} to {last.version} know", False
+
+
+def _remedies(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolkit]) -> Iterator[Remedy]:
+    cc = parse_arch(arch).cc
+    meant = scene.gpus or ()
+    if toolkit and meant and all(gpu.cc != cc for gpu in meant) and not _needed(meant, cc):
+        yield Remedy(
+            f"Leave {arch} out: the machine has {cards(meant)}. Name that alone.",
+            f'export TORCH_CUDA_ARCH_LIST="{arch_list(meant)}"',
+        )
+    if toolkit:
+        level, other = best_code(toolkit.archs, cc, scene.facts.architectures)
+        if other is not None and level.usable:
+            text = (
+                f"Ask for {other.cc} in place of {cc}: this nvcc knows it, and its machine code runs on cc {cc} "
+                f"(same major)."
+            )
+            yield Remedy(text, f'export TORCH_CUDA_ARCH_LIST="{other.cc}"')
+    torch = scene.torch.cuda if scene.torch else None
+    if knowing:
+        first = knowing[0]
+        wanted = torch if torch and any(minor(t.version) == minor(torch) for t in knowing) else first.version
+        also = (
+            f" (torch's own CUDA, {torch}, is the one to take)"
+            if wanted == torch
+            else f" (CUDA {first.version} to {knowing[-1].version} do)"
+        )
+        text = f"Use an nvcc that knows {arch}{also}, within torch's CUDA major."
+        command = (
+            f'conda install -c conda-forge "cuda-version={wanted}" cuda-nvcc cuda-cudart-dev && export '
+            f"CUDA_HOME=$CONDA_PREFIX"
+        )
+        if minor(wanted) < (12, 0):
+            command = f"export CUDA_HOME=/usr/local/cuda-{'.'.join(wanted.split('.')[:2])}"
+        yield Remedy(text, command)
+
+
+def _needed(gpus: Sequence[Gpu], cc: ComputeCapability) -> bool:
+    """Whether code for ``cc`` is what one of the cards would run: same major, not newer."""
+    return any(gpu.cc and gpu.cc.major == cc.major and gpu.cc >= cc for gpu in gpus)
+
+
+def _shorter(scene: Scene, entry: str) -> Iterator[Remedy]:
+    """The list of the cards at hand, else the list as it is without the entry."""
+    listed = scene.report.variables.get("TORCH_CUDA_ARCH_LIST")
+    if scene.gpus:
+        text = f"Name only the cards that the code will run on, {cards(scene.gpus)}, and leave the entry {entry} out."
+        yield Remedy(text, f'export TORCH_CUDA_ARCH_LIST="{arch_list(scene.gpus)}"')
+    elif listed:
+        rest = [part for part in re.split(r"[;\s]+", listed.value.strip("\"'")) if part and part != entry]
+        yield Remedy(f"Leave the entry {entry} out.", f'export TORCH_CUDA_ARCH_LIST="{" ".join(rest)}"')
+    else:
+        yield Remedy(
+            f"Set the list to the cards at hand, without the entry {entry}.",
+            'export TORCH_CUDA_ARCH_LIST="$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | '
+            'paste -sd\\;)"',
+        )
+    yield Remedy("Or use a torch whose table has it: a newer one for a new card.")

@@ -1,0 +1,67 @@
+"""``toolkit-headers-missing``: the toolkit's headers or libraries are not where the build looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.scene import Scene
+
+_EXPLANATION = (
+    "A build looks for headers in include and for libraries in lib64 under CUDA_HOME, and {what} is not there. "
+    "Toolkits differ in layout: a distribution's, conda's and the wheels' each put files elsewhere, and runtime "
+    "packages have no headers at all. CUDA_HOME must name one tree that has nvcc, headers and libraries of the same "
+    "version."
+)
+
+
+def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """The compiler or the linker names the file."""
+    header, library = scene.first("cuda-header"), scene.first("cuda-library-link")
+    match = header or library
+    if match is None:
+        return
+    what = match.group("header", "library", "msvc") or "a file"
+    remedies = tuple(_remedies(scene, what, linking=header is None))
+    yield Finding(
+        "toolkit-headers-missing", Grounds.STATED, _EXPLANATION.format(what=what), lines(header, library), remedies
+    )
+
+
+def _remedies(scene: Scene, what: str, *, linking: bool) -> Iterator[Remedy]:
+    conda = scene.mentions("conda", "mamba", "pixi")
+    cuda = (scene.torch.cuda if scene.torch else None) or "12.8"
+    if conda and linking:
+        yield Remedy(
+            "Conda's toolkit has its libraries in lib: name the folder to the linker.",
+            "export CUDA_HOME=$CONDA_PREFIX LIBRARY_PATH=$CONDA_PREFIX/lib:$LIBRARY_PATH",
+        )
+    elif conda:
+        yield Remedy(
+            "Conda's toolkit has its headers in targets: name the folder to the compiler.",
+            "export CUDA_HOME=$CONDA_PREFIX CPATH=$CONDA_PREFIX/targets/x86_64-linux/include:$CPATH",
+        )
+    if "cudnn" in what:
+        yield Remedy(
+            "Install cuDNN's headers and name their folder.",
+            "pip install nvidia-cudnn-cu12 && export CPATH=\"$(python -c 'import nvidia.cudnn as c; "
+            "print(c.__path__[0])')/include:$CPATH\"",
+        )
+        return
+    if "nccl" in what:
+        yield Remedy("Install NCCL with its headers.", "sudo apt-get install -y libnccl-dev")
+        return
+    yield Remedy(
+        f"Put the toolkit's development files of CUDA {cuda} into the environment.",
+        f'conda install -c conda-forge "cuda-version={cuda}" cuda-nvcc cuda-cudart-dev cuda-libraries-dev && export '
+        f"CUDA_HOME=$CONDA_PREFIX",
+    )
+    if scene.in_container:
+        yield Remedy("Or build in an image of the devel kind: those named runtime and base have no headers.")
+    else:
+        yield Remedy(
+            "Or name the system's toolkit, if it is whole.",
+            f"export CUDA_HOME=/usr/local/cuda-{cuda} && ls $CUDA_HOME/include/cuda_runtime.h",
+        )

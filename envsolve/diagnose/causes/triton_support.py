@@ -1,0 +1,92 @@
+"""``triton-gpu-unsupported`` and ``triton-torch-mismatch``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.compat.judge import triton_pin
+from envsolve.diagnose.causes._say import cards, lines
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.installed import public
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.torch import replacements
+from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
+from envsolve.machine.cc import ComputeCapability
+
+_UNSUPPORTED = (
+    "Triton generates code for compute capability {least} and newer; {card} is older, or lacks the instruction that "
+    "the kernel uses. That holds for every release, so another version changes nothing. Torch's own (eager) kernels "
+    "do not need Triton and run on the card as long as torch has code for it."
+)
+_MISMATCH = (
+    "Torch's compiler (inductor) uses inner parts of Triton that change with every release, so each torch pins one "
+    "Triton: "
+    "{pairs}. Another Triton was put beside it, or is missing. "
+    "The pinned one must come back."
+)
+
+
+def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """The first is Triton's own word; the second is decided by torch's pin."""
+    if match := scene.first("triton-old-card", "triton-feature"):
+        yield _unsupported(scene, match)
+    if match := scene.first("triton-import", "triton-pin", "triton-missing"):
+        yield from _mismatch(scene, match)
+
+
+def _unsupported(scene: Scene, match: Match) -> Finding:
+    least = scene.catalogue.tritons[-1].min_cc if scene.catalogue.tritons else "7.0"
+    old = [gpu for gpu in scene.gpus if gpu.cc and gpu.cc < ComputeCapability.parse(least)]
+    text = _UNSUPPORTED.format(least=least, card=cards(old or scene.gpus))
+    remedies = [
+        Remedy(
+            "Run without compiling (eager mode).", "export TORCHDYNAMO_DISABLE=1  # torch.compile then does nothing"
+        ),
+    ]
+    if scene.mentions("vllm"):
+        remedies.append(
+            Remedy(
+                "In vllm, ask for eager mode; kernels that vllm itself writes in Triton still need a newer card.",
+                "vllm serve ... --enforce-eager",
+            )
+        )
+    if match.signature.id == "triton-feature":
+        remedies.insert(0, Remedy("Use float16 or float32 in place of the type that the card lacks (bfloat16, fp8)."))
+    grounds = Grounds.CONFIRMED if old else Grounds.STATED
+    evidence = (*lines(match), *scene.gpu_evidence)
+    return Finding("triton-gpu-unsupported", grounds, text, evidence, tuple(remedies), frozenset({"no-kernel-for-gpu"}))
+
+
+def _mismatch(scene: Scene, match: Match) -> Iterator[Finding | RuledOut]:
+    pin = match.group("want") or (triton_pin(scene.torch.build) if scene.torch and scene.torch.build else None)
+    have = match.group("have") or public(scene.report.installed, "triton")
+    torch = scene.torch.label if scene.torch else "torch"
+    if match.signature.id == "triton-missing" and scene.os == "windows":
+        yield RuledOut(
+            "Triton is not published for Windows on PyPI: torch.compile needs WSL there, or the triton-windows project"
+        )
+        return
+    pairs = f"{torch} pins Triton {pin}" if pin else f"{torch} pins one"
+    pairs += f", and {have} is installed" if have else ""
+    grounds = Grounds.CONFIRMED if pin and have and pin != have else Grounds.STATED
+    if pin and have == pin and match.signature.id == "triton-import":
+        # The pair is right, so the import comes from a third package.
+        grounds = Grounds.SUGGESTED
+    remedies = []
+    if pin:
+        remedies.append(
+            Remedy(
+                "Put back the Triton that this torch pins.", f"pip install --force-reinstall --no-deps triton=={pin}"
+            )
+        )
+    remedies += [Remedy(f"Or move both together. {r.text}", r.command) for r in replacements(scene)[:1]]
+    if not remedies:
+        remedies.append(
+            Remedy(
+                "Install torch again with its dependencies: the Triton that it pins comes with it.",
+                "pip install --force-reinstall torch",
+            )
+        )
+    evidence = (*lines(match), *(scene.torch.evidence if scene.torch else ()))
+    yield Finding("triton-torch-mismatch", grounds, _MISMATCH.format(pairs=pairs), evidence, tuple(remedies))

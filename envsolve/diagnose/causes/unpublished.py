@@ -1,0 +1,241 @@
+"""``no-such-build``, ``python-caps-build`` and ``index-confusion``: what was asked for, and what is published where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from envsolve.catalogue.model import Build
+from envsolve.compat.platform import python_fits, same_system
+from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.torch import pair_with, replacements, with_another_python
+from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
+from envsolve.machine.model import Platform
+
+_NONE = (
+    "{asked} is not published, here or elsewhere: {published}. Not every version exists in every CUDA flavour, and a "
+    "flavour is not the CUDA version that nvidia-smi shows. A build of a neighbouring version or flavour does the "
+    "same work."
+)
+_PYTHON = (
+    "{asked} is published, but not for Python {python}: its wheels are for {pythons}. An installer sees only the "
+    "files for its own interpreter, and so reports that there is no such version. Another Python finds it; so does "
+    "another version in this one."
+)
+_ELSEWHERE = (
+    "{asked} is published on {where}, and the installer did not look there, or looked there last. pip takes the "
+    "highest version of all its indexes, uv the first index that has the name at all. The index must be named for "
+    "this package."
+)
+_PLATFORM = (
+    "{asked} is published, but not for {platform}. An installer sees only the files for its own platform, and so "
+    "reports that there is no such version. A version that has a file for this platform does."
+)
+_UNKNOWN = (
+    "What was asked for is not on the index or channel that was asked: {asked}. A name, a version or a tag that "
+    "never was, or was withdrawn, looks the same to an installer. The list of what there is decides."
+)
+_REQUIRES_PYTHON = (
+    "The package states which Pythons it serves, and {python} is none of them: {range}. Installers skip all releases "
+    "that do not serve the interpreter. Another Python, or an older release, is needed."
+)
+_FIRST_INDEX = (
+    "uv takes a package from the first index that has its name, to keep look-alikes out, and looks no further: "
+    "{index} has the name but not this version. pip, in contrast, merges all indexes. The index that is meant must "
+    "be bound to the package."
+)
+_DEPENDENCY = (
+    "{package}, which torch pins, has no file on the index in use, so the whole set cannot be met: an --index-url "
+    "takes the place of the default index, and single files have vanished from PyTorch's own. The torch that was "
+    "asked for does exist. The pinned package is still on PyPI."
+)
+
+
+def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """Look what was asked for up in the catalogue."""
+    if match := scene.first("conflict-unavailable"):
+        yield _dependency(scene, match)
+        return
+    if match := scene.first("uv-first-index"):
+        text = _FIRST_INDEX.format(index=match.group("index") or "it")
+        yield Finding("index-confusion", Grounds.STATED, text, lines(match), tuple(_bind_index(scene)), _OTHERS)
+    if match := scene.first("pip-none", "uv-none"):
+        yield from _looked_up(scene, match)
+    if match := scene.first("requires-python"):
+        text = _REQUIRES_PYTHON.format(
+            python=match.group("have") or scene.python or "this one", range=match.group("range", "other")
+        )
+        another = with_another_python(scene)
+        remedies = (another[1],) if another else (_another_python(match.group("range", "other") or ""),)
+        yield Finding("python-caps-build", Grounds.STATED, text, lines(match), remedies)
+    if match := scene.first("conda-none"):
+        text = _UNKNOWN.format(asked=match.group("package", "name", "spec"))
+        yield Finding("no-such-build", Grounds.STATED, text, lines(match), tuple(_conda(scene)))
+    if match := scene.first("image-gone"):
+        asked = match.group("image", "ref") or "the image"
+        yield Finding(
+            "no-such-build", Grounds.STATED, _UNKNOWN.format(asked=asked), lines(match), tuple(_images(scene, asked))
+        )
+    if (match := scene.first("wheel-gone")) and not scene.mentions(".lock", "pylock", "--require-hashes"):
+        text = _UNKNOWN.format(asked=match.group("url", "file"))
+        yield Finding("no-such-build", Grounds.STATED, text, lines(match), replacements(scene))
+
+
+_OTHERS = frozenset({"no-such-build", "python-caps-build"})
+
+
+def _looked_up(scene: Scene, match: Match) -> Iterator[Finding]:
+    name = canonicalize_name(match.group("package", "name", "absent") or "")
+    wanted = match.group("specifier", "wanted") or ""
+    asked, evidence = f"{name}{wanted}", (*lines(match), *scene.installed_evidence)
+    builds = scene.catalogue.builds(name)
+    if not builds:
+        remedy = Remedy("See which versions the index has.", f"pip index versions {name}")
+        yield Finding("no-such-build", Grounds.SUGGESTED, _UNKNOWN.format(asked=asked), lines(match), (remedy,))
+        return
+    meant = [build for build in builds if _answers(build, wanted)]
+    platform = scene.machine.platform or Platform()
+    here = [build for build in meant if same_system(build.platform, platform)]
+    fitting = [build for build in here if scene.python is None or python_fits(build.pythons, scene.python).ok]
+    if not meant:
+        text = _NONE.format(asked=asked, published=_published(builds, wanted))
+        yield Finding("no-such-build", Grounds.CONFIRMED, text, evidence, _nearest(scene, name, wanted))
+    elif not here:
+        text = _PLATFORM.format(asked=asked, platform=f"{platform.os} {platform.arch}")
+        yield Finding("no-such-build", Grounds.CONFIRMED, text, evidence, _nearest(scene, name, wanted))
+    elif not fitting:
+        pythons = ", ".join(sorted({_python(p) for b in here for p in b.pythons}, key=Version))
+        text = _PYTHON.format(asked=asked, python=scene.python, pythons=pythons)
+        newest = max({_python(p) for b in here for p in b.pythons}, key=Version)
+        remedies = (*_nearest(scene, name, ""), _another_python(newest))
+        yield Finding("python-caps-build", Grounds.CONFIRMED, text, evidence, remedies, frozenset({"no-such-build"}))
+    else:
+        indexes = sorted({build.index for build in fitting})
+        where = " and ".join("PyPI" if index == "default" else "PyTorch's own index" for index in indexes)
+        text = _ELSEWHERE.format(asked=asked, where=where)
+        remedies = _nearest(scene, name, wanted)
+        if scene.python is None:
+            # Which Python it is decides first, and the report does not tell.
+            yield Finding(
+                "python-caps-build",
+                Grounds.SUGGESTED,
+                _PYTHON.format(
+                    asked=asked,
+                    python="(not told)",
+                    pythons=", ".join(sorted({_python(p) for b in here for p in b.pythons}, key=Version)),
+                ),
+                evidence,
+                remedies,
+            )
+        yield Finding("index-confusion", Grounds.SUGGESTED, text, evidence, (*remedies, *_bind_index(scene)), _OTHERS)
+
+
+def _answers(build: Build, wanted: str) -> bool:
+    try:
+        specifier = SpecifierSet(wanted)
+    except InvalidSpecifier:
+        return False
+    return specifier.contains(build.version, prereleases=True) or specifier.contains(
+        f"{build.version}+{build.variant}", prereleases=True
+    )
+
+
+def _published(builds: tuple[Build, ...], wanted: str) -> str:
+    version = re.search(r"\d+(?:\.\d+)+", wanted)
+    variants = sorted({b.variant for b in builds if version and b.version == version[0]})
+    if variants and version:
+        return f"{version[0]} exists as {', '.join(variants)}"
+    versions = sorted({b.version for b in builds}, key=Version)
+    return f"versions {versions[0]} to {versions[-1]} exist"
+
+
+def _python(tag: str) -> str:
+    """``cp312`` as ``3.12``."""
+    match = re.match(r"(?:cp|py)(\d)(\d*)", tag)
+    return f"{match[1]}.{match[2] or 0}" if match else "0"
+
+
+def _nearest(scene: Scene, name: str, wanted: str) -> tuple[Remedy, ...]:
+    """The same version in a flavour that exists, then the best there is."""
+    found = []
+    version = re.search(r"\d+(?:\.\d+)+", wanted)
+    if version:
+        found.append(pair_with(scene, {name: SpecifierSet(f"=={version[0]}")}))
+    found.append(pair_with(scene, {name: SpecifierSet()}))
+    return tuple(remedy for remedy in found if remedy)
+
+
+def _another_python(text: str) -> Remedy:
+    version = re.search(r"3\.\d+", text)
+    python = version[0] if version else "3.12"
+    return Remedy(f"Make an environment with Python {python}.", f"uv venv --python {python}")
+
+
+def _bind_index(scene: Scene) -> Iterator[Remedy]:
+    variant = re.search(r"\bwhl/(cu\d{2,3})\b|\+(cu\d{2,3})\b", scene.report.text)
+    flavour = (variant[1] or variant[2]) if variant else None
+    best = next(iter(scene.family.flavours), None)
+    chosen = flavour or best or "cu126"
+    yield Remedy(
+        "Bind torch to its index in pyproject.toml, so that only torch is taken from there.",
+        f"uv add torch --index pytorch-{chosen}=https://download.pytorch.org/whl/{chosen}",
+    )
+    if scene.mentions("uv "):
+        yield Remedy("Or let uv choose the index for the driver.", "uv pip install torch --torch-backend=auto")
+
+
+def _dependency(scene: Scene, match: Match) -> Finding:
+    package = match.groups["package"]
+    pin = re.search(rf"{re.escape(package)}==([\w.]+)", scene.report.text)
+    wanted = f"{package}=={pin[1]}" if pin else package
+    torch = re.search(r"\btorch==(\d[\w.]*)(?:\+(cu\d+))?", scene.report.text)
+    index = re.search(r"https?://download\.pytorch\.org/whl/(cu\d+)", scene.report.text)
+    variant = (torch[2] if torch else None) or (index[1] if index else None)
+    again = (
+        f"torch=={torch[1]}+{variant} --index-url https://download.pytorch.org/whl/{variant}"
+        if torch and variant
+        else "torch"
+    )
+    first = Remedy(
+        f"Install {wanted} from PyPI first, the default index; then torch from its own index finds it in place.",
+        f"pip install {wanted} && pip install {again}",
+    )
+    if torch and variant:
+        merged = Remedy(
+            "Or let the default index stand in for what PyTorch's lacks, with the build named to the letter, so "
+            "that no other "
+            "can win.",
+            f"pip install 'torch=={torch[1]}+{variant}' --extra-index-url https://download.pytorch.org/whl/{variant}",
+        )
+        return Finding(
+            "no-such-build", Grounds.STATED, _DEPENDENCY.format(package=package), lines(match), (first, merged)
+        )
+    return Finding("no-such-build", Grounds.STATED, _DEPENDENCY.format(package=package), lines(match), (first,))
+
+
+def _conda(scene: Scene) -> Iterator[Remedy]:
+    yield Remedy(
+        "Use conda-forge, which carries today's PyTorch: the pytorch channel ended with 2.5.1, and pytorch-cuda "
+        "with it.",
+        'conda install -c conda-forge pytorch-gpu "cuda-version=12.9"',
+    )
+    yield from replacements(scene)[:1]
+
+
+def _images(scene: Scene, asked: str) -> Iterator[Remedy]:
+    repository, _, tag = asked.rpartition(":")
+    wanted = re.match(r"\d+(?:\.\d+)*", tag)
+    known = [i for i in scene.catalogue.images if i.repository.endswith(repository)] if wanted and repository else []
+    tags = [t for image in known for t in image.tags if wanted and t.startswith(".".join(wanted[0].split(".")[:2]))]
+    kind = next((k for k in ("devel", "runtime", "base") if k in tag), "")
+    near = [t for t in tags if kind in t] or tags
+    if near:
+        yield Remedy(f"Use a tag that exists: {', '.join(near[-4:])}.", f"docker pull {repository}:{near[-1]}")
+    yield Remedy("See which tags there are, and take the newest patch release of the CUDA version that is meant.")

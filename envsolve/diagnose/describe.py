@@ -1,0 +1,46 @@
+"""Diagnoses in the words of a terminal. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from envsolve.diagnose.model import Diagnoses, Diagnosis, Remedy
+
+_WIDTH = 100
+_EVIDENCE = 6
+
+
+def describe(found: Diagnoses) -> str:
+    """Every diagnosis with its cause, what happened, what shows it, and the ways out; or what to do without one."""
+    lines: list[str] = []
+    for diagnosis in found.diagnoses:
+        lines += [*_diagnosis(diagnosis), ""]
+    if not found.diagnoses:
+        lines += ["No cause is known for this.", ""]
+    if found.ruled_out:
+        lines += ["Looked at and set aside:", *(line for text in found.ruled_out for line in _item(text)), ""]
+    if found.next_steps:
+        lines += ["What to run next:", *(line for step in found.next_steps for line in _remedy(step)), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
+    yield f"{diagnosis.cause}  (right in {diagnosis.confidence:.0%} of the known cases like this)"
+    yield from textwrap.wrap(diagnosis.explanation, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    yield "  Evidence:"
+    for text in diagnosis.evidence[:_EVIDENCE]:
+        yield from _item(text)
+    yield "  What to do, the least change first:"
+    for remedy in diagnosis.remedies:
+        yield from _remedy(remedy)
+
+
+def _item(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+
+
+def _remedy(remedy: Remedy) -> Iterator[str]:
+    yield from _item(remedy.text)
+    if remedy.command:
+        yield f"      {remedy.command}"

@@ -1,0 +1,63 @@
+"""From a report to its diagnoses: every weighing asked, the findings put in order, silence kept honest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.causes import weighings
+from envsolve.diagnose.finding import Finding, RuledOut
+from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Remedy, Report
+from envsolve.diagnose.next_steps import next_steps
+from envsolve.diagnose.scene import Scene, scene_of
+from envsolve.machine.model import Machine
+
+
+def diagnose(report: Report, others: Sequence[Machine], catalogue: Catalogue) -> Diagnoses:
+    """Find the root causes that a report tells of, likeliest first.
+
+    Args:
+        report: What was read of the environment and its error.
+        others: Further machines that the remedies must serve.
+        catalogue: The facts.
+
+    Returns:
+        The diagnoses; none where nothing speaks for one, with what was ruled out and what to run next.
+    """
+    scene = scene_of(report, others, catalogue)
+    answers = [answer for weigh in weighings() for answer in weigh(scene)]
+    findings = in_order([a for a in answers if isinstance(a, Finding)], scene)
+    said = [m.signature.says for m in scene.matches if m.signature.says]
+    ruled_out = [*said, *(a.text for a in answers if isinstance(a, RuledOut))]
+    return Diagnoses(
+        schema=SCHEMA,
+        diagnoses=tuple(_diagnosis(finding, catalogue) for finding in findings),
+        ruled_out=tuple(dict.fromkeys(ruled_out)),
+        next_steps=() if findings else next_steps(scene),
+    )
+
+
+def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
+    """By grounds, then in the order of the signatures that propose them; what another explains comes after it."""
+    proposed = {cause: n for n, match in reversed(list(enumerate(scene.matches))) for cause in match.signature.causes}
+    ordered = sorted(findings, key=lambda f: (f.grounds.rank, proposed.get(f.cause, len(scene.matches))))
+    told: dict[str, Finding] = {}
+    for finding in ordered:
+        told.setdefault(finding.cause, finding)
+    explained = {cause for f in told.values() for cause in f.explains}
+    return [f for f in told.values() if f.cause not in explained] + [f for f in told.values() if f.cause in explained]
+
+
+def _diagnosis(finding: Finding, catalogue: Catalogue) -> Diagnosis:
+    precision = catalogue.precisions[finding.grounds.value]
+    return Diagnosis(
+        cause=finding.cause,
+        # Laplace's rule: a few right answers do not make a certainty.
+        confidence=round((precision.right + 1) / (precision.of + 2), 2),
+        explanation=finding.explanation,
+        evidence=tuple(dict.fromkeys(finding.evidence)),
+        remedies=tuple({(r.text, r.command): r for r in finding.remedies}.values()) or (_LOOK_FURTHER,),
+    )
+
+
+_LOOK_FURTHER = Remedy("No published build or driver is known to mend this by itself.", "envsolve detect")

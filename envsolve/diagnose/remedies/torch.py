@@ -1,0 +1,152 @@
+"""Another torch: builds that the rules accept for the machines, the least change first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.catalogue.model import IndexPlace
+from envsolve.compat.flavour import ANY
+from envsolve.compat.verdict import Level
+from envsolve.diagnose.installed import public
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.scene import Scene
+from envsolve.resolve.family import DEFAULT, Family, Option
+
+#: Companions that most environments with torch have, and that must move with it.
+_CLOSE = ("torchvision", "torchaudio", "torchcodec")
+_PYTHONS = tuple(f"3.{minor}" for minor in range(15, 6, -1))
+
+
+def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tuple[Remedy, ...]:
+    """Commands for a torch that runs here: the version at hand in another flavour, then the best there is.
+
+    Args:
+        scene: What is known.
+        variants: Only these flavours.
+    """
+    options = [o for o in _candidates(scene, scene.family) if variants is None or o[0].build.variant in variants]
+    return tuple(_remedy(scene, option, scene.family) for option in _apart(options))
+
+
+def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Remedy | None:
+    """The command for the best set of family packages under specifiers, torch among them; None where none fits."""
+    found = next(scene.family.pairings(asked), None)
+    return _remedy(scene, found, scene.family) if found else None
+
+
+def with_another_python(scene: Scene) -> tuple[str, Remedy] | None:
+    """The newest Python for which a torch for these machines is published, where this Python has none."""
+    if scene.python is None or scene.family.options("torch"):
+        return None
+    for python in _PYTHONS:
+        family = replace(scene.family, python=python)
+        options = _known(family.options("torch"))
+        if options:
+            named = _remedy(scene, (options[0],), family)
+            text = f"Make an environment with Python {python}. {named.text}"
+            return python, Remedy(text, named.command)
+    return None
+
+
+def install_command(scene: Scene, options: Sequence[Option]) -> str:
+    """One line that installs options: an exact local version, so that an installer cannot be content with another."""
+    served: dict[str, list[str]] = {}
+    for option in options:
+        build = option.build
+        served.setdefault(build.index if build.index != DEFAULT else "", []).append(
+            f"{build.package}=={build.version}{build.local}"
+        )
+    commands = []
+    for index, names in sorted(served.items(), reverse=True):
+        place = scene.catalogue.indexes.get(index)
+        where = f" --index-url {_address(place, options[0].build.variant)}" if place else ""
+        force = "" if place else " --force-reinstall"
+        commands.append(f"{installer(scene)} install{force} {' '.join(names)}{where}")
+    return " && ".join(commands)
+
+
+def installer(scene: Scene) -> str:
+    """``uv pip`` where the report shows uv at work, else ``pip``."""
+    return "uv pip" if scene.mentions("uv pip ", "uv add ", "uv sync", "uv venv") else "pip"
+
+
+def named(scene: Scene, option: Option, family: Family) -> Option:
+    """The same version and flavour on the index whose file names say the flavour, where that exists."""
+    build = option.build
+    for other in family.options(build.package):
+        same = (other.build.version, other.build.variant) == (build.version, build.variant)
+        if same and other.build.local and other.verdict.level is option.verdict.level:
+            return other
+    return option
+
+
+def _address(place: IndexPlace, variant: str) -> str:
+    return place.url.format(variant=variant)
+
+
+def _candidates(scene: Scene, family: Family) -> Iterator[tuple[Option, ...]]:
+    torch = scene.torch
+    close = {name for name in _CLOSE if name in scene.report.installed}
+    bound = {name for name in scene.report.installed if family.follows_torch(name)}
+    if torch and torch.version:
+        same = {"torch": SpecifierSet(f"=={torch.version}")}
+        yield from _first(family, same, bound, close, scene)
+    yield from _first(family, {}, bound, close, scene)
+
+
+def _first(
+    family: Family, asked: Mapping[str, SpecifierSet], bound: set[str], close: set[str], scene: Scene
+) -> Iterator[tuple[Option, ...]]:
+    """The best pairing: with the companions as they are, else in any version, else with the close ones alone."""
+    exact = {name: SpecifierSet(f"=={public(scene.report.installed, name)}") for name in bound}
+    loose = {name: SpecifierSet() for name in bound}
+    near = {name: SpecifierSet() for name in close}
+    for companions in (exact, loose, near):
+        for found in family.pairings({**asked, **companions}):
+            if not _is_at_hand(scene, found[0]) and _worth(found[0]):
+                yield found
+                return
+
+
+def _worth(option: Option) -> bool:
+    """Whether an option may be advised: it runs, or only what the machine does not tell is open."""
+    return option.build.variant != "cpu" and option.verdict.level is not Level.NONE
+
+
+def _known(options: Sequence[Option]) -> list[Option]:
+    return [option for option in options if _worth(option)]
+
+
+def _is_at_hand(scene: Scene, option: Option) -> bool:
+    torch = scene.torch
+    at_hand = (torch.version, torch.variant) if torch else None
+    return at_hand == (option.build.version, option.build.variant)
+
+
+def _apart(options: Sequence[tuple[Option, ...]]) -> list[tuple[Option, ...]]:
+    """Without those that name the same versions and flavours again."""
+    return list({tuple(o.identity[:2] for o in found): found for found in options}.values())
+
+
+def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Remedy:
+    chosen = [named(scene, option, family) for option in options]
+    torch, *companions = chosen
+    level, build = torch.verdict.level, torch.build
+    runs = f"its {torch.verdict.code} runs on {_cards(scene)}" if level.usable and torch.verdict.code else ""
+    if not runs:
+        runs = "whether it serves the card depends on what the report does not tell" if not scene.gpus else ""
+    needs = f"needs driver {torch.verdict.driver_required} or newer" if torch.verdict.driver_required else ""
+    why = "; ".join(filter(None, (runs, needs)))
+    others = "".join(
+        f", {o.build.package} {o.build.version}" + ("" if o.build.variant in (ANY, "cpu") else f" [{o.build.variant}]")
+        for o in companions
+    )
+    text = f"Install torch {build.version} [{build.variant}]{others}" + (f": {why}." if why else ".")
+    return Remedy(text, install_command(scene, chosen))
+
+
+def _cards(scene: Scene) -> str:
+    return " and ".join(gpu.name or f"cc {gpu.compute_capability}" for gpu in scene.gpus)

@@ -1,0 +1,148 @@
+"""Finding error signatures in a text of any size and kind, in time that grows linearly with it.
+
+A signature names literal anchors; only windows around them are matched with its pattern. The windows are of bounded
+length, and their number per signature is bounded: neither a long line nor a repeated error costs more than that.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+from envsolve.catalogue.model import Signature
+
+#: Characters of a window before and after the anchor: the longest symbol names and requirement lines fit.
+_BEFORE, _AFTER = 600, 1200
+#: Lines of a window: messages are wrapped, but not over more than these.
+_LINES = 3
+_MATCHES = 8
+_TRIES = 400
+_ESCAPES = re.compile(r"\x1b\[[0-9;]{0,12}[A-Za-z]")
+# What frames a line: quoting, boxes, and the bullets of uv and conda.
+_FRAME = re.compile(r"\n[\s|>?]{0,40}")
+_SPACE = re.compile(r"\s+")
+_QUOTED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A signature found in a text.
+
+    Attributes:
+        line: Number of the line that the anchor stands on, from 1.
+        quote: That line, shortened.
+        groups: The named groups that took part.
+    """
+
+    signature: Signature
+    line: int
+    quote: str
+    groups: Mapping[str, str]
+
+    def group(self, *names: str) -> str | None:
+        """The first of the named groups that took part."""
+        return next((self.groups[name] for name in names if name in self.groups), None)
+
+    @property
+    def evidence(self) -> str:
+        """The line as evidence: ``line 12: ...``."""
+        return f"line {self.line}: {self.quote}"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text made ready for the search: ASCII of the same length, its lower case, and where its lines begin."""
+
+    original: str
+    plain: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        plain = self.original.encode("ascii", "replace").decode("ascii").replace("\r", "\n").replace("\0", " ")
+        object.__setattr__(self, "plain", plain)
+
+    @cached_property
+    def lower(self) -> str:
+        """The text in lower case, position by position."""
+        return self.plain.lower()
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """Where each line begins."""
+        return [0, *(match.end() for match in re.finditer("\n", self.plain))]
+
+    def line_at(self, position: int) -> int:
+        """The number of the line that a position is on, from 1."""
+        return bisect_right(self.starts, position)
+
+    def end_of(self, line: int) -> int:
+        """Where a line ends; the end of the text for a line that it does not have."""
+        return self.starts[line] - 1 if line < len(self.starts) else len(self.plain)
+
+    def quote(self, line: int, position: int) -> str:
+        """The words around a position of a line, on one line."""
+        start = max(self.starts[line - 1], position - _QUOTED // 2)
+        words = self.original[start : min(self.end_of(line), start + 2 * _QUOTED)]
+        shown = "".join(c if c.isprintable() else " " for c in _ESCAPES.sub("", words))
+        return _SPACE.sub(" ", shown).strip()[:_QUOTED]
+
+
+def find_matches(text: str, signatures: Sequence[Signature]) -> tuple[Match, ...]:
+    """Every signature that a text shows, in the order of the signatures, each with its first few places."""
+    ready = Text(text)
+    return tuple(match for signature in signatures for match in _matches(ready, signature))
+
+
+def cause_of(text: str, signatures: Sequence[Signature]) -> str | None:
+    """The likeliest cause that the words alone speak for; None where they speak for none."""
+    return next((m.signature.causes[0] for m in find_matches(text, signatures) if m.signature.causes), None)
+
+
+def explanation_of(text: str, signatures: Sequence[Signature]) -> str | None:
+    """What the words tell of where that is no cause of a broken environment, or None."""
+    return next((m.signature.says for m in find_matches(text, signatures) if m.signature.says), None)
+
+
+def _matches(text: Text, signature: Signature) -> Iterator[Match]:
+    pattern = _compiled(signature.pattern)
+    seen: set[tuple[tuple[str, str], ...]] = set()
+    for position in _places(text, signature.anchors):
+        found = pattern.search(_window(text, position))
+        if found is None:
+            continue
+        groups = {name: value.strip() for name, value in found.groupdict().items() if value}
+        if (key := tuple(groups.items())) in seen:
+            continue
+        seen.add(key)
+        line = text.line_at(position)
+        yield Match(signature, line, text.quote(line, position), groups)
+        if len(seen) == _MATCHES:
+            return
+
+
+def _places(text: Text, anchors: Sequence[str]) -> list[int]:
+    """Where anchors stand, in order, no two within the window of one another's line."""
+    found: list[int] = []
+    for anchor in anchors:
+        position, tries = text.lower.find(anchor), 0
+        while position >= 0 and tries < _TRIES:
+            found.append(position)
+            tries += 1
+            after = min(text.end_of(text.line_at(position)), position + _AFTER)
+            position = text.lower.find(anchor, max(after, position + 1))
+    return sorted(found)
+
+
+def _window(text: Text, position: int) -> str:
+    line = text.line_at(position)
+    start = max(text.starts[line - 1], position - _BEFORE)
+    end = min(text.end_of(line + _LINES - 1), position + _AFTER)
+    words = _ESCAPES.sub("", text.plain[start:end])
+    return _SPACE.sub(" ", _FRAME.sub(" ", words))
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE | re.ASCII)

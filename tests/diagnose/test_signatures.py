@@ -1,0 +1,136 @@
+"""The error signatures: each matches its example, names what it may, and none can be made slow."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Signature
+from envsolve.diagnose.signatures import cause_of, find_matches
+
+SIGNATURES = Catalogue().signatures
+CODES = set(
+    re.findall(r"^\| `([a-z-]+)` \|", (Path(__file__).parents[2] / "docs" / "causes.md").read_text(), re.MULTILINE)
+)
+#: Characters and pieces that patterns repeat over, so that a pattern with two ways to match them is found out.
+HOSTILE = (
+    "a",
+    " ",
+    "_",
+    "/",
+    ".",
+    "-",
+    "0",
+    "'",
+    "=",
+    "a ",
+    "a.",
+    "a/",
+    "1.",
+    "a=1 ",
+    "torch ",
+    "::",
+    "?",
+    "(",
+    "{",
+    "\n",
+)
+
+
+def ids(signature: Signature) -> str:
+    return signature.id
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=ids)
+def test_a_signature_matches_its_example_whatever_the_case(signature: Signature) -> None:
+    for text in (signature.example, signature.example.upper(), f"noise\n\x1b[31m{signature.example}\x1b[0m\nnoise"):
+        assert find_matches(text, [signature]), text
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=ids)
+def test_a_signature_is_whole(signature: Signature) -> None:
+    assert set(re.compile(signature.pattern).groupindex) == set(signature.groups)
+    assert set(signature.causes) <= CODES
+    assert not (signature.causes and signature.says), "words are either a cause's or tell of something else"
+    assert signature.anchors
+    assert all(anchor == anchor.lower() and len(anchor) >= 3 for anchor in signature.anchors)
+
+
+def test_every_code_has_words_or_a_rule_that_finds_it() -> None:
+    named = {cause for signature in SIGNATURES for cause in signature.causes}
+    by_rule_alone = {"torch-replaced"}  # what installers print is a clue for its weighing
+    assert CODES - named - by_rule_alone == set()
+
+
+@pytest.mark.parametrize("signature", SIGNATURES, ids=ids)
+def test_no_pattern_can_be_made_slow(signature: Signature) -> None:
+    pattern = re.compile(signature.pattern, re.IGNORECASE | re.ASCII)
+    start = time.perf_counter()
+    for anchor in signature.anchors:
+        for piece in HOSTILE:
+            pattern.search((piece * 900)[:900] + anchor + (piece * 900)[:900] + "!")
+            pattern.search(anchor + (piece * 1800)[:1800] + "!")
+    spent = time.perf_counter() - start
+    assert spent < 0.02 * len(signature.anchors) * len(HOSTILE), f"{spent:.2f} s"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=400), st.sampled_from(SIGNATURES), st.text(max_size=400))
+def test_any_text_around_an_error_is_survived(before: str, signature: Signature, after: str) -> None:
+    find_matches(f"{before}{signature.example}{after}", SIGNATURES)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=2000))
+def test_noise_is_survived(noise: bytes) -> None:
+    find_matches(noise.decode("utf-8", "replace"), SIGNATURES)
+    find_matches(noise.decode("latin-1"), SIGNATURES)
+
+
+def test_time_grows_with_the_length_of_the_text_and_no_faster() -> None:
+    line = (
+        "2026-11-28 step 17: torch cuda compiler proxy nvcc triton error cannot find libtorch foo=1 gcc 404 timed out\n"
+    )
+
+    def spent(lines: int) -> float:
+        text = line * lines
+        start = time.perf_counter()
+        find_matches(text, SIGNATURES)
+        return time.perf_counter() - start
+
+    small, large = min(spent(2_000) for _ in range(3)), spent(20_000)
+    assert large < 30 * small + 0.2
+
+
+def test_an_error_at_the_end_of_a_long_line_is_found_with_its_line() -> None:
+    text = "x" * 500_000 + " CUDA error: no kernel image is available for execution on the device"
+    (match, *_) = find_matches(f"first\n{text}\nlast", SIGNATURES)
+    assert (match.signature.id, match.line) == ("no-kernel-image", 2)
+    assert len(match.quote) <= 200
+
+
+def test_a_message_that_is_wrapped_or_boxed_is_read_as_one() -> None:
+    text = "  x No solution\n  |-> Because there is no version of\n  |   torch==9.9.9 and you require it"
+    (match,) = find_matches(text, [s for s in SIGNATURES if s.id == "uv-none"])
+    assert (match.groups["package"], match.groups["specifier"]) == ("torch", "==9.9.9")
+
+
+def test_places_are_told_apart_by_what_they_name_and_equal_ones_are_told_once() -> None:
+    error = "nvcc fatal   : Unsupported gpu architecture 'compute_{}'\n"
+    text = error.format(120) * 50 + error.format(121)
+    found = find_matches(text, [s for s in SIGNATURES if s.id == "nvcc-arch"])
+    assert [(m.groups["arch"], m.line) for m in found] == [("compute_120", 1), ("compute_121", 51)]
+
+
+def test_of_several_signatures_the_specific_one_decides() -> None:
+    driver = "ptxas application ptx input, line 9; fatal   : Unsupported .version 8.1; current version is '8.0'"
+    program = "ptxas /tmp/a.ptx, line 9; fatal   : Unsupported .version 8.1; current version is '8.0'"
+    assert cause_of(driver, SIGNATURES) == "ptx-newer-than-driver"
+    assert cause_of(program, SIGNATURES) == "triton-ptxas-too-old"
+    assert cause_of("all is well", SIGNATURES) is None
