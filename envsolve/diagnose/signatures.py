@@ -19,7 +19,7 @@ _BEFORE, _AFTER = 600, 1200
 #: Lines of a window: messages are wrapped, but not over more than these.
 _LINES = 3
 _MATCHES = 8
-_TRIES = 400
+_TRIES = 200
 _ESCAPES = re.compile(r"\x1b\[[0-9;]{0,12}[A-Za-z]")
 # What frames a line: quoting, boxes, and the bullets of uv and conda.
 _FRAME = re.compile(r"\n[\s|>?]{0,40}")
