@@ -16,6 +16,10 @@ from envsolve.machine.model import Driver, Gpu, HostCompiler, Machine, Platform,
 Value = TypeVar("Value", Machine, Driver, Platform)
 _Pair: TypeAlias = "tuple[Card, Observation]"
 
+# Names of os-release, as image tags have them; the rebuilds of RHEL have its libraries.
+_IMAGE_NAMES = {
+    "rhel": "ubi", "almalinux": "ubi", "rocky": "rockylinux", "ol": "oraclelinux", "opensuse-leap": "opensuse",
+}  # fmt: skip
 # The driver of Jetson Linux 36 reports different CUDA versions within this one branch.
 _TEGRA_BRANCH = 540
 _PLATFORM = (Field.OS, Field.ARCH, Field.LIBC, Field.DISTRO, Field.WSL, Field.CONTAINER, Field.JETSON)
@@ -88,11 +92,19 @@ def _platform(scalars: Mapping[Field, Seen[str]], catalogue: Catalogue) -> tuple
     if wsl:
         found["os"] = "linux"  # the Windows around it shows in paths
     filled = {}
-    known = catalogue.distributions.get(found.get("distro", "").replace(" ", ""))
-    if known is not None and known.libc and _is_newer(known.libc, found.get("libc")):
-        found["libc"] = known.libc
+    libc = _libc_of(found.get("distro", ""), catalogue)
+    if libc is not None and _is_newer(libc, found.get("libc")):
+        found["libc"] = libc
         filled[Field.LIBC.value] = f"catalogue ({found['distro']})"
     return Platform(**found, wsl=wsl), filled
+
+
+def _libc_of(distro: str, catalogue: Catalogue) -> str | None:
+    """The C library of a distribution; that of a major release where the catalogue names no minor ones."""
+    name, _, version = distro.partition(" ")
+    name = _IMAGE_NAMES.get(name, name)
+    known = catalogue.distributions.get(name + version) or catalogue.distributions.get(name + version.split(".")[0])
+    return known.libc if known is not None and version else None
 
 
 def _is_newer(libc: str, than: str | None) -> bool:
@@ -185,11 +197,13 @@ def _mentioned(cards: Sequence[_Pair], trust: Trust, catalogue: Catalogue) -> li
 def _full_name(name: str, catalogue: Catalogue) -> str:
     """The model's name where a person's words mean one; a shortened name that several models have stays as it is."""
     model = model_of(name, catalogue)
-    return (
-        model.name
-        if model is not None and name.lower() in {alias.lower() for alias in (model.name, *model.aliases)}
-        else name
-    )
+    whole = model is not None and _letters(name) in {_letters(alias) for alias in (model.name, *model.aliases)}
+    return model.name if model is not None and whole else name
+
+
+def _letters(name: str) -> str:
+    """A name without what people leave out: case, spaces, the word GPU."""
+    return "".join(character for character in name.lower().removesuffix(" gpu") if character.isalnum())
 
 
 def _gpu(card: Card, catalogue: Catalogue) -> Gpu:

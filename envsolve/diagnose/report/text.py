@@ -31,7 +31,7 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?\s")
 _BUILDKIT = re.compile(r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?")
 # As Chinese and Japanese reports write "GPU: ..., driver: ...".
 _FULL_WIDTH = str.maketrans("\uff1a\uff0c\uff08\uff09\uff1d\u3000\u3001", ":,()= ,")
-_QUOTED = re.compile(r"(?:>\s?){1,5}(?=[^>\s])")
+_QUOTED = re.compile(r"(?:> ?){1,5}(?!>)")
 
 
 @dataclass(frozen=True, slots=True)

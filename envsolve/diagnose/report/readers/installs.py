@@ -18,7 +18,7 @@ _SATISFIED = re.compile(
 )
 _SATISFIED_BY = re.compile(rf"Requirement already (?:satisfied|up-to-date): ({_NAME})==({VERSION}) in ")
 _FOUND = re.compile(rf"Found existing installation: ({_NAME}) ({VERSION})")
-_UV = re.compile(rf"\s{{0,6}}([+~-])\s({_NAME})==({VERSION})(?:\s\(.{{0,300}})?\s{{0,4}}")
+_UV = re.compile(rf"\s{{1,6}}([+~-])\s({_NAME})==({VERSION})(?:\s\(.{{0,300}})?\s{{0,4}}")
 _YOU_HAVE = re.compile(rf"\bbut you(?:'ll)? have ({_NAME}) ({VERSION})")
 _INSTALLED_REQUIRER = re.compile(rf"({_NAME}) ({VERSION}) (?:requires|has requirement) {_NAME}")
 

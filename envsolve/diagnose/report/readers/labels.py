@@ -32,15 +32,16 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
         match = _LABELLED.match(line.text)
         if match is None:
             continue
+        value = match["value"].lstrip(": ")  # columns padded to a colon
         label = _NOT_WORD.sub(" ", match["label"].lower()).strip()
         for readers, trust in ((_PROGRAMS, Trust.PRINTED), (_PEOPLE, Trust.STATED)):
             if reader := readers.get(label):
-                yield from (Observation(fact, line, trust) for fact in reader(match["value"]))
+                yield from (Observation(fact, line, trust) for fact in reader(value))
                 break
         else:
             name = normalised(label.removesuffix(" version"))
-            if " " not in name and is_related(name) and (version := _VERSION.match(match["value"])):
-                trust = Trust.PRINTED if " @/" in match["value"] else Trust.STATED  # Detectron2 adds the place
+            if " " not in name and is_related(name) and (version := _VERSION.match(value)):
+                trust = Trust.PRINTED if " @/" in value else Trust.STATED  # Detectron2 adds the place
                 yield Observation(Package("torch" if name == "pytorch" else name, version[1]), line, trust)
 
 

@@ -10,8 +10,8 @@ from envsolve.diagnose.report.observation import Card, Field, Observation, Scala
 from envsolve.diagnose.report.readers._gpus import clean
 from envsolve.diagnose.report.text import Line, Log
 
-_SMI = re.compile(r"NVIDIA-SMI[ version:]{1,12}(\d{3}(?:\.\d{1,3}){0,2})", re.IGNORECASE)
-_DRIVER = re.compile(r"(?:Driver|KMD) Version\s{0,20}:\s{0,4}(\d{3}(?:\.\d{1,3}){0,2})", re.IGNORECASE)
+_SMI = re.compile(r"NVIDIA-SMI[ version:]{1,12}(\d{3}(?:\.\d{1,3}){0,2})(?!\d)", re.IGNORECASE)
+_DRIVER = re.compile(r"(?:Driver|KMD) Version\s{0,20}:\s{0,4}(\d{3}(?:\.\d{1,3}){0,2})(?!\d)", re.IGNORECASE)
 _CUDA = re.compile(r"CUDA (?:UMD )?Version\s{0,30}[:=]\s{0,4}(\d{1,2}\.\d)\b", re.IGNORECASE)
 _PERSISTENCE = frozenset({"on", "off", "n/a", "wddm", "tcc", "mcdm", "disabled", "enabled"})
 _MEMORY = re.compile(r"/\s{0,10}(\d{3,7})MiB")

@@ -45,16 +45,15 @@ def _tables(log: Log) -> Iterator[Observation]:
             until = line.index + 2000
         elif text[:1] in "$>!#(" and _LISTING_COMMAND.search(text):
             until = line.index + _FAR
-        elif line.index <= until and text[:1] != "|" and (package := table_line(text)):
-            yield Observation(package, line, Trust.PRINTED)
-            yield from _of_conda_build(line)
+        elif line.index <= until:
+            if package := frozen_line(text) or (table_line(text) if text[:1] != "|" else None):
+                yield Observation(package, line, Trust.PRINTED)
+                yield from _of_conda_build(line)
+            elif not text.startswith(("#", "-", " ")) and "  " not in text:
+                until = line.index  # prose or the next command: the table is over
         elif "  " in text and (package := lone_table_line(text)) and is_related(package.name):
             yield Observation(package, line, Trust.IMPLIED)
             yield from _of_conda_build(line)
-        elif line.index <= until and text and not text.startswith(("#", "-", " ")) and "  " not in text:
-            until = line.index  # prose or the next command: the table is over
-        if line.index <= until and "==" in text and (package := frozen_line(text)):
-            yield Observation(package, line, Trust.PRINTED)
 
 
 def _of_conda_build(line: Line) -> Iterator[Observation]:

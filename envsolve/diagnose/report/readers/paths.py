@@ -16,7 +16,7 @@ _PYTHON = re.compile(
     re.IGNORECASE,
 )
 _WHEEL = re.compile(
-    rf"([A-Za-z0-9][\w.]{{0,60}})-({VERSION}|\d{{1,8}})(?:-\d\w{{0,20}})?-cp(3)(\d{{1,2}})-(?:cp3\d{{1,2}}t?|abi3|none)-([\w.]{{3,80}})\.whl"
+    rf"([A-Za-z0-9][\w.]{{0,60}})-({VERSION}|\d{{1,8}})(?:-\d\w{{0,20}})?-cp(3)(\d{{1,2}})-(cp3\d{{1,2}}t?|abi3|none)-([\w.]{{3,80}})\.whl"
 )
 _ARCH = re.compile(
     r"\b(?:linux[-_/]|manylinux\w{0,12}_|libc6,|/lib/|cpython-3\d{1,2}-)(x86[-_]64|aarch64|amd64|arm64)\b|\b(x86_64|aarch64)-(?:conda-)?linux-gnu\b"
@@ -27,6 +27,7 @@ _WINDOWS = re.compile(
 )
 _LINUX = re.compile(r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|workspace|mnt|lib|lib64|proc|etc)/")
 _FOREIGN = re.compile(r"https?://|looking|skipping|index of|not a supported wheel", re.IGNORECASE)
+_FETCHED = re.compile(r"downloading|using cached|collecting", re.IGNORECASE)
 
 
 def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
@@ -49,14 +50,17 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             yield Observation(Scalar(Field.OS, "linux"), line, Trust.IMPLIED)
     for line in log.containing(".whl"):
         if not _FOREIGN.search(line.text):
-            yield from (Observation(fact, line, Trust.HINTED) for fact in _wheel(line.text))
+            trust = Trust.IMPLIED if _FETCHED.search(line.text) else Trust.HINTED
+            yield from (Observation(fact, line, trust) for fact in _wheel(line.text))
 
 
 def _wheel(text: str) -> Iterator[Fact]:
     """A wheel that the text names by its file: package, Python and platform."""
-    for name, version, major, rest, platform in _WHEEL.findall(text):
-        yield Package(normalised(name), version)
-        yield Scalar(Field.PYTHON, f"{major}.{rest}")
+    for name, version, major, rest, abi, platform in _WHEEL.findall(text):
+        if not _FETCHED.search(text):
+            yield Package(normalised(name), version)
+        if abi != "abi3":  # such a wheel is for that Python and all later ones
+            yield Scalar(Field.PYTHON, f"{major}.{rest}")
         yield Scalar(Field.OS, "windows" if platform.startswith("win") else "linux")
         if match := re.search(r"x86_64|aarch64|amd64", platform):
             yield Scalar(Field.ARCH, "aarch64" if match[0] == "aarch64" else "x86_64")

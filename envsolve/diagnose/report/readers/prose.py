@@ -37,7 +37,10 @@ _TOOLKIT = re.compile(
     r"|\b(?:CUDA )?(\d{1,2}\.\d) toolkit\b",
     re.IGNORECASE,
 )
-_GCC = re.compile(rf"\b(?:gcc|g\+\+)(?: version)?[ :]{{1,2}}v?(\d{{1,2}}(?:\.\d{{1,2}}){{0,2}}){_END}", re.IGNORECASE)
+_GCC = re.compile(
+    rf"(?<![\[\w])(?<!- )(?<!\s\s)(?:gcc|g\+\+)(?: version)?[ :]{{1,2}}v?(\d{{1,2}}(?:\.\d{{1,2}}){{0,2}}){_END}",
+    re.IGNORECASE,
+)
 _CAPABILITY = re.compile(
     r"\b(?:compute )?capability[ :(]{1,3}(?:of )?(\d{1,2})\.(\d)\b|\(cc (\d{1,2})\.(\d)\)", re.IGNORECASE
 )

@@ -20,8 +20,8 @@ _ANSWER = re.compile(
     rf"|(?P<pair>\(\d{{1,2}}, \d\))|(?P<text>['\"][^'\"]{{2,60}}['\"])"
 )
 _BARE = re.compile(rf"\s{{0,4}}['\"]?({VERSION})['\"]?\s{{0,4}}")
-_ASSIGNED = re.compile(rf"torch\.__version__\s{{0,4}}(?:==?|:|->|is)?\s{{0,4}}['\"`]?({VERSION})")
-_CUDA = re.compile(r"torch\.version\.cuda\s{0,4}(?:==?|:|->|is)?\s{0,4}['\"`]?(\d{1,2}\.\d)\b")
+_ASSIGNED = re.compile(rf"torch\.__version__\)?\s{{0,4}}(?:==?|:|->|is)?\s{{0,4}}['\"`]?({VERSION})")
+_CUDA = re.compile(r"torch\.version\.cuda\)?\s{0,4}(?:==?|:|->|is)?\s{0,4}['\"`]?(\d{1,2}\.\d)\b")
 _CAPABILITY = re.compile(r"get_device_capability\([^)]{0,20}\)\s{0,4}(?:==|:|->|=|is)\s{0,4}\((\d{1,2}), (\d)\)")
 _PAIR = re.compile(r"\s{0,4}\((\d{1,2}), (\d)\)\s{0,4}")
 _PROPERTIES = re.compile(r"_CudaDeviceProperties\(name='([^']{2,60})', major=(\d{1,2}), minor=(\d)")
