@@ -20,6 +20,7 @@ from packaging.version import InvalidVersion, Version
 
 from envsolve.catalogue.measure.artefact import WheelFile, read_text
 from envsolve.catalogue.measure.host_config import HostCompilerLimits, read_limits
+from envsolve.catalogue.measure.libraries import torch_libraries
 from envsolve.catalogue.measure.model import Assembler, Measurement
 from envsolve.catalogue.measure.package import measure_package
 from envsolve.catalogue.measure.triton import read_choice
@@ -27,7 +28,7 @@ from envsolve.catalogue.model import Build, Evidence, FileFact, Ptxas, Toolkit, 
 
 # An index is asked for no more than this many things at a time.
 _PARALLEL = 4
-_PLATFORM = re.compile(r"manylinux\w*_(x86_64|aarch64)|win_(amd64|arm64)")
+_PLATFORM = re.compile(r"manylinux\w*_(x86_64|aarch64)|win_(amd64|arm64)|any")
 _WHEEL = re.compile(
     r"(?P<name>[^-]+)-(?P<version>[^-]+)(-(?P<build>\d[^-]*))?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl"
 )
@@ -269,11 +270,21 @@ def with_metadata(index: Index, release: Release, build: Build) -> list[Build]:
 
 
 def _torch_facts(release: Release, index: Index, *, source: str) -> Build:
-    measured = _measure(index, release.representative)
+    file = release.representative
+    with closing(index.open(file)) as stream:
+        wheel = WheelFile(stream, file.filename)
+        measured = measure_package(wheel, "wheel")
+        cudnn, nccl = torch_libraries(wheel, measured.requires, release.platform) if measured.cuda else (None, None)
     variant = "cpu" if measured.cuda is None else "cu" + measured.cuda.replace(".", "")
-    record = record_of(release, variant, Evidence.MEASURED, source)
-    own = measured.assemblers[0].cuda if measured.assemblers else None
-    return replace(record, cuda=measured.cuda, code=measured.arch_flags if measured.cuda else (), own_ptxas=own)
+    return replace(
+        record_of(release, variant, Evidence.MEASURED, source),
+        cuda=measured.cuda,
+        code=measured.arch_flags if measured.cuda else (),
+        cudnn=cudnn,
+        nccl=nccl,
+        cxx11_abi=measured.cxx11_abi,
+        own_ptxas=measured.assemblers[0].cuda if measured.assemblers else None,
+    )
 
 
 def record_of(release: Release, variant: str, evidence: Evidence, source: str) -> Build:

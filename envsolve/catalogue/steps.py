@@ -32,10 +32,10 @@ WHEELS = "measured-default-index"
 NVCC = "measured-nvcc-wheels"
 # What files of packages bound to a CUDA family cite; a file that does not is kept by hand.
 BOUND = "measured-cuda-runtime"
-# The Windows wheels of older releases are partly malformed.
-_TORCH_SINCE = "2.4"
+# The Windows wheels of 1.7.0 hold no METADATA, so that no installer takes them.
+_TORCH_SINCE = "1.7.1"
 _LISTED = ("build_tag", "released", "requires", "requires_python")
-_OF_TORCH = (*_LISTED, "code", "cuda", "own_ptxas")
+_OF_TORCH = (*_LISTED, "code", "cuda", "cxx11_abi", "nccl", "own_ptxas")
 
 Wanted = Callable[[Release], bool]
 

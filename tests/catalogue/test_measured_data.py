@@ -82,6 +82,32 @@ def test_torch_as_independently_read(
     assert (build.variant, build.code) == (variant, tuple(f"sm_{cc}" for cc in code.split()))
 
 
+@pytest.mark.parametrize(
+    ("version", "platform", "cudnn", "nccl", "cxx11_abi"),
+    [
+        ("1.7.1", "manylinux1_x86_64", "7.6.5", "2.7.8", False),
+        ("1.12.1", "manylinux1_x86_64", "7.6.5", "2.10.3", False),
+        ("1.13.1", "manylinux1_x86_64", "8.5.0", "2.14.3", False),
+        ("2.6.0", "manylinux1_x86_64", "9.1.0", "2.21.5", False),
+        ("2.7.1", "manylinux_2_28_x86_64", "9.5.1", "2.26.2", True),
+        ("2.15.0", "manylinux_2_28_aarch64", "9.26.0", "2.30.7", True),
+        ("2.1.2", "manylinux2014_aarch64", None, None, False),
+        ("1.7.1", "win_amd64", None, None, None),
+    ],
+)
+def test_libraries_and_abi_of_torch(
+    catalogue: Catalogue, version: str, platform: str, cudnn: str | None, nccl: str | None, cxx11_abi: bool | None
+) -> None:
+    build = torch(catalogue, version, platform)
+    assert (build.cudnn, build.nccl, build.cxx11_abi) == (cudnn, nccl, cxx11_abi)
+
+
+def test_libraries_and_abi_are_known_of_every_torch_build(catalogue: Catalogue) -> None:
+    for build in measured(catalogue, "torch"):
+        assert bool(build.cudnn and build.nccl) == (build.variant != "cpu"), (build.version, build.platform)
+        assert (build.cxx11_abi is None) == build.platform.startswith("win"), (build.version, build.platform)
+
+
 def test_a_rebuilt_wheel_has_its_build_tag(catalogue: Catalogue) -> None:
     name = torch(catalogue, "2.10.0", "manylinux_2_28_x86_64").filename("cp312")
     assert name == "torch-2.10.0-3-cp312-cp312-manylinux_2_28_x86_64.whl"

@@ -134,6 +134,21 @@ def test_one_wheel_is_measured_for_all_pythons() -> None:
     assert (windows.variant, windows.cuda, windows.code) == ("cpu", None, ())
 
 
+def test_the_libraries_that_a_torch_build_was_made_with() -> None:
+    settings = '  {"CUDNN_VERSION", "8.5.0"}, \\\n'
+    inside: dict[str, bytes | str] = {
+        "torch/include/caffe2/core/macros.h": settings,
+        "torch/lib/libtorch_cuda.so": b"NCCL version 2.14.3+cuda11.7",
+    }
+    names = ("torch-1.13.1-cp310-cp310-manylinux1_x86_64.whl", "torch-1.13.1-cp310-cp310-win_amd64.whl")
+    index = Memory(
+        [Published(names[0], torch_wheel(cuda="11.7", extra=inside)), Published(names[1], torch_wheel(cuda=None))]
+    )
+    linux, windows = torch_builds(index, "1.7", "s")
+    assert (linux.cudnn, linux.nccl, linux.cxx11_abi) == ("8.5.0", "2.14.3", True)
+    assert (windows.cudnn, windows.nccl) == (None, None)
+
+
 def test_pythons_whose_metadata_differ_get_records_of_their_own() -> None:
     index = Memory([torch_file("cp311"), torch_file("cp312")])
     members = {"torch/version.py": "__version__ = '2.11.0+cpu'\ncuda = None\n"}

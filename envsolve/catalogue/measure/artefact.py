@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shutil import copyfileobj
 from typing import IO, Protocol, cast
@@ -84,6 +84,19 @@ class WheelFile:
             raise UsageError(f"{path} in {self.name} is damaged: {error}") from error
         copy.seek(0)
         return cast(IO[bytes], copy)
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        """A member from its start, piece by piece: what is not asked for is not read.
+
+        Raises:
+            UsageError: It is damaged, as far as it was read.
+        """
+        try:
+            with self._zip.open(path) as member:
+                while chunk := member.read(1 << 20):
+                    yield chunk
+        except (KeyError, *_ZIP_ERRORS) as error:
+            raise UsageError(f"{path} in {self.name} is damaged: {error}") from error
 
 
 class FolderFiles:

@@ -20,9 +20,9 @@ _CHUNK = 1 << 20
 # The longest literal seen is under 150 bytes, a mangled name under 100.
 _OVERLAP = 1 << 10
 _FLAGS = re.compile(rb"(?:(?:sm|compute)_\d{2,3}[af]? )*(?:sm|compute)_\d{2,3}[af]?(?=\0)")
-# Every build calls c10's torchCheckFail(const char*, const char*, uint32_t, const std::string&); its mangled name shows
-# which std::string that is.
-_CHECK_FAIL = re.compile(rb"torchCheckFailEPKcS2_jRK(Ss|NSt7__cxx11)")
+# Every build calls c10's torchCheckFail(const char*, const char*, uint32_t, const std::string&), before 1.8 the
+# constructor c10::Error(SourceLocation, std::string); the mangled name shows which std::string that is.
+_CHECK_FAIL = re.compile(rb"(?:torchCheckFailEPKcS2_jRK|3c105ErrorC[12]ENS_14SourceLocationE)(Ss|NSt7__cxx11)")
 
 
 def read_version(source: str) -> tuple[str | None, str | None]:

@@ -51,6 +51,8 @@ def test_the_literal_may_straddle_the_chunks_it_is_read_in(before: int) -> None:
     [
         (b"_ZN3c106detail14torchCheckFailEPKcS2_jRKSs\0", False),
         (b"_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcEE\0", True),
+        (b"_ZN3c105ErrorC1ENS_14SourceLocationESs\0", False),
+        (b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcEE\0", True),
         (b"nothing", None),
     ],
 )
