@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import CompilerPackages, Evidence, Toolkit
@@ -171,3 +172,31 @@ def test_cards_live_between_their_first_driver_and_their_last_branch(
 def test_tegra_parts_are_islands(catalogue: Catalogue) -> None:
     islands = {cc for cc, architecture in catalogue.architectures.items() if architecture.island}
     assert islands == {"3.2", "5.3", "6.2", "7.2", "8.7", "8.8", "10.1", "11.0"}
+
+
+@pytest.mark.parametrize(
+    ("version", "min_cc", "links_libcuda"),
+    [
+        ("2.0.0", "7.0", True),
+        ("3.2.0", "7.0", True),
+        ("3.3.1", "8.0", True),
+        ("3.4.0", "7.0", True),
+        ("3.5.1", "7.0", True),
+        ("3.6.0", "7.0", False),
+        ("3.9.0", "7.0", False),
+    ],
+)
+def test_what_a_triton_serves_and_needs_of_the_host(
+    catalogue: Catalogue, version: str, min_cc: str, links_libcuda: bool
+) -> None:
+    """3.3 compiles no fp16 matrix product below cc 8.0; from 3.6 on the launcher links ``libcuda.so.1`` itself."""
+    release = next(t for t in catalogue.tritons if t.version == version)
+    assert release.min_cc == min_cc
+    assert {"c-compiler", "python-headers"} <= set(release.host_needs)
+    assert ("libcuda-link" in release.host_needs) is links_libcuda
+
+
+def test_every_triton_says_how_its_lowest_card_is_known(catalogue: Catalogue) -> None:
+    for release in catalogue.tritons:
+        measured = Version(release.version) >= Version("3.0")
+        assert release.cited["min_cc"].evidence is (Evidence.MEASURED if measured else Evidence.DOCUMENTED)
