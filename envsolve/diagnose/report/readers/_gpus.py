@@ -35,6 +35,8 @@ _SELF_EVIDENT = re.compile(
 )
 _BARE = re.compile(r"(?:GB|GH|[ABHLVPKMT])\d{1,4}[a-zA-Z]?\b", re.IGNORECASE)
 _CONTEXT = re.compile(r"\b(?:GPUs?|cards?|nodes?|instances?|VRAM|Tesla|NVIDIA|colab)\b", re.IGNORECASE)
+# "2x 5090": with a count before it, the bare number of a GeForce card.
+_COUNTED_NUMBER = re.compile(r"\b(\d{1,2})\s?x\s?([1-5]0[5-9]0(?:\s?Ti)?)\b(?![.,]?\d)", re.IGNORECASE)
 _PLURAL = re.compile(r"(?<=\d)s\b")
 
 
@@ -42,6 +44,9 @@ def named(text: str, catalogue: Catalogue) -> Iterator[tuple[int, str]]:
     """(count, name) of every GPU that a text names, as far as the catalogue knows it; in order."""
     text = _PLURAL.sub("", text)
     in_context = _CONTEXT.search(text) is not None
+    for count, number in _COUNTED_NUMBER.findall(text):
+        if model_of(number, catalogue):
+            yield int(count), number
     for match in GPU.finditer(text):
         name = match["name"].strip()
         bare = _BARE.match(name)

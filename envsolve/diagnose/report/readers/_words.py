@@ -33,7 +33,8 @@ _ASIDE = re.compile(
     r"|(?:up|down)(?:grad|dat)\w{1,4} to|updat\w{1,3} to|switch\w{0,4} to|built against|supports?|supported"
     r"|suggest\w{0,3}|depends on|conflict\w{0,4}|incompatible|not a supported|from versions|no matching|ignored"
     r"|collecting"
-    r"|downloading|expected|e\.g\.|for example|such as|documented|documentation|release notes|after i|when i)\b",
+    r"|downloading|you have|expected|e\.g\.|for example|such as|documented|documentation|release notes|after i"
+    r"|when i)\b",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s{1,20}(?=[A-Z(\d`*>-])")

@@ -15,7 +15,7 @@ from envsolve.machine.model import HostCompiler, Toolkit
 _Reader = Callable[[str], Iterator[Fact]]
 
 _LABELLED = re.compile(
-    r"[^\w]{0,8}(?P<label>\w[^:=|\n]{1,44}?)[ *`_]{0,4}(?:[:|][ *`|]{0,4}|\s{3,40}|\s=\s)(?P<value>\S.*)"
+    r"[^\w]{0,8}(?P<label>\w[^:=|\n]{1,44}?)[ *`_]{0,4}(?:[:|][ *`|]{0,4}|(?P<gap>\s{3,40})|\s=\s)(?P<value>\S.*)"
 )
 _NOT_WORD = re.compile(r"[^a-z0-9_.]+")
 _VERSION = re.compile(rf"[v^\"'`]?({VERSION})(?![\w.]*[<>*])")
@@ -39,6 +39,8 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
                 yield from (Observation(fact, line, trust) for fact in reader(value))
                 break
         else:
+            if match["gap"] and value == match["value"] and " @/" not in value:
+                continue  # a table of packages, which others read
             name = normalised(label.removesuffix(" version"))
             if " " not in name and is_related(name) and (version := _VERSION.match(value)):
                 trust = Trust.PRINTED if " @/" in value else Trust.STATED  # Detectron2 adds the place

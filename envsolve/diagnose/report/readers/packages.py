@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.diagnose.report.observation import Field, Observation, Scalar, Trust
+from envsolve.diagnose.report.observation import Observation, Package, Trust
+from envsolve.diagnose.report.readers._conda import of_build
 from envsolve.diagnose.report.readers._listing import frozen_line, is_heading, lone_table_line, table_line
-from envsolve.diagnose.report.readers._words import is_related
+from envsolve.diagnose.report.readers._words import is_related, normalised
 from envsolve.diagnose.report.text import Line, Log
 
 _COLLECTED = re.compile(r"\s{0,8}\[(?:pip3?|conda|uv)\]\s{1,4}(.{3,200})")
@@ -19,17 +20,16 @@ _REQUIREMENTS = re.compile(
     r"requirements?[\w-]{0,20}\.(?:txt|in)|environment\.ya?ml|pyproject|constraints?|dependencies|docker ?file",
     re.IGNORECASE,
 )
-_BUILD_PYTHON = re.compile(r"(?:^|_)py3\.?(\d{1,2})(?:h|_|$)")
-_BUILD_CUDA = re.compile(r"(?:^|_)(?:cuda_?(\d{2})\.?(\d)|cpu)(?=[_\d]|$)")
-_PYTHON_VERSION = re.compile(r"(3\.\d{1,2})(?:\.|$)")
+_PARENTHESISED = re.compile(r"([A-Za-z0-9._-]{1,60}) \((\d[\w.+]{0,40})\)")
 _FAR = 60
 
 
 def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     """Every package that a list gives; without a list around it, a line counts for packages that matter to GPUs."""
     for line in log.containing("[pip3]", "[pip]", "[conda]", "[uv]"):
-        if (match := _COLLECTED.match(line.text)) and (package := frozen_line(match[1]) or table_line(match[1])):
+        if (match := _COLLECTED.match(line.text)) and (package := _collected(match[1])):
             yield Observation(package, line, Trust.PRINTED)
+            yield from _of_conda_build(line.text.partition("]")[2], line)
     for line in log.containing("=="):
         if (package := frozen_line(line.text)) and is_related(package.name) and not _asked_for(line, log):
             yield Observation(package, line, Trust.IMPLIED)
@@ -48,26 +48,25 @@ def _tables(log: Log) -> Iterator[Observation]:
         elif line.index <= until:
             if package := frozen_line(text) or (table_line(text) if text[:1] != "|" else None):
                 yield Observation(package, line, Trust.PRINTED)
-                yield from _of_conda_build(line)
+                yield from _of_conda_build(text, line)
             elif not text.startswith(("#", "-", " ")) and "  " not in text:
                 until = line.index  # prose or the next command: the table is over
         elif "  " in text and (package := lone_table_line(text)) and is_related(package.name):
             yield Observation(package, line, Trust.IMPLIED)
-            yield from _of_conda_build(line)
+            yield from _of_conda_build(text, line)
 
 
-def _of_conda_build(line: Line) -> Iterator[Observation]:
-    """What the build string of a conda package says: ``py3.11_cuda12.4_cudnn9.1.0_0``, ``cpu_mkl_py312h...``."""
-    words = line.text.split()
-    if len(words) < 3 or words[0] not in {"pytorch", "libtorch", "python", "torchvision", "pytorch-gpu"}:
-        return
-    if match := _BUILD_PYTHON.search(words[2]):
-        yield Observation(Scalar(Field.PYTHON, f"3.{match[1]}"), line, Trust.IMPLIED)
-    if words[0] == "python" and (match := _PYTHON_VERSION.match(words[1])):
-        yield Observation(Scalar(Field.PYTHON, match[1]), line, Trust.PRINTED)
-    if words[0] in {"pytorch", "libtorch"} and (match := _BUILD_CUDA.search(words[2])):
-        cuda = "none" if match[0].startswith("cpu") else f"{match[1]}.{match[2]}"
-        yield Observation(Scalar(Field.TORCH_CUDA, cuda), line, Trust.IMPLIED)
+def _collected(text: str) -> Package | None:
+    """What stands behind ``[pip3]`` or ``[conda]``; older versions wrote ``torch (1.0.0)``."""
+    if match := _PARENTHESISED.fullmatch(text.strip()):
+        return Package(normalised(match[1]), match[2])
+    return frozen_line(text) or table_line(text)
+
+
+def _of_conda_build(text: str, line: Line) -> Iterator[Observation]:
+    words = text.split()
+    if len(words) > 2:
+        yield from of_build(words[0], words[1], words[2], line)
 
 
 def _asked_for(line: Line, log: Log) -> bool:

@@ -106,5 +106,6 @@ _WORDS = (
     "geforce", "tesla", "quadro", "titan", "jetson", "spark", "gpu", "card", "node", "capability", "numba", "jax",
     "xformers", "flash", "py3", "a100", "h100", "h200", "v100", "b200", "b300", "a10", "a30", "a40", "l40", "l4",
     "t4", "p100", "p40", "k80", "gb10", "gb200", "gb300", "gh200", "h20", "h800", "a800", "a6000", "a5000", "a4000",
-    "numpy", "mmcv", "sglang", "deepspeed",
+    "numpy", "mmcv", "sglang", "deepspeed", "5090", "5080", "5070", "5060", "4090",
+    "4080", "4070", "4060", "3090", "3080", "3070", "3060", "2080", "1080",
 )  # fmt: skip
