@@ -1,49 +1,139 @@
-"""The catalogue's word on the builds of a package, together with the sources that it rests on."""
+"""The catalogue's word on a package, a driver, a card or anything else it describes, and the sources of that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue import kinds
+from envsolve.catalogue.kinds import KINDS, Kind
+from envsolve.catalogue.load import Catalogue, sources_of
 from envsolve.catalogue.model import Build, Source
 from envsolve.errors import UsageError
 
+_MOST_NAMES = 40
+
 
 @dataclass(frozen=True, slots=True)
-class BuildFacts:
-    """Builds, and the sources that their ``source`` fields name."""
+class Facts:
+    """Records by the name of their kind, and the sources that they name."""
 
-    builds: tuple[Build, ...]
+    records: Mapping[str, tuple[Any, ...]]
     sources: Mapping[str, Source]
 
+    @property
+    def builds(self) -> tuple[Build, ...]:
+        """The builds among them."""
+        return self.records.get(kinds.BUILDS.name, ())
 
-def build_facts(catalogue: Catalogue, package: str, version: str | None, variant: str | None) -> BuildFacts:
-    """The builds of a package, of one version and variant where given.
+
+def find_facts(catalogue: Catalogue, what: str, which: Sequence[str]) -> Facts:
+    """What is known of one thing.
+
+    Args:
+        what: A package (``torch``), or a kind of fact (``driver``, ``gpu``, ``toolkit``). ``triton`` is both.
+        which: What narrows it: a version, a flavour, an index; a driver branch; the name of a card.
 
     Raises:
-        UsageError: The catalogue describes none; the hint names what it does describe.
+        UsageError: Nothing such is known; the hint names what is.
     """
-    name = canonicalize_name(package)
-    every = (*catalogue.builds(name), *catalogue.builds_outside(name))
-    if not every:
-        known = ", ".join(catalogue.packages())
-        raise UsageError(f"the catalogue describes no builds of {package}", hint=f"it describes {known}")
-    found = tuple(b for b in every if version in (None, b.version) and variant in (None, b.variant))
+    name = canonicalize_name(what)
+    kind = _kind_named(what)
+    found: dict[str, tuple[Any, ...]] = {}
+    if name in catalogue.packages():
+        found[kinds.BUILDS.name] = _builds(catalogue, name, which)
+    if kind is not None:
+        found[kind.name] = _matching(kind, catalogue.records(kind), which)
     if not found:
-        of_version = sorted({b.variant for b in every if b.version == version})
-        versions = ", ".join(dict.fromkeys(b.version for b in every))
-        hint = f"{version} exists as {', '.join(of_version)}" if of_version else f"it describes {versions}"
-        raise UsageError(f"the catalogue describes no {package} {version} {variant or ''}".rstrip(), hint=hint)
-    sources = {key: source for build in found for key in _cited(build) if (source := catalogue.source(key))}
-    return BuildFacts(found, sources)
+        things = sorted({*catalogue.packages(), *(word_of(k) for k in KINDS.values() if k is not kinds.BUILDS)})
+        raise UsageError(f"the catalogue describes no {what}", hint=f"it describes {', '.join(things)}")
+    named = {key for records in found.values() for record in records for key in sources_of(record)}
+    return Facts(found, {key: source for key in sorted(named) if (source := catalogue.source(key))})
 
 
-def _cited(build: Build) -> Iterator[str]:
-    """Every source that a build names."""
-    yield build.source
-    yield from (citation.source for citation in build.cited.values())
-    yield from (dispute.source for dispute in build.disputed)
-    yield from (source for fact in build.files.values() for source in fact.sources)
+def _builds(catalogue: Catalogue, package: str, which: Sequence[str]) -> tuple[Build, ...]:
+    every = (*catalogue.builds(package), *catalogue.builds_outside(package))
+    found = _selected(kinds.BUILDS, every, which)
+    if found:
+        return found
+    # The hint is about the first word that nothing answers to any more.
+    fitting = every
+    for word in which:
+        narrowed = _selected(kinds.BUILDS, fitting, [word])
+        if not narrowed:
+            break
+        fitting = narrowed
+    versions = list(dict.fromkeys(build.version for build in fitting))
+    if len(versions) == 1:
+        hint = f"{versions[0]} exists as {', '.join(sorted({build.variant for build in fitting}))}"
+    else:
+        hint = f"it describes {', '.join(versions)}"
+    raise UsageError(f"the catalogue describes no {package} {' '.join(which)}", hint=hint)
+
+
+def _matching(kind: Kind[Any], records: Sequence[Any], which: Sequence[str]) -> tuple[Any, ...]:
+    found = _selected(kind, records, which)
+    if not found:
+        names = list(dict.fromkeys(heading(kind, record) for record in records))
+        called = dict.fromkeys(name for record in records for name in _names(kind, record))
+        close = get_close_matches(" ".join(which), called, n=5)
+        known = close or names[:_MOST_NAMES]
+        more = " and more" if not close and len(names) > _MOST_NAMES else ""
+        said = "did you mean" if close else "it describes"
+        raise UsageError(
+            f"the catalogue describes no {word_of(kind)} {' '.join(which)}", hint=f"{said} {', '.join(known)}{more}"
+        )
+    return found
+
+
+def heading(kind: Kind[Any], record: Any) -> str:
+    """What tells a record from the others of its kind, in words: ``torch default 2.9.1 cu128 win_amd64``."""
+    return " ".join(str(part) for part in kind.identity(record) if isinstance(part, (str, int)) and part != "")
+
+
+def _selected(kind: Kind[Any], records: Sequence[Any], which: Sequence[str]) -> tuple[Any, ...]:
+    """The records that the words name: by a name, else by its release (``580.95`` for 580), else by a part in letters."""
+    words = list(map(_plain, which))
+    phrase = "".join(words)
+    names = [(record, [_plain(name) for name in _names(kind, record)]) for record in records]
+    whole = [record for record, known in names if phrase in known or all(word in known for word in words)]
+    if whole:
+        return tuple(whole)
+    release = [r for r, known in names if all(any(n and word.startswith(f"{n}.") for n in known) for word in words)]
+    if release:
+        return tuple(release)
+    if any(word.replace(".", "").isdigit() for word in words):
+        return ()
+    return tuple(r for r, known in names if all(any(word in name for name in known) for word in words))
+
+
+def _names(kind: Kind[Any], record: Any) -> Iterator[str]:
+    """What people call a record by."""
+    for part in (*kind.identity(record), getattr(record, "aliases", ()), getattr(record, "tags", ())):
+        if isinstance(part, (tuple, list)):
+            yield from map(str, part)
+        else:
+            yield str(part)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\s_-]+", "", text.casefold())
+
+
+def _kind_named(word: str) -> Kind[Any] | None:
+    name = re.sub(r"[\s-]+", "_", word.casefold())
+    for kind in KINDS.values():
+        if kind is not kinds.BUILDS and name in (kind.name, kind.name.removesuffix("s"), kind.name.removesuffix("es")):
+            return kind
+    return None
+
+
+def word_of(kind: Kind[Any]) -> str:
+    """How a kind is asked for."""
+    name = kind.name.removesuffix("es") if kind.name.endswith("xes") else kind.name.removesuffix("s")
+    return name.replace("_", "-")

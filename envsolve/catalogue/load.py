@@ -240,6 +240,10 @@ class Catalogue:
             return tuple(record for file in self.build_files for record in self._file(file, kind))
         return self._read(kind)
 
+    def has(self, kind: Kind[Any]) -> bool:
+        """Whether there is a file of a kind."""
+        return any((folder / f"{kind.name}.json").is_file() for folder in self._folders)
+
     def file(self, name: str) -> tuple[Any, ...]:
         """The records of one file: ``builds/default/torch``, ``tritons``."""
         return self._file(name, kinds.kind_of(name))

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from envsolve import api
-from envsolve.cli.output import deliver, remark
+from envsolve.cli.output import SETTINGS, deliver, remark
 from envsolve.errors import VerificationError
 
 commands = typer.Typer(help="The facts behind the answers, and how to measure them.", no_args_is_help=True)
@@ -83,14 +83,29 @@ def check(
 
 @commands.command()
 def show(
-    package: Annotated[str, typer.Argument(help="torch, triton, torchvision, ...")],
-    version: Annotated[str | None, typer.Argument(help="2.9.1; every version where left out.")] = None,
-    variant: Annotated[str | None, typer.Argument(help="cu128; every variant where left out.")] = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[WHAT]", help="torch, vllm, ... or driver, gpu, toolkit, image, ..."),
+    ] = None,
+    which: Annotated[
+        list[str] | None, typer.Argument(metavar="[WHICH]...", help="2.9.1 cu128, or 580, or 'RTX 4090'.")
+    ] = None,
+    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
-    """Show what is known of a package's builds.
+    """Show what is known of something.
 
-    With evidence and source, as JSON.
+    With evidence and sources. Without WHAT: how much is known of everything, and how old it is.
     """
+    from envsolve.catalogue.describe import describe_facts, describe_summary
     from envsolve.jsontext import dump
 
-    deliver(dump(api.facts(package, version, variant)), None)
+    if what is None:
+        summary = api.facts_summary()
+        deliver(dump(summary) if form == "json" else describe_summary(summary), output)
+        return
+    found = api.facts(what, *(which or ()))
+    if form == "json":
+        deliver(dump({**found.records, "sources": found.sources}), output)
+    else:
+        deliver(describe_facts(found, requires=SETTINGS.verbose), output)

@@ -6,7 +6,7 @@ import pytest
 from packaging.version import Version
 
 from envsolve.builds import list_builds
-from envsolve.catalogue.facts import build_facts
+from envsolve.catalogue.facts import find_facts
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build
 from envsolve.catalogue.targets import machine_from_target
@@ -170,6 +170,6 @@ def test_pyg_extensions_carry_what_their_build_settings_ask_for(
 
 
 def test_what_is_shown_names_the_sources_of_single_fields(catalogue: Catalogue) -> None:
-    shown = build_facts(catalogue, "flash_attn", "2.8.3", "cu129")
+    shown = find_facts(catalogue, "flash_attn", ["2.8.3", "cu129"])
     cited = {c.source for build in shown.builds for c in build.cited.values()}
     assert cited and cited <= set(shown.sources)
