@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint network gpu bench clean
+.PHONY: demo test lint network gpu bench catalogue-docs clean
 
 $(READY): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -37,6 +37,10 @@ gpu: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/plan.py
+
+# The tables and the schema in docs/, from index_data/; a test says when they are out of date.
+catalogue-docs: $(READY)
+	$(BIN)/python -m envsolve.catalogue.pages docs
 
 clean:
 	rm -rf $(VENV) build dist envsolve/_default_index.py

@@ -97,7 +97,7 @@ def heading(kind: Kind[Any], record: Any) -> str:
 
 
 def _selected(kind: Kind[Any], records: Sequence[Any], which: Sequence[str]) -> tuple[Any, ...]:
-    """The records that the words name: by a name, else by its release (``580.95`` for 580), else by a part in letters."""
+    """The records that the words name: by a name, else a release of it (``580.95`` for 580), else a part in letters."""
     words = list(map(_plain, which))
     phrase = "".join(words)
     names = [(record, [_plain(name) for name in _names(kind, record)]) for record in records]

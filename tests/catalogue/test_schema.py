@@ -1,0 +1,140 @@
+"""Every file of the catalogue: its schema, the forms of its values, one spelling, and one record for each thing."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envsolve.catalogue import pages
+from envsolve.catalogue.forms import FORMS, misshapen
+from envsolve.catalogue.kinds import BUILDS, KINDS, kind_of
+from envsolve.catalogue.load import Catalogue, CatalogueFile, data_folder, read_file
+from envsolve.catalogue.model import Build, Evidence, FileFact, GpuModel, Toolkit
+from envsolve.catalogue.write import dump_catalogue_file
+
+FOLDER = data_folder()
+FILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.json"))
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def read(name: str) -> CatalogueFile[Any]:
+    return read_file(FOLDER / name, kind_of(name).record)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_what_writing_its_records_gives(name: str) -> None:
+    """So that a diff shows facts alone, and no field that its record lacks is passed over."""
+    file = read(name)
+    written = dump_catalogue_file(file.sources, file.records, file.requires or None).splitlines()
+    assert (FOLDER / name).read_text("utf-8").splitlines() == written
+
+
+def test_every_value_has_its_form() -> None:
+    catalogue = Catalogue(FOLDER)
+    wrong = {
+        f"{kind.name}: {said}"
+        for kind in KINDS.values()
+        if kind is BUILDS or catalogue.has(kind)
+        for record in catalogue.records(kind)
+        for said in misshapen(record)
+    }
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_sources_were_read_on_a_day_that_has_come(name: str) -> None:
+    for source in read(name).sources.values():
+        assert list(misshapen(source)) == []
+        assert datetime.date.fromisoformat(source.date) <= datetime.date.today() + datetime.timedelta(days=1)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind.name not in ("builds", "conda")], ids=str)
+def test_there_is_one_record_of_each_thing(kind: Any) -> None:
+    catalogue = Catalogue(FOLDER)
+    if not catalogue.has(kind):
+        pytest.skip(f"no {kind.name} yet")
+    counts = Counter(map(kind.identity, catalogue.records(kind)))
+    assert [key for key, count in counts.items() if count > 1] == []
+
+
+TOOLKIT = Toolkit("12.8", "570.26", "570.65", "8.7", ("sm_90",), Evidence.MEASURED, "a")
+GPU = GpuModel("A card", "8.9", Evidence.DOCUMENTED, "a", pci_ids=("2684",))
+BUILD = Build(
+    "torch",
+    "2.9.1",
+    "cu128",
+    "win_amd64",
+    ("cp312", "cp313t", "py3-none"),
+    "default",
+    Evidence.MEASURED,
+    "a",
+    code=("sm_90a", "compute_90"),
+    requires=("filelock>=3",),
+    requires_python=">=3.9",
+    torch="==2.9.*",
+    cuda="12.8",
+    libc="glibc 2.17",
+    released="2026-01-31",
+    files={"cp312": FileFact("a" * 64, 1)},
+)
+
+
+@pytest.mark.parametrize("good", [TOOLKIT, GPU, BUILD])
+def test_a_good_record_is_passed(good: Any) -> None:
+    assert list(misshapen(good)) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "changes"),
+    [
+        (TOOLKIT, {"version": "twelve"}),
+        (TOOLKIT, {"driver_linux": "v570"}),
+        (TOOLKIT, {"ptx_isa": "8"}),
+        (TOOLKIT, {"archs": ("sm90",)}),
+        (GPU, {"compute_capability": "89"}),
+        (GPU, {"pci_ids": ("0x2684",)}),
+        (GPU, {"pci_ids": ("2684", "ABCD")}),
+        (GPU, {"first_driver": "R470"}),
+        (BUILD, {"version": "2.9.x"}),
+        (BUILD, {"variant": "cuda128"}),
+        (BUILD, {"cuda": "12"}),
+        (BUILD, {"code": ("sm_90", "sm_9x")}),
+        (BUILD, {"requires": ("filelock >= ",)}),
+        (BUILD, {"requires_python": "3.9"}),
+        (BUILD, {"torch": "2.9"}),
+        (BUILD, {"libc": "2.17"}),
+        (BUILD, {"released": "2026-02-30"}),
+        (BUILD, {"pythons": ("312",)}),
+        (BUILD, {"files": {"cp312": FileFact("a" * 63)}}),
+        (BUILD, {"files": {"cp312": FileFact("A" * 64)}}),
+    ],
+)
+def test_a_value_of_another_form_is_told(record: Any, changes: dict[str, Any]) -> None:
+    assert len(list(misshapen(dataclasses.replace(record, **changes)))) == 1
+
+
+def test_every_form_is_one_of_a_field() -> None:
+    schema = json.loads(pages.schema_text())["$defs"]
+    named = {field for component in schema.values() for field in component.get("properties", ())}
+    assert set(FORMS) - named == set()
+
+
+def test_the_schema_in_the_documentation_is_of_todays_types() -> None:
+    assert (DOCS / pages.SCHEMA).read_text("utf-8") == pages.schema_text(), "run: make catalogue-docs"
+
+
+def test_the_schema_has_a_definition_for_every_file_and_is_closed() -> None:
+    schema = json.loads(pages.schema_text())["$defs"]
+    assert {kind_of(name).name for name in FILES} <= set(schema)
+    assert all(part["additionalProperties"] is False for part in schema.values() if "properties" in part)
+
+
+def test_the_tables_in_the_documentation_are_of_todays_facts() -> None:
+    page = (DOCS / pages.PAGE).read_text("utf-8")
+    assert page == pages.with_tables(page), "run: make catalogue-docs"
