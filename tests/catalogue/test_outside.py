@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.builds import list_builds
@@ -10,6 +15,7 @@ from envsolve.catalogue.facts import find_facts
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build
 from envsolve.catalogue.targets import machine_from_target
+from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.target import parse_target
 
 RELEASES = ("flash-attn", "causal-conv1d", "mamba-ssm")
@@ -173,3 +179,54 @@ def test_what_is_shown_names_the_sources_of_single_fields(catalogue: Catalogue) 
     shown = find_facts(catalogue, "flash_attn", ["2.8.3", "cu129"])
     cited = {c.source for build in shown.builds for c in build.cited.values()}
     assert cited and cited <= set(shown.sources)
+
+
+def test_one_record_of_a_compiled_project_answers_for_a_version(catalogue: Catalogue) -> None:
+    """Ranges of one project stand in order and never meet, so that the last is the newest."""
+    ranges: dict[str, list[SpecifierSet]] = {}
+    for project in catalogue.source_projects:
+        ranges.setdefault(project.package, []).append(SpecifierSet(project.versions))
+        assert project.package == canonicalize_name(project.package)
+        for text in (project.torch, project.cuda):
+            assert text is None or SpecifierSet(text)
+        for line in project.build_requires:
+            Requirement(line)
+        assert project.min_cc is None or ComputeCapability.parse(project.min_cc)
+        assert set(project.tools) <= {"nvcc", "c++", "cmake", "ninja"}
+    for own in ranges.values():
+        for older, newer in pairwise(own):
+            (last,) = [part.version for part in older if part.operator == "<"]
+            (first,) = [part.version for part in newer if part.operator == ">="]
+            assert Version(last) <= Version(first)
+
+
+def test_an_extension_of_torch_is_built_beside_it(catalogue: Catalogue) -> None:
+    built = [p for p in catalogue.source_projects if p.compiles == "install" and p.package != "pycuda"]
+    assert all(any(Requirement(line).name == "torch" for line in p.build_requires) for p in built)
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "expected"),
+    [
+        ("flash-attn", "2.8.3.post2", {"cuda": ">=12.0", "min_cc": "8.0", "arch_variable": "FLASH_ATTN_CUDA_ARCHS"}),
+        ("flash-attn", "2.7.2.post1", {"cuda": ">=11.7", "arch_variable": None}),
+        ("pycuda", "2026.1", {"compiles": "install", "torch": None, "tools": ("nvcc", "c++")}),
+        ("deepspeed", "0.19.8", {"compiles": "use", "arch_variable": "TORCH_CUDA_ARCH_LIST"}),
+        ("nvdiffrast", "0.3.5", {"compiles": "use"}),
+        ("nvdiffrast", "0.4.0", {"compiles": "install"}),
+        ("tinycudann", "2.0", {"arch_variable": "TCNN_CUDA_ARCHITECTURES"}),
+        ("natten", "0.21.6", {"arch_variable": "NATTEN_CUDA_ARCH", "torch": ">=2.5"}),
+        ("mamba-ssm", "2.3.2.post1", {"min_cc": "7.5"}),
+        ("xformers", "0.0.29.post3", {"torch": ">=2.4"}),
+    ],
+)
+def test_what_compiling_takes(catalogue: Catalogue, package: str, version: str, expected: dict[str, object]) -> None:
+    (found,) = [
+        p for p in catalogue.source_projects if p.package == package and SpecifierSet(p.versions).contains(version)
+    ]
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_the_apex_of_the_package_index_is_another_project(catalogue: Catalogue) -> None:
+    (apex,) = [p for p in catalogue.source_projects if p.package == "apex"]
+    assert not SpecifierSet(apex.versions).contains("0.9.10.dev0", prereleases=True)
