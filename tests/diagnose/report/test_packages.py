@@ -48,6 +48,9 @@ def installed(text: str, catalogue: Catalogue) -> dict[str, str]:
         ("torch                     2.4.1                    pypi_0    pypi", "torch 2.4.1"),
         ("- torch                     2.1.2", "torch 2.1.2"),
         ("- torch==2.1.2", "torch 2.1.2"),
+        ("I have torch==2.1.0+cu118 and xformers==0.0.22 installed.", "torch 2.1.0+cu118"),
+        ("        - torch:             2.0.1+cu117", "torch 2.0.1+cu117"),
+        ("| torch | 2.5.1 |", "torch 2.5.1"),
         ('>>> import torch\n>>> torch.__version__\n"2.8.0+cu128"', "torch 2.8.0+cu128"),
         ("In [2]: torch.__version__\nOut[2]: '2.8.0+cu128'", "torch 2.8.0+cu128"),
         (

@@ -139,7 +139,7 @@ def test_a_missing_virtual_package_is_no_driver(catalogue: Catalogue) -> None:
             {"pytorch": "2.4.1"},
             None,
         ),
-        ("    torchvision:          0.2.1-py36_1                        pytorch", {}, None),
+        ("    torchvision:          0.2.1-py36_1                        pytorch", {"torchvision": "0.2.1"}, None),
         ("[pip] torch (1.0.0.dev20181022)", {"torch": "1.0.0.dev20181022"}, None),
         (
             "[conda] pytorch                   1.3.1           py3.7_cuda10.1.243_cudnn7.6.3_0",

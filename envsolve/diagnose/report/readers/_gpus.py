@@ -26,7 +26,7 @@ _NUMBERED = (
 )
 GPU = re.compile(
     rf"(?:(?P<count>\d{{1,2}})\s?(?:[x\u00d7*]\s?)?)?(?P<name>\b(?:NVIDIA\s)?(?:{_NUMBERED})(?:-\d{{2}}[CQ])?)"
-    r"(?:\s?[x\u00d7]\s?(?P<after>\d{1,2})\b)?(?!\w|\.\d)",
+    r"(?:\s?[x\u00d7*]\s?(?P<after>\d{1,2})\b)?(?!\w|\.\d)",
     re.IGNORECASE,
 )
 # Letter and number alone: those that nothing else in such a text is called.
@@ -37,6 +37,12 @@ _BARE = re.compile(r"(?:GB|GH|[ABHLVPKMT])\d{1,4}[a-zA-Z]?\b", re.IGNORECASE)
 _CONTEXT = re.compile(r"\b(?:GPUs?|cards?|nodes?|instances?|VRAM|Tesla|NVIDIA|colab)\b", re.IGNORECASE)
 # "2x 5090": with a count before it, the bare number of a GeForce card.
 _COUNTED_NUMBER = re.compile(r"\b(\d{1,2})\s?x\s?([1-5]0[5-9]0(?:\s?Ti)?)\b(?![.,]?\d)", re.IGNORECASE)
+# "my GPU is a 3090"
+_BARE_NUMBER = re.compile(
+    r"\b(?:an?|my|the|is|on|with|using) ([1-5]0[5-9]0(?:\s?Ti)?(?:\s?Super)?)\b(?![.,]?\d|\s?(?:p|px"
+    r"|x)\b)",
+    re.IGNORECASE,
+)
 _PLURAL = re.compile(r"(?<=\d)s\b")
 
 
@@ -47,6 +53,8 @@ def named(text: str, catalogue: Catalogue) -> Iterator[tuple[int, str]]:
     for count, number in _COUNTED_NUMBER.findall(text):
         if model_of(number, catalogue):
             yield int(count), number
+    if in_context:
+        yield from ((1, number) for number in _BARE_NUMBER.findall(text) if model_of(number, catalogue))
     for match in GPU.finditer(text):
         name = match["name"].strip()
         bare = _BARE.match(name)
@@ -68,7 +76,7 @@ def model_of(name: str, catalogue: Catalogue) -> GpuModel | None:
 
 
 _LIST_COUNT = re.compile(r"(\d{1,3})\s?[x\u00d7*]\s?(?=[A-Za-z])")
-_LIST_AFTER = re.compile(r"\s(?:[x\u00d7*]\s?(\d{1,2})|\((\d{1,2})x?\))$")
+_LIST_AFTER = re.compile(r"(?:(?<=[\d\sBbi])\s?[x\u00d7*]\s?(\d{1,2})|\s\((\d{1,2})x?\))$")
 
 
 def counted(value: str) -> Iterator[tuple[int, str]]:

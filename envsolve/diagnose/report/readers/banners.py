@@ -55,6 +55,11 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             yield Observation(card, line, Trust.PRINTED)
             if driver := _OLLAMA_DRIVER.search(line.text):
                 yield Observation(Scalar(Field.DRIVER_CUDA, driver[1]), line, Trust.PRINTED)
+    for line in log.containing("highest compute capability among gpus", "cuda setup: detected cuda version"):
+        if match := re.search(r"GPUs detected: (\d{1,2}\.\d)\b", line.text):
+            yield Observation(Card(None, match[1]), line, Trust.PRINTED)
+        elif match := re.search(r"CUDA SETUP: Detected CUDA version (\d{2})(\d)\b", line.text):
+            yield Observation(Scalar(Field.TORCH_CUDA, f"{match[1]}.{match[2]}"), line, Trust.PRINTED)
     for line in log.containing("cuda driver version: 1"):
         if match := re.search(r"CUDA Driver Version: (\d{5})\b", line.text):
             yield Observation(Scalar(Field.DRIVER_CUDA, cuda_of_number(int(match[1]))), line, Trust.PRINTED)

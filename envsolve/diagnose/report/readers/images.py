@@ -39,8 +39,9 @@ _DOCKER = re.compile(
     re.IGNORECASE,
 )
 _OTHERS = (
-    ("apptainer", re.compile(r"\b(?:apptainer|singularity) (?:exec|run|shell)\b")),
-    ("podman", re.compile(r"\bpodman run\b")),
+    ("apptainer", re.compile(r"\b(?:apptainer|singularity)\b", re.IGNORECASE)),
+    ("podman", re.compile(r"\bpodman\b", re.IGNORECASE)),
+    ("kubernetes", re.compile(r"\b(?:kubernetes|kubectl|k8s|kubelet)\b", re.IGNORECASE)),
 )
 _ABSENT = re.compile(r"\b(?:outside|without|no|not in|not using)\b[\w ]{0,12}\b(?:docker|container)", re.IGNORECASE)
 
@@ -66,7 +67,7 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     for line in log.containing("docker", "container", "run "):
         if _DOCKER.search(line.text) and not _ABSENT.search(line.text):
             yield Observation(Scalar(Field.CONTAINER, "docker"), line, Trust.STATED)
-    for line in log.containing("apptainer", "singularity", "podman"):
+    for line in log.containing("apptainer", "singularity", "podman", "kube", "k8s"):
         for name, pattern in _OTHERS:
-            if pattern.search(line.text):
+            if pattern.search(line.text) and not _ABSENT.search(line.text):
                 yield Observation(Scalar(Field.CONTAINER, name), line, Trust.IMPLIED)

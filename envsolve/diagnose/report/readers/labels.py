@@ -15,7 +15,7 @@ from envsolve.machine.model import HostCompiler, Toolkit
 _Reader = Callable[[str], Iterator[Fact]]
 
 _LABELLED = re.compile(
-    r"[^\w]{0,8}(?P<label>\w[^:=|\n]{1,44}?)[ *`_]{0,4}(?:[:|][ *`|]{0,4}|(?P<gap>\s{3,40})|\s=\s)(?P<value>\S.*)"
+    r"[^\w]{0,16}(?P<label>\w[^:=|\n]{1,44}?)[ *`_]{0,4}(?:[:|][ *`|]{0,30}|(?P<gap>\s{3,40})|\s=\s)(?P<value>\S.*)"
 )
 _NOT_WORD = re.compile(r"[^a-z0-9_.]+")
 _VERSION = re.compile(rf"[v^\"'`]?({VERSION})(?![\w.]*[<>*])")
@@ -109,6 +109,13 @@ def _cuda_home(value: str) -> Iterator[Fact]:
         yield Variable("CUDA_HOME", value.split(" ")[0])
 
 
+def _system(value: str) -> Iterator[Fact]:
+    """Python's ``sys.platform``."""
+    systems = {"linux": "linux", "win32": "windows", "darwin": "darwin"}
+    if system := systems.get(value.split()[0].lower()):
+        yield Scalar(Field.OS, system)
+
+
 def _cards(value: str) -> Iterator[Fact]:
     for count, name in counted(value):
         yield Card(name, count=count)
@@ -137,6 +144,7 @@ _PROGRAMS: Mapping[str, _Reader] = {
     "gpu models and configuration": _cards,
     "vllm version": _package("vllm"),
     "cuda_home": _cuda_home,
+    "sys.platform": _system,
     "device 0 compute capability": _capability,
     "cuda capability major minor version number": _capability,
 }

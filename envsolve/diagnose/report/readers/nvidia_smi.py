@@ -13,6 +13,7 @@ from envsolve.diagnose.report.text import Line, Log
 _SMI = re.compile(r"NVIDIA-SMI[ version:]{1,12}(\d{3}(?:\.\d{1,3}){0,2})(?!\d)", re.IGNORECASE)
 _DRIVER = re.compile(r"(?:Driver|KMD) Version\s{0,20}:\s{0,4}(\d{3}(?:\.\d{1,3}){0,2})(?!\d)", re.IGNORECASE)
 _CUDA = re.compile(r"CUDA (?:UMD )?Version\s{0,30}[:=]\s{0,4}(\d{1,2}\.\d)\b", re.IGNORECASE)
+_OF_THE_DRIVER = re.compile(r"\bdriver\b|nvidia-smi|\bKMD\b", re.IGNORECASE)
 _PERSISTENCE = frozenset({"on", "off", "n/a", "wddm", "tcc", "mcdm", "disabled", "enabled"})
 _MEMORY = re.compile(r"/\s{0,10}(\d{3,7})MiB")
 _NUMBERED = re.compile(r"[^\w]{0,8}GPU\s?(\d{1,2})(?:-(\d{1,2})|((?:,\s?\d{1,2}){1,15}))?(?::\s{0,10}|\s{3,40})(\S.*)")
@@ -25,7 +26,7 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     for line in log.containing("nvidia-smi ", "driver version", "cuda version", "kmd version", "umd version"):
         if match := _DRIVER.search(line.text) or _SMI.search(line.text):
             yield Observation(Scalar(Field.DRIVER, match[1]), line, Trust.PRINTED)
-        if match := _CUDA.search(line.text):
+        if (match := _CUDA.search(line.text)) and _is_of_the_driver(line, match, log):
             yield Observation(Scalar(Field.DRIVER_CUDA, match[1]), line, Trust.PRINTED)
     yield from _table(log)
     yield from _numbered(log)
@@ -33,6 +34,12 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     yield from _comma_separated(log)
     for line in log.containing("no devices were found"):
         yield Observation(Card(None, count=0, listing=line.index), line, Trust.PRINTED)
+
+
+def _is_of_the_driver(line: Line, match: re.Match[str], log: Log) -> bool:
+    """Whether a "CUDA Version" is nvidia-smi's; people give the toolkit's or torch's under the same words."""
+    near = (line, *log.before(line, 2), *log.after(line, 1))
+    return match[0].startswith("CUDA ") and any(_OF_THE_DRIVER.search(other.text) for other in near)
 
 
 def _table(log: Log) -> Iterator[Observation]:

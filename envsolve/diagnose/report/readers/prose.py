@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Card, Fact, Field, Observation, Package, Scalar, Trust
 from envsolve.diagnose.report.readers._gpus import named
+from envsolve.diagnose.report.readers._listing import frozen_line
 from envsolve.diagnose.report.readers._words import VERSION, is_related, normalised, sentences
 from envsolve.diagnose.report.text import Log
 from envsolve.machine.model import HostCompiler, Toolkit
@@ -16,19 +17,26 @@ _END = r"(?![\w.+-]{0,20}\w)(?!\+)(?! ?(?:or|and|to|through|/|-|~|,) ?v?\d{1,2}\
 _PACKAGE = re.compile(
     rf"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{{2,30}})(?: version)?(?: is | ?: ?| = | )v?({VERSION}){_END}"
 )
+# "I have torch==2.1.0 installed"; but in a command, a requirement or a resolver's words it is what was asked for.
+_PINNED = re.compile(rf"(?<![\w.'\"-])([A-Za-z][A-Za-z0-9_.-]{{2,40}})==({VERSION})(?![\w.*])")
+_ASKED_FOR = re.compile(
+    r"\b(?:install(?!ed)\w{0,3}|pip3?|uv|conda|poetry|require\w{0,6}|satisf\w{0,5}|pin\w{0,4}|because|dependenc\w{1,4}|found)\b"
+    r"|^\s{0,8}(?:ERROR|error|[-+~\"'])",
+)
 _ALTERNATIVE = re.compile(r"(?:\bor|\band|[<>]=?|~=|/|[-\u2013])\s?$")
 _PYTHON = re.compile(
-    rf"\b[Pp]ython(?: version)?[ :=]{{1,3}}v?(3\.\d{{1,2}})(?:\.\d{{1,2}})?(?:rc\d)?{_END}(?![+x])|\bpy(3\d{{1,2}})\b"
+    rf"(?<!for )\b[Pp]ython(?: version)?[ :=]{{0,3}}v?(3\.\d{{1,2}})(?:\.\d{{1,2}})?(?:rc\d)?{_END}(?![+x])"
+    rf"|\bpy(3\d{{1,2}})\b"
 )
 _DRIVER = re.compile(
     r"\b[Dd]rivers?(?:\s(?:version|branch|is|installed"
-    r"|v))?[ :=(]{1,3}(?:version )?[vR]?(\d{3}(?:\.\d{1,3}){0,2})\b(?! ?(?:or|and|to|\+))"
+    r"|v))?[ :=(]{1,3}(?:version )?[vR]?(\d{3}(?:\.\d{1,3}){0,2})\b(?!\.?\d)(?! ?(?:or|and|to|/|\+) ?v?\d)(?!\+)"
     r"|\b(\d{3}(?:\.\d{1,3}){1,2}|\d{3}(?=[ -](?:series )?driver))(?:[ -](?:series))? driver\b"
     r"|\bdriver[^.\n\d]{0,12}\((\d{3}) series|(?<=\()(\d{3}) series"
 )
 _DRIVER_CUDA = re.compile(
     r"\b(?:driver|nvidia-smi)\b[^\n]{0,40}?\bCUDA(?: Version)?[: ]{1,2}(\d{1,2}\.\d)\b"
-    r"|\bCUDA Version[: ]{1,3}(\d{1,2}\.\d)\b"
+    r""
     r"|\bCUDA version reported by the driver[: ]{1,3}(\d{1,2}\.\d)\b",
     re.IGNORECASE,
 )
@@ -75,6 +83,10 @@ def _stated(sentence: str, catalogue: Catalogue) -> Iterator[Fact]:
             and not _ALTERNATIVE.search(sentence[max(0, package.start() - 5) : package.start()])
         ):
             yield Package(name, package[2])
+    if not _ASKED_FOR.search(sentence) and frozen_line(sentence) is None:
+        for name, version in _PINNED.findall(sentence):
+            if is_related(normalised(name)):
+                yield Package(normalised(name), version)
     if match := _PYTHON.search(sentence):
         yield Scalar(Field.PYTHON, match[1] or f"{match[2][0]}.{match[2][1:]}")
     if match := _DRIVER.search(sentence):

@@ -113,6 +113,8 @@ def _printed(text: str) -> Iterator[Fact]:
             yield from _distro(match)
         if "windows" in label:
             yield Scalar(Field.OS, "windows")
+        if "macos" in label or "darwin" in label:
+            yield Scalar(Field.OS, "darwin")
         if match := _ARCH.search(text):
             yield Scalar(Field.ARCH, architecture(match[1].replace("-", "_")))
     if _KERNEL.search(text) and ("GNU/Linux" in text or "-with-glibc" in text):
