@@ -84,7 +84,7 @@ def _measured(
     with closing(index.open(file)) as stream:
         wheel = WheelFile(stream, file.filename)
         if release.package in READERS:
-            return READERS[release.package](builds, wheel)
+            return READERS[release.package](builds, wheel, toolkits)
         return _bound(builds, wheel, torches, toolkits)
 
 

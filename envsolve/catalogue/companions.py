@@ -11,29 +11,28 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from envsolve.catalogue.extensions import extension_of, with_extension
+from envsolve.catalogue.extensions import compiled_with, extension_of, with_extension
 from envsolve.catalogue.measure.artefact import WheelFile, read_text
 from envsolve.catalogue.measure.extension import Extension, read_extension
 from envsolve.catalogue.measure.pytorch import read_version
-from envsolve.catalogue.measure.runtime import cuda_major
-from envsolve.catalogue.model import Build
+from envsolve.catalogue.model import Build, Toolkit
 from envsolve.errors import UsageError
 
-#: Records of one release with its METADATA and the torch that this names, and its wheel -> the records completed.
-Reader = Callable[[Sequence[Build], WheelFile], list[Build]]
+#: Records of a release, with its METADATA and the torch that this names; its wheel; toolkits -> the records completed.
+Reader = Callable[[Sequence[Build], WheelFile, Sequence[Toolkit]], list[Build]]
 
 _ANY = "any"
 _LOCAL = re.compile(r"\+(cpu|cu(\d\d)(\d))")
 _BNB_LIBRARY = re.compile(r"bitsandbytes/libbitsandbytes_cuda(\d\d)(\d)\.(?:so|dll)")
 _BNB_CPU = re.compile(r"bitsandbytes/libbitsandbytes_cpu\.(?:so|dll)")
-_BNB_LOADER = ("bitsandbytes/cextension.py", "bitsandbytes/cuda_setup/main.py")
+_BNB_LOADER = re.compile(r"bitsandbytes/(cextension|cuda_setup/main)\.py")
 _BNB_FALLS_BACK = re.compile(r"v\[0\] == runtime_version\[0\] and v < runtime_version")
 _BNB_EXACT = re.compile(r"libbitsandbytes_(?:\{prefix\}|cuda)\{[\w.]*cuda_version\w*\}")
 _AO_PAIR = re.compile(r'\(_parse_version\("([\d.]+)"\), _parse_version\("([\d.]+)"\)\)')
 _AO_OLDEST = re.compile(r'min_torch_version = _parse_version\("([\d.]+)"\)')
 
 
-def named_by_itself(builds: Sequence[Build], wheel: WheelFile) -> list[Build]:
+def named_by_itself(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
     """torchvision, torchaudio, torchcodec: ``version.py`` has the local version that the file name lacks.
 
     Left out where METADATA names no torch, or ``version.py`` no flavour (a CPU build from before they did).
@@ -48,7 +47,7 @@ def named_by_itself(builds: Sequence[Build], wheel: WheelFile) -> list[Build]:
     return [with_extension(replace(build, variant=match[1], cuda=cuda), extension) for build in builds]
 
 
-def xformers(builds: Sequence[Build], wheel: WheelFile) -> list[Build]:
+def xformers(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
     """xformers: ``cpp_lib.json`` has the toolkit of the build as ``1208``.
 
     It is not always that of the torch on the default index; its library needs a runtime of the same major.
@@ -61,7 +60,7 @@ def xformers(builds: Sequence[Build], wheel: WheelFile) -> list[Build]:
     return [with_extension(build, extension) for build in named]
 
 
-def torchao(builds: Sequence[Build], wheel: WheelFile) -> list[Build]:
+def torchao(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
     """torchao: Python for any flavour; the kernels beside it are optional, and load with some torches alone.
 
     ``code`` and ``cuda`` are those of the kernels, ``torch`` is the list in ``__init__.py`` by which it loads them. A
@@ -74,30 +73,31 @@ def torchao(builds: Sequence[Build], wheel: WheelFile) -> list[Build]:
     if torch is None:
         return []
     extension = extension_of("torchao", wheel)
-    major = cuda_major(wheel)
     named = [replace(build, variant=_ANY, torch=torch) for build in builds]
-    if extension is None or major is None:
+    if extension is None or extension.cuda_major is None:
         return named
-    return [replace(build, cuda=f"{major}.0", code=extension.every, cxx11_abi=extension.cxx11_abi) for build in named]
+    cuda = compiled_with(f"{extension.cuda_major}.0", extension, toolkits)
+    return [replace(build, cuda=cuda, code=extension.every, cxx11_abi=extension.cxx11_abi) for build in named]
 
 
-def bitsandbytes(builds: Sequence[Build], wheel: WheelFile) -> list[Build]:
+def bitsandbytes(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
     """bitsandbytes: one library for each CUDA, of which it loads one by torch's own CUDA.
 
-    Until 0.49 it wants exactly that one; later it falls back within the major: to the next older, else to the oldest.
+    Until 0.44 there is a second one for old cards, which counts as part of the first. Until 0.49 it wants
+    exactly torch's CUDA; later it falls back within the major: to the next older one, else to the oldest.
 
     Raises:
         UsageError: It chooses in a way that is not known.
     """
-    loader = next((path for path in _BNB_LOADER if path in wheel.files()), None)
-    source = read_text(wheel, loader) if loader else ""
+    source = "".join(read_text(wheel, path) for path in wheel.files() if _BNB_LOADER.fullmatch(path))
     falls_back = bool(_BNB_FALLS_BACK.search(source))
     if not falls_back and not _BNB_EXACT.search(source):
-        raise UsageError(f"{wheel.name}: {loader} chooses its library in an unknown way")
+        raise UsageError(f"{wheel.name} chooses its library in an unknown way")
     libraries = {(int(m[1]), int(m[2])): path for path in wheel.files() if (m := _BNB_LIBRARY.fullmatch(path))}
     found: list[Build] = []
     for cuda, path in sorted(libraries.items()):
-        extension = read_extension(wheel, re.compile(re.escape(path)))
+        either = re.compile(re.escape(path).replace(r"\.", r"(_nocublaslt)?\."))
+        extension = read_extension(wheel, either)
         serves = served(cuda, sorted(libraries)) if falls_back else f"=={cuda[0]}.{cuda[1]}"
         found += (_with_library(build, cuda, extension, serves) for build in builds)
     if any(map(_BNB_CPU.fullmatch, wheel.files())):
@@ -122,7 +122,7 @@ def _with_library(build: Build, cuda: tuple[int, int], extension: Extension | No
         build,
         variant=f"cu{cuda[0]}{cuda[1]}",
         cuda=f"{cuda[0]}.{cuda[1]}",
-        code=extension.code if extension else None,
+        code=extension.every if extension else None,
         torch_cuda=serves,
     )
 

@@ -65,7 +65,7 @@ def compiled_with(cuda: str, extension: Extension, toolkits: Sequence[Toolkit]) 
     Returns:
         ``cuda`` itself where it is among several that could be, else the oldest that could; ``cuda`` where none could.
     """
-    code = {name.replace("compute_", "sm_") for name in extension.code}
+    code = {name.replace("compute_", "sm_") for name in extension.every}
     possible = [
         toolkit.version
         for toolkit in toolkits

@@ -57,6 +57,7 @@ FORMS: Mapping[str, Callable[[str], object]] = {
     "requires_python": SpecifierSet,
     "sha256": _matches(r"[0-9a-f]{64}"),
     "torch": SpecifierSet,
+    "torch_cuda": SpecifierSet,
     "variant": _matches(r"cpu|any|cu\d{2,3}"),
 }
 _VERSIONED = (Build, Toolkit, TritonRelease)

@@ -125,7 +125,8 @@ def _toolkits(catalogue: Catalogue, index: Index, wanted: Wanted) -> list[Toolki
 
 def _bound_builds(catalogue: Catalogue, file: str, index: Index, wanted: Wanted) -> list[Build]:
     since = min((b.version for b in catalogue.file(file) if _own_key(b) == BOUND), key=Version)
-    return bound_builds(index, file.rsplit("/", 1)[-1], since, BOUND, catalogue.builds("torch"), wanted)
+    torches = catalogue.builds("torch")
+    return bound_builds(index, file.rsplit("/", 1)[-1], since, BOUND, torches, wanted, catalogue.toolkits)
 
 
 def _listed_builds(file: str, index: Index, wanted: Wanted) -> list[Build]:

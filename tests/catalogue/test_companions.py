@@ -151,4 +151,4 @@ def test_a_project_that_names_its_cuda_needs_no_torch(name: str, members: Member
     ],
 )
 def test_the_toolkit_that_the_kernels_show(cuda: str, code: tuple[str, ...], isa: str | None, toolkit: str) -> None:
-    assert compiled_with(cuda, Extension(code, code, isa, None), TOOLKITS) == toolkit
+    assert compiled_with(cuda, Extension(code, code, isa, None, None), TOOLKITS) == toolkit

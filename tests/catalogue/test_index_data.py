@@ -134,8 +134,10 @@ def _names_its_keys(build: Build) -> bool:
 @pytest.mark.parametrize("name", BUILD_FILES)
 def test_a_build_states_its_flavour_consistently(name: str) -> None:
     for build in builds(name):
-        if build.variant in ("cpu", "any"):
-            assert build.cuda is None and not build.code
+        if build.variant in ("cpu", "any") and build.cuda is None:
+            assert not build.code
+        elif build.variant == "any":
+            assert build.code, "its CUDA is that of kernels"
         else:
             assert build.cuda is not None and re.fullmatch(r"\d+\.\d+", build.cuda)
             assert build.variant == "cu" + build.cuda.replace(".", "")
@@ -143,6 +145,8 @@ def test_a_build_states_its_flavour_consistently(name: str) -> None:
             assert CODE.fullmatch(code)
         if build.torch is not None:
             assert SpecifierSet(build.torch)
+        if build.torch_cuda is not None:
+            assert build.cuda and SpecifierSet(build.torch_cuda)
         if build.requires_python is not None:
             assert SpecifierSet(build.requires_python)
         for fact in build.files.values():

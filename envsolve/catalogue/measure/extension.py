@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from envsolve.catalogue.measure import elf, fatbin
 from envsolve.catalogue.measure.artefact import Artefact
 from envsolve.catalogue.measure.model import arch_order
+from envsolve.catalogue.measure.runtime import major_needed
 
-# An extension that links libtorch calls c10's torchCheckFail(const char*, const char*, uint32_t, const std::string&), and
-# the mangled name shows which std::string that is. One on torch's stable ABI exchanges no C++ types and calls it not.
+# An extension that links libtorch calls c10's torchCheckFail(const char*, const char*, uint32_t, const std::string&);
+# its mangled name shows which std::string that is. One on torch's stable ABI exchanges no C++ types and calls it not.
 _CHECK_FAIL = re.compile(rb"torchCheckFailEPKcS2_jRK(Ss|NSt7__cxx11)")
 
 
@@ -29,12 +30,14 @@ class Extension:
         code: The list that most of their kernels are compiled for, SASS before PTX; empty where they have no kernels.
         every: All lists together.
         ptx_isa: Newest PTX version among all their kernels, ``8.7``; None where they carry no PTX.
+        cuda_major: CUDA major of the runtime that they need; None where they need none, or do not say.
         cxx11_abi: Which C++11 ABI they share with torch; None where no symbol tells.
     """
 
     code: tuple[str, ...]
     every: tuple[str, ...]
     ptx_isa: str | None
+    cuda_major: int | None
     cxx11_abi: bool | None
 
 
@@ -47,10 +50,12 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
     paths = [path for path in artefact.files() if main.fullmatch(path)]
     lists: Counter[tuple[str, ...]] = Counter()
     isas: set[str] = set()
+    needed: list[str] = []
     abis: set[bytes] = set()
     for path in paths:
         with artefact.open(path) as file:
             if file.read(len(elf.MAGIC)) == elf.MAGIC:
+                needed += elf.read_elf(file, path).needed
                 abis.update(_CHECK_FAIL.findall(elf.dynamic_strings(file, path)))
             file.seek(0)
             for entries in fatbin.containers(file):
@@ -58,9 +63,13 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
                 isas.update(entry.ptx_isa for entry in entries if entry.ptx_isa)
     if not paths:
         return None
-    newest = max(isas, key=lambda isa: [int(part) for part in isa.split(".")], default=None)
-    every = _in_order({arch for archs in lists for arch in archs})
-    return Extension(common_code(lists), every, newest, abis == {b"NSt7__cxx11"} if len(abis) == 1 else None)
+    return Extension(
+        code=common_code(lists),
+        every=_in_order({arch for archs in lists for arch in archs}),
+        ptx_isa=max(isas, key=lambda isa: [int(part) for part in isa.split(".")], default=None),
+        cuda_major=major_needed(needed),
+        cxx11_abi=abis == {b"NSt7__cxx11"} if len(abis) == 1 else None,
+    )
 
 
 def common_code(lists: Mapping[tuple[str, ...], int]) -> tuple[str, ...]:

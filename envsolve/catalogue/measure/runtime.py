@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import IO
 
 from envsolve.catalogue.measure import elf
@@ -37,10 +38,14 @@ def cuda_major(wheel: WheelFile) -> int | None:
     return None
 
 
+def major_needed(libraries: Iterable[str]) -> int | None:
+    """The CUDA major that the names of needed libraries tell: 13 for ``libcudart.so.13``; None where none does."""
+    return next((int(match[1]) for match in map(_SONAME.fullmatch, libraries) if match), None)
+
+
 def _major_in(file: IO[bytes], name: str) -> int | None:
     if file.read(len(elf.MAGIC)) == elf.MAGIC:
-        found = map(_SONAME.fullmatch, elf.read_elf(file, name).needed)
-        return next((int(match[1]) for match in found if match), None)
+        return major_needed(elf.read_elf(file, name).needed)
     file.seek(0)
     match = _DLL.search(file.read())
     return int(match[1]) if match else None

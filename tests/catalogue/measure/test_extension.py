@@ -37,11 +37,12 @@ def read(members: Mapping[str, bytes | str]) -> Extension | None:
 
 
 def test_the_code_is_the_list_of_most_kernels_and_the_rest_is_told_apart() -> None:
-    found = read({"x/_C.so": elf(tail=BROAD + HOPPER + BROAD + FAMILY), "x/_other.so": elf(tail=HOPPER * 9)})
+    library = elf(["libc10.so", "libcudart.so.12"], tail=BROAD + HOPPER + BROAD + FAMILY)
+    found = read({"x/_C.so": library, "x/_other.so": elf(tail=HOPPER * 9)})
     assert found is not None
     assert found.code == ("sm_80", "sm_90", "compute_90")
     assert found.every == ("sm_80", "sm_90", "sm_90a", "sm_100f", "compute_80", "compute_90")
-    assert found.ptx_isa == "9.0"
+    assert (found.ptx_isa, found.cuda_major) == ("9.0", 12)
 
 
 def test_several_main_libraries_are_read_as_one() -> None:
