@@ -25,13 +25,22 @@ def diagnose(report: Report, others: Sequence[Machine], catalogue: Catalogue) ->
         The diagnoses; none where nothing speaks for one, with what was ruled out and what to run next.
     """
     scene = scene_of(report, others, catalogue)
-    answers = [answer for weigh in weighings() for answer in weigh(scene)]
+    return concluded(scene, weighed(scene))
+
+
+def weighed(scene: Scene) -> list[Finding | RuledOut]:
+    """What every weighing says."""
+    return [answer for weigh in weighings() for answer in weigh(scene)]
+
+
+def concluded(scene: Scene, answers: Sequence[Finding | RuledOut]) -> Diagnoses:
+    """Answers in their order, with what to run next where none of them names a cause."""
     findings = in_order([a for a in answers if isinstance(a, Finding)], scene)
     said = [m.signature.says for m in scene.matches if m.signature.says]
     ruled_out = [*said, *(a.text for a in answers if isinstance(a, RuledOut))]
     return Diagnoses(
         schema=SCHEMA,
-        diagnoses=tuple(_diagnosis(finding, catalogue) for finding in findings),
+        diagnoses=tuple(_diagnosis(finding, scene.catalogue) for finding in findings),
         ruled_out=tuple(dict.fromkeys(ruled_out)),
         next_steps=() if findings else next_steps(scene),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import re
 from collections.abc import Iterator, Sequence
@@ -32,13 +31,17 @@ def read_torch(site: Path, prefix: Path) -> TorchFiles | None:
     version_file = site / "torch" / "version.py"
     if not version_file.is_file() and not (site / "torch" / "__init__.py").is_file():
         return None
-    version: str | None = None
-    cuda: str | None = None
-    with contextlib.suppress(OSError, UsageError):
-        version, cuda = read_version(read_regular(version_file).decode("utf-8", "replace"))
+    version, cuda = _version_file(version_file)
     code, abi, numpy = _python_library(site, prefix)
     local = version.partition("+")[2] or None if version else None
     return TorchFiles(str(site), version, cuda, local, code, abi, numpy)
+
+
+def _version_file(path: Path) -> tuple[str | None, str | None]:
+    try:
+        return read_version(read_regular(path).decode("utf-8", "replace"))
+    except (OSError, UsageError):
+        return None, None
 
 
 def _python_library(site: Path, prefix: Path) -> tuple[tuple[str, ...] | None, bool | None, int | None]:
@@ -131,6 +134,13 @@ def _extension(distribution: Distribution) -> ExtensionFiles | None:
         return None
     libraries = tuple(file for file in files.files() if _ANY_LIBRARY.fullmatch(file))
     majors = {major for file in libraries if (major := numpy_major(site / file))}
+    stated = _version_file(site / distribution.name.replace("-", "_") / "version.py")[0]
     return ExtensionFiles(
-        distribution.name, libraries, read.code, read.every, read.cxx11_abi, min(majors, default=None)
+        distribution.name,
+        libraries,
+        stated or distribution.version,
+        read.code,
+        read.every,
+        read.cxx11_abi,
+        min(majors, default=None),
     )

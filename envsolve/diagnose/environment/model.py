@@ -136,6 +136,7 @@ class ExtensionFiles:
     Attributes:
         package: Normalised name.
         libraries: The libraries read.
+        stated: The version that its own ``version.py`` says, which has the flavour where metadata lacks it.
         code: SASS and PTX that most kernels have; empty where it has no kernels.
         every: All SASS and PTX in it.
         cxx11_abi: The C++11 ABI that it expects of torch; None where no symbol tells.
@@ -144,6 +145,7 @@ class ExtensionFiles:
 
     package: str
     libraries: tuple[str, ...]
+    stated: str | None = None
     code: tuple[str, ...] = ()
     every: tuple[str, ...] = ()
     cxx11_abi: bool | None = None

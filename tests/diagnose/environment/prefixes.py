@@ -57,6 +57,13 @@ class Prefix:
         """Install a distribution; its ``.dist-info`` folder."""
         return install(site or self.site, name, version, files or {}, requires=requires, installer=installer)
 
+    def remove(self, name: str) -> None:
+        """Uninstall a distribution: its files and its metadata."""
+        (info,) = self.site.glob(f"{name.replace('-', '_')}-*.dist-info")
+        for line in (info / "RECORD").read_text().splitlines():
+            (self.site / line.partition(",")[0]).unlink()
+        info.rmdir()
+
     def add_torch(
         self,
         version: str = "2.8.0+cu128",

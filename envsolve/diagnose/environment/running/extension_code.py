@@ -1,0 +1,42 @@
+"""``no-kernel-for-gpu`` of an extension: its binaries carry nothing that the card runs (rules 3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._say import cards
+from envsolve.diagnose.environment.advice import companion_for_torch, rebuild
+from envsolve.diagnose.environment.model import Environment
+from envsolve.diagnose.finding import Finding, Grounds
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.scene import Scene
+
+_EXPLANATION = (
+    "A GPU runs only machine code (SASS) made for its own generation, or PTX that the driver compiles for it. "
+    "{package} carries {code}, and none of that runs on {cards}, whatever torch itself has. Neither a driver nor a "
+    "toolkit adds code to it: it must be built, or chosen, for the card."
+)
+
+
+def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Hold all code of every extension against the cards."""
+    for extension in environment.extensions or ():
+        distribution = environment.distribution(extension.package)
+        missing = scene.unserved(extension.every) if extension.every else ()
+        if distribution is None or not missing:
+            continue
+        text = _EXPLANATION.format(package=distribution.label, code=" ".join(extension.every), cards=cards(missing))
+        evidence = (f"{distribution.site}/{extension.libraries[0]}: {' '.join(extension.every)}", *scene.gpu_evidence)
+        yield Finding(
+            "no-kernel-for-gpu",
+            Grounds.DERIVED,
+            text,
+            evidence,
+            tuple(_remedies(environment, scene, extension.package)),
+        )
+
+
+def _remedies(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:
+    if found := companion_for_torch(scene, package):
+        yield found
+    yield from rebuild(environment, scene, package)

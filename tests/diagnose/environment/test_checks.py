@@ -1,0 +1,277 @@
+"""Each kind of damage in a small environment: named, with the file that shows it; and nothing where all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from envsolve import api
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.environment.diagnose import diagnose_environment
+from envsolve.diagnose.environment.read import read_environment
+from envsolve.diagnose.model import Diagnoses, Diagnosis
+from envsolve.machine.model import Machine
+from tests.catalogue.measure.artefacts import CUBIN, container, elf, entry
+from tests.diagnose.environment.prefixes import BEFORE_CXX11, NUMPY_1, NUMPY_2, Prefix, conda_record, environ, install
+
+CATALOGUE = Catalogue()
+CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
+RUNTIME = {"nvidia/cuda_runtime/lib/libcudart.so.12": elf(soname="libcudart.so.12")}
+PINS = ("nvidia-cuda-runtime-cu12==12.8.90", "nvidia-cudnn-cu12==9.10.2.21", "triton==3.4.0; sys_platform == 'linux'")
+H100 = "H100, driver 570.86.15, python 3.12, linux-x86_64"
+CODE = container(entry(CUBIN, 80), entry(CUBIN, 90))
+
+
+@dataclass
+class World:
+    """An environment with a torch in order, what is set in the shell, and the machine."""
+
+    prefix: Prefix
+    variables: dict[str, str] = field(default_factory=dict)
+    target: str = H100
+    changes: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> Machine:
+        return replace(api.describe_target(self.target, CATALOGUE), **self.changes)  # type: ignore[arg-type]
+
+    def diagnoses(self) -> Diagnoses:
+        home = self.prefix.folder.parent
+        (home / "bin").mkdir(exist_ok=True)
+        (home / "bin/gcc").touch(mode=0o755)
+        variables = {"PATH": str(home / "bin"), **self.variables}
+        environment = read_environment(self.prefix.folder, environ(home, **variables), root=home / "root")
+        return diagnose_environment(environment, self.machine, CATALOGUE)
+
+    def first(self) -> Diagnosis:
+        return self.diagnoses().diagnoses[0]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    prefix = Prefix(tmp_path / "env", settings={"include-system-site-packages": "true"})
+    prefix.add("pip", "25.0")
+    prefix.add_torch(requires=PINS, needed=("libcudart.so.12", "libcudnn.so.9"))
+    prefix.add("nvidia-cuda-runtime-cu12", "12.8.90", RUNTIME)
+    ops = elf(("libcudnn_graph.so.9",), soname="libcudnn_ops.so.9", runpath="$ORIGIN")
+    libraries = {
+        CUDNN: elf(soname="libcudnn.so.9"),
+        "nvidia/cudnn/lib/libcudnn_ops.so.9": ops,
+        "nvidia/cudnn/lib/libcudnn_graph.so.9": elf(soname="libcudnn_graph.so.9"),
+    }
+    prefix.add("nvidia-cudnn-cu12", "9.10.2.21", libraries)
+    prefix.add("triton", "3.4.0", {"triton/__init__.py": ""})
+    return World(prefix)
+
+
+def vision(version: str, needed: str, tail: bytes = CODE) -> dict[str, bytes | str]:
+    return {
+        "torchvision/version.py": f"__version__ = {version!r}\n",
+        "torchvision/_C.so": elf(("libtorch.so", "libc10_cuda.so", needed), tail=tail),
+    }
+
+
+def healthy(world: World) -> None:
+    world.prefix.add("torchvision", "0.23.0", vision("0.23.0+cu128", "libcudart.so.12"), requires=["torch==2.8.0"])
+    world.prefix.add("numpy", "2.1.0")
+
+
+def cpu_build(world: World) -> None:
+    world.prefix.remove("torch")
+    world.prefix.add_torch("2.8.0+cpu", None, requires=["filelock"])
+
+
+def cpu_build_that_does_not_say_so(world: World) -> None:
+    world.prefix.remove("torch")
+    world.prefix.add_torch("2.8.0", None, requires=["filelock"])
+
+
+def vision_of_another_cuda(world: World) -> None:
+    world.prefix.add("torchvision", "0.24.0", vision("0.24.0+cu130", "libcudart.so.13"), requires=["torch==2.9.0"])
+
+
+def vision_without_cuda(world: World) -> None:
+    files = {**vision("0.23.0+cpu", "libm.so.6"), "torchvision/_C.so": elf(("libtorch.so", "libc10.so"))}
+    world.prefix.add("torchvision", "0.23.0+cpu", files, requires=["torch==2.8.0"])
+
+
+def extension_of_the_old_abi(world: World) -> None:
+    # Any name in the table of names does, where a real library has that of the function.
+    library = elf(("libc10_cuda.so",), soname=BEFORE_CXX11.strip(b"\0").decode(), tail=CODE)
+    world.prefix.add("my-ops", "1.0", {"my_ops.so": library})
+
+
+def extension_without_code_for_the_card(world: World) -> None:
+    world.prefix.add("my-ops", "1.0", {"my_ops.so": elf(("libc10_cuda.so",), tail=container(entry(CUBIN, 80)))})
+
+
+def overwritten_cudnn(world: World) -> None:
+    world.prefix.add("nvidia-cudnn-cu13", "9.13.0.50", {CUDNN: elf(soname="libcudnn.so.9", tail=b"other")})
+
+
+def older_runtime(world: World) -> None:
+    world.prefix.remove("nvidia-cuda-runtime-cu12")
+    world.prefix.add("nvidia-cuda-runtime-cu12", "12.1.105", RUNTIME)
+
+
+def two_records(world: World) -> None:
+    world.prefix.add("nvidia-cudnn-cu12", "9.1.0.70", {CUDNN: elf(soname="libcudnn.so.9")})
+
+
+def half_removed_cudnn(world: World) -> None:
+    (world.prefix.site / CUDNN).unlink()
+
+
+def cudnn_never_installed(world: World) -> None:
+    world.prefix.remove("nvidia-cudnn-cu12")
+
+
+def half_removed_torch(world: World) -> None:
+    (world.prefix.site / "torch/lib/libtorch_cuda.so").unlink()
+
+
+def numpy_2(world: World) -> None:
+    world.prefix.remove("torch")
+    world.prefix.add_torch(numpy=NUMPY_1, requires=PINS, needed=("libcudart.so.12", "libcudnn.so.9"))
+    world.prefix.add("numpy", "2.1.0")
+
+
+def torch_of_the_user(world: World) -> None:
+    own = world.prefix.folder
+    (own / "pyvenv.cfg").unlink()
+    conda_record(own, "python", "3.12.4")
+    user = own.parent / ".local/lib/python3.12/site-packages"
+    files = {"torch/__init__.py": "", "torch/version.py": "__version__ = '2.5.1+cu124'\ncuda = '12.4'\n"}
+    install(user, "torch", "2.5.1", files)
+
+
+def torch_of_pythonpath(world: World) -> None:
+    other = world.prefix.folder.parent / "other"
+    files = {"torch/__init__.py": "", "torch/version.py": "__version__ = '2.9.0a0'\ncuda = '12.8'\n"}
+    install(other, "torch", "2.9.0a0", files)
+    world.variables["PYTHONPATH"] = str(other)
+
+
+def pip_over_conda(world: World) -> None:
+    (world.prefix.folder / "pyvenv.cfg").unlink()
+    conda_record(world.prefix.folder, "python", "3.12.4")
+    conda_record(world.prefix.folder, "pytorch", "2.7.1", "cuda126_h1")
+
+
+def another_torchs_record(world: World) -> None:
+    (world.prefix.site / "torch/version.py").write_text("__version__ = '2.9.0+cu128'\ncuda = '12.8'\n")
+
+
+def another_triton(world: World) -> None:
+    world.prefix.remove("triton")
+    world.prefix.add("triton", "3.5.0", {"triton/__init__.py": ""})
+
+
+def a_card_that_torch_lacks(world: World) -> None:
+    world.target = "GTX 1080 Ti, driver 570.86.15, linux-x86_64"
+
+
+def a_card_that_the_ptxas_lacks(world: World) -> None:
+    world.target = "12.1, driver 580.95.05, linux-x86_64"
+
+
+def an_old_driver(world: World) -> None:
+    world.target = "H100, driver 470.82.01, linux-x86_64"
+
+
+def on_the_loaders_path(world: World, *files: str) -> None:
+    folder = world.prefix.folder.parent / "root/cuda/lib64"
+    folder.mkdir(parents=True)
+    for file in files:
+        (folder / file).touch()
+        (folder / file[: file.index(".so.") + 5]).symlink_to(file)
+    world.variables["LD_LIBRARY_PATH"] = "/cuda/lib64"
+
+
+def older_cudnn_graph_first(world: World) -> None:
+    on_the_loaders_path(world, "libcudnn_graph.so.9.1.0")
+
+
+def compat_on_a_desktop_card(world: World) -> None:
+    world.target = "RTX 4090, driver 550.54.15, linux-x86_64"
+    driver = world.machine.driver
+    assert driver is not None
+    world.changes["driver"] = replace(driver, cuda="12.4", compat_libcuda="12.8")
+
+
+def no_compiler(world: World) -> None:
+    world.variables["PATH"] = str(world.prefix.folder / "nothing")
+
+
+def no_headers(world: World) -> None:
+    (world.prefix.base / "include/python3.12/Python.h").unlink()
+
+
+def cuda_home_of_nothing(world: World) -> None:
+    world.variables["CUDA_HOME"] = "/nowhere/cuda"
+
+
+BROKEN: list[tuple[Callable[[World], None], str, str, str | None]] = [
+    (cpu_build, "cpu-build", "torch/version.py", "torch==2.8.0+cu128"),
+    (cpu_build_that_does_not_say_so, "cpu-build", "torch/version.py", "torch==2.8.0+cu128"),
+    (vision_of_another_cuda, "mixed-flavours", "needs libcudart.so.13", "torchvision==0.23.0"),
+    (vision_without_cuda, "mixed-flavours", "0.23.0+cpu", "--no-deps --force-reinstall torchvision==0.23.0"),
+    (extension_of_the_old_abi, "mixed-flavours", "my_ops.so", "--no-binary my-ops my-ops==1.0"),
+    (extension_without_code_for_the_card, "no-kernel-for-gpu", "my_ops.so: sm_80", 'TORCH_CUDA_ARCH_LIST="9.0"'),
+    (overwritten_cudnn, "library-mismatch", CUDNN, "uninstall -y nvidia-cudnn-cu13 &&"),
+    (older_runtime, "library-mismatch", "torch pins ==12.8.90", "nvidia-cuda-runtime-cu12==12.8.90"),
+    (two_records, "library-mismatch", "nvidia_cudnn_cu12-9.1.0.70", "nvidia-cudnn-cu12==9.10.2.21"),
+    (half_removed_cudnn, "lock-incomplete", CUDNN, "--no-deps nvidia-cudnn-cu12==9.10.2.21"),
+    (cudnn_never_installed, "lock-incomplete", "libcudnn.so.9, which is nowhere", "nvidia-cudnn-cu12==9.10.2.21"),
+    (half_removed_torch, "lock-incomplete", "libtorch_cuda.so", "--no-deps torch==2.8.0+cu128"),
+    (numpy_2, "library-mismatch", "numpy-2.1.0.dist-info", '"numpy<2"'),
+    (torch_of_the_user, "torch-replaced", "torch 2.5.1+cu124, imported", "export PYTHONNOUSERSITE=1"),
+    (torch_of_pythonpath, "torch-replaced", "torch 2.9.0a0, imported", "unset PYTHONPATH"),
+    (pip_over_conda, "torch-replaced", "pytorch-2.7.1-cuda126_h1.json", '"pytorch=2.7.1=cuda126_h1"'),
+    (another_torchs_record, "torch-replaced", "torch/version.py: 2.9.0+cu128", "torch==2.9.0+cu128"),
+    (another_triton, "triton-torch-mismatch", "requires triton==3.4.0", "--no-deps triton==3.4.0"),
+    (a_card_that_torch_lacks, "no-kernel-for-gpu", "torch/lib", None),
+    (a_card_that_the_ptxas_lacks, "triton-ptxas-lacks-arch", "triton 3.4.0", None),
+    (an_old_driver, "driver-too-old", "470.82.01", None),
+    (older_cudnn_graph_first, "library-shadowed", "libcudnn_graph.so.9.1.0", "unset LD_LIBRARY_PATH"),
+    (compat_on_a_desktop_card, "compat-libcuda", "550.54.15", "cuda-compat"),
+    (no_compiler, "host-compiler-missing", "no gcc", None),
+    (no_headers, "python-headers-missing", "no Python.h", None),
+    (cuda_home_of_nothing, "cuda-home-elsewhere", "CUDA_HOME=/nowhere/cuda", "unset CUDA_HOME"),
+]
+
+
+def test_nothing_is_wrong_with_what_is_in_order(world: World) -> None:
+    healthy(world)
+    assert world.diagnoses().diagnoses == ()
+
+
+@pytest.mark.parametrize(("damage", "cause", "shown", "command"), BROKEN, ids=[case[0].__name__ for case in BROKEN])
+def test_damage_is_named(
+    world: World, damage: Callable[[World], None], cause: str, shown: str, command: str | None
+) -> None:
+    damage(world)
+    found = world.first()
+    assert found.cause == cause
+    assert any(shown in text for text in found.evidence), found.evidence
+    assert found.remedies
+    if command is not None:
+        assert command in (found.remedies[0].command or ""), found.remedies
+
+
+def test_commands_reach_the_environment(world: World) -> None:
+    half_removed_cudnn(world)
+    command = world.first().remedies[0].command or ""
+    assert command.startswith(f"{world.prefix.folder}/bin/python -m pip install ")
+
+
+def test_what_serves_as_well_is_not_blamed(world: World) -> None:
+    """A newer library first on the loader's path, and an old one that torch's RPATH precedes; NumPy 2 headers."""
+    on_the_loaders_path(world, "libcudnn_graph.so.9.20.0", "libcudnn.so.9.0.0")
+    world.prefix.add("numpy", "1.26.4")
+    extension = elf(("libc10_cuda.so",), tail=CODE + NUMPY_2)
+    world.prefix.add("my-ops", "1.0", {"my_ops.so": extension}, requires=["torch>=2.0"])
+    assert world.diagnoses().diagnoses == ()
