@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from envsolve.catalogue.model import Build, Toolkit, TritonRelease
+from envsolve.catalogue.model import Build, SourceProject, Toolkit, TritonRelease
 
 
 def _matches(pattern: str) -> Callable[[str], object]:
@@ -60,6 +60,12 @@ FORMS: Mapping[str, Callable[[str], object]] = {
     "torch_cuda": SpecifierSet,
     "variant": _matches(r"cpu|any|cu\d{2,3}"),
 }
+#: Fields whose form is another than that of their name, or that only one record has.
+_OWN: Mapping[tuple[type, str], Callable[[str], object]] = {
+    (SourceProject, "build_requires"): Requirement,
+    (SourceProject, "cuda"): SpecifierSet,
+    (SourceProject, "versions"): SpecifierSet,
+}
 _VERSIONED = (Build, Toolkit, TritonRelease)
 
 
@@ -72,12 +78,13 @@ def misshapen(value: Any) -> Iterator[str]:
     if isinstance(value, _VERSIONED) and not _holds(Version, value.version):
         yield f"version: {value.version!r}"
     for field in dataclasses.fields(value):
+        form = _OWN.get((type(value), field.name)) or FORMS.get(field.name)
         found = getattr(value, field.name)
         parts = found if isinstance(found, tuple) else found.values() if isinstance(found, Mapping) else (found,)
         for part in parts:
             if dataclasses.is_dataclass(part):
                 yield from misshapen(part)
-            elif isinstance(part, str) and field.name in FORMS and not _holds(FORMS[field.name], part):
+            elif isinstance(part, str) and form is not None and not _holds(form, part):
                 yield f"{field.name}: {part!r}"
 
 

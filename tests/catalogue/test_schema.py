@@ -15,7 +15,7 @@ from envsolve.catalogue import pages
 from envsolve.catalogue.forms import FORMS, misshapen
 from envsolve.catalogue.kinds import BUILDS, KINDS, kind_of
 from envsolve.catalogue.load import Catalogue, CatalogueFile, data_folder, read_file
-from envsolve.catalogue.model import Build, Evidence, FileFact, GpuModel, Toolkit
+from envsolve.catalogue.model import Build, Evidence, FileFact, GpuModel, SourceProject, Toolkit
 from envsolve.catalogue.write import dump_catalogue_file
 
 FOLDER = data_folder()
@@ -85,7 +85,12 @@ BUILD = Build(
 )
 
 
-@pytest.mark.parametrize("good", [TOOLKIT, GPU, BUILD])
+PROJECT = SourceProject(
+    "flash-attn", ">=2.8", "install", Evidence.DOCUMENTED, "a", cuda=">=12.0", build_requires=("torch", "psutil")
+)
+
+
+@pytest.mark.parametrize("good", [TOOLKIT, GPU, BUILD, PROJECT])
 def test_a_good_record_is_passed(good: Any) -> None:
     assert list(misshapen(good)) == []
 
@@ -113,6 +118,9 @@ def test_a_good_record_is_passed(good: Any) -> None:
         (BUILD, {"pythons": ("312",)}),
         (BUILD, {"files": {"cp312": FileFact("a" * 63)}}),
         (BUILD, {"files": {"cp312": FileFact("A" * 64)}}),
+        (PROJECT, {"cuda": "12.0"}),
+        (PROJECT, {"versions": "2.8"}),
+        (PROJECT, {"build_requires": ("torch", "psutil ==")}),
     ],
 )
 def test_a_value_of_another_form_is_told(record: Any, changes: dict[str, Any]) -> None:
