@@ -15,10 +15,10 @@ class Grounds(str, Enum):
     CONFIRMED = "confirmed"
     #: Words of an error that name one cause, and nothing that contradicts them.
     STATED = "stated"
-    #: Facts and rules alone: they leave no way for the installation to work, whatever the error says.
-    DERIVED = "derived"
     #: Words of an error that several causes share; circumstances speak for this one.
     SUGGESTED = "suggested"
+    #: Facts and rules alone: the parts cannot work together, but no words of an error say so.
+    DERIVED = "derived"
 
     @property
     def rank(self) -> int:

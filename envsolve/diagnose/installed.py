@@ -59,6 +59,8 @@ def torch_of(report: Report, machine: Machine, catalogue: Catalogue) -> Torch | 
     build = _build(version, variant, bool(local), machine, catalogue) if version and name != "libtorch" else None
     variant = variant or (build.variant if build else None)
     code, code_from = _code(report, build)
+    if code is None and version is None and variant is not None:
+        code, code_from = _code_of_flavour(variant, machine, catalogue)
     cuda = _MINOR.match(report.cuda.value) if report.cuda else None
     return Torch(
         version,
@@ -104,6 +106,16 @@ def _build(version: str, variant: str | None, local: bool, machine: Machine, cat
         builds = [b for b in builds if b.variant == variant]
         builds.sort(key=lambda b: (b.index == DEFAULT) is local)
     return builds[0] if builds else None
+
+
+def _code_of_flavour(variant: str, machine: Machine, catalogue: Catalogue) -> tuple[tuple[str, ...] | None, str | None]:
+    """All code that builds of a flavour carry: what is not among it, no version of the flavour has."""
+    platform = machine.platform or Platform()
+    builds = [b for b in catalogue.builds("torch") if b.variant == variant and same_system(b.platform, platform)]
+    if not builds or any(not build.code for build in builds):
+        return None, None
+    every = tuple(dict.fromkeys(code for build in builds for code in build.code or ()))
+    return every, f"the catalogue: no torch build of {variant} carries more than {' '.join(every)}"
 
 
 def _code(report: Report, build: Build | None) -> tuple[tuple[str, ...] | None, str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.compat.code import best_code, libraries_serve
 from envsolve.compat.facts import Facts
 from envsolve.compat.verdict import Level
-from envsolve.diagnose.installed import Torch, shown, torch_of
+from envsolve.diagnose.installed import Torch, torch_of
 from envsolve.diagnose.model import Report
 from envsolve.diagnose.signatures import Match, find_matches
 from envsolve.machine.cc import ComputeCapability
@@ -77,6 +77,12 @@ class Scene:
         known = platform is not None and platform.container is not None
         return known or bool(self.report.images) or self.mentions("docker", "container", "podman", "apptainer")
 
+    @property
+    def by_conda(self) -> bool:
+        """Whether torch came from a conda channel."""
+        installed = self.report.installed
+        return ("pytorch" in installed or "pytorch-cuda" in installed) and "torch" not in installed
+
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
         """The different cards of all machines whose compute capability is known."""
@@ -138,11 +144,6 @@ class Scene:
         """Where the cards are known from."""
         where = self.machine.sources.get("gpus", "the machine")
         return (f"{where}: " + ", ".join(gpu.label for gpu in self.gpus),) if self.gpus else ()
-
-    @property
-    def installed_evidence(self) -> Iterator[str]:
-        """Where installed packages are known from."""
-        return (f"{shown(seen)} ({name} {seen.value})" for name, seen in self.report.installed.items())
 
 
 def scene_of(report: Report, others: Sequence[Machine], catalogue: Catalogue) -> Scene:

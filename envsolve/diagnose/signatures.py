@@ -24,7 +24,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]{0,12}[A-Za-z]")
 # What frames a line: quoting, boxes, and the bullets of uv and conda.
 _FRAME = re.compile(r"\n[\s|>?]{0,40}")
 _SPACE = re.compile(r"\s+")
-_QUOTED = 200
+_QUOTED = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,12 @@ class Text:
 
     def quote(self, line: int, position: int) -> str:
         """The words around a position of a line, on one line."""
-        start = max(self.starts[line - 1], position - _QUOTED // 2)
-        words = self.original[start : min(self.end_of(line), start + 2 * _QUOTED)]
+        begin, end = self.starts[line - 1], self.end_of(line)
+        start = begin if end - begin <= _QUOTED else max(begin, position - _QUOTED // 2)
+        words = self.original[start : min(end, start + 2 * _QUOTED)]
         shown = "".join(c if c.isprintable() else " " for c in _ESCAPES.sub("", words))
+        if start > begin:
+            shown = "..." + shown.partition(" ")[2]
         return _SPACE.sub(" ", shown).strip()[:_QUOTED]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.torch import installer, pair_with
+from envsolve.diagnose.remedies.torch import installer, led_by, pair_with
 from envsolve.diagnose.scene import Scene
 
 _BUILDING = (
@@ -65,7 +65,7 @@ def _remedies(scene: Scene) -> Iterator[Remedy]:
     if scene.torch is None or scene.torch.version is None:
         first = pair_with(scene, {})
         if first:
-            yield Remedy(f"Install torch first. {first.text}", first.command)
+            yield led_by("First of all", first)
     name = next(
         (n for n in ("flash-attn", "deepspeed", "apex", "mamba-ssm", "causal-conv1d", "xformers") if scene.mentions(n)),
         None,

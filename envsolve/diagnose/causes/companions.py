@@ -95,20 +95,8 @@ def _remedies(scene: Scene, torch: Torch, name: str) -> Iterator[Remedy]:
     """The companion for this torch, the torch for this companion, then the nearest pair."""
     exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
     companion = SpecifierSet(f"=={scene.report.installed[name].value.partition('+')[0]}")
-    seen = set()
-    for asked in (
-        {"torch": exact, name: SpecifierSet()},
-        {name: companion},
-        {"torch": SpecifierSet(f"=={torch.version}"), name: SpecifierSet()},
-        {name: SpecifierSet()},
-        _same_major(torch, name),
-    ):
-        found = pair_with(scene, asked)
-        if found and found.command not in seen:
-            seen.add(found.command)
-            yield found
-
-
-def _same_major(torch: Torch, name: str) -> dict[str, SpecifierSet]:
-    """The companion in any version beside a torch no newer than this one: keeps the CUDA major where it can."""
-    return {"torch": SpecifierSet(f"<{torch.version}"), name: SpecifierSet()}
+    found = [pair_with(scene, {"torch": exact, name: SpecifierSet()}), pair_with(scene, {name: companion})]
+    if found[0] is None:
+        # No release of the companion goes with this build: the nearest older pair keeps its CUDA major where it can.
+        found.append(pair_with(scene, {"torch": SpecifierSet(f"<{torch.version}"), name: SpecifierSet()}))
+    yield from {remedy.command: remedy for remedy in found if remedy}.values()

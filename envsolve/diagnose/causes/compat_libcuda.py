@@ -35,17 +35,16 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield Finding("compat-libcuda", grounds, text, evidence, tuple(_remedies(scene)), _CONSEQUENCES)
     elif mismatch:
         compat = scene.driver is not None and scene.driver.compat_libcuda is not None
-        told = compat or scene.in_container or scene.mentions("compat")
-        text = _OLDER.format(driver=driver_words(scene).capitalize())
-        grounds = Grounds.CONFIRMED if compat or scene.mentions("compat/", "cuda-compat") else Grounds.STATED
-        yield Finding(
-            "compat-libcuda",
-            grounds if told else Grounds.SUGGESTED,
-            text,
-            evidence,
-            tuple(_remedies(scene)),
-            _CONSEQUENCES,
-        )
+        told = compat or scene.mentions("compat/", "cuda-compat")
+        # Without a word of compat or a container, a driver that was updated under way says the same.
+        plain = not told and not scene.in_container and scene.mentions("updat", "upgrad", "reboot")
+        grounds = Grounds.CONFIRMED if told else Grounds.SUGGESTED if plain else Grounds.STATED
+        text = _OLDER.format(driver=_capital(driver_words(scene)))
+        yield Finding("compat-libcuda", grounds, text, evidence, tuple(_remedies(scene)), _CONSEQUENCES)
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 _CONSEQUENCES = frozenset({"no-driver", "driver-too-old", "image-requires-newer-driver"})

@@ -8,7 +8,8 @@ from envsolve.compat.platform import same_system
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.torch import replacements
+from envsolve.diagnose.remedies.conda import conda_remedy
+from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.machine.model import Platform
 from envsolve.resolve.family import DEFAULT
@@ -79,13 +80,12 @@ def _remedies(scene: Scene) -> tuple[Remedy, ...]:
     if "jax" in scene.report.installed or scene.first("jax-cpu"):
         return (Remedy("Install jax with its CUDA plug-in.", 'pip install -U "jax[cuda12]"'),)
     found = list(replacements(scene))
-    if scene.first("cpu-conda") or (scene.mentions("conda") and "pytorch" in scene.report.installed):
-        found.insert(
-            0,
-            Remedy(
-                "Ask conda for the CUDA build by name; on a host without a driver, tell the solver the driver of "
-                "the target.",
-                'CONDA_OVERRIDE_CUDA=12.9 conda install -c conda-forge "pytorch-gpu" "cuda-version=12.9"',
-            ),
-        )
+    if (scene.first("cpu-conda") or scene.by_conda) and (conda := conda_remedy(scene)):
+        told = led_by("Where the solve runs on a host without a driver, tell the solver that of the target", conda)
+        cuda = (scene.driver.cuda if scene.driver else None) or "12.9"
+        found = [
+            conda,
+            *(r for r in found if r != conda),
+            Remedy(told.text, f"CONDA_OVERRIDE_CUDA={cuda} {conda.command}"),
+        ]
     return tuple(found)

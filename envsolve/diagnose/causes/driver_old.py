@@ -51,9 +51,13 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield Finding("driver-too-old", Grounds.SUGGESTED, text, evidence, (look, *_remedies(scene)))
         return
     floor = fit.reason.text.split(";")[0] if fit is not None and fit.required else _UNKNOWN
-    text = _EXPLANATION.format(floor=floor, driver=driver_words(scene).capitalize())
+    text = _EXPLANATION.format(floor=floor, driver=_capital(driver_words(scene)))
     grounds = Grounds.STATED if error and not below else Grounds.CONFIRMED if error else Grounds.DERIVED
     yield Finding("driver-too-old", grounds, text, evidence, _remedies(scene), explains=frozenset({"no-driver"}))
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _fit(scene: Scene) -> DriverFit | None:

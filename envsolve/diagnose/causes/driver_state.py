@@ -52,8 +52,13 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         )
         yield Finding("driver-needs-reload", Grounds.STATED, _FABRIC, lines(fabric), (start,))
     elif unknown:
-        told = scene.mentions("suspend", "sleep", "resume", "hibernat", "updat", "upgrad", "reboot")
-        grounds = Grounds.STATED if told else Grounds.SUGGESTED
+        grounds = Grounds.STATED if _updated(scene) else Grounds.SUGGESTED
         yield Finding("driver-needs-reload", grounds, _UNKNOWN, lines(unknown), (reload, reboot))
     elif other and not scene.in_container and not scene.mentions("compat"):
-        yield Finding("driver-needs-reload", Grounds.STATED, _MISMATCH, lines(other), (reboot,))
+        grounds = Grounds.STATED if _updated(scene) else Grounds.SUGGESTED
+        yield Finding("driver-needs-reload", grounds, _MISMATCH, lines(other), (reboot,))
+
+
+def _updated(scene: Scene) -> bool:
+    """Whether the report tells of what makes a driver run with other libraries than its own."""
+    return scene.mentions("suspend", "sleep", "resume", "hibernat", "updat", "upgrad", "reboot")

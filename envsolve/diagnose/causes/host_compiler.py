@@ -10,6 +10,7 @@ from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import apt, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.compiler import gcc_range
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 
@@ -146,7 +147,8 @@ def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Reme
             "vcvarsall.bat x64 -vcvars_ver=14.38",
         )
         return
-    newest = _gcc_max(match, toolkit) or 11
+    known = gcc_range(scene)
+    newest = _gcc_max(match, toolkit) or (known.last if known else None) or 11
     conda = scene.mentions("conda", "mamba", "pixi")
     in_conda = Remedy(
         f"Install gcc {newest} into the conda environment: g++ must be below {newest + 1}.",
@@ -171,7 +173,8 @@ def _standard(scene: Scene, match: Match) -> Finding:
     torch = scene.torch.label if scene.torch else "this torch"
     package = re.search(r"pip3? install (?:-\S+ )*([A-Za-z][\w.-]*)", scene.report.text)
     name = package[1] if package else "the extension"
-    gcc = {"14": 5, "17": 9, "20": 11}.get(std, 11)
+    standard = scene.catalogue.cxx_standards.get(int(std))
+    gcc = (standard.gcc_min if standard else None) or 11
     remedies = [
         Remedy(
             f"Install a newer release of {name}, made for {torch}.",

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.torch import replacements
+from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
 
 _EXPLANATION = (
@@ -74,7 +74,7 @@ def _remedies(scene: Scene) -> Iterator[Remedy]:
         text = "Install torch again with its dependencies, so that its nvidia-* packages come with it."
         yield Remedy(text, f"pip install --force-reinstall torch{version}")
     for remedy in replacements(scene)[:1]:
-        yield Remedy(f"Or take a build whose lock is whole. {remedy.text}", remedy.command)
+        yield led_by("Or take a build whose lock is whole", remedy)
     yield from _anew(scene)
 
 

@@ -42,6 +42,11 @@ _UNSET = (
     "It was built where other cards, or none, were at hand, so it has no code for {cards}, although torch's own "
     "kernels run there. TORCH_CUDA_ARCH_LIST names the cards to compile for, whatever the build machine has."
 )
+_NO_CARD = (
+    "Without TORCH_CUDA_ARCH_LIST an extension is compiled for the GPUs that are visible, and where it is built none "
+    "is, so that the list of architectures is empty. The build needs no GPU, only the list. TORCH_CUDA_ARCH_LIST "
+    "names the cards that will run it."
+)
 _HARMLESS = (
     "Machine code runs on every card of the same generation with the same or a higher minor: {code} serves {cards}. "
     "The warning compares names and does not know that rule. "
@@ -65,6 +70,8 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     torch = scene.torch
     missing = scene.unserved(torch.code, torch.cuda) if torch and torch.code else ()
     yield from _limited(scene, error)
+    if no_card := scene.first("arch-list-empty"):
+        yield Finding("arch-list-unset", Grounds.STATED, _NO_CARD, lines(no_card), rebuild(scene, scene.gpus))
     if missing:
         yield from _torch_lacks(scene, error or warning, missing)
     elif torch and torch.code and scene.gpus and not error and warning:

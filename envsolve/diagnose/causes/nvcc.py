@@ -9,6 +9,7 @@ from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import cards, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.compiler import nvcc_remedies
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -49,13 +50,13 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     elif match := scene.first("nvcc-path-missing"):
         text = _GONE.format(path=match.group("path", "other"))
         yield Finding(
-            "cuda-home-elsewhere", Grounds.STATED, text, lines(match), tuple(_compiler(scene, _cuda(scene, None)))
+            "cuda-home-elsewhere", Grounds.STATED, text, lines(match), tuple(nvcc_remedies(scene, _cuda(scene, None)))
         )
         yield Finding(
-            "nvcc-missing", Grounds.SUGGESTED, _MISSING, lines(match), tuple(_compiler(scene, _cuda(scene, None)))
+            "nvcc-missing", Grounds.SUGGESTED, _MISSING, lines(match), tuple(nvcc_remedies(scene, _cuda(scene, None)))
         )
     elif match := scene.first("cuda-home-unset", "nvcc-absent", "cmake-no-cuda"):
-        remedies = (*_set_home(scene, _cuda(scene, None)), *_compiler(scene, _cuda(scene, None)))
+        remedies = (*_set_home(scene, _cuda(scene, None)), *nvcc_remedies(scene, _cuda(scene, None)))
         yield Finding("nvcc-missing", Grounds.STATED, _MISSING, lines(match), remedies)
 
 
@@ -92,7 +93,7 @@ def _mismatch(scene: Scene, match: Match) -> Iterator[Finding]:
         Grounds.CONFIRMED,
         text,
         evidence,
-        (*_set_home(scene, torch), *_compiler(scene, torch)),
+        (*_set_home(scene, torch), *nvcc_remedies(scene, torch)),
     )
 
 
@@ -116,25 +117,3 @@ def _set_home(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
     home = toolkit.path or f"/usr/local/cuda-{cuda}"
     text = f"Name the toolkit of CUDA {cuda} to the build."
     yield Remedy(text, f"export CUDA_HOME={home} PATH={home}/bin:$PATH && unset CUDA_PATH")
-
-
-def _compiler(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
-    """An nvcc of torch's CUDA without touching the system."""
-    wanted = cuda or "12.8"
-    if minor(wanted) >= (12, 0):
-        command = f'conda install -c conda-forge "cuda-version={wanted}" cuda-nvcc cuda-cudart-dev cuda-libraries-dev'
-    else:
-        command = f'conda install -c "nvidia/label/cuda-{wanted}.0" cuda-toolkit'
-    yield Remedy(
-        f"Put an nvcc of CUDA {wanted}, torch's own, into the environment.",
-        f"{command} && export CUDA_HOME=$CONDA_PREFIX",
-    )
-    if scene.in_container:
-        yield Remedy(
-            f"Or build in an image of the devel kind of CUDA {wanted}: those named runtime and base have no nvcc."
-        )
-    else:
-        yield Remedy(
-            f"Or install the system's toolkit of CUDA {wanted} beside the others, and name it.",
-            f"export CUDA_HOME=/usr/local/cuda-{wanted}  # once cuda-toolkit-{wanted.replace('.', '-')} is installed",
-        )

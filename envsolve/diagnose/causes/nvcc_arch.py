@@ -12,7 +12,8 @@ from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import cards, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.extension import arch_list
+from envsolve.diagnose.remedies.compiler import nvcc_remedies
+from envsolve.diagnose.remedies.extension import archs_for
 from envsolve.diagnose.scene import Scene
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu
@@ -85,7 +86,7 @@ def _remedies(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[To
     if toolkit and meant and all(gpu.cc != cc for gpu in meant) and not _needed(meant, cc):
         yield Remedy(
             f"Leave {arch} out: the machine has {cards(meant)}. Name that alone.",
-            f'export TORCH_CUDA_ARCH_LIST="{arch_list(meant)}"',
+            f'export TORCH_CUDA_ARCH_LIST="{archs_for(scene, meant)}"',
         )
     if toolkit:
         level, other = best_code(toolkit.archs, cc, scene.facts.architectures)
@@ -99,19 +100,9 @@ def _remedies(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[To
     if knowing:
         first = knowing[0]
         wanted = torch if torch and any(minor(t.version) == minor(torch) for t in knowing) else first.version
-        also = (
-            f" (torch's own CUDA, {torch}, is the one to take)"
-            if wanted == torch
-            else f" (CUDA {first.version} to {knowing[-1].version} do)"
-        )
-        text = f"Use an nvcc that knows {arch}{also}, within torch's CUDA major."
-        command = (
-            f'conda install -c conda-forge "cuda-version={wanted}" cuda-nvcc cuda-cudart-dev && export '
-            f"CUDA_HOME=$CONDA_PREFIX"
-        )
-        if minor(wanted) < (12, 0):
-            command = f"export CUDA_HOME=/usr/local/cuda-{'.'.join(wanted.split('.')[:2])}"
-        yield Remedy(text, command)
+        span = f"CUDA {first.version} to {knowing[-1].version} do"
+        yield Remedy(f"Use an nvcc that knows {arch} ({span}), within torch's CUDA major.")
+        yield from nvcc_remedies(scene, wanted)
 
 
 def _needed(gpus: Sequence[Gpu], cc: ComputeCapability) -> bool:
@@ -124,7 +115,7 @@ def _shorter(scene: Scene, entry: str) -> Iterator[Remedy]:
     listed = scene.report.variables.get("TORCH_CUDA_ARCH_LIST")
     if scene.gpus:
         text = f"Name only the cards that the code will run on, {cards(scene.gpus)}, and leave the entry {entry} out."
-        yield Remedy(text, f'export TORCH_CUDA_ARCH_LIST="{arch_list(scene.gpus)}"')
+        yield Remedy(text, f'export TORCH_CUDA_ARCH_LIST="{archs_for(scene, scene.gpus)}"')
     elif listed:
         rest = [part for part in re.split(r"[;\s]+", listed.value.strip("\"'")) if part and part != entry]
         yield Remedy(f"Leave the entry {entry} out.", f'export TORCH_CUDA_ARCH_LIST="{" ".join(rest)}"')

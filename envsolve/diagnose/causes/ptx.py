@@ -9,7 +9,7 @@ from envsolve.diagnose.causes._say import cards, driver_words, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.driver import compat_package, driver_knowing
-from envsolve.diagnose.remedies.extension import arch_list, source_of
+from envsolve.diagnose.remedies.extension import archs_for, source_of
 from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -80,7 +80,7 @@ def _remedies(scene: Scene, newer: str | None) -> Iterator[Remedy]:
     if scene.first("from-source") or scene.report.nvcc:
         yield _compile_natively(scene)
     elif not any(name in scene.report.installed for name in ("cudatoolkit", "numba")):
-        native = arch_list(scene.gpus)
+        native = archs_for(scene, scene.gpus)
         code = ", ".join(f"sm_{cc.replace('.', '')}" for cc in native.split(";")) if native else "sm_XY"
         text = (
             f"Use a build that carries machine code for {cards(scene.gpus)} ({code}): a newer release of the "
@@ -109,7 +109,7 @@ def _older_package(scene: Scene, have: str | None) -> Iterator[Remedy]:
 
 
 def _compile_natively(scene: Scene) -> Remedy:
-    native = arch_list(scene.gpus)
+    native = archs_for(scene, scene.gpus)
     if not native:
         return Remedy(
             "Compile for the card itself (-gencode arch=compute_XY,code=sm_XY; TORCH_CUDA_ARCH_LIST for torch "

@@ -11,7 +11,7 @@ from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.installed import public, shown
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.torch import pair_with
+from envsolve.diagnose.remedies.torch import led_by, pair_with
 from envsolve.diagnose.scene import Scene
 
 _EXPLANATION = (
@@ -99,10 +99,7 @@ def _exact(wanted: str) -> str | None:
 
 def _remedies(scene: Scene, old: str) -> Iterator[Remedy]:
     if pinned := _pinned_pair(scene):
-        yield Remedy(
-            f"{_pinned_by(scene)} pins its torch, so put the CUDA build of that torch back. {pinned.text}",
-            pinned.command,
-        )
+        yield led_by(f"Put back the CUDA build of the torch that {_pinned_by(scene)} pins", pinned)
     public_old, _, local = old.partition("+")
     where = f" --index-url https://download.pytorch.org/whl/{local}" if re.fullmatch(r"cu\d+", local) else ""
     culprit = _culprit(scene) or "PACKAGE"

@@ -93,7 +93,8 @@ def _from_symbol(scene: Scene, match: Match, evidence: tuple[str, ...]) -> Findi
     symbol = match.groups["symbol"]
     new = "__cxx11" in symbol
     old = not new and bool(re.search(r"Ss(?:E|$|[A-Z0-9])|RKSs", symbol)) and symbol.startswith("_Z")
-    if not (new or old):
+    uses_new = scene.torch.build.cxx11_abi if scene.torch and scene.torch.build else None
+    if not (new or old) or uses_new is new:
         text = _VERSION.format(symbol=symbol[:80])
         return Finding("mixed-flavours", Grounds.STATED, text, evidence, tuple(_rebuild(scene, match)))
     text = _ABI.format(
@@ -101,7 +102,8 @@ def _from_symbol(scene: Scene, match: Match, evidence: tuple[str, ...]) -> Findi
         other="old" if new else "new",
         sign="std::__cxx11" if new else "std::string mangled as Ss",
     )
-    return Finding("mixed-flavours", Grounds.STATED, text, evidence, tuple(_other_abi(scene, match, new)))
+    grounds = Grounds.STATED if uses_new is None else Grounds.CONFIRMED
+    return Finding("mixed-flavours", grounds, text, evidence, tuple(_other_abi(scene, match, new)))
 
 
 def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Remedy]:
@@ -123,7 +125,9 @@ def _rebuild(scene: Scene, match: Match) -> Iterator[Remedy]:
     what = f"{package}=={version}" if package and version else package or "PACKAGE"
     torch = scene.torch.label if scene.torch else "the torch at hand"
     yield Remedy(
-        f"Install a release of {package or 'the extension'} whose wheel was built for {torch}.",
+        f"Install a release of {package or 'the extension'} whose wheel was built for {torch}, if there is one (the "
+        f"file "
+        "name or the project's page says for which torch and ABI).",
         f"pip install --upgrade --force-reinstall --no-deps {package}" if package else None,
     )
     force = "FLASH_ATTENTION_FORCE_BUILD=TRUE " if package == "flash-attn" else ""

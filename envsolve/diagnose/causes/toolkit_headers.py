@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.compiler import nvcc_remedies
 from envsolve.diagnose.scene import Scene
 
 _EXPLANATION = (
@@ -53,14 +54,8 @@ def _remedies(scene: Scene, what: str, *, linking: bool) -> Iterator[Remedy]:
     if "nccl" in what:
         yield Remedy("Install NCCL with its headers.", "sudo apt-get install -y libnccl-dev")
         return
-    yield Remedy(
-        f"Put the toolkit's development files of CUDA {cuda} into the environment.",
-        f'conda install -c conda-forge "cuda-version={cuda}" cuda-nvcc cuda-cudart-dev cuda-libraries-dev && export '
-        f"CUDA_HOME=$CONDA_PREFIX",
-    )
-    if scene.in_container:
-        yield Remedy("Or build in an image of the devel kind: those named runtime and base have no headers.")
-    else:
+    yield from nvcc_remedies(scene, cuda)
+    if not scene.in_container:
         yield Remedy(
             "Or name the system's toolkit, if it is whole.",
             f"export CUDA_HOME=/usr/local/cuda-{cuda} && ls $CUDA_HOME/include/cuda_runtime.h",

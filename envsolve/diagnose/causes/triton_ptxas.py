@@ -16,7 +16,7 @@ from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.installed import public
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.driver import driver_running
-from envsolve.diagnose.remedies.torch import replacements
+from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.cc import ComputeCapability
@@ -96,7 +96,7 @@ def _knowing(
     first = min((Version(r.version) for r in known), default=None)
     if first is not None:
         for remedy in replacements(scene):
-            yield Remedy(f"Triton knows {arch} from {first} on; it comes with its torch. {remedy.text}", remedy.command)
+            yield led_by(f"Triton knows {arch} from {first} on, and comes with its torch", remedy)
         yield Remedy(f"Triton {first} is the first whose ptxas knows {arch}: use a torch that pins it or a newer one.")
 
 
@@ -210,8 +210,7 @@ def _too_old(scene: Scene, match: Match) -> Finding:
         )
     else:
         remedies += [
-            Remedy(f"Or use a newer Triton, with its torch, that knows this CUDA. {r.text}", r.command)
-            for r in replacements(scene)[:2]
+            led_by("Or use a newer Triton, with its torch, that knows this CUDA", r) for r in replacements(scene)[:2]
         ]
     grounds = Grounds.CONFIRMED if path else Grounds.STATED
     return Finding("triton-ptxas-too-old", grounds, _TOO_OLD.format(detail=detail), evidence, tuple(remedies))

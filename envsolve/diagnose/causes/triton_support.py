@@ -9,7 +9,7 @@ from envsolve.diagnose.causes._say import cards, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.installed import public
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.torch import replacements
+from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.cc import ComputeCapability
@@ -80,7 +80,7 @@ def _mismatch(scene: Scene, match: Match) -> Iterator[Finding | RuledOut]:
                 "Put back the Triton that this torch pins.", f"pip install --force-reinstall --no-deps triton=={pin}"
             )
         )
-    remedies += [Remedy(f"Or move both together. {r.text}", r.command) for r in replacements(scene)[:1]]
+    remedies += [led_by("Or move both together", r) for r in replacements(scene)[:1]]
     if not remedies:
         remedies.append(
             Remedy(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
@@ -11,10 +11,12 @@ from packaging.version import Version
 
 from envsolve.catalogue.model import Build
 from envsolve.compat.platform import python_fits, same_system
+from envsolve.compat.versions import numbers
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.torch import pair_with, replacements, with_another_python
+from envsolve.diagnose.remedies.conda import conda_remedy
+from envsolve.diagnose.remedies.torch import led_by, pair_with, replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform
@@ -94,7 +96,7 @@ _OTHERS = frozenset({"no-such-build", "python-caps-build"})
 def _looked_up(scene: Scene, match: Match) -> Iterator[Finding]:
     name = canonicalize_name(match.group("package", "name", "absent") or "")
     wanted = match.group("specifier", "wanted") or ""
-    asked, evidence = f"{name}{wanted}", (*lines(match), *scene.installed_evidence)
+    asked, evidence = f"{name}{wanted}", lines(match)
     builds = scene.catalogue.builds(name)
     if not builds:
         remedy = Remedy("See which versions the index has.", f"pip index versions {name}")
@@ -221,21 +223,36 @@ def _dependency(scene: Scene, match: Match) -> Finding:
 
 
 def _conda(scene: Scene) -> Iterator[Remedy]:
-    yield Remedy(
-        "Use conda-forge, which carries today's PyTorch: the pytorch channel ended with 2.5.1, and pytorch-cuda "
-        "with it.",
-        'conda install -c conda-forge pytorch-gpu "cuda-version=12.9"',
-    )
+    if remedy := conda_remedy(scene):
+        yield led_by("The pytorch channel ended with 2.5.1, and pytorch-cuda with it", remedy)
     yield from replacements(scene)[:1]
 
 
 def _images(scene: Scene, asked: str) -> Iterator[Remedy]:
-    repository, _, tag = asked.rpartition(":")
-    wanted = re.match(r"\d+(?:\.\d+)*", tag)
-    known = [i for i in scene.catalogue.images if i.repository.endswith(repository)] if wanted and repository else []
-    tags = [t for image in known for t in image.tags if wanted and t.startswith(".".join(wanted[0].split(".")[:2]))]
-    kind = next((k for k in ("devel", "runtime", "base") if k in tag), "")
-    near = [t for t in tags if kind in t] or tags
-    if near:
-        yield Remedy(f"Use a tag that exists: {', '.join(near[-4:])}.", f"docker pull {repository}:{near[-1]}")
-    yield Remedy("See which tags there are, and take the newest patch release of the CUDA version that is meant.")
+    """Tags of the same CUDA version and kind that are known to exist."""
+    repository, _, tag = asked.removeprefix("docker.io/").rpartition(":")
+    version = re.match(r"\d+\.\d+", tag)
+    if version and repository:
+        known = [
+            i
+            for i in scene.catalogue.images
+            if i.repository == repository and f"{i.version}.".startswith(f"{version[0]}.")
+        ]
+        wanted = [part for part in tag.split("-")[1:] if part]
+        # The nearest first: the parts of the tag that are kept, an image that is not retired, the newest release.
+        tags = sorted(
+            ((image, name) for image in known for name in image.tags),
+            key=lambda pair: (-_kept(wanted, pair[1]), pair[0].retired, [-n for n in numbers(pair[0].version)]),
+        )
+        near = list(dict.fromkeys(name for _, name in tags if name != tag))[:3]
+        if near:
+            yield Remedy(f"Use a tag that exists, such as {', '.join(near)}.", f"docker pull {repository}:{near[0]}")
+    yield Remedy(
+        "See which tags there are: old ones get deleted, so take the newest patch release of the CUDA that is meant."
+    )
+
+
+def _kept(wanted: Sequence[str], tag: str) -> int:
+    """How many parts of a tag another one has; cudnn8 and cudnn are the same part."""
+    parts = {part.rstrip("0123456789") if part.startswith("cudnn") else part for part in tag.split("-")}
+    return sum((part.rstrip("0123456789") if part.startswith("cudnn") else part) in parts for part in wanted)

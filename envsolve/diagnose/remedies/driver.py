@@ -62,8 +62,8 @@ def _remedy(scene: Scene, version: str, why: str) -> Remedy | None:
         return None
     last = _last_branch(scene)
     where = " on the host (a container has no driver of its own)" if scene.in_container else ""
-    upto = f", of branch R{last} at the latest: newer ones no longer serve the card" if last else " or newer"
-    return Remedy(f"Install NVIDIA driver {version}{upto}{where}: {why}.")
+    upto = f", up to branch R{last}, the last that serves the card" if last else ""
+    return Remedy(f"Install NVIDIA driver {version} or newer{upto}{where}: {why}.")
 
 
 def _last_branch(scene: Scene) -> str | None:

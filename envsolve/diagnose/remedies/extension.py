@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from envsolve.compat.toolchain import CompilerFacts
+from envsolve.compat.toolchain import arch_list as entries_for
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.machine.model import Gpu
@@ -17,7 +19,7 @@ _OPTIONS = re.compile(r"(?:^|\s)-{1,2}[\w-]+(?:[= ]\"[^\"]*\")?")
 
 def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Remedy, ...]:
     """The command that builds the extension for the cards; empty where the cards are not known."""
-    listed = arch_list(gpus)
+    listed = archs_for(scene, gpus)
     what = source_of(scene)
     if not listed:
         text = (
@@ -34,8 +36,17 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Remedy, ...]:
 
 
 def arch_list(gpus: Sequence[Gpu]) -> str:
-    """``7.0;8.0``: the cards as TORCH_CUDA_ARCH_LIST takes them."""
+    """``7.0;8.0``: cards as TORCH_CUDA_ARCH_LIST takes them; empty where none is known."""
     return ";".join(str(cc) for cc in sorted({gpu.cc for gpu in gpus if gpu.cc}))
+
+
+def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
+    """The same, in the entries that the torch at hand and its nvcc know (rule 10)."""
+    build = scene.torch.build if scene.torch else None
+    if build is not None and build.cuda is not None:
+        entries, _ = entries_for(build, {gpu.cc for gpu in gpus if gpu.cc}, CompilerFacts.of(scene.catalogue))
+        return entries or arch_list(gpus)
+    return arch_list(gpus)
 
 
 def source_of(scene: Scene) -> str:

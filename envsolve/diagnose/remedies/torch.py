@@ -7,17 +7,20 @@ from dataclasses import replace
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.catalogue.model import IndexPlace
+from envsolve.catalogue.model import Build, IndexPlace
+from envsolve.compat.code import best_code
 from envsolve.compat.flavour import ANY
 from envsolve.compat.verdict import Level
 from envsolve.diagnose.installed import public
 from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.conda import conda_remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.resolve.family import DEFAULT, Family, Option
 
 #: Companions that most environments with torch have, and that must move with it.
 _CLOSE = ("torchvision", "torchaudio", "torchcodec")
-_PYTHONS = tuple(f"3.{minor}" for minor in range(15, 6, -1))
+#: Newest first after the one that most projects are published for.
+_PYTHONS = ("3.12", "3.13", "3.11", "3.10", "3.14", "3.15", "3.9", "3.8", "3.7")
 
 
 def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tuple[Remedy, ...]:
@@ -28,7 +31,10 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
         variants: Only these flavours.
     """
     options = [o for o in _candidates(scene, scene.family) if variants is None or o[0].build.variant in variants]
-    return tuple(_remedy(scene, option, scene.family) for option in _apart(options))
+    found = [_remedy(scene, option, scene.family) for option in _apart(options)]
+    if scene.by_conda and (conda := conda_remedy(scene)):
+        found.insert(0, conda)
+    return tuple(found)
 
 
 def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Remedy | None:
@@ -38,7 +44,7 @@ def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Remedy | None:
 
 
 def with_another_python(scene: Scene) -> tuple[str, Remedy] | None:
-    """The newest Python for which a torch for these machines is published, where this Python has none."""
+    """A Python for which a torch for these machines is published, where this Python has none."""
     if scene.python is None or scene.family.options("torch"):
         return None
     for python in _PYTHONS:
@@ -46,9 +52,19 @@ def with_another_python(scene: Scene) -> tuple[str, Remedy] | None:
         options = _known(family.options("torch"))
         if options:
             named = _remedy(scene, (options[0],), family)
-            text = f"Make an environment with Python {python}. {named.text}"
-            return python, Remedy(text, named.command)
+            place = f"uv venv --python {python} .venv-{python}"
+            command = (
+                f"{place} && VIRTUAL_ENV=.venv-{python} uv {named.command.removeprefix('uv ')}"
+                if named.command
+                else place
+            )
+            return python, led_by(f"Make an environment with Python {python}", Remedy(named.text, command))
     return None
+
+
+def led_by(words: str, remedy: Remedy) -> Remedy:
+    """A remedy with words before its text: ``Or take a whole build: install torch ...``."""
+    return Remedy(f"{words}: {remedy.text[0].lower()}{remedy.text[1:]}", remedy.command)
 
 
 def install_command(scene: Scene, options: Sequence[Option]) -> str:
@@ -134,10 +150,8 @@ def _apart(options: Sequence[tuple[Option, ...]]) -> list[tuple[Option, ...]]:
 def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Remedy:
     chosen = [named(scene, option, family) for option in options]
     torch, *companions = chosen
-    level, build = torch.verdict.level, torch.build
-    runs = f"its {torch.verdict.code} runs on {_cards(scene)}" if level.usable and torch.verdict.code else ""
-    if not runs:
-        runs = "whether it serves the card depends on what the report does not tell" if not scene.gpus else ""
+    build = torch.build
+    runs = _runs(scene, build)
     needs = f"needs driver {torch.verdict.driver_required} or newer" if torch.verdict.driver_required else ""
     why = "; ".join(filter(None, (runs, needs)))
     others = "".join(
@@ -148,5 +162,13 @@ def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Remedy:
     return Remedy(text, install_command(scene, chosen))
 
 
-def _cards(scene: Scene) -> str:
-    return " and ".join(gpu.name or f"cc {gpu.compute_capability}" for gpu in scene.gpus)
+def _runs(scene: Scene, build: Build) -> str:
+    """Which code of a build each card runs."""
+    if not scene.gpus:
+        return "whether it serves the card depends on what the report does not tell"
+    codes: dict[str, list[str]] = {}
+    for gpu in scene.gpus:
+        _, arch = best_code(build.code or (), gpu.cc, scene.facts.architectures) if gpu.cc else (None, None)
+        if arch:
+            codes.setdefault(arch.name, []).append(gpu.name or f"cc {gpu.compute_capability}")
+    return ", ".join(f"{code} runs on {' and '.join(names)}" for code, names in codes.items())

@@ -1,0 +1,61 @@
+"""Short reports of every kind: what stands first among the diagnoses, and what every diagnosis owes its reader."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envsolve import api
+from envsolve.diagnose.model import Diagnoses
+
+HERE = Path(__file__).parent
+REPORTS: list[dict[str, Any]] = json.loads((HERE / "reports.json").read_text(encoding="utf-8"))
+CODES = set(re.findall(r"^\| `([a-z-]+)` \|", (HERE.parents[1] / "docs" / "causes.md").read_text(), re.MULTILINE))
+#: What must never be advised, whatever the report: it hides the fault, or breaks more than it mends.
+NEVER = (
+    r"ln -s[^\"\n]*libcudart",
+    r"(?:upgrade|install)[^.]{0,20}\bglibc\b",
+    r"-allow-unsupported-compiler",
+    r"pip install (?:-U |--upgrade )?torch --extra-index-url",
+    r"TORCH_DONT_CHECK_COMPILER_ABI",
+    r"--trusted-host",
+)
+
+
+def diagnosed(report: dict[str, Any]) -> Diagnoses:
+    machines = [api.describe_target(report["target"])] if "target" in report else None
+    return api.diagnose(report["log"], machines, installed=report.get("installed"))
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda r: r["name"])
+def test_the_cause_stands_first_and_is_told_whole(report: dict[str, Any]) -> None:
+    found = diagnosed(report)
+    causes = [diagnosis.cause for diagnosis in found.diagnoses]
+    if not report["causes"]:
+        assert causes == []
+        assert found.next_steps
+        return
+    assert causes[:1] and causes[0] in report["causes"], causes
+    assert len(set(causes)) == len(causes)
+    assert not found.next_steps
+    for diagnosis in found.diagnoses:
+        assert diagnosis.cause in CODES
+        assert 0 < diagnosis.confidence < 1
+        assert diagnosis.evidence and all(diagnosis.evidence)
+        assert diagnosis.remedies
+        assert 2 <= len(re.findall(r"[.!?](?= |$)", diagnosis.explanation)) <= 5, diagnosis.explanation
+        assert "None" not in diagnosis.explanation
+        for remedy in diagnosis.remedies:
+            assert remedy.text[0].isupper() and remedy.text.endswith((".", ")")), remedy.text
+            words = f"{remedy.text}\n{remedy.command or ''}"
+            assert not [pattern for pattern in NEVER if re.search(pattern, words)], words
+            assert "None" not in words
+
+
+def test_every_code_has_a_report() -> None:
+    shown = {cause for report in REPORTS for cause in report["causes"]}
+    assert CODES - shown == set()
