@@ -37,7 +37,7 @@ class Report:
         machine: The machine, as given or read out of the text; fields that nothing tells are None.
         installed: Version of each package by normalised name, local part included (``2.8.0+cu128``).
         python: Version of the interpreter, ``3.12``.
-        cuda: The toolkit that torch was built with (``torch.version.cuda``), ``12.8``.
+        cuda: The toolkit that torch was built with (``torch.version.cuda``), ``12.8``; ``none`` for a CPU build.
         arch_list: GPU code that the installed torch says it carries, ``("sm_70", "compute_70")``.
         nvcc: Version of the nvcc that a build ran, ``12.1``.
         images: Container images named, ``nvidia/cuda:12.8.0-base-ubuntu22.04``.

@@ -42,6 +42,19 @@ def catalogue() -> Catalogue:
         ("driver: 535.129.03, CUDA: 12.2", "535.129.03", "12.2", None),
         ("Driver Version                            : 535.54.03\nCUDA Version : 12.2", "535.54.03", "12.2", None),
         ("libcuda.so -> /usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15", "550.54.15", "12.4", None),
+        (
+            "ERROR: This container was built for NVIDIA Driver Release 555.42 or later, but version 535.161.08"
+            " was detected and compatibility mode is UNAVAILABLE.",
+            "535.161.08",
+            "12.2",
+            None,
+        ),
+        (
+            "The project requires '__cuda' to be at least version '12.4' but the system has version '12.2'",
+            None,
+            "12.2",
+            None,
+        ),
         # More than the kernel driver's branch supports: a compat library answered.
         ("Driver Version: 580.126.09     CUDA Version: 13.1", "580.126.09", "13.0", "13.1"),
         ("Driver Version: 535.104.05\n(found version 12080)", "535.104.05", "12.2", "12.8"),
@@ -159,6 +172,7 @@ def test_cards(catalogue: Catalogue, text: str, expected: list[tuple[str | None,
         ("OS: macOS 14.1 (arm64)", Platform("darwin", "aarch64")),
         ("sys.platform: win32", Platform("windows")),
         ("runs out of memory in a Singularity container", Platform(container="apptainer")),
+        ("hint: You're on Linux (`manylinux_2_35_x86_64`), but ...", Platform("linux", "x86_64", "glibc 2.35")),
         ("a Kubernetes pod", Platform(container="kubernetes")),
         (
             'NAME="Rocky Linux"\nPRETTY_NAME="Rocky Linux 8.8 (Green Obsidian)"',
@@ -191,6 +205,8 @@ def test_platform(catalogue: Catalogue, text: str, expected: Platform | None) ->
         ("Works with Python 3.11", None),
         ("The wheel was built for Python 3.10", None),
         ("python3.10 -m venv venv", "3.10"),
+        ("Using CPython 3.12.3 interpreter at: /usr/bin/python3", "3.12"),
+        ("hint: You're using CPython 3.13 (`cp313`), but torch has no wheels for it", "3.13"),
         ("/venv/lib/python3.10/site-packages/x\n/usr/lib/python3.12/dist-packages/x", None),
     ],
 )
@@ -258,6 +274,8 @@ def test_toolkits(catalogue: Catalogue, text: str, nvcc: str | None, toolkits: t
             "RuntimeError: The current installed version of g++ (14.3.0) is greater than the maximum",
             HostCompiler("gcc", "14.3.0"),
         ),
+        ("/usr/include/c++/13/bits/std_function.h:435:145: error: parameter packs", HostCompiler("gcc", "13")),
+        ("/usr/lib/gcc/x86_64-linux-gnu/11/include/amxtileintrin.h: error", HostCompiler("gcc", "11")),
         ("RHEL 8.6, gcc 8.5, Python 3.9", HostCompiler("gcc", "8.5")),
         ("Python 3.10.4 (main, Mar 31 2022, 08:41:55) [GCC 7.5.0] on linux", None),
         ("  - GCC 9.3", None),

@@ -44,6 +44,7 @@ def catalogue() -> Catalogue:
             "$ pip install torch \\\n    torchvision \\\n    --index-url X",
             "pip install torch torchvision --index-url X",
         ),
+        ("RUN pip install torch && \\\n    pip install flash-attn", "pip install torch && pip install flash-attn"),
         ("docker run --gpus all x:1            works", "docker run --gpus all x:1"),
         ("RUN pip install -r requirements.txt    # has a plain torch line", "pip install -r requirements.txt"),
         ("sudo apt-get install nvidia-cuda-toolkit", "sudo apt-get install nvidia-cuda-toolkit"),

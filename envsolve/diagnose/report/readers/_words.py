@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name
 
-VERSION = r"\d{1,4}(?:\.\d{1,8}){1,4}(?:(?:a|b|rc|\.?post|\.?dev)\d{1,8}){0,2}(?:\+[A-Za-z0-9][\w.-]{0,40})?"
+VERSION = (
+    r"\d{1,4}(?:\.\d{1,8}){1,4}(?:(?:a|b|rc|\.?post|\.?dev)\d{1,8}){0,2}"
+    r"(?:\+[A-Za-z0-9]{1,40}(?:[._][A-Za-z0-9]{1,40}){0,6})?"
+)
 """A package's version with at least two numbers, local part included."""
 
 # Names that a report of a GPU environment turns on; others are read only where a list says that they are packages.

@@ -34,6 +34,7 @@ _OLLAMA_DRIVER = re.compile(r"\bdriver=(\d{1,2}\.\d)\b")
 _NUMBA = re.compile(r"id \d{1,2}\s{1,8}b'([^']{3,60})'")
 _MEMTEST = re.compile(r"Device name=([A-Z][\w .()/-]{2,60}),")
 _VIRTUAL_CUDA = re.compile(r"__cuda[=@: ]{1,3}(\d{1,2}\.\d)\b")
+_PIXI = re.compile(r"but the system has version '(\d{1,2}\.\d)'")
 _VIRTUAL_GLIBC = re.compile(r"(?:__glibc[=@: ]{1,3}|\bglibc/)(2\.\d{1,2})\b")
 _SUBDIR = re.compile(r"\bplatform\s{0,6}[:=] (linux-64|linux-aarch64|win-64)\b", re.IGNORECASE)
 _SUBDIRS = {"linux-64": ("linux", "x86_64"), "linux-aarch64": ("linux", "aarch64"), "win-64": ("windows", "x86_64")}
@@ -77,6 +78,8 @@ def _printed(text: str) -> Iterator[Fact]:
     if match := _DOTTED.search(text):
         yield from _deepspeed(match[1], match[2])
     if match := _VIRTUAL_CUDA.search(text):
+        yield Scalar(Field.DRIVER_CUDA, match[1])
+    if "'__cuda'" in text and (match := _PIXI.search(text)):
         yield Scalar(Field.DRIVER_CUDA, match[1])
     if match := _VIRTUAL_GLIBC.search(text):
         yield Scalar(Field.LIBC, f"glibc {match[1]}")

@@ -18,6 +18,8 @@ _NVRM = re.compile(
 _LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d{1,3}(?:\.\d{1,3})?)\b")
 _COMPAT_FOLDER = re.compile(r"cuda-(\d{1,2}\.\d)/compat\b")
 _COMPAT_PACKAGE = re.compile(r"\bcuda-compat[- ](\d{1,2})[.-](\d)\b")
+# NVIDIA's own images compare the driver that they need with the host's.
+_DETECTED = re.compile(r"but version (\d{3}\.\d{1,3}(?:\.\d{1,3})?) was detected")
 _WANTED = re.compile(r"\b(?:install|try|use|need|should|without|remove)\w{0,3}\b(?! in\b)", re.IGNORECASE)
 
 
@@ -28,6 +30,9 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             yield Observation(Scalar(Field.DRIVER_CUDA, cuda_of_number(int(match[1]))), line, Trust.PRINTED)
     for line in log.containing("nvrm version"):
         if match := _NVRM.search(line.text):
+            yield Observation(Scalar(Field.DRIVER, match[1]), line, Trust.PRINTED)
+    for line in log.containing("nvidia driver release"):
+        if match := _DETECTED.search(line.text):
             yield Observation(Scalar(Field.DRIVER, match[1]), line, Trust.PRINTED)
     for line in log.containing("libcuda.so."):
         if (match := _LIBCUDA.search(line.text)) and "compat" not in line.text:

@@ -167,5 +167,6 @@ _PEOPLE: Mapping[str, _Reader] = {
 _WORDS = (
     *_PROGRAMS, "pytorch version (gpu?)", "cuda capability major/minor", "driver version / runtime", "gpu",
     "graphics card", "hardware", "driver", "gcc", "python", "torch", "vision", "version", "mmcv", "detectron2",
-    "device 0", "compute cap",
+    "device 0", "compute cap", "jax", "numpy",
+    "triton", "vllm", "xformers", "flash", "sglang", "bitsandbytes",
 )  # fmt: skip

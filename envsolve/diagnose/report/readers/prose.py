@@ -15,7 +15,7 @@ from envsolve.machine.model import HostCompiler, Toolkit
 
 _END = r"(?![\w.+-]{0,20}\w)(?!\+)(?! ?(?:or|and|to|through|/|-|~|,) ?v?\d{1,2}\.\d)"
 _PACKAGE = re.compile(
-    rf"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{{2,30}})(?: version)?(?: is | ?: ?| = | )v?({VERSION}){_END}"
+    rf"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{{2,30}})(?: [Vv]ersion)?(?: is | ?: ?| = | )v?({VERSION}){_END}"
 )
 # "I have torch==2.1.0 installed"; but in a command, a requirement or a resolver's words it is what was asked for.
 _PINNED = re.compile(rf"(?<![\w.'\"-])([A-Za-z][A-Za-z0-9_.-]{{2,40}})==({VERSION})(?![\w.*])")
@@ -23,9 +23,9 @@ _ASKED_FOR = re.compile(
     r"\b(?:install(?!ed)\w{0,3}|pip3?|uv|conda|poetry|require\w{0,6}|satisf\w{0,5}|pin\w{0,4}|because|dependenc\w{1,4}|found)\b"
     r"|^\s{0,8}(?:ERROR|error|[-+~\"'])",
 )
-_ALTERNATIVE = re.compile(r"(?:\bor|\band|[<>]=?|~=|/|[-\u2013])\s?$")
+_ALTERNATIVE = re.compile(r"(?:[<>]=?|~=|/|[-\u2013])\s?$")
 _PYTHON = re.compile(
-    rf"(?<!for )\b[Pp]ython(?: version)?[ :=]{{0,3}}v?(3\.\d{{1,2}})(?:\.\d{{1,2}})?(?:rc\d)?{_END}(?![+x])"
+    rf"(?<!for )\bC?[Pp]ython(?: version)?[ :=]{{0,3}}v?(3\.\d{{1,2}})(?:\.\d{{1,2}})?(?:rc\d)?{_END}(?![+x])"
     rf"|\bpy(3\d{{1,2}})\b"
 )
 _DRIVER = re.compile(

@@ -60,7 +60,11 @@ _PYTHON_ASKED = re.compile(
 
 def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     """Commands in their order, and variables."""
+    continued = -1
     for line in log.containing(*_COMMAND_WORDS):
+        if line.index <= continued:
+            continue
+        continued = _last_part(line, log)
         for command in _commands(line, log):
             yield Observation(Command(command), line, Trust.PRINTED)
             if match := _PYTHON_ASKED.search(command):
@@ -75,6 +79,7 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
 
 # What stands beside a command, far to the right: its outcome, or a remark.
 _ASIDE = re.compile(r"\s{3,}(?=\S)|\s{2,}(?:#|->)\s")
+_MOST_PARTS = 20
 _GOES_ON = frozenset(
     {
         "on", "a", "an", "the", "with", "and", "then", "it", "is", "was", "to", "in", "gives", "fails", "works", "but",
@@ -101,6 +106,16 @@ def _commands(line: Line, log: Log) -> Iterator[str]:
         yield _without_words(match[1].strip())
 
 
+def _last_part(line: Line, log: Log) -> int:
+    """Place of the last line that a trailing backslash adds."""
+    last = line
+    for following in log.after(line, _MOST_PARTS):
+        if not last.text.endswith("\\"):
+            break
+        last = following
+    return last.index
+
+
 def _without_words(command: str) -> str:
     """A command that begins a sentence, to where the sentence goes on: ``pip install jax`` of "... on a Jetson"."""
     words = command.split(" ")
@@ -111,7 +126,7 @@ def _without_words(command: str) -> str:
 def _continued(command: str, line: Line, log: Log) -> str:
     """The command with the lines that a trailing backslash adds."""
     parts = [_ASIDE.split(command, maxsplit=1)[0]]
-    for following in log.after(line, 20):
+    for following in log.after(line, _MOST_PARTS):
         if not parts[-1].endswith("\\"):
             break
         parts[-1] = parts[-1][:-1].rstrip()

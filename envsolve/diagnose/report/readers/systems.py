@@ -43,6 +43,8 @@ _L4T = re.compile(
 )
 _ARM_MACHINES = re.compile(r"\b(?:DGX[- ]Spark|GB10|Jetson(?! works)|GH200|GB200|GB300|L4T)\b|-tegra\b")
 _LINUX = re.compile(r"\bLinux\b|-linux-gnu\b|linux_x86_64|linux_aarch64")
+# uv says for which platform it resolved.
+_UV_HINT = re.compile(r"[Yy]ou're on Linux \(`manylinux_(\d)_(\d{1,2})_(x86_64|aarch64)`\)")
 _KERNEL = re.compile(r"\bLinux[- ](?:\S{1,60} )?\d\.\d{1,2}\.\d{1,3}")
 
 
@@ -80,6 +82,10 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     for line in log.containing("wsl", "/mnt/c/"):
         if _WSL.search(line.text) and not _NO_WSL.search(line.text):
             yield Observation(Scalar(Field.WSL, "true"), line, Trust.IMPLIED)
+    for line in log.containing("manylinux_"):
+        if match := _UV_HINT.search(line.text):
+            yield Observation(Scalar(Field.LIBC, f"glibc {match[1]}.{match[2]}"), line, Trust.PRINTED)
+            yield Observation(Scalar(Field.ARCH, match[3]), line, Trust.PRINTED)
     yield from _arm(log)
     yield from _linux(log)
 

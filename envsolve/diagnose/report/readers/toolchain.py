@@ -27,6 +27,9 @@ _GCC = re.compile(
 )
 _GCC_V = re.compile(r"^gcc version (\d{1,2}\.\d{1,2}\.\d{1,2})\b")
 _TOO_NEW = re.compile(r"installed version of (\S{1,60}) \((\d{1,2}(?:\.\d{1,2}){0,2})\) is (?:greater|less) than")
+_GCC_FOLDER = re.compile(
+    r"/include/(?:[\w-]{1,40}/)?c\+\+/(\d{1,2}(?:\.\d{1,2}){0,2})/|/lib/gcc/[\w-]{3,40}/(\d{1,2}(?:\.\d{1,2}){0,2})/"
+)
 _MSVC = re.compile(r"(?:Optimizing Compiler Version (19\.\d{2})|\\MSVC\\14\.(\d{2})\.\d{5})")
 _CLANG = re.compile(r"\bclang version (\d{1,2}\.\d{1,2}\.\d{1,2})")
 _FOLDER = re.compile(
@@ -56,6 +59,9 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             yield Observation(HostCompiler("gcc", match[1]), line, Trust.PRINTED)
         elif (match := _CLANG.search(line.text)) and "[" not in line.text:
             yield Observation(HostCompiler("clang", match[1]), line, Trust.PRINTED)
+    for line in log.containing("/c++/", "/lib/gcc/"):
+        if match := _GCC_FOLDER.search(line.text):
+            yield Observation(HostCompiler("gcc", match[1] or match[2]), line, Trust.IMPLIED)
     for line in log.containing("optimizing compiler version", "\\msvc\\14."):
         if match := _MSVC.search(line.text):
             yield Observation(HostCompiler("msvc", match[1] or f"19.{match[2]}"), line, Trust.PRINTED)
