@@ -12,8 +12,9 @@ from typing import IO
 from envsolve.catalogue.measure import ptxas
 from envsolve.catalogue.measure.artefact import WheelFile
 from envsolve.catalogue.measure.environment import measure_environment
+from envsolve.catalogue.measure.library import read_library
 from envsolve.catalogue.measure.model import Assembler, Library, Measurement
-from envsolve.catalogue.measure.package import measure_libraries, measure_package, read_library
+from envsolve.catalogue.measure.package import measure_libraries, measure_package
 from envsolve.errors import UsageError
 
 __all__ = ["Assembler", "Library", "Measurement", "measure", "measure_path", "measure_wheel", "measure_wheel_libraries"]
@@ -27,6 +28,8 @@ def measure_path(path: Path) -> Measurement:
     """
     if path.is_dir():
         return measure_environment(path)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is a pipe or a device, not a file")
     try:
         with path.open("rb") as file:
             return measure(file, path.name)

@@ -14,6 +14,11 @@ from envsolve.errors import UsageError
 
 _IN_MEMORY = 32 << 20
 _LARGEST_TEXT = 16 << 20
+# Libraries with CUDA code shrink to a half or a tenth; what shrinks to less is small, or made to fill disks.
+_MOST_COMPRESSED = 100
+_LARGEST_MEMBER = 64 << 20
+# All members that are opened together; the largest wheels hold 4 GiB.
+_LARGEST_WHOLE = 32 << 30
 # What zipfile and its decompressors raise for files that are cut off, damaged or made up.
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, OSError)
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -53,6 +58,7 @@ class WheelFile:
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self.name = name
+        self._opened = 0
         try:
             self._zip = zipfile.ZipFile(file)
         except _ZIP_ERRORS as error:
@@ -76,6 +82,11 @@ class WheelFile:
             raise UsageError(f"{self.name} has no {path}") from None
         if info.compress_type not in _COMPRESSIONS:
             raise UsageError(f"{path} in {self.name} is compressed in a way that wheels do not use")
+        if info.file_size > max(_LARGEST_MEMBER, _MOST_COMPRESSED * info.compress_size):
+            raise UsageError(f"{path} in {self.name} claims to hold {info.file_size} bytes: that is no library")
+        self._opened += info.file_size
+        if self._opened > _LARGEST_WHOLE:
+            raise UsageError(f"{self.name} holds more than {_LARGEST_WHOLE >> 30} GiB: that is no wheel")
         copy = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
         try:
             with self._zip.open(info) as member:
@@ -127,11 +138,11 @@ class FolderFiles:
             raise UsageError(f"{path} in {self.name} cannot be read: {error.strerror}") from error
 
 
-def read_text(artefact: Artefact, path: str) -> str:
-    """A text member, UTF-8; at most 16 MiB of it.
+def read_text(artefact: Artefact, path: str, limit: int = _LARGEST_TEXT) -> str:
+    """A text member, UTF-8; at most ``limit`` bytes of it.
 
     Raises:
         UsageError: It is missing or unreadable.
     """
     with artefact.open(path) as file:
-        return file.read(_LARGEST_TEXT).decode("utf-8", "replace")
+        return file.read(limit).decode("utf-8", "replace")

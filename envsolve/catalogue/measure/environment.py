@@ -29,7 +29,7 @@ def measure_environment(folder: Path) -> Measurement:
             f"nothing is installed in {folder}", hint="name a site-packages folder, or an environment that has one"
         )
     parts = (_distribution(info) for info in infos.values())
-    carrying = tuple(part for part in parts if part.libraries or part.assemblers or part.arch_flags is not None)
+    carrying = tuple(part for part in parts if part.carries_cuda)
     return Measurement(kind="environment", name=folder.name, parts=carrying)
 
 
@@ -38,6 +38,6 @@ def _distribution(info: Path) -> Measurement:
     try:
         rows = list(csv.reader((info / "RECORD").read_text("utf-8").splitlines()))
         paths = [row[0] for row in rows if row]
-    except OSError:
+    except (OSError, ValueError, csv.Error):
         paths = [path.relative_to(site).as_posix() for path in info.iterdir()]
     return measure_package(FolderFiles(site, info.name.removesuffix(".dist-info"), paths), "distribution")

@@ -16,15 +16,20 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import IO
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
+# The only version there is; looking for both passes over most of the magic numbers that occur by chance.
+_START = MAGIC + struct.pack("<H", 1)
 _CONTAINER = struct.Struct("<4sHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQ")
 _ARCH_SPECIFIC = 1 << 20
 _FAMILY_SPECIFIC = 1 << 21
 _LARGEST = 1 << 40
 _CHUNK = 1 << 20
+# A translation unit has one for each GPU that it is compiled for, or two.
+_MOST_ENTRIES = 1 << 12
 
 
 class Kind(str, Enum):
@@ -73,14 +78,14 @@ def containers(stream: IO[bytes]) -> Iterator[tuple[FatbinEntry, ...]]:
         stream: Seekable; payloads are skipped, not read.
     """
     window = _Window(stream)
-    while window.find(MAGIC):
+    while window.find(_START):
         header = window.peek(_CONTAINER.size)
         if len(header) < _CONTAINER.size:
             return
-        _, version, header_size, size = _CONTAINER.unpack(header)
-        if version == 1 and header_size >= _CONTAINER.size and size < _LARGEST:
+        _, _, header_size, size = _CONTAINER.unpack(header)
+        if header_size >= _CONTAINER.size and size < _LARGEST:
             window.skip(header_size)
-            yield tuple(_entries(window, size))
+            yield tuple(islice(_entries(window, size), _MOST_ENTRIES))
         else:
             window.skip(len(MAGIC))
 

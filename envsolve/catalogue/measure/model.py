@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 SCHEMA: Literal["envsolve.measurement/1"] = "envsolve.measurement/1"
@@ -14,11 +15,15 @@ class Library:
 
     Attributes:
         file: Path inside the artefact.
-        machine: ``x86_64`` or ``aarch64``; None where the file is no ELF (a Windows DLL).
+        machine: ``x86_64`` or ``aarch64``; None where the file is neither ELF nor a Windows library.
         sass: SASS for which it carries cubins, ``("sm_80", "sm_90a")``.
         ptx: PTX that it carries, ``("compute_90",)``.
         ptx_isa: Highest PTX version among ``ptx``, ``8.7``.
         needed: NVIDIA libraries that the loader must find, ``libcudart.so.12``.
+        ptx_isas: PTX version by name, for each of ``ptx``.
+        code: The list that most of its fat binaries have. A few kernels may be for more GPUs, or for one alone.
+        cuda_major: CUDA major of the runtime that it needs; None where it needs none, or links it statically.
+        cxx11_abi: Whether it uses libstdc++'s C++11 ABI; None where no symbol tells.
     """
 
     file: str
@@ -27,6 +32,10 @@ class Library:
     ptx: tuple[str, ...] = ()
     ptx_isa: str | None = None
     needed: tuple[str, ...] = ()
+    ptx_isas: Mapping[str, str] = field(default_factory=dict)
+    code: tuple[str, ...] = ()
+    cuda_major: int | None = None
+    cxx11_abi: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class Measurement:
         requires: Requires-Dist lines.
         libraries: Libraries that carry CUDA code or need an NVIDIA library.
         assemblers: Bundled ``ptxas`` programs.
+        tools: Paths of the CUDA tools that it bundles: ``ptxas``, ``nvcc``, ``cuobjdump``, ``nvdisasm`` and their like.
         parts: For an environment, the distributions that carry anything of the above.
     """
 
@@ -82,6 +92,12 @@ class Measurement:
     libraries: tuple[Library, ...] = ()
     assemblers: tuple[Assembler, ...] = ()
     parts: tuple[Measurement, ...] = ()
+    tools: tuple[str, ...] = ()
+
+    @property
+    def carries_cuda(self) -> bool:
+        """Whether anything in it has to do with CUDA, or it is torch itself."""
+        return self.arch_flags is not None or any((self.libraries, self.assemblers, self.parts, self.tools))
 
 
 def arch_order(name: str) -> tuple[int, str]:

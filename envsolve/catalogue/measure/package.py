@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, Literal
+from typing import Literal
 
 from packaging.metadata import parse_email
 from packaging.utils import canonicalize_name
 
-from envsolve.catalogue.measure import elf, fatbin, ptxas, pytorch
+from envsolve.catalogue.measure import ptxas, pytorch
 from envsolve.catalogue.measure.artefact import Artefact, read_text
-from envsolve.catalogue.measure.model import Assembler, Library, Measurement, arch_order
+from envsolve.catalogue.measure.library import read_library
+from envsolve.catalogue.measure.model import Assembler, Library, Measurement
 from envsolve.errors import UsageError
 
 _LIBRARY = re.compile(r"\.(so(\.\d+)*|dll|pyd)$")
-_NVIDIA = re.compile(r"lib(cu(da|blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)")
+_TOOL = re.compile(
+    r"(.*/)?bin/(nvcc|ptxas(-\w+)?|cuobjdump|nvdisasm|fatbinary|cicc|nvlink|nvprune|cudafe\+\+|bin2c)(\.exe)?"
+)
+# Such files have some hundred bytes.
+_LARGEST_VERSION = 1 << 16
 _METADATA = re.compile(r"[^/]+\.dist-info/(METADATA|WHEEL)")
 
 
@@ -48,7 +52,7 @@ def measure_package(artefact: Artefact, kind: Literal["wheel", "distribution"]) 
     version, cuda, flags, abi = meta.version, None, None, None
     libraries: tuple[Library, ...] = ()
     if pytorch.VERSION_FILE in files:
-        own_version, cuda = pytorch.read_version(read_text(artefact, pytorch.VERSION_FILE))
+        own_version, cuda = pytorch.read_version(read_text(artefact, pytorch.VERSION_FILE, _LARGEST_VERSION))
         version = own_version or version
         for path in filter(pytorch.PYTHON_LIBRARY.fullmatch, files):
             with artefact.open(path) as file:
@@ -68,6 +72,7 @@ def measure_package(artefact: Artefact, kind: Literal["wheel", "distribution"]) 
         cxx11_abi=abi,
         libraries=libraries,
         assemblers=assemblers,
+        tools=tuple(filter(_TOOL.fullmatch, files)),
     )
 
 
@@ -85,40 +90,6 @@ def measure_libraries(artefact: Artefact) -> tuple[Library, ...]:
             if library.sass or library.ptx or library.needed:
                 found.append(library)
     return tuple(found)
-
-
-def read_library(file: IO[bytes], name: str) -> Library:
-    """One library: ELF headers and fat binaries (fat binaries alone where it is a Windows DLL).
-
-    Args:
-        file: Seekable.
-        name: Path inside the artefact.
-
-    Raises:
-        UsageError: An ELF file that is damaged.
-    """
-    file.seek(0)
-    header = None
-    if file.read(len(elf.MAGIC)) == elf.MAGIC:
-        header = elf.read_elf(file, name)
-    file.seek(0, io.SEEK_SET)
-    sass: set[str] = set()
-    ptx: set[str] = set()
-    isas: set[str] = set()
-    for entry in fatbin.scan(file):
-        if entry.kind is fatbin.Kind.SASS:
-            sass.add(entry.arch)
-        elif entry.kind is fatbin.Kind.PTX:
-            ptx.add(entry.arch)
-            isas.add(entry.ptx_isa or "")
-    return Library(
-        file=name,
-        machine=header.machine if header else None,
-        sass=tuple(sorted(sass, key=arch_order)),
-        ptx=tuple(sorted(ptx, key=arch_order)),
-        ptx_isa=max(isas, key=lambda isa: [int(part) for part in isa.split(".")], default=None),
-        needed=tuple(filter(_NVIDIA.match, header.needed)) if header else (),
-    )
 
 
 def read_metadata(artefact: Artefact) -> Metadata:

@@ -34,6 +34,7 @@ def elf(
     runpath: str | None = None,
     machine: int = 62,
     tail: bytes = b"",
+    symbols: Sequence[str] = (),
 ) -> bytes:
     """A shared library: one LOAD segment, a dynamic section with its string table, then ``tail``."""
     base = 0x1000
@@ -43,6 +44,7 @@ def elf(
     for tag, text in named:
         dynamic += struct.pack("<qQ", tag, len(strings))
         strings += text.encode() + b"\0"
+    strings += b"".join(symbol.encode() + b"\0" for symbol in symbols)
     at = 64 + 2 * 56
     dynamic_at = at + len(strings)
     dynamic += struct.pack("<qQqQqQ", 5, base + at, 10, len(strings), 0, 0)
@@ -51,6 +53,30 @@ def elf(
     load = struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 4096)
     segment = struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, base + dynamic_at, 0, len(dynamic), len(dynamic), 8)
     return header + load + segment + strings + dynamic + tail
+
+
+def pe(imports: Sequence[str] = (), delayed: Sequence[str] = (), *, machine: int = 0x8664, tail: bytes = b"") -> bytes:
+    """A 64-bit DLL: headers, one section that holds both import tables and their names, then ``tail``."""
+    base, at = 0x1000, 0x200
+    names = b"".join(name.encode() + b"\0" for name in (*imports, *delayed))
+    tables = 20 * (len(imports) + 1) + 32 * (len(delayed) + 1)
+    address = base + tables
+    first = second = b""
+    for name in imports:
+        first += struct.pack("<IIIII", 0, 0, 0, address, 0)
+        address += len(name) + 1
+    for name in delayed:
+        second += struct.pack("<IIIIIIII", 1, address, 0, 0, 0, 0, 0, 0)
+        address += len(name) + 1
+    section = first + bytes(20) + second + bytes(32) + names
+    directories = bytearray(16 * 8)
+    struct.pack_into("<II", directories, 8, base, len(first) + 20)
+    struct.pack_into("<II", directories, 13 * 8, base + len(first) + 20, len(second) + 32)
+    optional = struct.pack("<H", 0x20B) + bytes(110) + bytes(directories)
+    head = b"MZ" + bytes(58) + struct.pack("<I", 64)
+    head += b"PE\0\0" + struct.pack("<HHIIIHH", machine, 1, 0, 0, 0, len(optional), 0x2022) + optional
+    head += struct.pack("<8sIIII16x", b".rdata", len(section), base, len(section), at)
+    return head.ljust(at, b"\0") + section + tail
 
 
 def wheel(name: str, version: str, members: Mapping[str, bytes | str], *, requires: Sequence[str] = ()) -> bytes:

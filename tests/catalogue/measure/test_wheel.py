@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from envsolve.catalogue.measure import Library, measure, measure_path, measure_wheel, measure_wheel_libraries
 from envsolve.errors import UsageError
-from tests.catalogue.measure.artefacts import CUBIN, PTX, container, elf, entry, torch_wheel, wheel
+from tests.catalogue.measure.artefacts import CUBIN, PTX, container, elf, entry, pe, torch_wheel, wheel
 from tests.catalogue.measure.test_ptxas import STRINGS
 
 KERNELS = elf(["libcudart.so.13", "libcurl.so.4"], tail=container(entry(CUBIN, 90), entry(PTX, 90, isa=(9, 0))))
@@ -52,6 +52,9 @@ def test_the_kernels_of_torch_are_a_question_of_their_own() -> None:
         ptx=("compute_90",),
         ptx_isa="9.0",
         needed=("libcudart.so.13",),
+        ptx_isas={"compute_90": "9.0"},
+        code=("sm_90", "compute_90"),
+        cuda_major=13,
     )
 
 
@@ -65,7 +68,7 @@ def test_other_packages_are_measured_by_their_libraries() -> None:
     members = {
         "pkg/_C.so": elf(tail=container(*codes, entry(PTX, 90, isa=(8, 10)))),
         "pkg/plain.so": elf(["libm.so.6"]),
-        "pkg/_C.dll": b"MZ" + container(entry(CUBIN, 86)),
+        "pkg/_C.dll": pe(tail=container(entry(CUBIN, 86))),
         "pkg/data.bin": container(entry(CUBIN, 61)),
     }
     found = measure_wheel(io.BytesIO(wheel("pkg", "1.0", members)), "pkg.whl")
