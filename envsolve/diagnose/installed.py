@@ -89,7 +89,7 @@ def _variant_of(report: Report, name: str | None) -> str | None:
     match = _MINOR.match(toolkit.value) if toolkit else None
     if match:
         return "cu" + match[0].replace(".", "")
-    return "cpu" if name == "pytorch-cpu" else None
+    return "cpu" if name == "pytorch-cpu" or (toolkit is not None and toolkit.value == "none") else None
 
 
 def _cuda_of(variant: str | None) -> str | None:
