@@ -18,7 +18,7 @@ from envsolve.catalogue.targets import machine_from_target
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.target import parse_target
 
-RELEASES = ("flash-attn", "causal-conv1d", "mamba-ssm")
+RELEASES = ("flash-attn", "causal-conv1d", "mamba-ssm", "natten")
 PYG = ("torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv", "pyg-lib")
 
 
@@ -77,6 +77,14 @@ def test_a_plan_is_not_offered_what_only_an_address_leads_to(catalogue: Catalogu
             "mamba_ssm-2.2.6.post3+cu12torch2.7cxx11abiTRUE-cp311-cp311-linux_x86_64.whl",
         ),
         ("torch-scatter", "2.1.2", "+pt28cu128", "cp312", "https://data.pyg.org/whl/torch-2.8.0+cu128.html"),
+        (
+            "natten",
+            "0.21.0",
+            "+torch270cu128",
+            "cp311",
+            "https://github.com/SHI-Labs/NATTEN/releases/download/v0.21.0/"
+            "natten-0.21.0+torch270cu128-cp311-cp311-linux_x86_64.whl",
+        ),
         (
             "vllm",
             "0.25.1",
