@@ -11,7 +11,7 @@ from dataclasses import dataclass
 MAX_LINE = 10_000
 """Characters of a line that are looked at: pip lists all that it installed in one line."""
 MAX_LINES = 200_000
-"""Lines that are looked at from the start of a text, and as many from its end: a log of 10 MiB has fewer."""
+"""Lines that are looked at from the start of a text, and as many from its end."""
 _MAX_QUOTE = 200
 
 _BOMS = (
@@ -29,6 +29,8 @@ _ESCAPES = re.compile(
 # What log collectors put before a program's own line: GitHub's time stamp, BuildKit's step and seconds.
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?\s")
 _BUILDKIT = re.compile(r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?")
+# Control and format characters, which could make a terminal show another thing than what is there; lone surrogates.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
 # As Chinese and Japanese reports write "GPU: ..., driver: ...".
 _FULL_WIDTH = str.maketrans("\uff1a\uff0c\uff08\uff09\uff1d\u3000\u3001", ":,()= ,")
 _QUOTED = re.compile(r"(?:> ?){1,5}(?!>)")
@@ -126,10 +128,12 @@ def decode(data: bytes) -> str:
 def _clean(text: str) -> str:
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
-    if "\t" in text or "\xa0" in text:
-        text = text.replace("\t", "    ").replace("\xa0", " ")
+    if "\t" in text:
+        text = text.replace("\t", "    ")
     if not text.isascii():
         text = text.translate(_FULL_WIDTH)
+    if not text.isprintable():
+        text = _UNPRINTABLE.sub(" ", text)
     if text[:1] in "0123456789#" and (match := _STAMP.match(text) or _BUILDKIT.match(text)):
         text = text[match.end() :]
     if text[:1] == ">" and text[:3] != ">>>" and (match := _QUOTED.match(text)):

@@ -103,6 +103,17 @@ def test_line_ends_colours_and_quotation_change_nothing(sample: str) -> None:
         }
 
 
+def test_no_fact_can_fool_a_terminal() -> None:
+    text = (
+        "$ pip install a\u202eb\ud800\x07\nFROM x/y:1\x00\nexport CUDA_HOME=/a\x1b[31m/b\u200b\n[pip3] torch==2.8.0\x00"
+    )
+    report = read_report(text, CATALOGUE)
+    assert report.installed["torch"].value == "2.8.0"
+    assert report.variables["CUDA_HOME"].value == "/a/b"
+    for fact in facts(report):
+        assert (fact.value + fact.quote).isprintable()
+
+
 def test_progress_bars_hide_nothing() -> None:
     report = read_report("Downloading 1%\rDownloading 100%\rSuccessfully installed torch-2.8.0\r\n", CATALOGUE)
     assert report.installed["torch"].value == "2.8.0"
