@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from envsolve.catalogue.load import Catalogue
     from envsolve.catalogue.measure import Measurement
     from envsolve.catalogue.summary import Summary
+    from envsolve.diagnose.environment.survey import Survey
     from envsolve.diagnose.model import Diagnoses
     from envsolve.install.environment import Installed
     from envsolve.install.progress import Progress
@@ -261,24 +262,33 @@ def diagnose(
     return find_causes(report, [machine for machine in others if machine], catalogue)
 
 
-def measure(what: StrPath, environ: Mapping[str, str] = os.environ) -> Measurement:
+def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = os.environ) -> Measurement:
     """Read what a wheel, library, ``ptxas`` or environment really carries; a file on a server is read in ranges.
 
     Args:
         what: A path, or an http(s) address.
+        every: Read the libraries of packages that tell without (torch, triton), too: most of the file.
         environ: Environment variables, for credentials, proxies and certificates.
 
     Raises:
-        UsageError: There is nothing there that can be measured.
+        UsageError: There is nothing there that can be measured, or nothing that has to do with CUDA.
         IndexUnavailableError: The server cannot be reached, or has no such file.
     """
-    from envsolve.catalogue.measure import measure as measure_file
     from envsolve.catalogue.measure import measure_path
 
-    if not isinstance(what, str) or not what.startswith(("http://", "https://")):
-        return measure_path(path_of(what, "what"))
+    if isinstance(what, str) and what.startswith(("http://", "https://")):
+        found = _measure_served(what, every, environ)
+    else:
+        found = measure_path(path_of(what, "what"), every=every)
+    if not found.carries_cuda:
+        raise UsageError(f"{found.name} carries no CUDA code, and needs no library of NVIDIA's")
+    return found
+
+
+def _measure_served(what: str, every: bool, environ: Mapping[str, str]) -> Measurement:
     from urllib.parse import unquote, urldefrag, urlsplit
 
+    from envsolve.catalogue.measure import measure as measure_file
     from envsolve.index.address import split_login
     from envsolve.index.client import IndexClient
     from envsolve.index.model import IndexFile
@@ -293,7 +303,7 @@ def measure(what: StrPath, environ: Mapping[str, str] = os.environ) -> Measureme
     address = urldefrag(what).url
     name = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
     with IndexClient(read_settings(environ)) as client, client.open(IndexFile(name, address, "")) as file:
-        return measure_file(file, name)
+        return measure_file(file, name, every=every)
 
 
 def facts(what: str, *which: str) -> Facts:
@@ -387,3 +397,21 @@ def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.
         if folder is None:
             return update_overlay(client, overlay_folder(environ), data_folder(), today)
         return update(client, path_of(folder, "folder"), today)
+
+
+def envs(
+    folders: Sequence[StrPath] = (), machine: Machine | None = None, environ: Mapping[str, str] = os.environ
+) -> Survey:
+    """The environments of this computer, and whether the torch in each works on a machine; nothing of them is run.
+
+    Args:
+        folders: Where to look besides the places of venv, conda, pixi, uv, pipx and poetry.
+        machine: What they are judged on; this host where None.
+        environ: Environment variables, which say where the tools keep their environments.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.diagnose.environment.discover import find_environments, find_installations
+    from envsolve.diagnose.environment.survey import survey
+
+    prefixes = [*find_environments(paths(folders, "folders"), environ), *find_installations(environ)]
+    return survey(prefixes, machine or detect(), Catalogue(), environ)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.diagnose.environment.model import Environment
+from envsolve.diagnose.environment.model import Environment, TorchFiles
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.torch import install_command, named
 from envsolve.diagnose.scene import Scene
@@ -37,6 +38,14 @@ def _option(scene: Scene, package: str) -> Option | None:
         if option.build.variant == torch.variant and companion.verdict.level.usable:
             return companion
     return None
+
+
+def very_torch(scene: Scene, torch: TorchFiles) -> str:
+    """The torch that is there, as an installer takes it: its version, and its own index where its flavour is told."""
+    place = scene.catalogue.indexes.get("pytorch")
+    if torch.version and torch.local and place and re.fullmatch(r"cpu|cu\d+", torch.local):
+        return f"torch=={torch.version} --index-url {place.url.format(variant=torch.local)}"
+    return f"torch=={(torch.version or '').partition('+')[0]}"
 
 
 def rebuild(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:

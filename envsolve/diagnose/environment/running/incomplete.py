@@ -8,9 +8,10 @@ from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
+from envsolve.diagnose.environment.advice import very_torch
 from envsolve.diagnose.environment.distributions import LIBRARY
 from envsolve.diagnose.environment.loading import unresolved
-from envsolve.diagnose.environment.model import Distribution, Environment
+from envsolve.diagnose.environment.model import Distribution, Environment, TorchFiles
 from envsolve.diagnose.environment.needs import needs, pinned, torch_distribution
 from envsolve.diagnose.finding import Finding, Grounds
 from envsolve.diagnose.model import Remedy
@@ -38,9 +39,9 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     nowhere = unresolved(environment) if environment.torch and environment.torch.cuda else {}
     gaps = [d for d in halved if _matters(d)]
     # What another copy stands in for is no gap: conda and system packagers bring the libraries without the wheels.
-    unmet = [r for r in absent if nowhere or r.name.startswith(("triton", "pytorch-triton"))] if own else []
-    if own and (gaps or (unmet and (nowhere or _compiles(unmet)))):
-        yield _gap(own, unmet, gaps, tuple(nowhere))
+    unmet = [r for r in absent if nowhere or "triton" in r.name]
+    if environment.torch and (gaps or unmet or nowhere):
+        yield _gap(scene, environment.torch, own, unmet, gaps, tuple(nowhere))
     yield from _conda(environment)
 
 
@@ -57,15 +58,19 @@ def _matters(distribution: Distribution) -> bool:
     return any(LIBRARY.search(path) or path.endswith(".py") for path in distribution.missing)
 
 
-def _compiles(unmet: list[Requirement]) -> bool:
-    return any("triton" in requirement.name for requirement in unmet)
-
-
-def _gap(own: Distribution, absent: list[Requirement], halved: list[Distribution], nowhere: tuple[str, ...]) -> Finding:
+def _gap(
+    scene: Scene,
+    torch: TorchFiles,
+    own: Distribution | None,
+    absent: list[Requirement],
+    halved: list[Distribution],
+    nowhere: tuple[str, ...],
+) -> Finding:
     parts, evidence = [], []
     if absent:
         parts.append(f"{_listed([r.name for r in absent])} {'is' if len(absent) == 1 else 'are'} not installed")
-        evidence += [f"{own.info}: requires {pinned(r)}, which is not installed" for r in absent]
+        place = own.info if own else torch.site
+        evidence += [f"{place}: requires {pinned(r)}, which is not installed" for r in absent]
     for distribution in halved:
         files = [path for path in distribution.missing if LIBRARY.search(path)] or list(distribution.missing)
         parts.append(f"{PurePosixPath(files[0]).name} of {distribution.label} is gone")
@@ -73,14 +78,20 @@ def _gap(own: Distribution, absent: list[Requirement], halved: list[Distribution
             f"{distribution.info}/RECORD: {len(distribution.missing)} files are gone, {files[0]} among them"
         )
     if nowhere:
-        evidence.append(f"torch/lib needs {_listed(list(nowhere))}, which is nowhere on the loader's way")
+        evidence.append(f"{torch.site}/torch/lib: needs {_listed(list(nowhere))}, which is nowhere on the loader's way")
+        if not parts:
+            parts.append(f"{_listed(list(nowhere))} {'is' if len(nowhere) == 1 else 'are'} nowhere on the loader's way")
     again = [f"{d.name}=={d.version}" for d in halved]
     steps = []
     if absent:
         steps.append("pip install --no-deps " + " ".join(pinned(r) for r in absent))
     if again:
         steps.append("pip install --force-reinstall --no-deps " + " ".join(again))
-    remedy = Remedy("Install what is missing, in the releases that this torch pins.", " && ".join(steps))
+    if steps:
+        remedy = Remedy("Install what is missing, in the releases that this torch pins.", " && ".join(steps))
+    else:
+        command = f"pip install --force-reinstall {very_torch(scene, torch)}"
+        remedy = Remedy("Install torch again with all that it requires.", command)
     text = _EXPLANATION.format(what=", and ".join(parts))
     return Finding("lock-incomplete", Grounds.DERIVED, text, tuple(evidence), (remedy,))
 

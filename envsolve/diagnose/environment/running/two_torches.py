@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from envsolve.diagnose.environment.advice import very_torch
 from envsolve.diagnose.environment.model import Distribution, Environment, Site, TorchFiles
 from envsolve.diagnose.environment.needs import release, torch_distribution
 from envsolve.diagnose.finding import Finding, Grounds
@@ -109,12 +109,7 @@ def _overlaid(environment: Environment, scene: Scene, torch: TorchFiles) -> Iter
 def _anew(scene: Scene, torch: TorchFiles, records: list[Distribution]) -> Iterator[Remedy]:
     # pip removes one record at a time.
     removals = " && ".join(["pip uninstall -y torch"] * len(records))
-    place = scene.catalogue.indexes.get("pytorch")
-    if torch.local and place and re.fullmatch(r"cpu|cu\d+", torch.local):
-        wanted = f"torch=={torch.version} --index-url {place.url.format(variant=torch.local)}"
-    else:
-        wanted = f"torch=={(torch.version or '').partition('+')[0]}"
     yield Remedy(
         f"Remove every torch and install {torch.label} again; its dependencies stay.",
-        f"{removals} && pip install --no-deps {wanted}",
+        f"{removals} && pip install --no-deps {very_torch(scene, torch)}",
     )

@@ -1,0 +1,47 @@
+"""``envsolve envs``: the environments of this machine, and whether their torch works on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from envsolve import api
+from envsolve.cli import options
+from envsolve.cli.output import check_target, deliver, remark
+from envsolve.errors import UsageError
+
+
+def command(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FOLDER]...", help="Where to look besides the tools' own places.")
+    ] = None,
+    machine: options.MachineFiles = None,
+    target: options.TargetText = None,
+    gpu: options.GpuNames = None,
+    driver: options.DriverVersion = None,
+    platform: options.PlatformName = None,
+    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+) -> None:
+    """Find environments and say whether their torch works.
+
+    Looks where venv, conda, pixi, uv, pipx and poetry keep environments, and in the folders named (else in the current
+    one). Reads files alone: nothing is imported or run.
+    """
+    check_target(output)
+    machines = options.machines(machine, target, gpu, driver, platform)
+    if len(machines) > 1:
+        raise UsageError("the environments are judged on one machine", hint="give one --machine")
+    found = api.envs(folders or [Path()], machines[0])
+    if form == "json":
+        from envsolve.jsontext import dump
+
+        deliver(dump(found), output)
+    else:
+        from envsolve.diagnose.environment.survey import describe
+
+        deliver(describe(found), output)
+        broken = sum(e.works == "no" for e in found.environments)
+        remark(f"{len(found.environments)} environments, {broken} with a torch that does not work here")
