@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import lru_cache
 
+from envsolve.catalogue import gpu_notations
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import GpuModel
 from envsolve.errors import UsageError
@@ -29,7 +30,7 @@ _GLUED = re.compile(
 )
 _VENDOR = frozenset({"nvidia", "corporation", "geforce", "gpu", "graphics", "card", "generation"})
 # Memory size and kind, form factor and bus tell boards apart, not the code that they run.
-_BOARD = re.compile(r"\d+(?:g|gb|gib)|hbm\d?e?|sxm\d?|pcie|pci|oem|max|q|with|design|gddr\d\w?|ecc|tesla")
+_BOARD = re.compile(r"\d+(?:g|gb|gib)|hbm\d?e?|sxm\d?|pcie|pci|oem|max|q|with|design|gddr\d\w?|ecc|tesla|ls|dgxs")
 _OWN_MAKER = re.compile(r"nvidia|geforce|quadro|tesla|[gr]tx", re.IGNORECASE)
 # Words in the names of other makers' cards and series: those of AMD, Intel, Apple and Google.
 _OTHER_MAKERS = re.compile(
@@ -44,6 +45,9 @@ _SEPARATE_SIZE = re.compile(r"(\d+)\s+(?=gi?b\b)", re.IGNORECASE)
 def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
     """The model that ``text`` names, or a nameless one for a compute capability (``sm_90``, ``8.6``, ``cc 8.6``).
 
+    Args:
+        text: As a person, ``nvidia-smi`` or ``lspci`` writes it; a PCI device id (``10de:2684``) goes before a name.
+
     Raises:
         UsageError: No model has that name, or models with different compute capabilities have it; the hint gives the
             nearest names.
@@ -53,7 +57,7 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
     if match := _SHORT_NUMBER.fullmatch(text):
         raise UsageError(f'"{text}" names no GPU', hint=_how_numbers_are_written(match[1], catalogue))
     words = _words(text)
-    found = _named(words, catalogue) or _named(_without_board(words), catalogue)
+    found = _with_pci_id(text, catalogue) or next(filter(None, _readings(text, catalogue)), [])
     if not found and not _OWN_MAKER.search(text) and _OTHER_MAKERS.search(text):
         raise UsageError(
             f'"{text}" is not an NVIDIA card', hint="only these are known; a machine without one is: no gpu"
@@ -65,6 +69,19 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
         names = "; ".join(f"{model.name} ({model.compute_capability})" for model in found[:8])
         raise UsageError(f'"{text}" can mean GPUs of different compute capabilities', hint=f"say which: {names}")
     return found[0]
+
+
+def _with_pci_id(text: str, catalogue: Catalogue) -> list[GpuModel]:
+    """Models that have a PCI device id that the text tells."""
+    ids = gpu_notations.pci_ids(text)
+    return [model for model in catalogue.gpus if ids and not set(ids).isdisjoint(model.pci_ids)]
+
+
+def _readings(text: str, catalogue: Catalogue) -> Iterator[list[GpuModel]]:
+    """The models that each reading of the text can mean."""
+    for name in gpu_notations.names(text):
+        words = _words(name)
+        yield _named(words, catalogue) or _named(_without_board(words), catalogue)
 
 
 def _how_numbers_are_written(number: str, catalogue: Catalogue) -> str:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from envsolve.catalogue.gpu_names import find_gpu
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import CompilerPackages, Evidence, Toolkit
 from envsolve.compat.life import can_exist
 from envsolve.compat.versions import minor
+from envsolve.errors import UsageError
 from envsolve.machine.model import Driver, Gpu
+
+SHIPPED = Catalogue()
 
 
 @pytest.fixture(scope="module")
 def catalogue() -> Catalogue:
-    return Catalogue()
+    return SHIPPED
 
 
 def toolkit(catalogue: Catalogue, version: str) -> Toolkit:
@@ -200,3 +206,141 @@ def test_every_triton_says_how_its_lowest_card_is_known(catalogue: Catalogue) ->
     for release in catalogue.tritons:
         measured = Version(release.version) >= Version("3.0")
         assert release.cited["min_cc"].evidence is (Evidence.MEASURED if measured else Evidence.DOCUMENTED)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        # nvidia-smi and torch.cuda.get_device_name
+        ("NVIDIA A100-SXM4-40GB", "NVIDIA A100"),
+        ("NVIDIA A100-PG509-200", "NVIDIA A100"),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100"),
+        ("NVIDIA H100 PCIe MIG 1g.10gb", "NVIDIA H100"),
+        ("GPU 0: NVIDIA H100 PCIe (UUID: GPU-5e5a1d2c-8a5b-1fd8-9d4f-3c2f6a3e1b11)", "NVIDIA H100"),
+        ("NVIDIA H20", "NVIDIA H20"),
+        ("NVIDIA H20-3e", "NVIDIA H20"),
+        ("NVIDIA GH200 480GB", "NVIDIA GH200 480GB"),
+        ("NVIDIA GB200", "NVIDIA GB200"),
+        ("NVIDIA B300 SXM6 AC", "NVIDIA B300"),
+        ("NVIDIA GB300", "NVIDIA GB300"),
+        ("NVIDIA GB10", "NVIDIA GB10"),
+        ("Tesla V100-SXM2-32GB-LS", "Tesla V100"),
+        ("Tesla V100-DGXS-32GB", "Tesla V100"),
+        ("Tesla P100-PCIE-16GB", "Tesla P100"),
+        ("NVIDIA RTX 6000D", "NVIDIA RTX 6000D"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
+        ("NVIDIA GeForce RTX 3050 A Laptop GPU", "NVIDIA GeForce RTX 3050 A Laptop GPU"),
+        ("NVIDIA GeForce RTX 3050 6GB Laptop GPU", "NVIDIA GeForce RTX 3050 Laptop GPU"),
+        ("NVIDIA RTX A2000 Embedded GPU", "NVIDIA RTX A2000 Embedded GPU"),
+        ("Quadro RTX 5000 with Max-Q Design", "Quadro RTX 5000"),
+        ("NVIDIA T1000 8GB", "NVIDIA T1000"),
+        ("NVIDIA GeForce MX450", "NVIDIA GeForce MX450"),
+        ("NVIDIA CMP 170HX", "NVIDIA CMP 170HX"),
+        ("P106-100", "P106-100"),
+        # Jetson boards, as their driver names them
+        ("Orin (nvgpu)", "Jetson AGX Orin"),
+        ("NVIDIA Thor", "Jetson T5000"),
+        ("NVIDIA Tegra X2", "Jetson TX2"),
+        # virtual GPUs
+        ("GRID T4-16Q", "Tesla T4"),
+        ("GRID V100DX-32Q", "Tesla V100"),
+        ("NVIDIA A100D-4-40C", "NVIDIA A100"),
+        ("NVIDIA H100XM-80C", "NVIDIA H100"),
+        ("NVIDIA L40S-48Q", "NVIDIA L40S"),
+        ("GRID RTX8000P-48Q", "Quadro RTX 8000"),
+        ("NVIDIA RTX5000-Ada-32Q", "NVIDIA RTX 5000 Ada Generation"),
+        ("GRID P40-24Q", "Tesla P40"),
+        # lspci
+        ("GA102 [GeForce RTX 3090]", "NVIDIA GeForce RTX 3090"),
+        ("GA102 [GeForce RTX 3080 Lite Hash Rate]", "NVIDIA GeForce RTX 3080"),
+        ("TU102 [GeForce RTX 2080 Ti Rev. A]", "NVIDIA GeForce RTX 2080 Ti"),
+        ("AD106M [GeForce RTX 4070 Max-Q / Mobile]", "NVIDIA GeForce RTX 4070 Laptop GPU"),
+        ("GA107GL [A2 / A16]", "NVIDIA A2"),
+        ("GP104M [GeForce GTX 1080 Mobile]", "NVIDIA GeForce GTX 1080"),
+        ("GV100GL [Tesla V100 SXM2 32GB]", "Tesla V100"),
+        (
+            "01:00.0 VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1)",
+            "NVIDIA GeForce RTX 4090",
+        ),
+        (
+            "07:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 SXM4 40GB] [10de:20b0] (rev a1)",
+            "NVIDIA A100",
+        ),
+        ("NVIDIA Corporation Device 2b85 (rev a1)", "NVIDIA GeForce RTX 5090"),
+        ("[10DE:2E12]", "NVIDIA GB10"),
+        # people
+        ("RTX 2080 Mobile", "NVIDIA GeForce RTX 2080"),
+        ("rtx spark", "NVIDIA RTX Spark N1X"),
+        ("V100S", "Tesla V100"),
+        ("a30x", "NVIDIA A30X"),
+    ],
+)
+def test_names_as_programs_and_people_write_them(catalogue: Catalogue, text: str, name: str) -> None:
+    assert find_gpu(text, catalogue).name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("3050", "different compute capabilities"),  # a laptop's RTX 3050 A is an Ada card
+        ("GRID RTX6000-24Q", "different compute capabilities"),
+        ("GTX 860M", "unknown GPU"),  # sold with a Kepler and with a Maxwell chip
+        ("GT 640", "unknown GPU"),
+        ("NVIDIA Graphics Device", "unknown GPU"),
+        ("NVIDIA Corporation Device ffff", "unknown GPU"),
+        ("TU106M", "unknown GPU"),
+        ("GeForce RTX 9090-16Q", "unknown GPU"),
+        ("960 laptop", "unknown GPU"),
+    ],
+)
+def test_what_names_no_one_model_is_not_guessed(catalogue: Catalogue, text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        find_gpu(text, catalogue)
+
+
+def test_a_pci_id_is_one_chip(catalogue: Catalogue) -> None:
+    chips: dict[str, str] = {}
+    for gpu in catalogue.gpus:
+        for device in gpu.pci_ids:
+            assert chips.setdefault(device, gpu.compute_capability) == gpu.compute_capability, device
+    assert len(chips) >= 550
+
+
+def test_nearly_every_card_has_its_pci_ids(catalogue: Catalogue) -> None:
+    """Jetson's GPUs are no PCI devices, and three names belong to no board."""
+    without = {gpu.name for gpu in catalogue.gpus if not gpu.pci_ids}
+    assert {name for name in without if not name.startswith("Jetson ")} == {
+        "NVIDIA GeForce RTX 4050",
+        "NVIDIA GeForce RTX 3050 Ti",
+        "NVIDIA RTX A3000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "supported"),
+    [
+        ("Tesla T4", True),
+        ("NVIDIA A10G", True),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", True),
+        ("GRID A100D-80C", True),
+        ("Jetson AGX Orin", True),
+        ("Jetson TX2", False),
+        ("NVIDIA GB10", False),
+        ("NVIDIA RTX A6000", False),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", False),
+        ("GeForce RTX 4090", False),
+        ("NVIDIA CMP 170HX", False),
+    ],
+)
+def test_where_forward_compatibility_is_supported(catalogue: Catalogue, name: str, supported: bool) -> None:
+    assert find_gpu(name, catalogue).data_centre is supported
+
+
+@given(
+    st.text(max_size=80) | st.from_regex(r"(GRID |NVIDIA )?[A-Z]{0,3}\d{1,4}[A-Z]{0,3}( \[[^]]{0,20}\])?(-\d+[A-Z])?")
+)
+def test_any_text_is_a_model_or_an_answer(text: str) -> None:
+    try:
+        assert find_gpu(text, SHIPPED).compute_capability in SHIPPED.architectures
+    except UsageError as error:
+        assert error.hint
