@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from packaging.specifiers import SpecifierSet
 
 from envsolve.resolve.family import Family
+from envsolve.resolve.impossible import failing
 from envsolve.resolve.needs import AnyCandidate, Candidate, FlavourNeed, PackageNeed
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.resolve.pool import Pool
@@ -24,7 +25,11 @@ def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conf
     newest = [party[0] for party in parties]
     for name in dict.fromkeys(c.need.name for c in newest if isinstance(c.need, PackageNeed)):
         facts += _what_exists(name, [c.need for c in newest if c.need.key == name], family, pool)
-    return Conflict(tuple(ConflictFact(text) for text in facts), tuple(_remedies(newest)))
+    found = [ConflictFact(text) for text in facts]
+    # A package that has no build here may have sent the solver back through all versions of what needs it.
+    for name in family.barren:
+        found += failing(name, SpecifierSet(), family)
+    return Conflict(tuple(found), tuple(_remedies(newest)))
 
 
 def _parties(clashes: Sequence[Clash]) -> list[list[Clash]]:

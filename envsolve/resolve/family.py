@@ -153,6 +153,11 @@ class Family:
             self._ordered[package] = self._order(package)
         return self._ordered[package]
 
+    @property
+    def barren(self) -> tuple[str, ...]:
+        """Packages whose options were asked for, and that have none on these machines."""
+        return tuple(package for package, options in self._ordered.items() if not options)
+
     def judged(self, package: str) -> tuple[Option, ...]:
         """All published options, those that do not run included, newest first."""
         if package not in self._judged:

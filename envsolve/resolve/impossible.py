@@ -68,18 +68,29 @@ def _pairings(family: Family, limits: Limits, core: Sequence[Limit]) -> Iterator
 
 
 def _failing_builds(family: Family, limits: Limits) -> Iterator[ConflictFact]:
-    """Of the builds that the request names, why each does not run: one fact per distinct reason."""
-    specifier = limits.asked.get("torch", SpecifierSet())
-    named = [o for o in family.judged("torch") if o.matches(specifier) and _for_these(o, family)]
+    """Of the builds that the request names, why each does not run: one fact per distinct reason.
+
+    They are those of torch, unless a package that stands without torch has none that runs.
+    """
+    alone = [n for n in limits.asked if n != "torch" and not family.follows_torch(n) and not family.options(n)]
+    for package in alone or ("torch",):
+        yield from failing(package, limits.asked.get(package, SpecifierSet()), family, limits.flavour)
+
+
+def failing(
+    package: str, specifier: SpecifierSet, family: Family, flavour: str | None = None
+) -> Iterator[ConflictFact]:
+    """Why builds of a package do not run on the machines: the newest build for each distinct reason."""
+    named = [o for o in family.judged(package) if o.matches(specifier) and _for_these(o, family)]
     # That a CPU build does not use the GPU is only worth saying where nothing else was asked for.
     options = [o for o in named if o.build.variant != "cpu"] or named
     told: dict[str, ConflictFact] = {}
     for option in options:
-        if limits.flavour and option.build.variant != limits.flavour:
+        if flavour and option.build.variant != flavour:
             continue
         for reason in option.verdict.failures[:1]:
             source = family.catalogue.source(reason.source)
-            label = f"torch {option.build.version} [{option.build.variant}]"
+            label = f"{package} {option.build.version} [{option.build.variant}]"
             told.setdefault(reason.text, ConflictFact(f"{label}: {reason.text}", source.title if source else None))
     yield from list(told.values())[:_EXAMPLES]
 

@@ -125,8 +125,16 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                     yield Candidate(name, option.version, extra, option=option)
 
         def ordinary() -> Iterator[Candidate]:
+            offered = False
             for version, file in self._pool.candidates(name, specifier):
-                yield Candidate(name, version, extra, file)
+                candidate = Candidate(name, version, extra, file)
+                # An extra that newer versions have is not given up by going back to one from before it.
+                if extra and not self._offers(candidate, extra):
+                    if offered:
+                        return
+                else:
+                    offered = True
+                yield candidate
 
         if self._family.owns(name):
             return family
@@ -134,6 +142,10 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         if first is not None and first.file is not None and extra is None:
             self._client.prefetch_metadata([first.file])
         return ordinary
+
+    def _offers(self, candidate: Candidate, extra: str) -> bool:
+        offered = self.metadata(candidate).provides_extra
+        return extra in {str(canonicalize_name(name)) for name in offered}
 
     def is_satisfied_by(self, requirement: AnyNeed, candidate: AnyCandidate) -> bool:
         """Whether a candidate is what a need asks for."""
