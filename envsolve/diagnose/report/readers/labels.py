@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Card, Fact, Field, Observation, Package, Scalar, Trust, Variable
 from envsolve.diagnose.report.readers._gpus import counted
-from envsolve.diagnose.report.readers._words import VERSION, cuda_of_number, is_related, minor, normalised
+from envsolve.diagnose.report.readers._words import VERSION, cuda_of_number, is_related, minor, normalised, sentences
 from envsolve.diagnose.report.text import Log
 from envsolve.machine.model import HostCompiler, Toolkit
 
@@ -36,6 +36,8 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
         label = _NOT_WORD.sub(" ", match["label"].lower()).strip()
         for readers, trust in ((_PROGRAMS, Trust.PRINTED), (_PEOPLE, Trust.STATED)):
             if reader := readers.get(label):
+                if trust == Trust.STATED and not any(sentences(line.text)):
+                    break
                 yield from (Observation(fact, line, trust) for fact in reader(value))
                 break
         else:

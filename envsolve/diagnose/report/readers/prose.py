@@ -36,7 +36,6 @@ _DRIVER = re.compile(
 )
 _DRIVER_CUDA = re.compile(
     r"\b(?:driver|nvidia-smi)\b[^\n]{0,40}?\bCUDA(?: Version)?[: ]{1,2}(\d{1,2}\.\d)\b"
-    r""
     r"|\bCUDA version reported by the driver[: ]{1,3}(\d{1,2}\.\d)\b",
     re.IGNORECASE,
 )
@@ -49,11 +48,11 @@ _GCC = re.compile(
     rf"(?<![\[\w])(?<!- )(?<!\s\s)(?:gcc|g\+\+)(?: version)?[ :]{{1,2}}v?(\d{{1,2}}(?:\.\d{{1,2}}){{0,2}}){_END}",
     re.IGNORECASE,
 )
+# "a card of capability 8.6, one of 8.9"; "GPUs with compute capability 7.5 and 8.0".
 _CAPABILITY = re.compile(
-    r"\b(?:compute )?capability[ :(]{1,3}(?:of )?(\d{1,2})\.(\d)\b|\(cc (\d{1,2})\.(\d)\)", re.IGNORECASE
+    r"\b(?:capabilit(?:y|ies)|of|and|cc)[ :(]{1,3}(?:of |is )?(\d{1,2}\.\d)\b(?!\.\d)", re.IGNORECASE
 )
-_OF_CARD = re.compile(r"\b(?:one|a|the|my|this) (?:card|GPU|device)?s?", re.IGNORECASE)
-_ANOTHER = re.compile(r"of capability (\d{1,2})\.(\d), (?:one|the other) of (\d{1,2})\.(\d)", re.IGNORECASE)
+_OF_A_CARD = re.compile(r"(?=.{0,400}\b(?:cards?|GPUs?|devices?|nodes?)\b).{0,400}\b(?:capabilit|cc \d)", re.IGNORECASE)
 _LONGEST = 2000  # characters of a paragraph
 _SPOKEN = {"pytorch": "torch", "libtorch": "torch", "flash-attention": "flash-attn", "flashattention": "flash-attn"}
 # Outside any environment as people speak of them, although conda packages have these names.
@@ -106,11 +105,9 @@ def _cards(sentence: str, catalogue: Catalogue) -> Iterator[Fact]:
     names = list(named(sentence, catalogue))
     for count, name in names:
         yield Card(name, count=count)
-    if match := _ANOTHER.search(sentence):
-        yield Card(None, f"{match[1]}.{match[2]}")
-        yield Card(None, f"{match[3]}.{match[4]}")
-    elif not names and (match := _CAPABILITY.search(sentence)) and _OF_CARD.search(sentence):
-        yield Card(None, f"{match[1] or match[3]}.{match[2] or match[4]}")
+    if not names and _OF_A_CARD.match(sentence):
+        told = _CAPABILITY.findall(sentence)
+        yield from (Card(None, capability) for capability in told if capability in catalogue.architectures)
 
 
 _WORDS = (

@@ -31,9 +31,10 @@ _GLIBC = re.compile(
 )
 _MUSL = re.compile(r"\bmusl(?: libc)?[- _](1\.\d)", re.IGNORECASE)
 _WINDOWS = re.compile(
-    r"\bWindows(?:[ -](?:1[01]|Server|11 Pro|10 Pro)|,|\.|:|$| \()|Microsoft Windows|platform win32", re.IGNORECASE
+    r"\bWindows(?:[ -](?:1[01]|Server|11 Pro|10 Pro)|,|\.|:|$| \()|\b(?:on|under|using|running) Windows\b"
+    r"|Microsoft Windows|platform win32",
+    re.IGNORECASE,
 )
-_MENTIONED_WINDOWS = re.compile(r"\b(?:not|unlike|on) (?:on )?Windows (?:it|works)", re.IGNORECASE)
 _WSL = re.compile(r"\bWSL ?2?\b|microsoft-standard-WSL|/usr/lib/wsl/|/mnt/c/(?:Users|Windows)", re.IGNORECASE)
 _NO_WSL = re.compile(r"\b(?:not|no|without|instead of)\b.{0,12}\bWSL", re.IGNORECASE)
 _L4T = re.compile(
@@ -50,18 +51,7 @@ _KERNEL = re.compile(r"\bLinux[- ](?:\S{1,60} )?\d\.\d{1,2}\.\d{1,3}")
 
 def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     """Distribution, OS, architecture, C library, WSL, Jetson."""
-    for line in log.containing(
-        "os:",
-        "os |",
-        "pretty_name",
-        "version_id",
-        "platform:",
-        "linux-",
-        "linux ",
-        "os version",
-        "os :",
-        "description:",
-    ):
+    for line in log.containing(*_SYSTEM_WORDS):
         yield from (Observation(fact, line, Trust.PRINTED) for fact in _printed(line.text))
     for line in log.containing(*_DISTRO_WORDS):
         for sentence in sentences(line.text):
@@ -77,7 +67,7 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
         for sentence in sentences(line.text):
             yield from (Observation(fact, line, Trust.PRINTED) for fact in _libc(sentence))
     for line in log.containing("windows", "win32"):
-        if any(_WINDOWS.search(s) and not _MENTIONED_WINDOWS.search(s) for s in sentences(line.text)):
+        if any(_WINDOWS.search(s) for s in sentences(line.text)):
             yield Observation(Scalar(Field.OS, "windows"), line, Trust.STATED)
     for line in log.containing("wsl", "/mnt/c/"):
         if _WSL.search(line.text) and not _NO_WSL.search(line.text):
@@ -112,9 +102,7 @@ def _arm(log: Log) -> Iterator[Observation]:
 def _printed(text: str) -> Iterator[Fact]:
     """A line that a program or a form gives to the system."""
     label = text.lstrip(" *-_|").lower()
-    if label.startswith(
-        ("os:", "os version", "os |", "os :", "os**", "pretty_name", "description:", "platform:", "operating system")
-    ):
+    if label.startswith(_LABELS):
         if match := _DISTRO.search(text):
             yield from _distro(match)
         if "windows" in label:
@@ -144,6 +132,8 @@ def _libc(text: str) -> Iterator[Fact]:
         yield Scalar(Field.LIBC, f"musl {match[1]}")
 
 
+_LABELS = ("os:", "os version", "os |", "os :", "os**", "pretty_name", "description:", "platform:", "operating system")
+_SYSTEM_WORDS = (*_LABELS, "linux-", "linux ")
 _DISTRO_WORDS = (
     "ubuntu", "debian", "centos", "rocky", "almalinux", "rhel", "red hat", "fedora", "tencentos", "amazon linux",
     "alpine", "opensuse", "sles", "arch linux", "manjaro", "mint", "pop!_os", "dgx os", "openeuler", "oracle linux",
