@@ -92,14 +92,16 @@ def _bound(
     builds: Sequence[Build], wheel: WheelFile, torches: Sequence[Build], toolkits: Sequence[Toolkit]
 ) -> list[Build]:
     named = _named((builds[0].package,))
-    if named is None and any(b.torch is None for b in builds):
+    extension = extension_of(builds[0].package, wheel)
+    alone = named is not None or (extension is not None and not extension.needs_torch)
+    if not alone and any(b.torch is None for b in builds):
         return []
-    measured = cuda_major(wheel) if named is None else None
+    of_main = extension.cuda_major if extension else None
+    measured = (of_main or cuda_major(wheel)) if named is None else None
     of_dependencies = _named(r.name for b in builds for r in _required(b.requires or ()))
     major = named[0] if named else measured or (of_dependencies[0] if of_dependencies else None)
     if major is None:
         return []
-    extension = extension_of(builds[0].package, wheel)
     evidence = Evidence.MEASURED if measured or extension else Evidence.PUBLISHED
     found = []
     for build in builds:

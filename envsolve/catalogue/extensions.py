@@ -31,6 +31,7 @@ _MAIN: Mapping[str, re.Pattern[str]] = {
         "fbgemm-gpu": r"fbgemm_gpu/fbgemm_gpu_py\.so",
         "transformer-engine-cu12": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
         "transformer-engine-cu13": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
+        "onnxruntime-gpu": r"onnxruntime/capi/(lib)?onnxruntime_providers_cuda\.(so|dll)",
         # The libraries that hold compiled kernels; CuPy compiles its others for the card when they are first used.
         "cupy": r"cupy/(cuda/(cub|thrust)|random/_generator_api)\.[\w.-]+",
         # XLA compiles a program for the card at hand; these are the kernels that JAX ships ready-made.

@@ -131,10 +131,20 @@ def test_what_one_of_several_libraries_serves() -> None:
     [
         ("cupy-cuda12x", {"cupy/cuda/cub.cpython-312-x86_64-linux-gnu.so": elf(tail=KERNELS)}, "cu128"),
         ("cupy-cuda102", {"cupy/cuda/thrust.so": elf()}, "cu102"),
+        (
+            "onnxruntime-gpu",
+            {"onnxruntime/capi/libonnxruntime_providers_cuda.so": elf(["libcudart.so.12"], tail=KERNELS)},
+            "cu128",
+        ),
+        (
+            "onnxruntime-gpu",
+            {"onnxruntime/capi/onnxruntime_providers_cuda.dll": b"MZ..cudart64_12.dll\0" + KERNELS},
+            "cu128",
+        ),
         ("jax-cuda13-plugin", {"jax_cuda13_plugin/_prng.so": elf(tail=container(entry(CUBIN, 90)))}, "cu130"),
     ],
 )
-def test_a_project_that_names_its_cuda_needs_no_torch(name: str, members: Members, variant: str) -> None:
+def test_a_project_that_does_not_link_torch_needs_none(name: str, members: Members, variant: str) -> None:
     (build,) = measure(name, members)
     assert (build.variant, build.torch, build.evidence) == (variant, None, Evidence.MEASURED)
 
@@ -151,4 +161,4 @@ def test_a_project_that_names_its_cuda_needs_no_torch(name: str, members: Member
     ],
 )
 def test_the_toolkit_that_the_kernels_show(cuda: str, code: tuple[str, ...], isa: str | None, toolkit: str) -> None:
-    assert compiled_with(cuda, Extension(code, code, isa, None, None), TOOLKITS) == toolkit
+    assert compiled_with(cuda, Extension(code, code, isa, None, True, None), TOOLKITS) == toolkit

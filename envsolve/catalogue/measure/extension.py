@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from envsolve.catalogue.measure import elf, fatbin
 from envsolve.catalogue.measure.artefact import Artefact
 from envsolve.catalogue.measure.model import arch_order
-from envsolve.catalogue.measure.runtime import major_needed
+from envsolve.catalogue.measure.runtime import major_in_dll, major_needed
 
 # An extension that links libtorch calls c10's torchCheckFail(const char*, const char*, uint32_t, const std::string&);
 # its mangled name shows which std::string that is. One on torch's stable ABI exchanges no C++ types and calls it not.
@@ -31,6 +31,7 @@ class Extension:
         every: All lists together.
         ptx_isa: Newest PTX version among all their kernels, ``8.7``; None where they carry no PTX.
         cuda_major: CUDA major of the runtime that they need; None where they need none, or do not say.
+        needs_torch: Whether they need torch's own libraries; a Windows DLL does not say.
         cxx11_abi: Which C++11 ABI they share with torch; None where no symbol tells.
     """
 
@@ -38,6 +39,7 @@ class Extension:
     every: tuple[str, ...]
     ptx_isa: str | None
     cuda_major: int | None
+    needs_torch: bool
     cxx11_abi: bool | None
 
 
@@ -51,12 +53,16 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
     lists: Counter[tuple[str, ...]] = Counter()
     isas: set[str] = set()
     needed: list[str] = []
+    of_dlls: set[int | None] = set()
     abis: set[bytes] = set()
     for path in paths:
         with artefact.open(path) as file:
             if file.read(len(elf.MAGIC)) == elf.MAGIC:
                 needed += elf.read_elf(file, path).needed
                 abis.update(_CHECK_FAIL.findall(elf.dynamic_strings(file, path)))
+            else:
+                file.seek(0)
+                of_dlls.add(major_in_dll(file))
             file.seek(0)
             for entries in fatbin.containers(file):
                 lists[_archs(entries)] += 1
@@ -67,7 +73,8 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
         code=common_code(lists),
         every=_in_order({arch for archs in lists for arch in archs}),
         ptx_isa=max(isas, key=lambda isa: [int(part) for part in isa.split(".")], default=None),
-        cuda_major=major_needed(needed),
+        cuda_major=major_needed(needed) or max(filter(None, of_dlls), default=None),
+        needs_torch=any(name.startswith(("libtorch", "libc10")) for name in needed),
         cxx11_abi=abis == {b"NSt7__cxx11"} if len(abis) == 1 else None,
     )
 

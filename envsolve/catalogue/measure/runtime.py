@@ -14,6 +14,8 @@ from envsolve.catalogue.measure.artefact import WheelFile
 _SONAME = re.compile(r"lib(?:cudart|nvrtc)(?:-[0-9a-f]+)?\.so\.(\d+)(?:\.\d+)*")
 _DLL = re.compile(rb"cudart64_(\d\d)\d?\.dll")
 _LIBRARY = re.compile(r"\.(so(\.\d+)*|dll|pyd)$")
+_CHUNK = 1 << 20
+_OVERLAP = 32  # more than the name of the DLL
 # Compressed bytes. One small library answers for the wheel: all of them were linked in one build.
 _LARGEST = 2 << 20
 
@@ -47,5 +49,15 @@ def _major_in(file: IO[bytes], name: str) -> int | None:
     if file.read(len(elf.MAGIC)) == elf.MAGIC:
         return major_needed(elf.read_elf(file, name).needed)
     file.seek(0)
-    match = _DLL.search(file.read())
-    return int(match[1]) if match else None
+    return major_in_dll(file)
+
+
+def major_in_dll(file: IO[bytes]) -> int | None:
+    """The CUDA major of the runtime DLL that a Windows library names, read from where the file stands."""
+    tail = b""
+    while chunk := file.read(_CHUNK):
+        window = tail + chunk
+        if match := _DLL.search(window):
+            return int(match[1])
+        tail = window[-_OVERLAP:]
+    return None
