@@ -80,11 +80,23 @@ class DriverNeed:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """What a source build needs; None in a plan that builds nothing."""
+    """What compiling the plan's CUDA sources takes; None in a plan that compiles none.
+
+    Attributes:
+        nvcc: CUDA version of the nvcc to compile with, ``12.8``.
+        host_compiler: The host compiler to take, ``gcc 13``: the machine's own where it is within all limits.
+        TORCH_CUDA_ARCH_LIST: The variable's value for the plan's GPUs, ``8.6;8.9``; None where they are not known.
+        host_compilers: Every host compiler within the limits, ``gcc 9 to 13``.
+        compiles: The packages that are compiled.
+        build_requires: What must be installed before they are built without isolation.
+    """
 
     nvcc: str | None
     host_compiler: str | None
     TORCH_CUDA_ARCH_LIST: str | None
+    host_compilers: str | None = None
+    compiles: tuple[str, ...] = ()
+    build_requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,8 @@ class Reason:
     """One rule's word.
 
     Attributes:
-        rule: ``driver-floor``, ``driver-ptx``, ``sass``, ``ptx``, ``libraries``, ``triton``
-            (``-gpu``, ``-driver`` for its two causes), ``life``, ``flavour``,
-            ``platform``.
+        rule: ``driver-floor``, ``driver-ptx``, ``sass``, ``ptx``, ``libraries``, ``triton`` (``-gpu``, ``-driver`` for
+            its two causes), ``life``, ``flavour``, ``platform``, ``toolchain``.
         ok: True holds, False fails, None a fact is missing.
         text: The fact in plain words.
         evidence: Evidence level of the fact, where it comes from the catalogue.

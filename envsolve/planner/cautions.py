@@ -124,14 +124,11 @@ def _held_back(option: Option, family: Family) -> Iterator[Caution]:
 def about_packages(
     packages: Sequence[PlannedPackage], solution: Solution, guessed: Sequence[str], yanked: Sequence[str]
 ) -> Iterator[Caution]:
-    """Source builds, guesses and withdrawn files."""
+    """Guesses and withdrawn files."""
     for package in packages:
         if package.evidence == Evidence.INFERRED.value:
             text = f"{package.name} {package.version}: no public file names this build; that it exists is inferred"
             yield Caution("build-inferred", text, "run again where its index can be reached")
-        if package.kind == "sdist":
-            text = f"{package.name} {package.version} is built from source"
-            yield Caution("source-build", text, "a compiler, and for CUDA code an nvcc of torch's CUDA, must be there")
     for name in guessed:
         text = f"{name} computes its dependencies when it is built; those that it lists were taken"
         yield Caution("dependencies-guessed", text, None)

@@ -29,6 +29,7 @@ from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
 from envsolve.planner.refusal import impossible_machine, no_triton, unserved_system, unsolvable
 from envsolve.planner.support import driver_need, judged_builds, support_of
+from envsolve.planner.toolchain import about_other_sources, compiled_packages, toolchain_for
 from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment, environments_of
@@ -160,6 +161,13 @@ def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provide
     unread = deciding is not None and option is None
     known = not unread and (option is None or option.verdict.level.usable)
     judged = judged_builds(solution, machines, python, facts)
+    toolchain = None
+    torch = solution.chosen.get("torch")
+    compiled = compiled_packages(pinned.packages, family.catalogue) if torch and torch.candidate.option else ()
+    if compiled and torch and torch.candidate.option:
+        toolchain, about = toolchain_for(compiled, torch.candidate.option.build, machines, family.catalogue)
+        cautions += about
+    cautions += about_other_sources(pinned.packages, compiled)
     return replace(
         frame,
         status="ok" if known else "unknown",
@@ -167,5 +175,6 @@ def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provide
         packages=pinned.packages,
         support=support_of(judged),
         driver=driver_need(judged),
+        toolchain=toolchain,
         warnings=tuple(dict.fromkeys(cautions)),
     )
