@@ -46,7 +46,7 @@ _EXPLANATION = (
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """The import fails while something is built; at run time the same words only say that torch is not installed."""
-    match = scene.first("isolated-build-uv", "isolated-build")
+    match = scene.first("isolated-build-uv", "isolated-build", "isolated-tools")
     if match is None:
         return
     building = match.signature.id == "isolated-build-uv" or scene.mentions(*_BUILDING)

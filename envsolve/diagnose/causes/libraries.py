@@ -10,7 +10,15 @@ from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 
-_SHADOWED = ("nvjitlink", "cudnn-incompatible", "versioned-library", "cuda-library-symbol", "cudart-symbol")
+_SHADOWED = (
+    "nvjitlink",
+    "cudnn-incompatible",
+    "jax-older-library",
+    "tf-cudnn",
+    "versioned-library",
+    "cuda-library-symbol",
+    "cudart-symbol",
+)
 
 _SHADOW = (
     "Torch's wheels bring their own CUDA libraries and find them by path, but what LD_LIBRARY_PATH, the system or "
@@ -31,6 +39,11 @@ _MKL = (
     "Torch's conda builds link MKL, and MKL 2024.1 dropped the symbol {symbol} that older torch builds look for. "
     "Conda put the newer MKL beside the older torch, since the recipe set no upper limit. "
     "An MKL below 2024.1 mends it."
+)
+_OTHER = (
+    "{program} was built for one CUDA major and brings no CUDA libraries of its own: it looks for {library}, and the "
+    "loader finds none of that major. The number after .so is the major version; another major is another library. "
+    "The build and the CUDA libraries must be of the same one."
 )
 _NUMPY = (
     "A compiled module was built against NumPy 1, whose binary interface NumPy 2 changed. Torch before 2.3, and "
@@ -56,11 +69,34 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield Finding("library-mismatch", Grounds.STATED, _INFER, lines(match), tuple(_cudnn8(scene)), found)
     if match := scene.first("cudnn-sublibrary"):
         yield Finding("library-mismatch", Grounds.STATED, _CUDNN, lines(match), tuple(_one_cudnn(scene)))
+    if (match := scene.first("cuda-library-missing")) and (program := _other_program(scene)):
+        library = f"{match.groups['library']}.so.{match.groups['soname']}"
+        text = _OTHER.format(program=program, library=library)
+        yield Finding("library-mismatch", Grounds.STATED, text, lines(match), tuple(_for_other(program)))
     if match := scene.first(*_SHADOWED):
         yield _shadowed(scene, match)
     if match := scene.first("glibcxx"):
         text = _CXX.format(missing=match.groups["need"])
         yield Finding("library-shadowed", Grounds.STATED, text, lines(match), tuple(_libstdcxx(scene)))
+
+
+def _other_program(scene: Scene) -> str | None:
+    """A program beside torch that brings no CUDA libraries and was built for one CUDA major."""
+    return next((p for p in ("onnxruntime", "cupy", "ctranslate2", "paddle", "tensorflow") if scene.mentions(p)), None)
+
+
+def _for_other(program: str) -> Iterator[Remedy]:
+    commands = {
+        "onnxruntime": 'pip install -U "onnxruntime-gpu[cuda,cudnn]"',
+        "cupy": "pip uninstall -y cupy-cuda11x cupy-cuda12x && pip install cupy-cuda12x[ctk]  # or -cuda11x, -cuda13x",
+        "tensorflow": 'pip install "tensorflow[and-cuda]"',
+    }
+    yield Remedy(
+        f"Install the build of {program} for the CUDA that is there, or let its wheel bring the CUDA that it was "
+        f"built for.",
+        commands.get(program),
+    )
+    yield Remedy("See which CUDA libraries the loader finds.", "ldconfig -p | grep -E 'libcublas|libcudnn|libcudart'")
 
 
 def _shadowed(scene: Scene, match: Match) -> Finding:

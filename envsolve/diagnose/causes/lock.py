@@ -41,7 +41,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield Finding(
             "lock-incomplete", grounds, text, evidence, tuple(_remedies(scene)), frozenset({"mixed-flavours"})
         )
-    elif missing and not scene.first("cudart-missing"):
+    elif missing and not scene.first("cudart-missing") and not scene.mentions("onnxruntime", "cupy", "tensorflow"):
         text = _EXPLANATION.format(library=missing.group("library") or "a library")
         yield Finding("lock-incomplete", Grounds.SUGGESTED, text, lines(missing), tuple(_remedies(scene)))
     if hashes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._say import lines
@@ -45,6 +46,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """Tell a hidden card and a container without GPUs from a missing driver."""
     strong, weak = scene.first(*_ERRORS), scene.first(*_WEAK)
     if strong is None and weak is None:
+        yield from _without_gpus(scene)
         return
     match = strong or weak
     hidden = scene.report.variables.get("CUDA_VISIBLE_DEVICES")
@@ -64,6 +66,18 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield Finding("no-driver", grounds, _CONTAINER, evidence, tuple(_container()))
     else:
         yield Finding("no-driver", grounds, _HOST, evidence, tuple(_host(scene)))
+
+
+_RUN = re.compile(r"docker run\b(?![^\n]*(?:--gpus|--runtime|--device|NVIDIA_VISIBLE))[^\n]*")
+
+
+def _without_gpus(scene: Scene) -> Iterator[Finding]:
+    """A container that was started without asking for GPUs, in which CUDA is not available."""
+    started = next((seen for seen in scene.report.commands if _RUN.search(seen.value)), None)
+    cuda = scene.torch is not None and scene.torch.cuda is not None
+    if started and cuda and scene.mentions("false") and scene.mentions("is_available", "cuda available"):
+        evidence = (f"{started.where}: {started.quote}", *(scene.torch.evidence if scene.torch else ()))
+        yield Finding("no-driver", Grounds.SUGGESTED, _CONTAINER, evidence, tuple(_container()))
 
 
 def _container() -> Iterator[Remedy]:

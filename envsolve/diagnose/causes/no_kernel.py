@@ -70,7 +70,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     torch = scene.torch
     missing = scene.unserved(torch.code, torch.cuda) if torch and torch.code else ()
     yield from _limited(scene, error)
-    if no_card := scene.first("arch-list-empty"):
+    if no_card := scene.first("arch-list-empty", "arch-native-blind"):
         yield Finding("arch-list-unset", Grounds.STATED, _NO_CARD, lines(no_card), rebuild(scene, scene.gpus))
     if missing:
         yield from _torch_lacks(scene, error or warning, missing)

@@ -27,7 +27,9 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     old, new = _swap(scene)
     conflict = scene.first("pip-incompatible")
     twice = _two_records(scene)
-    evidence = lines(*scene.found("torch-uninstalled", "torch-swapped-uv", "torch-installed"), conflict)
+    evidence = lines(
+        *scene.found("torch-uninstalled", "torch-swapped-uv", "torch-swapped-words", "torch-installed"), conflict
+    )
     if old and new and old != new:
         text = _EXPLANATION.format(old=old, new=new, by=_by(scene), both=_BOTH if twice else "")
         yield Finding(
@@ -55,9 +57,9 @@ def _swap(scene: Scene) -> tuple[str | None, str | None]:
     """What was there and what came, by the installer's words."""
     if uv := scene.first("torch-swapped-uv"):
         return uv.groups["old"], uv.groups["new"]
-    removed = scene.found("torch-uninstalled")
+    removed, told = scene.found("torch-uninstalled"), scene.first("torch-swapped-words")
     if not removed:
-        return None, None
+        return (told.groups["old"], told.groups["new"].rstrip(".")) if told else (None, None)
     # The install that follows the removal: an earlier one is what was removed.
     came = [m for m in scene.found("torch-installed") if m.line > removed[0].line]
     old, new = removed[0].groups["old"], came[-1].groups["new"] if came else None

@@ -77,11 +77,26 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         another = with_another_python(scene)
         remedies = (another[1],) if another else (_another_python(match.group("range", "other") or ""),)
         yield Finding("python-caps-build", Grounds.STATED, text, lines(match), remedies)
-    if match := scene.first("conda-none"):
+    if match := scene.first("uv-wheels"):
+        yield from _wheels(scene, match)
+    if match := scene.first("conda-python"):
+        text = _REQUIRES_PYTHON.format(python=scene.python or "this one", range=match.groups["range"])
+        yield Finding(
+            "python-caps-build",
+            Grounds.STATED,
+            text,
+            lines(match),
+            (_another_python(match.groups["range"]), *_conda(scene)),
+        )
+    if match := scene.first("conda-none", "conda-needed"):
         text = _UNKNOWN.format(asked=match.group("package", "name", "spec"))
         yield Finding("no-such-build", Grounds.STATED, text, lines(match), tuple(_conda(scene)))
     if match := scene.first("image-gone"):
-        asked = match.group("image", "ref") or "the image"
+        asked = (
+            match.group("image", "ref")
+            or ":".join(filter(None, (match.group("where"), match.group("tag"))))
+            or "the image"
+        )
         yield Finding(
             "no-such-build", Grounds.STATED, _UNKNOWN.format(asked=asked), lines(match), tuple(_images(scene, asked))
         )
@@ -93,11 +108,34 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
 _OTHERS = frozenset({"no-such-build", "python-caps-build"})
 
 
+def _wheels(scene: Scene, match: Match) -> Iterator[Finding]:
+    """uv says itself which part of the tags does not fit."""
+    name, version = match.group("package", "name") or "it", match.group("version")
+    asked = f"{name} {version}" if version else name
+    remedies = _nearest(scene, canonicalize_name(name), f"=={version}" if version else "")
+    if match.groups["what"].lower() == "platform":
+        platform = scene.machine.platform or Platform()
+        text = _PLATFORM.format(asked=asked, platform=f"{platform.os} {platform.arch}")
+        yield Finding("no-such-build", Grounds.STATED, text, lines(match), remedies)
+        return
+    listed = sorted(set(re.findall(r"cp3(\d+)", scene.report.text)), key=int)
+    pythons = ", ".join(f"3.{minor}" for minor in listed) or "others"
+    text = _PYTHON.format(asked=asked, python=scene.python or "this one", pythons=pythons)
+    yield Finding("python-caps-build", Grounds.STATED, text, lines(match), (*remedies, _another_python("")), _OTHERS)
+
+
 def _looked_up(scene: Scene, match: Match) -> Iterator[Finding]:
     name = canonicalize_name(match.group("package", "name", "absent") or "")
     wanted = match.group("specifier", "wanted") or ""
     asked, evidence = f"{name}{wanted}", lines(match)
     builds = scene.catalogue.builds(name)
+    if name.startswith("nvidia-") and scene.mentions("torch"):
+        # Torch pins it exactly, and uv looks no further than the first index that has the name.
+        text = _FIRST_INDEX.format(index="the index that was asked first")
+        yield Finding(
+            "index-confusion", Grounds.STATED, text, lines(match), (_pinned_first(asked), *_bind_index(scene)), _OTHERS
+        )
+        return
     if not builds:
         remedy = Remedy("See which versions the index has.", f"pip index versions {name}")
         yield Finding("no-such-build", Grounds.SUGGESTED, _UNKNOWN.format(asked=asked), lines(match), (remedy,))
@@ -137,6 +175,13 @@ def _looked_up(scene: Scene, match: Match) -> Iterator[Finding]:
                 remedies,
             )
         yield Finding("index-confusion", Grounds.SUGGESTED, text, evidence, (*remedies, *_bind_index(scene)), _OTHERS)
+
+
+def _pinned_first(asked: str) -> Remedy:
+    return Remedy(
+        f"Leave the extra index out, or install {asked} from PyPI first: the very version that torch pins is there.",
+        f"pip install {asked}",
+    )
 
 
 def _answers(build: Build, wanted: str) -> bool:
