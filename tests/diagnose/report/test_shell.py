@@ -118,6 +118,8 @@ def test_what_is_no_variable(catalogue: Catalogue) -> None:
         ("https://example.org/nvidia/cuda:12.4", []),
         ("the image is large: 12 GB", []),
         ("cuda:0", []),
+        ("python:re.search", []),
+        ("FROM python:slim", ["python:slim"]),
     ],
 )
 def test_images(catalogue: Catalogue, text: str, expected: list[str]) -> None:

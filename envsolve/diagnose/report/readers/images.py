@@ -12,9 +12,10 @@ from envsolve.diagnose.report.text import Log
 _TAG = r":([A-Za-z0-9_][\w.-]{0,120})"
 # Repositories whose references are known without a word such as "image" before them.
 _REPOSITORIES = (
-    "nvidia/cuda", "pytorch/pytorch", "vllm/vllm-openai", "lmsysorg/sglang", "tensorflow/tensorflow", "python",
-    "ubuntu", "debian", r"nvcr\.io/[\w./-]{1,80}", r"ghcr\.io/[\w./-]{1,80}", r"quay\.io/[\w./-]{1,80}",
-    r"dustynv/[\w.-]{1,40}", r"huggingface/[\w.-]{1,60}", r"(?:continuumio|mambaorg|rayproject)/\w{1,20}",
+    "nvidia/cuda", "pytorch/pytorch", "vllm/vllm-openai", "lmsysorg/sglang", "tensorflow/tensorflow",
+    r"(?:nvcr|ghcr|quay)\.io/[\w./-]{1,80}", r"dustynv/[\w.-]{1,40}", r"huggingface/[\w.-]{1,60}",
+    r"(?:continuumio|mambaorg|rayproject)/\w{1,20}",
+    r"(?:python|ubuntu|debian)(?=:(?:\d|latest|slim|focal|jammy|noble|bullseye|bookworm))",
 )  # fmt: skip
 _KNOWN = re.compile(rf"(?<![\w/.-])((?:docker\.io/)?(?:{'|'.join(_REPOSITORIES)}){_TAG})")
 _NAMED = re.compile(
