@@ -165,7 +165,7 @@ def _files(python: str, known: FileFact | None, found: FileFact) -> Iterator[tup
 def _fields(step: Step, record: Any, fresh: Any) -> Iterator[tuple[str, object, object]]:
     for field in fields(record):
         name = field.name
-        if name in _NOT_COMPARED:
+        if name in _NOT_COMPARED or _known_otherwise(step, record, name):
             continue
         said = getattr(record, name)
         if name == "requires" and said:
@@ -174,6 +174,12 @@ def _fields(step: Step, record: Any, fresh: Any) -> Iterator[tuple[str, object, 
         silent = any(value is None or value in ((), "") for value in (said, found))
         if said != found and (name in step.tells or not silent):
             yield name, said, found
+
+
+def _known_otherwise(step: Step, record: Any, field: str) -> bool:
+    """Whether the field is cited from elsewhere than what this step measures."""
+    citation = record.cited.get(field)
+    return citation is not None and citation.source.rsplit(":", 1)[-1] != step.source
 
 
 def _comparable(found: Any, said: Any) -> Any:

@@ -23,7 +23,7 @@ from envsolve.catalogue.measure.host_config import HostCompilerLimits, read_limi
 from envsolve.catalogue.measure.libraries import torch_libraries
 from envsolve.catalogue.measure.model import Assembler, Measurement
 from envsolve.catalogue.measure.package import measure_package
-from envsolve.catalogue.measure.triton import read_choice
+from envsolve.catalogue.measure.triton import read_choice, read_host_needs
 from envsolve.catalogue.model import Build, Evidence, FileFact, Ptxas, Toolkit, TritonRelease
 
 # An index is asked for no more than this many things at a time.
@@ -309,6 +309,7 @@ def _triton_release(index: Index, source: str, release: Release) -> TritonReleas
         wheel = WheelFile(stream, file.filename)
         assemblers = {a.file.rsplit("/", 1)[-1]: a for a in measure_package(wheel, "wheel").assemblers}
         choice = read_choice(wheel, "ptxas-blackwell" in assemblers)
+        host_needs = read_host_needs(wheel)
     first = _ptxas("ptxas", assemblers["ptxas"], _TRITON_MIN_CC, "TRITON_PTXAS_PATH", choice.second_from)
     second = (
         (_ptxas("ptxas-blackwell", assemblers["ptxas-blackwell"], choice.second_from, choice.second_override, None),)
@@ -322,6 +323,7 @@ def _triton_release(index: Index, source: str, release: Release) -> TritonReleas
         evidence=Evidence.MEASURED,
         source=source,
         arch_specific_from=choice.arch_specific_from,
+        host_needs=host_needs,
     )
 
 

@@ -35,6 +35,7 @@ BOUND = "measured-cuda-runtime"
 # The Windows wheels of 1.7.0 hold no METADATA, so that no installer takes them.
 _TORCH_SINCE = "1.7.1"
 _LISTED = ("build_tag", "released", "requires", "requires_python")
+_OF_TRITON = ("arch_specific_from", "host_needs", "ptxas")
 _OF_TORCH = (*_LISTED, "code", "cuda", "cxx11_abi", "nccl", "own_ptxas")
 
 Wanted = Callable[[Release], bool]
@@ -84,7 +85,7 @@ def steps(catalogue: Catalogue) -> list[Step]:
     bound = [file for file in catalogue.build_files if any(_own_key(b) == BOUND for b in catalogue.file(file))]
     return [
         Step("toolkits", kinds.TOOLKITS, NVCC, partial(_toolkits, catalogue), _is_toolkit),
-        Step("tritons", kinds.TRITONS, WHEELS, _triton_releases, _is_triton, tells=("arch_specific_from", "ptxas")),
+        Step("tritons", kinds.TRITONS, WHEELS, _triton_releases, _is_triton, tells=_OF_TRITON),
         Step("builds/default/triton", kinds.BUILDS, WHEELS, _triton_builds, _is_build, tells=_LISTED),
         Step("builds/default/torch", kinds.BUILDS, WHEELS, _torch_builds, _is_build, _TORCH_SINCE, _OF_TORCH),
         *(

@@ -27,7 +27,7 @@ from envsolve.catalogue.write import dump_catalogue_file
 from envsolve.index.model import CoreMetadata
 from tests.catalogue.measure.artefacts import torch_wheel, wheel
 from tests.catalogue.measure.test_ptxas import STRINGS
-from tests.catalogue.measure.test_triton import COMPILER, ENVIRONMENT
+from tests.catalogue.measure.test_triton import BUILD, COMPILER, COMPILES, ENVIRONMENT
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,10 @@ def test_pythons_whose_metadata_differ_get_records_of_their_own() -> None:
 
 
 TRITON = wheel(
-    "triton", "3.1.0", {"triton/backends/nvidia/bin/ptxas": STRINGS, COMPILER: ENVIRONMENT}, requires=["filelock"]
+    "triton",
+    "3.1.0",
+    {"triton/backends/nvidia/bin/ptxas": STRINGS, COMPILER: ENVIRONMENT, BUILD: COMPILES},
+    requires=["filelock"],
 )
 
 

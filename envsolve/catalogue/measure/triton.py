@@ -1,4 +1,4 @@
-"""How a Triton release chooses its assembler, read from the sources in its wheel.
+"""How a Triton release chooses its assembler and what its launcher needs, read from the sources in its wheel.
 
 Only the shapes that published releases have are understood; a new one is refused rather than guessed at.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from envsolve.catalogue.measure.artefact import Artefact, read_text
 from envsolve.errors import UsageError
@@ -18,6 +19,20 @@ _COMPILERS = (
     "triton/compiler.py",
 )
 _KNOBS = "triton/knobs.py"
+# Where a launcher is compiled and what it is linked with: two files, or one in old releases.
+_LAUNCHERS = (
+    "triton/backends/nvidia/driver.py",
+    "triton/runtime/build.py",
+    "triton/common/build.py",
+    "triton/compiler.py",
+)
+HostNeed = Literal["c-compiler", "python-headers", "libcuda-link"]
+_NEEDS: dict[HostNeed, re.Pattern[str]] = {
+    "c-compiler": re.compile(r"Failed to find C compiler"),
+    "python-headers": re.compile(r"\bpy_include_dir\b"),
+    # "libraries = ['libcuda.so.1']", as later releases have it, links the driver's own file.
+    "libcuda-link": re.compile(r"['\"]-lcuda['\"]|^libraries = \[['\"]cuda['\"]\]$", re.MULTILINE),
+}
 _THRESHOLDS = (
     re.compile(r"ptxas[_-]blackwell\W+if arch >= (\d+)"),
     re.compile(r"if arch < (\d+):\s*return knobs\.nvidia\.ptxas\n"),
@@ -68,6 +83,22 @@ def read_choice(artefact: Artefact, second: bool) -> AssemblerChoice:
     # 3.3 upper-cases the program's name, hyphen and all; knobs.py of later releases replaces it.
     override = "TRITON_PTXAS_BLACKWELL_PATH" if "replace('-', '_')" in tools else "TRITON_PTXAS-BLACKWELL_PATH"
     return AssemblerChoice(_cc(threshold), override, specific)
+
+
+def read_host_needs(artefact: Artefact) -> tuple[HostNeed, ...]:
+    """What the launcher needs of the host at run time.
+
+    Args:
+        artefact: A Triton wheel or installation.
+
+    Raises:
+        UsageError: The sources are missing or compile no launcher.
+    """
+    files = set(artefact.files())
+    source = "\n".join(read_text(artefact, path) for path in _LAUNCHERS if path in files)
+    if not _NEEDS["c-compiler"].search(source):
+        raise UsageError(f"{artefact.name} compiles its launcher in an unknown way")
+    return tuple(need for need, sign in _NEEDS.items() if sign.search(source))
 
 
 def _cc(digits: str) -> str:
