@@ -17,15 +17,25 @@ commands = typer.Typer(help="The facts behind the answers, and how to measure th
 @commands.command()
 def measure(
     what: Annotated[str, typer.Argument(metavar="FILE-OR-URL", help="A wheel, a .so, a ptxas, an environment.")],
+    every: Annotated[
+        bool, typer.Option("--all", help="Of torch, every library too: most of the wheel is read then.")
+    ] = False,
+    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
     """Read the CUDA code inside an artefact.
 
-    And its pins and tools: no GPU, no import, no full download. Prints JSON.
+    And its pins, ABI and tools: no GPU, no import, no full download.
     """
-    from envsolve.jsontext import dump
+    found = api.measure(what, every=every)
+    if form == "json":
+        from envsolve.jsontext import dump
 
-    deliver(dump(api.measure(what)), output)
+        deliver(dump(found), output)
+    else:
+        from envsolve.catalogue.measure.describe import describe
+
+        deliver(describe(found), output)
 
 
 @commands.command()

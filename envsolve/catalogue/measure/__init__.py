@@ -20,35 +20,40 @@ from envsolve.errors import UsageError
 __all__ = ["Assembler", "Library", "Measurement", "measure", "measure_path", "measure_wheel", "measure_wheel_libraries"]
 
 
-def measure_path(path: Path) -> Measurement:
+def measure_path(path: Path, *, every: bool = False) -> Measurement:
     """Measure what is at a local path: a wheel, a shared library, a ``ptxas``, an environment or ``site-packages``.
+
+    Args:
+        path: Where.
+        every: As for :func:`package.measure_package`.
 
     Raises:
         UsageError: There is nothing there, or nothing that can be measured.
     """
     if path.is_dir():
-        return measure_environment(path)
+        return measure_environment(path, every=every)
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is a pipe or a device, not a file")
     try:
         with path.open("rb") as file:
-            return measure(file, path.name)
+            return measure(file, path.name, every=every)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def measure(file: IO[bytes], name: str) -> Measurement:
+def measure(file: IO[bytes], name: str, *, every: bool = False) -> Measurement:
     """Measure one file: a wheel, a ``ptxas`` or a shared library, told apart by name.
 
     Args:
         file: Seekable.
         name: File name.
+        every: As for :func:`package.measure_package`.
 
     Raises:
         UsageError: Damaged, or none of these.
     """
     if name.endswith(".whl"):
-        return measure_wheel(file, name)
+        return measure_wheel(file, name, every=every)
     if ptxas.is_ptxas(name):
         return Measurement(kind="program", name=name, assemblers=(ptxas.read_ptxas(file, name),))
     library = read_library(file, name)
@@ -60,17 +65,18 @@ def measure(file: IO[bytes], name: str) -> Measurement:
     return Measurement(kind="library", name=name, libraries=(library,))
 
 
-def measure_wheel(file: IO[bytes], filename: str) -> Measurement:
+def measure_wheel(file: IO[bytes], filename: str, *, every: bool = False) -> Measurement:
     """Measure a wheel, reading only the members that hold the answer (see :func:`package.measure_package`).
 
     Args:
         file: Seekable; may read from a server in ranges.
         filename: The wheel's file name.
+        every: As for :func:`package.measure_package`.
 
     Raises:
         UsageError: Not a wheel, or damaged.
     """
-    return measure_package(WheelFile(file, filename), "wheel")
+    return measure_package(WheelFile(file, filename), "wheel", every=every)
 
 
 def measure_wheel_libraries(file: IO[bytes], filename: str) -> tuple[Library, ...]:

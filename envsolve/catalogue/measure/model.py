@@ -97,7 +97,11 @@ class Measurement:
     @property
     def carries_cuda(self) -> bool:
         """Whether anything in it has to do with CUDA, or it is torch itself."""
-        return self.arch_flags is not None or any((self.libraries, self.assemblers, self.parts, self.tools))
+        return (
+            self.arch_flags is not None
+            or any((self.assemblers, self.parts, self.tools))
+            or any(library.sass or library.ptx or library.needed for library in self.libraries)
+        )
 
 
 def arch_order(name: str) -> tuple[int, str]:

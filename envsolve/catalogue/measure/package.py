@@ -36,12 +36,17 @@ class Metadata:
     tags: tuple[str, ...] = ()
 
 
-def measure_package(artefact: Artefact, kind: Literal["wheel", "distribution"]) -> Measurement:
+def measure_package(artefact: Artefact, kind: Literal["wheel", "distribution"], *, every: bool = False) -> Measurement:
     """Read a package as cheaply as it allows.
 
     For torch that is ``version.py`` and one literal in ``libtorch_python``; its kernels are
     :func:`measure_libraries`'s. For a package that bundles assemblers (triton, nvcc) it is those. For every
     other it is the headers of all fat binaries.
+
+    Args:
+        artefact: The package.
+        kind: What it is.
+        every: Read the libraries of any package: of torch that is most of it.
 
     Raises:
         UsageError: It has no METADATA, or a file that holds the answer is damaged.
@@ -57,7 +62,7 @@ def measure_package(artefact: Artefact, kind: Literal["wheel", "distribution"]) 
         for path in filter(pytorch.PYTHON_LIBRARY.fullmatch, files):
             with artefact.open(path) as file:
                 flags, abi = pytorch.read_python_library(file)
-    elif not assemblers:
+    if every or not (assemblers or flags is not None):
         libraries = measure_libraries(artefact)
     return Measurement(
         kind=kind,
