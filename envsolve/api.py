@@ -232,34 +232,36 @@ def verify_compiles(python: StrPath, gpus: Sequence[str], *, time_limit: float =
 
 
 def diagnose(
-    log: str | bytes,
+    log: str | bytes = "",
     machines: Sequence[Machine] | None = None,
     *,
     installed: str | Mapping[str, str] | None = None,
+    prefix: StrPath | None = None,
+    environ: Mapping[str, str] = os.environ,
 ) -> Diagnoses:
-    """The root causes that an error text or a whole report tells of, and what to do, the least change first.
+    """The root causes that an error text, a whole report or an environment tells of, with the least change first.
 
     Args:
         log: The text, or the bytes of a file that holds it.
-        machines: Where it happened; the first is filled in from the text, and the remedies serve all of them. What the
-            text tells alone where None.
+        machines: Where it happened; the first is filled in from the text, and the remedies serve all of them. Where
+            None, this host if there is a ``prefix``, else what the text tells.
         installed: Version by package, or the text of ``pip freeze``, ``pip list`` or ``conda list``; what ``log`` tells
             where None.
+        prefix: An environment on this computer, read without running anything of it; its files win over the texts.
+        environ: Environment variables that decide in an environment beside its files.
 
     Raises:
-        UsageError: ``installed`` holds no package with a version, or an argument is of another type.
+        UsageError: ``installed`` holds no package with a version, there is no environment at ``prefix``, or an argument
+            is of another type.
     """
     from envsolve.catalogue.load import Catalogue
-    from envsolve.diagnose.reason import diagnose as find_causes
-    from envsolve.diagnose.report import decode, read_installed, read_report
+    from envsolve.diagnose.answer import answer
     from envsolve.jsontext import dump
 
-    catalogue = Catalogue()
-    first, *others = _machines(machines) or (None,)
-    given = dump(installed) if isinstance(installed, Mapping) else installed
-    text = decode(log) if isinstance(log, bytes) else log
-    report = read_report(text, catalogue, machine=first, installed=read_installed(given) if given else None)
-    return find_causes(report, [machine for machine in others if machine], catalogue)
+    known = _machines(machines) or ((detect(),) if prefix is not None else ())
+    listed = dump(installed) if isinstance(installed, Mapping) else installed
+    folder = path_of(prefix, "prefix") if prefix is not None else None
+    return answer(log, known, listed, folder, Catalogue(), environ)
 
 
 def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = os.environ) -> Measurement:
@@ -277,33 +279,14 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
     from envsolve.catalogue.measure import measure_path
 
     if isinstance(what, str) and what.startswith(("http://", "https://")):
-        found = _measure_served(what, every, environ)
+        from envsolve.index.served import measure_served
+
+        found = measure_served(what, every, environ)
     else:
         found = measure_path(path_of(what, "what"), every=every)
     if not found.carries_cuda:
         raise UsageError(f"{found.name} carries no CUDA code, and needs no library of NVIDIA's")
     return found
-
-
-def _measure_served(what: str, every: bool, environ: Mapping[str, str]) -> Measurement:
-    from urllib.parse import unquote, urldefrag, urlsplit
-
-    from envsolve.catalogue.measure import measure as measure_file
-    from envsolve.index.address import split_login
-    from envsolve.index.client import IndexClient
-    from envsolve.index.model import IndexFile
-    from envsolve.index.settings import read_settings
-
-    try:
-        split_login(what)
-    except UsageError:
-        raise UsageError(
-            "the address to measure cannot be read", hint="write it as https://host/path/file.whl"
-        ) from None
-    address = urldefrag(what).url
-    name = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
-    with IndexClient(read_settings(environ)) as client, client.open(IndexFile(name, address, "")) as file:
-        return measure_file(file, name, every=every)
 
 
 def facts(what: str, *which: str) -> Facts:

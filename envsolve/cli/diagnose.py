@@ -1,4 +1,4 @@
-"""``envsolve diagnose``: from an error text or a report to the cause and what to do."""
+"""``envsolve diagnose``: from an error text, a report or an environment to the cause and what to do."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def command(
             "--installed", metavar="FILE", help="What is installed: pip freeze, pip list, conda list, or JSON."
         ),
     ] = None,
+    prefix: Annotated[
+        Path | None, typer.Option("--prefix", metavar="DIR", help="An environment on this computer, to be read.")
+    ] = None,
+    python: Annotated[
+        Path | None, typer.Option("--python", metavar="EXE", help="Its interpreter, in place of --prefix.")
+    ] = None,
     machine: options.MachineFiles = None,
     target: options.TargetText = None,
     gpu: options.GpuNames = None,
@@ -37,20 +43,28 @@ def command(
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
-    """Name the cause of an error, and what to do.
+    """Name what is wrong, and what to do.
 
-    Reads machine, versions and errors out of a text, and weighs them against the catalogue. Options win over the text;
-    the host that runs the command is not looked at, since reports come from other machines.
+    Reads machine, versions and errors out of a text, and an environment's files without running anything of it, and
+    weighs them against the catalogue. Options win over the text; this host counts only where an environment is named,
+    since reports come from other machines.
     """
-    if log is None:
+    if prefix is not None and python is not None:
+        raise UsageError("--prefix and --python both name the environment", hint="give one of them")
+    if python is not None:
+        from envsolve.diagnose.environment.layout import prefix_of
+
+        prefix = prefix_of(python)
+    if log is None and prefix is None:
         raise UsageError(
-            "what shall be diagnosed?", hint="give --log FILE, or --log - and the text on the standard input"
+            "what shall be diagnosed?",
+            hint="give --log FILE, or --log - and the text on the standard input, or --prefix DIR for an environment",
         )
     check_target(output)
     described = bool(machine or target or gpu or driver or platform)
     named = options.machines(machine, target, gpu, driver, platform) if described else None
     listed = _read(str(installed)).decode("utf-8", "replace") if installed else None
-    found = api.diagnose(_read(log), named, installed=listed)
+    found = api.diagnose(_read(log) if log else "", named, installed=listed, prefix=prefix)
     if form == "json":
         from envsolve.jsontext import dump
 
@@ -58,7 +72,10 @@ def command(
     else:
         from envsolve.diagnose.describe import describe
 
-        deliver(describe(found), output)
+        nothing = (
+            "Nothing is known to be wrong with this environment." if log is None else "No cause is known for this."
+        )
+        deliver(describe(found, nothing), output)
     if output is not None:
         remark(f"causes: {', '.join(d.cause for d in found.diagnoses) or 'none known'}")
 

@@ -11,13 +11,18 @@ _WIDTH = 100
 _EVIDENCE = 6
 
 
-def describe(found: Diagnoses) -> str:
-    """Every diagnosis with its cause, what happened, what shows it, and the ways out; or what to do without one."""
+def describe(found: Diagnoses, nothing: str = "No cause is known for this.") -> str:
+    """Every diagnosis with its cause, what happened, what shows it, and the ways out; or what to do without one.
+
+    Args:
+        found: The answer.
+        nothing: What is said where it names no cause.
+    """
     lines: list[str] = []
     for diagnosis in found.diagnoses:
         lines += [*_diagnosis(diagnosis), ""]
     if not found.diagnoses:
-        lines += ["No cause is known for this.", ""]
+        lines += [nothing, ""]
     if found.ruled_out:
         lines += ["Looked at and set aside:", *(line for text in found.ruled_out for line in _item(text)), ""]
     if found.next_steps:

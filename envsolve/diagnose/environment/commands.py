@@ -8,23 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from envsolve.diagnose.environment.model import Environment
-from envsolve.diagnose.model import Diagnosis, Remedy
+from envsolve.diagnose.model import Diagnoses, Remedy
 
 _PIP = re.compile(r"(?<![\w./-])(?:uv pip|(?:python3? -m )?pip3?) (?P<verb>install|uninstall)\b(?P<rest>[^&|;]*)")
 _CONDA = re.compile(r"(?<![\w./-])conda (install|remove)\b")
 
 
-def addressed(diagnosis: Diagnosis, environment: Environment) -> Diagnosis:
-    """A diagnosis whose commands name the environment, whichever shell they are run in."""
-    remedies = tuple(
-        Remedy(r.text, in_environment(r.command, environment) if r.command else None) for r in diagnosis.remedies
-    )
-    return replace(diagnosis, remedies=remedies)
+def addressed(found: Diagnoses, environment: Environment) -> Diagnoses:
+    """Diagnoses whose commands name the environment, whichever shell they are run in."""
+
+    def at(remedies: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+        return tuple(Remedy(r.text, in_environment(r.command, environment) if r.command else None) for r in remedies)
+
+    diagnoses = tuple(replace(diagnosis, remedies=at(diagnosis.remedies)) for diagnosis in found.diagnoses)
+    return replace(found, diagnoses=diagnoses, next_steps=at(found.next_steps))
 
 
 def in_environment(command: str, environment: Environment) -> str:
-    """``pip install X`` and ``conda install X`` as they must be called for this environment."""
+    """``pip install X``, ``conda install X``, ``--prefix DIR`` as they must be written for this environment."""
     command = _PIP.sub(lambda match: _pip(environment, match["verb"], match["rest"]), command)
+    command = command.replace("--prefix DIR", f"--prefix {shlex.quote(environment.prefix)}")
     return _CONDA.sub(lambda match: f"conda {match[1]} -p {shlex.quote(environment.prefix)}", command)
 
 

@@ -17,26 +17,20 @@ from envsolve.machine.model import Machine
 
 
 def diagnose_environment(
-    environment: Environment,
-    machine: Machine,
-    catalogue: Catalogue,
-    *,
-    report: Report | None = None,
-    others: Sequence[Machine] = (),
+    environment: Environment, report: Report, others: Sequence[Machine], catalogue: Catalogue
 ) -> Diagnoses:
     """What is wrong in an environment on a machine, and what to do about it.
 
     Args:
         environment: As read from its files.
-        machine: Where it is to run.
-        catalogue: The facts.
-        report: What an error text told; what the environment's files say of versions wins over it.
+        report: The machine, and what an error text told; what the environment's files say wins over it.
         others: Further machines that the remedies must serve.
+        catalogue: The facts.
 
     Returns:
         The diagnoses, likeliest first, their commands addressed to this environment.
     """
-    scene = scene_of(report_of(environment, report or Report("", machine)), others, catalogue)
+    scene = scene_of(report_of(environment, report), others, catalogue)
     # Of equal grounds the earlier is told first: what keeps torch from running, by its files, then by the rules alone.
     answers = [
         *(finding for check in running_checks() for finding in check(environment, scene)),
@@ -44,7 +38,7 @@ def diagnose_environment(
         *(finding for check in compiling_checks() for finding in check(environment, scene)),
     ]
     found = concluded(scene, answers)
-    return replace(found, diagnoses=tuple(addressed(diagnosis, environment) for diagnosis in found.diagnoses))
+    return addressed(found, environment)
 
 
 def report_of(environment: Environment, report: Report) -> Report:

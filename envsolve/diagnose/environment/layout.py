@@ -69,6 +69,20 @@ def is_environment(prefix: Path) -> bool:
     return (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir()
 
 
+def prefix_of(python: Path) -> Path:
+    """The root folder of the environment of an interpreter; a virtual environment's is known by its own link.
+
+    Raises:
+        UsageError: There is no such file.
+    """
+    if not python.is_file():
+        raise UsageError(f"there is no interpreter {python}", hint="name an environment's bin/python, or its --prefix")
+    # On Windows conda's interpreter stands in the root folder itself.
+    near = [python.absolute().parent.parent, python.absolute().parent]
+    real = python.resolve()
+    return next((root for root in near if is_environment(root)), real.parent.parent)
+
+
 def read_settings(path: Path) -> Mapping[str, str]:
     """``pyvenv.cfg`` as a mapping with lower-case keys; empty where there is none."""
     try:

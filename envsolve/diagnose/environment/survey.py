@@ -16,6 +16,7 @@ from envsolve.diagnose.environment.diagnose import diagnose_environment
 from envsolve.diagnose.environment.model import Environment, Kind, TorchFiles
 from envsolve.diagnose.environment.needs import torch_distribution
 from envsolve.diagnose.environment.read import read_outline
+from envsolve.diagnose.model import Report
 from envsolve.errors import UsageError
 from envsolve.machine.model import Machine
 from envsolve.planner.judged import as_judged
@@ -84,7 +85,7 @@ def _surveyed(prefix: Path, machine: Machine, catalogue: Catalogue, environ: Map
     torch = environment.torch
     if torch is None:
         return Surveyed(str(prefix), environment.kind, environment.python, None, None, None, "no torch")
-    found = diagnose_environment(environment, machine, catalogue).diagnoses
+    found = diagnose_environment(environment, Report("", machine), (), catalogue).diagnoses
     verdict = _verdict(environment, torch, machine, catalogue)
     stops = [d.cause for d in found if d.cause not in _COMPILING]
     works, why = _answer(torch, verdict, machine)

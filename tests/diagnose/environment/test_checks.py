@@ -12,7 +12,7 @@ from envsolve import api
 from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.environment.diagnose import diagnose_environment
 from envsolve.diagnose.environment.read import read_environment
-from envsolve.diagnose.model import Diagnoses, Diagnosis
+from envsolve.diagnose.model import Diagnoses, Diagnosis, Report
 from envsolve.machine.model import Machine
 from tests.catalogue.measure.artefacts import CUBIN, container, elf, entry
 from tests.diagnose.environment.prefixes import BEFORE_CXX11, NUMPY_1, NUMPY_2, Prefix, conda_record, environ, install
@@ -32,6 +32,7 @@ class World:
     prefix: Prefix
     variables: dict[str, str] = field(default_factory=dict)
     target: str = H100
+    log: str = ""
     changes: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -44,7 +45,7 @@ class World:
         (home / "bin/gcc").touch(mode=0o755)
         variables = {"PATH": str(home / "bin"), **self.variables}
         environment = read_environment(self.prefix.folder, environ(home, **variables), root=home / "root")
-        return diagnose_environment(environment, self.machine, CATALOGUE)
+        return diagnose_environment(environment, Report(self.log, self.machine), (), CATALOGUE)
 
     def first(self) -> Diagnosis:
         return self.diagnoses().diagnoses[0]
@@ -275,3 +276,11 @@ def test_what_serves_as_well_is_not_blamed(world: World) -> None:
     extension = elf(("libc10_cuda.so",), tail=CODE + NUMPY_2)
     world.prefix.add("my-ops", "1.0", {"my_ops.so": extension}, requires=["torch>=2.0"])
     assert world.diagnoses().diagnoses == ()
+
+
+def test_a_log_and_an_environment_are_weighed_together(world: World) -> None:
+    """The words of an error come first, and what the files say is what they are held against."""
+    world.prefix.remove("triton")
+    world.prefix.add("triton", "3.5.0", {"triton/__init__.py": ""})
+    world.log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has 8.00 GiB"
+    assert [d.cause for d in world.diagnoses().diagnoses] == ["out-of-memory", "triton-torch-mismatch"]
