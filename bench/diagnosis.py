@@ -1,0 +1,87 @@
+"""How often the first diagnosis is right, by what it stands on: the numbers of ``index_data/precisions.json``.
+
+    python bench/diagnosis.py CASES...
+
+``CASES`` are files of cases (JSON lines of ``envsolve.case/1``) or of short reports (``tests/diagnose/reports.json``).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from envsolve import api
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.finding import Finding, Grounds
+from envsolve.diagnose.reason import in_order, weighed
+from envsolve.diagnose.report import read_installed, read_report
+from envsolve.diagnose.scene import scene_of
+from envsolve.machine.model import Machine
+
+
+def main() -> None:
+    """Print right and all, by grounds, and every report whose first diagnosis is wrong."""
+    catalogue = Catalogue()
+    right: Counter[Grounds] = Counter()
+    every: Counter[Grounds] = Counter()
+    silent = [0, 0]
+    for name, log, machines, installed, causes in (row for path in sys.argv[1:] for row in rows(Path(path))):
+        first = first_finding(log, machines, installed, catalogue)
+        if not causes:
+            silent[0] += first is None
+            silent[1] += 1
+        elif first is None:
+            print(f"{name}: none, not {' or '.join(causes)}")
+        else:
+            every[first.grounds] += 1
+            right[first.grounds] += first.cause in causes
+            if first.cause not in causes:
+                print(f"{name}: {first.cause} ({first.grounds.value}), not {' or '.join(causes)}")
+    for grounds in Grounds:
+        print(f"{grounds.value:<10} {right[grounds]} of {every[grounds]}")
+    print(f"{'silence':<10} {silent[0]} of {silent[1]}")
+
+
+def first_finding(
+    log: str, machines: tuple[Machine, ...], installed: Mapping[str, str] | None, catalogue: Catalogue
+) -> Finding | None:
+    """What would be told first."""
+    given = read_installed(json.dumps(installed)) if installed else None
+    report = read_report(log, catalogue, machine=machines[0] if machines else None, installed=given)
+    scene = scene_of(report, machines[1:], catalogue)
+    found = in_order([answer for answer in weighed(scene) if isinstance(answer, Finding)], scene)
+    return found[0] if found else None
+
+
+Row = tuple[str, str, tuple[Machine, ...], Mapping[str, str] | None, list[str]]
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """The reports of a file."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".jsonl":
+        yield from (row for line in text.splitlines() if line.strip() for row in case(json.loads(line)))
+        return
+    for report in json.loads(text):
+        machines = (api.describe_target(report["target"]),) if "target" in report else ()
+        yield report["name"], report["log"], machines, report.get("installed"), report["causes"]
+
+
+def case(found: dict[str, Any]) -> Iterator[Row]:
+    """A case that expects a diagnosis."""
+    expected = found["expect"].get("diagnosis")
+    if expected:
+        with TemporaryDirectory() as scratch:
+            for number, machine in enumerate(found["machines"]):
+                (Path(scratch) / f"{number}.json").write_text(json.dumps(machine))
+            machines = api.load_machines(scratch) if found["machines"] else ()
+        yield found["id"], found["log"] or "", machines, found.get("installed"), expected["causes"]
+
+
+if __name__ == "__main__":
+    main()
