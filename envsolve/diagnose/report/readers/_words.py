@@ -33,7 +33,7 @@ _ASIDE = re.compile(
     r"|\b(?:used to|before|previously|formerly|earlier|older|instead|until|either|gives? the same|same (?:error|on)"
     r"|did not have|should|would|could|needs?|requires?|required|requirement|at least|minimum|or (?:newer|later"
     r"|higher|above|older)"
-    r"|(?:up|down)(?:grad|dat)\w{1,4} to|updat\w{1,3} to|switch\w{0,4} to|built against|supports?|supported"
+    r"|(?:up|down)grad\w{1,4}|updat\w{1,3} (?:to|from)|switch\w{0,4} to|built against|supports?|supported"
     r"|suggest\w{0,3}|depends on|conflict\w{0,4}|incompatible|not a supported|from versions|no matching|ignored"
     r"|collecting"
     r"|downloading|you have|expected|e\.g\.|for example|such as|documented|documentation|release notes|after i"

@@ -21,6 +21,9 @@ _REQUIREMENTS = re.compile(
     re.IGNORECASE,
 )
 _PARENTHESISED = re.compile(r"([A-Za-z0-9._-]{1,60}) \((\d[\w.+]{0,40})\)")
+# "pip show" and "poetry show": the name, and the version on the next line.
+_SHOWN = re.compile(r"\s{0,4}[Nn]ame\s{0,12}: ([A-Za-z0-9._-]{2,60})\s{0,4}$")
+_SHOWN_VERSION = re.compile(r"\s{0,4}[Vv]ersion\s{0,12}: (\d[\w.+!-]{0,60})\s{0,4}")
 _FAR = 60
 
 
@@ -33,6 +36,11 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     for line in log.containing("=="):
         if (package := frozen_line(line.text)) and is_related(package.name) and not _asked_for(line, log):
             yield Observation(package, line, Trust.IMPLIED)
+    for line in log.containing("name: ", "name  "):
+        if (match := _SHOWN.match(line.text)) and (after := log.after(line, 1)):
+            version = _SHOWN_VERSION.fullmatch(after[0].text)
+            if version:
+                yield Observation(Package(normalised(match[1]), version[1]), after[0], Trust.PRINTED)
     yield from _tables(log)
 
 

@@ -23,6 +23,8 @@ _IDS = {
     "red hat enterprise linux": "rhel", "amazon linux": "amzn", "arch linux": "arch", "linux mint": "linuxmint",
     "pop!_os": "pop", "oracle linux": "ol", "alibaba cloud linux": "alinux", "opensuse leap": "opensuse-leap",
 }  # fmt: skip
+# "gcc (Debian 12.2.0-14)": the package's version. "(Ubuntu 11.4.0-1ubuntu1~22.04)": the release at the end.
+_COMPILER_BUILD = re.compile(r"\((?:Ubuntu|Debian|SUSE|Linaro)[^)]{0,40}\d-(?:[^)~]{0,30}~(\d\d\.\d\d))?")
 _ALWAYS_VERSIONED = frozenset({"alpine", "debian", "fedora", "rhel", "ubuntu", "centos", "rocky"})
 _ARCH = re.compile(r"\b(x86[-_]64|aarch64|arm64|amd64)\b", re.IGNORECASE)
 _ARCH_ALONE = re.compile(r"\s{0,4}(x86_64|aarch64|arm64)\s{0,4}")
@@ -55,7 +57,11 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
         yield from (Observation(fact, line, Trust.PRINTED) for fact in _printed(line.text))
     for line in log.containing(*_DISTRO_WORDS):
         for sentence in sentences(line.text):
-            if match := _DISTRO.search(sentence):
+            if match := _COMPILER_BUILD.search(sentence):
+                yield Observation(Scalar(Field.OS, "linux"), line, Trust.IMPLIED)
+                if match[1]:
+                    yield Observation(Scalar(Field.DISTRO, f"ubuntu {match[1]}"), line, Trust.HINTED)
+            elif match := _DISTRO.search(sentence):
                 yield from (Observation(fact, line, Trust.STATED) for fact in _distro(match))
     for line in log.containing("x86_64", "x86-64", "aarch64", "arm64", "amd64"):
         if match := _ARCH_ALONE.fullmatch(line.text):
