@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
+import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -77,15 +78,21 @@ def misshapen(value: Any) -> Iterator[str]:
     """
     if isinstance(value, _VERSIONED) and not _holds(Version, value.version):
         yield f"version: {value.version!r}"
-    for field in dataclasses.fields(value):
-        form = _OWN.get((type(value), field.name)) or FORMS.get(field.name)
-        found = getattr(value, field.name)
+    for name in _fields(value):
+        form = _OWN.get((type(value), name)) or FORMS.get(name)
+        found = getattr(value, name)
         parts = found if isinstance(found, tuple) else found.values() if isinstance(found, Mapping) else (found,)
         for part in parts:
-            if dataclasses.is_dataclass(part):
+            if isinstance(part, msgspec.Struct) or dataclasses.is_dataclass(part):
                 yield from misshapen(part)
             elif isinstance(part, str) and form is not None and not _holds(form, part):
-                yield f"{field.name}: {part!r}"
+                yield f"{name}: {part!r}"
+
+
+def _fields(value: Any) -> Sequence[str]:
+    if isinstance(value, msgspec.Struct):
+        return value.__struct_fields__
+    return [field.name for field in dataclasses.fields(value)]
 
 
 def _holds(form: Callable[[str], object], text: str) -> bool:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, Literal, cast
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from envsolve.catalogue import kinds
 from envsolve.catalogue.kinds import Kind, Record
@@ -360,7 +362,8 @@ def _settle(record: Any, keys: Mapping[str, str], requires: Mapping[str, tuple[s
         put(noted, "source", keys[noted.source])
     if isinstance(record, Build):
         if record.requires:
-            put(record, "requires", tuple([line for group in record.requires for line in requires[group]]))
+            lists = [requires[group] for group in record.requires]
+            put(record, "requires", lists[0] if len(lists) == 1 else tuple(chain.from_iterable(lists)))
         for fact in record.files.values():
             if fact.sources:
-                put(fact, "sources", tuple([keys[source] for source in fact.sources]))
+                force_setattr(fact, "sources", tuple([keys[source] for source in fact.sources]))

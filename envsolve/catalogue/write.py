@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from packaging.version import Version
 
 from envsolve.catalogue.load import SCHEMA
@@ -92,6 +93,10 @@ def _plain(value: object) -> Any:
             for field in dataclasses.fields(value)
             if getattr(value, field.name) != _default(field)
         }
+    if isinstance(value, msgspec.Struct):
+        known = {field.name: getattr(value, field.name) for field in msgspec.structs.fields(value)}
+        defaults = {field.name: field.default for field in msgspec.structs.fields(value)}
+        return {name: _plain(part) for name, part in known.items() if part != defaults[name]}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class FileFact:
+class FileFact(msgspec.Struct, frozen=True, gc=False):
     """Size in bytes and sha256 of one published file.
+
+    A msgspec struct where other values are dataclasses: a plan reads thousands, and they are decoded in half the time.
 
     Attributes:
         sources: Independent public files that list the hash, where the record's own source does not; a hash that only
