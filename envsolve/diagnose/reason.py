@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.causes import weighings
-from envsolve.diagnose.finding import Finding, RuledOut
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Remedy, Report
 from envsolve.diagnose.next_steps import next_steps
 from envsolve.diagnose.scene import Scene, scene_of
@@ -54,7 +54,9 @@ def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
     for finding in ordered:
         told.setdefault(finding.cause, finding)
     explained = {cause for f in told.values() for cause in f.explains}
-    return [f for f in told.values() if f.cause not in explained] + [f for f in told.values() if f.cause in explained]
+    first = [f for f in told.values() if f.cause not in explained]
+    # What is explained and has no words of its own is no second diagnosis.
+    return first + [f for f in told.values() if f.cause in explained and f.grounds.rank <= Grounds.STATED.rank]
 
 
 def _diagnosis(finding: Finding, catalogue: Catalogue) -> Diagnosis:

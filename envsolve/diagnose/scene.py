@@ -78,6 +78,11 @@ class Scene:
         return known or bool(self.report.images) or self.mentions("docker", "container", "podman", "apptainer")
 
     @property
+    def about_torch(self) -> bool:
+        """Whether torch has a part in the report at all."""
+        return self.torch is not None or self.mentions("torch")
+
+    @property
     def by_conda(self) -> bool:
         """Whether torch came from a conda channel."""
         installed = self.report.installed

@@ -8,7 +8,7 @@ from envsolve.compat.platform import same_system
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.conda import conda_remedy
+from envsolve.diagnose.remedies.conda import conda_remedies
 from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.machine.model import Platform
@@ -79,13 +79,10 @@ def _why(scene: Scene) -> str:
 def _remedies(scene: Scene) -> tuple[Remedy, ...]:
     if "jax" in scene.report.installed or scene.first("jax-cpu"):
         return (Remedy("Install jax with its CUDA plug-in.", 'pip install -U "jax[cuda12]"'),)
-    found = list(replacements(scene))
-    if (scene.first("cpu-conda") or scene.by_conda) and (conda := conda_remedy(scene)):
-        told = led_by("Where the solve runs on a host without a driver, tell the solver that of the target", conda)
-        cuda = (scene.driver.cuda if scene.driver else None) or "12.9"
-        found = [
-            conda,
-            *(r for r in found if r != conda),
-            Remedy(told.text, f"CONDA_OVERRIDE_CUDA={cuda} {conda.command}"),
-        ]
-    return tuple(found)
+    found = replacements(scene)
+    by_conda = conda_remedies(scene) if scene.first("cpu-conda") or scene.by_conda else ()
+    if not by_conda:
+        return found
+    cuda = (scene.driver.cuda if scene.driver else None) or "12.9"
+    blind = led_by("Where the solve runs on a host without a driver, tell the solver that of the target", by_conda[0])
+    return (*by_conda, Remedy(blind.text, f"CONDA_OVERRIDE_CUDA={cuda} {by_conda[0].command}"), *found)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from envsolve.compat.platform import libc_needed, libc_of
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.conda import conda_remedies
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
+from envsolve.machine.model import Platform
+
+#: What conda-forge builds for where it can.
+_OLDEST = "glibc 2.17"
 
 _EXPLANATION = (
     "Programs run on the glibc that they were built on or a newer one: {need} is asked for, and {have}. glibc is "
@@ -29,7 +36,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         text = _EXPLANATION.format(need=need, have=have)
         evidence = lines(match)
         grounds = Grounds.CONFIRMED if libc else Grounds.STATED
-        yield Finding("libc-too-old", grounds, text, evidence, tuple(_remedies(scene)))
+        yield Finding("libc-too-old", grounds, text, evidence, tuple(_remedies(scene, match.group("by"))))
     elif wheel:
         needed = libc_needed(wheel.groups["wheel"].removesuffix(".whl").rpartition("-")[2])
         if needed and libc and needed[1] > libc[1]:
@@ -37,13 +44,30 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
             yield Finding("libc-too-old", Grounds.CONFIRMED, text, lines(wheel), tuple(_remedies(scene)))
 
 
-def _remedies(scene: Scene) -> Iterator[Remedy]:
-    if libc_of(scene.machine.platform) is not None:
+def _remedies(scene: Scene, by: str | None = None) -> Iterator[Remedy]:
+    """Builds for an older glibc, where torch asks for the newer one; else what was compiled elsewhere, made here."""
+    if by and not _is_torchs(by):
+        yield Remedy(
+            f"Build {by.rpartition('/')[2]} on this system: it was compiled on a newer one, and torch itself is not "
+            f"concerned.",
+            "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps --no-binary :all: PACKAGE",
+        )
+    elif libc_of(scene.machine.platform) is not None:
         yield from replacements(scene)
         another = with_another_python(scene)
         if another:
             yield another[1]
+    if scene.first("glibc-virtual"):
+        old = replace(scene.machine.platform or Platform(), libc=_OLDEST)
+        machines = tuple(replace(machine, platform=old) for machine in scene.machines)
+        yield from conda_remedies(replace(scene, machines=machines))
     yield Remedy(
         "Run in a container whose system has a newer glibc (Ubuntu 22.04 has 2.35): the host's driver serves it.",
         "apptainer exec --nv docker://ubuntu:22.04 ...  # or: docker run --gpus all ubuntu:22.04 ...",
     )
+
+
+def _is_torchs(library: str) -> bool:
+    """Whether a library comes with torch: its own, or one of the CUDA libraries that it brings."""
+    name = library.rpartition("/")[2]
+    return bool(re.match(r"lib(torch|c10|cu|nv|nccl|shm)", name))

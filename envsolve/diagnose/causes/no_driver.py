@@ -44,6 +44,8 @@ _STUB = (
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """Tell a hidden card and a container without GPUs from a missing driver."""
+    if scene.first("nvml-mismatch", "nvrm-mismatch"):
+        return
     strong, weak = scene.first(*_ERRORS), scene.first(*_WEAK)
     if strong is None and weak is None:
         yield from _without_gpus(scene)

@@ -12,7 +12,7 @@ from envsolve.catalogue.model import Architecture
 from envsolve.diagnose.causes._say import cards, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.extension import rebuild
+from envsolve.diagnose.remedies.extension import extension_named, rebuild
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -139,8 +139,10 @@ def _unread_remedies(scene: Scene) -> tuple[Remedy, ...]:
 
 
 def _for_extension(scene: Scene) -> tuple[Remedy, ...]:
+    name = extension_named(scene)
     release = Remedy(
-        "Install a newer release or build of the extension whose list of GPUs has this card, if there is one."
+        f"Install a newer release of {name or 'the extension'} whose list of GPUs has this card, if there is one.",
+        f"pip install --upgrade --no-deps {name}" if name else None,
     )
     return (*rebuild(scene, scene.gpus), *_jetson(scene), release)
 

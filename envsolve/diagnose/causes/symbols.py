@@ -9,32 +9,11 @@ from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.installed import public
 from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.extension import extension_named
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 
 _WHEEL = re.compile(r"[\w.]{1,80}-[\w.+]{1,80}cxx11abi(?:TRUE|FALSE)[\w.-]{1,120}\.whl", re.IGNORECASE)
-_MODULES = {
-    "flash_attn": "flash-attn",
-    "selective_scan": "mamba-ssm",
-    "causal_conv1d": "causal-conv1d",
-    "torchaudio": "torchaudio",
-    "torchvision": "torchvision",
-    "torchtext": "torchtext",
-    "xformers": "xformers",
-    "vllm": "vllm",
-    "detectron2": "detectron2",
-    "mmcv": "mmcv",
-    "apex": "apex",
-    "scatter": "torch-scatter",
-    "sparse": "torch-sparse",
-    "cluster": "torch-cluster",
-    "deepspeed": "deepspeed",
-    "transformer_engine": "transformer-engine",
-    "natten": "natten",
-    "exllama": "exllamav2",
-    "nms": "torchvision",
-    "pytorch3d": "pytorch3d",
-}
 
 _ABI = (
     "The symbol shows how the extension was compiled: it passes C++ strings in the {made} ABI ({sign}), and this "
@@ -120,7 +99,7 @@ def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Remedy]:
 
 
 def _rebuild(scene: Scene, match: Match) -> Iterator[Remedy]:
-    package = _package(scene, match)
+    package = extension_named(scene, match.quote)
     version = public(scene.report.installed, package) if package else None
     what = f"{package}=={version}" if package and version else package or "PACKAGE"
     torch = scene.torch.label if scene.torch else "the torch at hand"
@@ -135,12 +114,4 @@ def _rebuild(scene: Scene, match: Match) -> Iterator[Remedy]:
         f"Or compile it from source against {torch} (needs an nvcc of torch's CUDA).",
         f"{force}pip install --no-build-isolation --no-cache-dir --no-binary {package or ':all:'} --force-reinstall "
         f"--no-deps {what}",
-    )
-
-
-def _package(scene: Scene, match: Match) -> str | None:
-    """The project of the library on the failing line, else the first one that the report names."""
-    line = match.quote.lower()
-    return next((name for word, name in _MODULES.items() if word in line), None) or next(
-        (name for word, name in _MODULES.items() if scene.mentions(word)), None
     )

@@ -11,12 +11,12 @@ from packaging.version import Version
 
 from envsolve.catalogue.model import Build
 from envsolve.compat.platform import python_fits, same_system
-from envsolve.compat.versions import numbers
+from envsolve.compat.versions import minor, numbers
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.conda import conda_remedy
-from envsolve.diagnose.remedies.torch import led_by, pair_with, replacements, with_another_python
+from envsolve.diagnose.remedies.conda import conda_remedies
+from envsolve.diagnose.remedies.torch import installer, led_by, pair_with, replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform
@@ -68,7 +68,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     if match := scene.first("uv-first-index"):
         text = _FIRST_INDEX.format(index=match.group("index") or "it")
         yield Finding("index-confusion", Grounds.STATED, text, lines(match), tuple(_bind_index(scene)), _OTHERS)
-    if match := scene.first("pip-none", "uv-none"):
+    elif match := scene.first("pip-none", "uv-none"):
         yield from _looked_up(scene, match)
     if match := scene.first("requires-python"):
         text = _REQUIRES_PYTHON.format(
@@ -226,13 +226,29 @@ def _another_python(text: str) -> Remedy:
 
 
 def _bind_index(scene: Scene) -> Iterator[Remedy]:
-    variant = re.search(r"\bwhl/(cu\d{2,3})\b|\+(cu\d{2,3})\b", scene.report.text)
-    flavour = (variant[1] or variant[2]) if variant else None
-    best = next(iter(scene.family.flavours), None)
-    chosen = flavour or best or "cu126"
+    """The index named for torch alone, by whichever tool is at work."""
+    named = re.search(r"\btorch==(?P<version>\d[\w.]*)\+(?P<flavour>cu\d{2,3})", scene.report.text)
+    index = re.search(r"/whl/(?P<flavour>cu\d{2,3})\b", scene.report.text)
+    match = named or index
+    flavour = match["flavour"] if match else next(iter(scene.family.flavours), "cu126")
+    address = f"https://download.pytorch.org/whl/{flavour}"
+    if named:
+        yield Remedy(
+            f"Ask the index of {flavour} alone for torch.",
+            f"{installer(scene)} install torch=={named['version']}+{flavour} --index-url {address}",
+        )
+    if scene.mentions("poetry"):
+        yield Remedy(
+            'Bind torch to its index: a source of priority "explicit" serves only what names it.',
+            f"poetry source add --priority=explicit pytorch-{flavour} {address} && poetry add --source "
+            f"pytorch-{flavour} torch",
+        )
+        return
     yield Remedy(
-        "Bind torch to its index in pyproject.toml, so that only torch is taken from there.",
-        f"uv add torch --index pytorch-{chosen}=https://download.pytorch.org/whl/{chosen}",
+        "Bind torch to its index in pyproject.toml ([tool.uv.sources], and explicit = true in [[tool.uv.index]]), "
+        "so that only "
+        "torch is taken from there.",
+        f"uv add torch --index pytorch-{flavour}={address}",
     )
     if scene.mentions("uv "):
         yield Remedy("Or let uv choose the index for the driver.", "uv pip install torch --torch-backend=auto")
@@ -268,33 +284,34 @@ def _dependency(scene: Scene, match: Match) -> Finding:
 
 
 def _conda(scene: Scene) -> Iterator[Remedy]:
-    if remedy := conda_remedy(scene):
+    for remedy in conda_remedies(scene)[-1:]:
         yield led_by("The pytorch channel ended with 2.5.1, and pytorch-cuda with it", remedy)
     yield from replacements(scene)[:1]
 
 
 def _images(scene: Scene, asked: str) -> Iterator[Remedy]:
-    """Tags of the same CUDA version and kind that are known to exist."""
+    """Tags that are known to exist, nearest to what was asked for."""
     repository, _, tag = asked.removeprefix("docker.io/").rpartition(":")
     version = re.match(r"\d+\.\d+", tag)
     if version and repository:
-        known = [
-            i
-            for i in scene.catalogue.images
-            if i.repository == repository and f"{i.version}.".startswith(f"{version[0]}.")
-        ]
-        wanted = [part for part in tag.split("-")[1:] if part]
-        # The nearest first: the parts of the tag that are kept, an image that is not retired, the newest release.
-        tags = sorted(
-            ((image, name) for image in known for name in image.tags),
-            key=lambda pair: (-_kept(wanted, pair[1]), pair[0].retired, [-n for n in numbers(pair[0].version)]),
-        )
-        near = list(dict.fromkeys(name for _, name in tags if name != tag))[:3]
+        near = _near(scene, repository, tag, version[0])
         if near:
             yield Remedy(f"Use a tag that exists, such as {', '.join(near)}.", f"docker pull {repository}:{near[0]}")
     yield Remedy(
         "See which tags there are: old ones get deleted, so take the newest patch release of the CUDA that is meant."
     )
+
+
+def _near(scene: Scene, repository: str, tag: str, version: str) -> list[str]:
+    """Of the images that are kept, those of the version, else of the next newer one; with most parts of the tag."""
+    kept = [i for i in scene.catalogue.images if i.repository == repository and not i.retired]
+    versions = sorted({minor(i.version) for i in kept if minor(i.version) >= minor(version)})
+    wanted = [part for part in tag.split("-")[1:] if part]
+    tags = sorted(
+        ((image, name) for image in kept if versions and minor(image.version) == versions[0] for name in image.tags),
+        key=lambda pair: (-_kept(wanted, pair[1]), [-n for n in numbers(pair[0].version)], len(pair[1])),
+    )
+    return list(dict.fromkeys(name for _, name in tags if name != tag))[:3]
 
 
 def _kept(wanted: Sequence[str], tag: str) -> int:

@@ -26,7 +26,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 def _remedies(scene: Scene) -> Iterator[Remedy]:
     version = _cuda(scene)
-    if scene.mentions("pixi"):
+    if scene.mentions("pixi", "workspace requires", "feature:/"):
         where = "ENV CONDA_OVERRIDE_CUDA in the Dockerfile, " if scene.mentions("dockerfile", "\nrun ") else ""
         text = f"Tell pixi the driver that the target has ({where}keep the system-requirements of pixi.toml)."
         yield Remedy(text, f"CONDA_OVERRIDE_CUDA={version} pixi install")

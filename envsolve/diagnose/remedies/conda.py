@@ -6,32 +6,43 @@ from packaging.version import Version
 
 from envsolve.catalogue.model import CondaBuild
 from envsolve.compat.driver import driver_runs
+from envsolve.compat.platform import libc_fits
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
 
 _SUBDIRS = {("linux", "x86_64"): "linux-64", ("linux", "aarch64"): "linux-aarch64", ("windows", "x86_64"): "win-64"}
 
 
-def conda_build(scene: Scene) -> CondaBuild | None:
-    """The newest CUDA build on conda-forge that runs on every card with the driver; None where none is known to."""
-    platform = scene.machine.platform
-    subdir = _SUBDIRS.get((platform.os or "linux", platform.arch or "x86_64")) if platform else "linux-64"
-    fitting = [b for b in scene.catalogue.conda if b.subdir == subdir and _fits(b, scene)]
-    return max(fitting, key=lambda b: (Version(b.version), Version(b.cuda or "0")), default=None)
+def conda_remedies(scene: Scene) -> tuple[Remedy, ...]:
+    """Commands for conda-forge's CUDA builds that run here: that of the version at hand, then the newest."""
+    fitting = sorted((b for b in scene.catalogue.conda if _fits(b, scene)), key=_newness, reverse=True)
+    at_hand = scene.torch.version if scene.torch else None
+    same = [build for build in fitting if build.version == at_hand]
+    return tuple({b.version: _remedy(b) for b in (*same[:1], *fitting[:1])}.values())
 
 
-def conda_remedy(scene: Scene) -> Remedy | None:
-    """The command that installs it; with the driver named, since a solve on a host without one would refuse."""
-    build = conda_build(scene)
-    if build is None or build.cuda is None:
-        return None
+def _newness(build: CondaBuild) -> tuple[Version, Version]:
+    return Version(build.version), Version(build.cuda or "0")
+
+
+def _remedy(build: CondaBuild) -> Remedy:
     text = f"Install conda-forge's pytorch {build.version} for CUDA {build.cuda}: the CUDA build, asked for by name."
     command = f'conda install -c conda-forge "pytorch={build.version}={build.build}" "cuda-version={build.cuda}"'
     return Remedy(text, command)
 
 
 def _fits(build: CondaBuild, scene: Scene) -> bool:
-    if build.package != "pytorch" or build.channel != "conda-forge" or build.cuda is None or build.arm == "tegra":
+    platform = scene.machine.platform
+    subdir = _SUBDIRS.get((platform.os or "linux", platform.arch or "x86_64")) if platform else "linux-64"
+    if (
+        build.subdir != subdir
+        or build.package != "pytorch"
+        or build.channel != "conda-forge"
+        or build.cuda is None
+        or build.arm == "tegra"
+    ):
+        return False
+    if build.libc and libc_fits(build.libc, platform).ok is False:
         return False
     if scene.python and build.pythons and scene.python not in build.pythons:
         return False

@@ -7,14 +7,42 @@ from collections.abc import Sequence
 
 from envsolve.compat.toolchain import CompilerFacts
 from envsolve.compat.toolchain import arch_list as entries_for
+from envsolve.diagnose.installed import public
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.machine.model import Gpu
 
-_INSTALL = re.compile(r"pip3? install\b(?P<arguments>[^|&;#]{1,200})")
-_SOURCE = re.compile(r"git\+\S+|(?<!\S)\.{1,2}(?:/\S*)?(?!\S)|(?<!\S)[A-Za-z][\w.-]*(?:==\S+)?(?!\S)")
-#: Bindings that are named in reports of a failing extension, by the project that they are built from.
-_OPTIONS = re.compile(r"(?:^|\s)-{1,2}[\w-]+(?:[= ]\"[^\"]*\")?")
+_SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
+_HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/[\w./-]*)?(?:\[[\w,]*\])?)(?!\S)")
+#: Words of an extension's modules and libraries, and the project that they are of.
+_EXTENSIONS = {
+    "flash_attn": "flash-attn",
+    "selective_scan": "mamba-ssm",
+    "causal_conv1d": "causal-conv1d",
+    "torchaudio": "torchaudio",
+    "torchvision": "torchvision",
+    "torchtext": "torchtext",
+    "xformers": "xformers",
+    "vllm": "vllm",
+    "detectron2": "detectron2",
+    "mmcv": "mmcv",
+    "apex": "apex",
+    "scatter": "torch-scatter",
+    "sparse": "torch-sparse",
+    "cluster": "torch-cluster",
+    "deepspeed": "deepspeed",
+    "transformer_engine": "transformer-engine",
+    "natten": "natten",
+    "exllama": "exllamav2",
+    "bitsandbytes": "bitsandbytes",
+    "fused_ssim": "fused-ssim",
+    "gsplat": "gsplat",
+    "nvdiffrast": "nvdiffrast",
+    "tinycudann": "tinycudann",
+    "llama_cpp": "llama-cpp-python",
+    "nms": "torchvision",
+    "pytorch3d": "pytorch3d",
+}
 
 
 def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Remedy, ...]:
@@ -49,14 +77,22 @@ def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
     return arch_list(gpus)
 
 
+def extension_named(scene: Scene, line: str = "") -> str | None:
+    """The project of the library on a line, else the first one that the report names."""
+    low = line.lower()
+    on_line = next((name for word, name in _EXTENSIONS.items() if word in low), None)
+    return on_line or next((name for word, name in _EXTENSIONS.items() if scene.mentions(word)), None)
+
+
 def source_of(scene: Scene) -> str:
-    """What the report installs from source, ``git+https://...`` or ``.``; the folder at hand where it does not say."""
-    for seen in scene.report.commands:
-        if match := _INSTALL.search(seen.value):
-            arguments = _OPTIONS.sub(" ", match["arguments"])
-            sources: list[str] = [word.strip("'\"") for word in _SOURCE.findall(arguments)]
-            if sources:
-                return sources[-1]
-    if match := re.search(r"git\+https?://[\w./@#&=?%+-]{1,200}", scene.report.text):
+    """What the report installs from source, ``git+https://...`` or ``.``, else the extension that it names."""
+    if match := _SOURCE.search(scene.report.text):
         return f'"{match[0]}"' if set(match[0]) & set("#&?") else match[0]
-    return "."
+    for seen in scene.report.commands:
+        if match := _HERE.search(seen.value):
+            return match["path"]
+    name = extension_named(scene)
+    if name is None:
+        return "."
+    version = public(scene.report.installed, name)
+    return f"--no-binary {name} {name}" + (f"=={version}" if version else "")

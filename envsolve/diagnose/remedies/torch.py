@@ -13,7 +13,7 @@ from envsolve.compat.flavour import ANY
 from envsolve.compat.verdict import Level
 from envsolve.diagnose.installed import public
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.conda import conda_remedy
+from envsolve.diagnose.remedies.conda import conda_remedies
 from envsolve.diagnose.scene import Scene
 from envsolve.resolve.family import DEFAULT, Family, Option
 
@@ -30,11 +30,11 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
         scene: What is known.
         variants: Only these flavours.
     """
+    if not scene.about_torch:
+        return ()
     options = [o for o in _candidates(scene, scene.family) if variants is None or o[0].build.variant in variants]
     found = [_remedy(scene, option, scene.family) for option in _apart(options)]
-    if scene.by_conda and (conda := conda_remedy(scene)):
-        found.insert(0, conda)
-    return tuple(found)
+    return (*(conda_remedies(scene) if scene.by_conda else ()), *found)
 
 
 def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Remedy | None:
@@ -45,7 +45,7 @@ def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Remedy | None:
 
 def with_another_python(scene: Scene) -> tuple[str, Remedy] | None:
     """A Python for which a torch for these machines is published, where this Python has none."""
-    if scene.python is None or scene.family.options("torch"):
+    if scene.python is None or not scene.about_torch or scene.family.options("torch"):
         return None
     for python in _PYTHONS:
         family = replace(scene.family, python=python)
