@@ -110,19 +110,20 @@ def _named(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
     key = "".join(words)
     if not key:
         return []
-    exact = [model for model in catalogue.gpus if "".join(_words(model.name)) == key]
+    exact = [model for model, name in _own_names(catalogue) if "".join(name) == key]
     if exact:
         return exact
-    aliased = [model for model in catalogue.gpus if any("".join(form) == key for form in _forms(model))]
-    holding = [model for model in catalogue.gpus if any(_holds(form, words) for form in _forms(model))]
+    table = _forms(catalogue)
+    aliased = [model for model, forms in table if any("".join(form) == key for form in forms)]
+    wide = [(model, forms) for model, forms in table if any(set(words) <= set(form) for form in forms)]
+    lengths = [(min((len(f) for f in forms if _holds(f, words)), default=0), model) for model, forms in wide]
+    holding = [model for length, model in sorted(lengths, key=lambda held: held[0]) if length]
     if aliased:
         return aliased + [model for model in holding if model not in aliased]
-    wide = [model for model in catalogue.gpus if any(set(words) <= set(form) for form in _forms(model))]
     # Without a number a word like "Ada" names a family: enough to say that it is ambiguous, never to pick a model.
-    if not holding or (not _has_number(words) and len({model.compute_capability for model in wide}) == 1):
+    if not holding or (not _has_number(words) and len({model.compute_capability for model, _ in wide}) == 1):
         return []
-    holding.sort(key=lambda model: min(len(form) for form in _forms(model) if _holds(form, words)))
-    return holding + [model for model in wide if model not in holding]
+    return holding + [model for model, _ in wide if model not in holding]
 
 
 def _holds(form: tuple[str, ...], words: tuple[str, ...]) -> bool:
@@ -134,16 +135,27 @@ def _has_number(words: tuple[str, ...]) -> bool:
     return any(character.isdigit() for word in words if not _BOARD.fullmatch(word) for character in word)
 
 
-def _forms(model: GpuModel) -> Iterator[tuple[str, ...]]:
-    """The model's names, as words."""
-    return (_words(name) for name in (model.name, *model.aliases))
+@lru_cache(maxsize=2)
+def _own_names(catalogue: Catalogue) -> tuple[tuple[GpuModel, tuple[str, ...]], ...]:
+    """Every model with its own name as words: all that a name in full is looked up in."""
+    return tuple((model, _words(model.name)) for model in catalogue.gpus)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2)
+def _forms(catalogue: Catalogue) -> tuple[tuple[GpuModel, tuple[tuple[str, ...], ...]], ...]:
+    """Every model with its names as words, its own first."""
+    return tuple((model, tuple(map(_words, (model.name, *model.aliases)))) for model in catalogue.gpus)
+
+
 def _words(text: str) -> tuple[str, ...]:
     text = _SEPARATE_SIZE.sub(r"\1", _MIG_PROFILE.sub("", _TRADE_MARKS.sub("", text)))
-    glued = (part for word in _WORD.findall(text.lower()) for part in _GLUED.sub(r"\1 ", word).split())
-    return tuple(word for word in glued if word not in _VENDOR)
+    return tuple(part for word in _WORD.findall(text.lower()) for part in _parts(word))
+
+
+@lru_cache(maxsize=4096)
+def _parts(word: str) -> tuple[str, ...]:
+    """A word as it stands or taken apart (``rtx4090``), without vendor words; most words are in many names."""
+    return tuple(part for part in _GLUED.sub(r"\1 ", word).split() if part not in _VENDOR)
 
 
 def _without_board(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -154,8 +166,8 @@ def _nearest(words: tuple[str, ...], catalogue: Catalogue) -> str:
     """Advice with the known names most like the words."""
     names = {
         "".join(key): model.name
-        for model in catalogue.gpus
-        for form in _forms(model)
+        for model, forms in _forms(catalogue)
+        for form in forms
         for key in (form, _without_board(form))
     }
     close = dict.fromkeys(names[key] for key in get_close_matches("".join(words), names, 8, 0.6))
