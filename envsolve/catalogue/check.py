@@ -1,7 +1,7 @@
 """Measuring again what the catalogue says, and comparing field by field: a sample of it, drawn at random.
 
-A release is measured as ``envsolve index update`` measures it; of packages whose files are kept by hand, what the index
-lists and METADATA says is compared. Releases that the catalogue lacks are no disagreement: they are update's matter.
+A release is measured as ``envsolve index update`` measures it; of records that are kept by hand, what the index lists
+and METADATA says is compared. Releases that the catalogue lacks are no disagreement: they are update's matter.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.catalogue import kinds
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence, FileFact, TritonRelease
 from envsolve.catalogue.refresh import Index, canonical_requirement
-from envsolve.catalogue.steps import Step, listed, steps
+from envsolve.catalogue.steps import Step, listed, listing, steps
 from envsolve.errors import UsageError
 
 # How a fact is known is not measured; what tells records apart, and their files, are compared by themselves.
 _NOT_COMPARED = ("cited", "disputed", "evidence", "files", "libc", "pythons", "source", "variant")
+# Specifiers, which may be written in several ways.
+_SPECIFIERS = ("requires_python", "torch", "torch_cuda")
 # What the files of measured facts that are no builds are asked for by.
 _SUBJECTS = {"toolkits": "toolkit", "tritons": "triton"}
 
@@ -95,11 +98,8 @@ def check(
         groups = [group for of, group in drawn if of is step]
         if groups:
             progress(f"{step.file}.json: {len(groups)} of {len(_groups(step, catalogue))}")
-            fresh = step.measure(index, step.holding([record for group in groups for record in group]))
-            for group in groups:
-                checked += map(in_words, group)
-                same = [record for record in fresh if _release(record) == _release(group[0])]
-                wrong += _compare(step, group, same)
+            checked += (in_words(record) for group in groups for record in group)
+            wrong += _measured_again(index, step, groups)
     return Checked(seed, tuple(checked), tuple(wrong))
 
 
@@ -125,6 +125,22 @@ def _groups(step: Step, catalogue: Catalogue) -> list[list[Any]]:
         if step.kind is kinds.BUILDS or record.evidence is Evidence.MEASURED:
             groups.setdefault(_release(record), []).append(record)
     return list(groups.values())
+
+
+def _measured_again(index: Index, step: Step, groups: Sequence[list[Any]]) -> Iterator[Disagreement]:
+    fresh = step.measure(index, step.holding([record for group in groups for record in group]))
+    measured = set(map(_release, fresh))
+    left_out = [group for group in groups if _release(group[0]) not in measured]
+    for group in groups:
+        if group not in left_out:
+            same = [record for record in fresh if _release(record) == _release(group[0])]
+            yield from _compare(step, group, same)
+    # Of what measuring tells too little to make a record, and somebody made one by hand, the listing tells something.
+    if left_out and step.kind is kinds.BUILDS and step.source:
+        yield from _measured_again(index, listing(step.file), left_out)
+    else:
+        for group in left_out:
+            yield from _compare(step, group, ())
 
 
 def _compare(step: Step, known: Sequence[Any], fresh: Sequence[Any]) -> Iterator[Disagreement]:
@@ -168,9 +184,12 @@ def _fields(step: Step, record: Any, fresh: Any) -> Iterator[tuple[str, object, 
         if name in _NOT_COMPARED or _known_otherwise(step, record, name):
             continue
         said = getattr(record, name)
+        found = getattr(fresh, name)
         if name == "requires" and said:
             said = tuple(map(canonical_requirement, said))
-        found = _comparable(getattr(fresh, name), said)
+        elif name in _SPECIFIERS and said and found and SpecifierSet(said) == SpecifierSet(found):
+            continue
+        found = _comparable(found, said)
         silent = any(value is None or value in ((), "") for value in (said, found))
         if said != found and (name in step.tells or not silent):
             yield name, said, found

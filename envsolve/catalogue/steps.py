@@ -96,10 +96,15 @@ def steps(catalogue: Catalogue) -> list[Step]:
 
 
 def listed(catalogue: Catalogue) -> list[Step]:
-    """The other files of builds on the default index: of those, what listing and METADATA say is read anew."""
+    """The other files of builds on the default index."""
     measured = {step.file for step in steps(catalogue)}
     files = [file for file in catalogue.build_files if file.startswith("builds/default/") and file not in measured]
-    return [Step(f, kinds.BUILDS, "", partial(_listed_builds, f), _is_build, tells=_LISTED) for f in files]
+    return list(map(listing, files))
+
+
+def listing(file: str) -> Step:
+    """What the index lists and METADATA says of the builds of a file, whether or not more can be measured."""
+    return Step(file, kinds.BUILDS, "", partial(_listed_builds, file), _is_build, tells=_LISTED)
 
 
 def unrecorded(known: Sequence[Build]) -> Wanted:

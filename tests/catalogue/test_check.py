@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from envsolve.catalogue.check import Checked, check
 from envsolve.catalogue.load import Catalogue, data_folder
-from envsolve.catalogue.model import Source
+from envsolve.catalogue.model import Build, Evidence, FileFact, Source
 from envsolve.catalogue.update import update
 from envsolve.catalogue.write import dump_catalogue_file
 from envsolve.cli.main import run
@@ -20,6 +21,7 @@ from tests.catalogue.measure.artefacts import torch_wheel, wheel
 from tests.catalogue.test_refresh import NVCC, TRITON, Memory, Published
 from tests.indexserver import IndexServer
 
+KERNELS = wheel("kernels", "1.0", {})
 FILES = [
     Published("torch-2.11.0-cp311-cp311-manylinux_2_28_x86_64.whl", torch_wheel()),
     Published("torch-2.11.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel()),
@@ -140,6 +142,31 @@ def test_a_file_kept_by_hand_is_compared_with_the_listing(index: Memory, folder:
     (folder / "builds/default/torchvision.json").write_text(json.dumps(data))
     found = checked(index, folder, "torchvision")
     assert [wrong.field for wrong in found.disagreements] == ["files.cp312.sha256"]
+
+
+@pytest.mark.parametrize("sha256", [hashlib.sha256(KERNELS).hexdigest(), "0" * 64])
+def test_a_record_made_by_hand_in_a_measured_file_is_compared_with_the_listing(
+    index: Memory, folder: Path, sha256: str
+) -> None:
+    """The wheel names no torch, so that measuring makes no record of it."""
+    index.files.append(Published("kernels-1.0-cp312-cp312-manylinux_2_28_x86_64.whl", KERNELS))
+    build = Build(
+        *("kernels", "1.0", "cu130", "manylinux_2_28_x86_64", ("cp312",), "default"),
+        *(Evidence.MEASURED, "measured-cuda-runtime"),
+        files={"cp312": FileFact(sha256)},
+        torch="==2.11.*",
+        requires_python=">=3.9",
+        released="2026-01-21",
+    )
+    sources = {"measured-cuda-runtime": Source("Wheels that were read", "2026-01-01")}
+    (folder / "builds/default/kernels.json").write_text(dump_catalogue_file(sources, [build]))
+    wrong = [wrong.field for wrong in checked(index, folder, "kernels").disagreements]
+    assert wrong == (["files.cp312.sha256"] if sha256 == "0" * 64 else [])
+
+
+def test_one_specifier_may_be_written_in_two_ways(index: Memory, folder: Path) -> None:
+    corrupt(folder / TORCH, set_("requires_python", ">=3.9.0"))
+    assert checked(index, folder, "torch").disagreements == ()
 
 
 def test_the_sample_is_as_large_as_asked_and_its_seed_draws_it_again(index: Memory, folder: Path) -> None:
