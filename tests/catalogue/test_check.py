@@ -155,6 +155,7 @@ def test_a_record_made_by_hand_in_a_measured_file_is_compared_with_the_listing(
         *(Evidence.MEASURED, "measured-cuda-runtime"),
         files={"cp312": FileFact(sha256)},
         torch="==2.11.*",
+        requires=(),
         requires_python=">=3.9",
         released="2026-01-21",
     )
