@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# "[10de:2684]" as lspci -nn has it; "Device 2684" is lspci's word for an id that its list of names lacks.
-_PCI_ID = re.compile(r"\b10de:([0-9a-f]{4})\b|\bNVIDIA Corporation Device ([0-9a-f]{4})\b", re.IGNORECASE)
+# "[10de:2684]" as lspci -nn has it, "0x268410DE" as nvidia-smi has it; "Device 2684" is lspci's word for an id that its
+# list of names lacks.
+_PCI_ID = re.compile(
+    r"\b10de:([0-9a-f]{4})\b|\b0x([0-9a-f]{4})10de\b|\bNVIDIA Corporation Device ([0-9a-f]{4})\b", re.IGNORECASE
+)
 # "AD102 [GeForce RTX 4090]", "AD106M [GeForce RTX 4070 Max-Q / Mobile]": the chip, then the boards that have it.
 _CHIP_AND_BOARDS = re.compile(r"\b(?:G[A-Z]|TU|AD)\d{2,3}\w*(?: / [\w-]+)? \[([^]]*[^]:\d][^]]*)\]")
 _FORM = re.compile(r" (?:Mobile|Max-Q)$")
@@ -23,7 +26,7 @@ _BOARD_LETTERS = re.compile(r"(?<=\d)(?:D|X|S|L|P|C|B|DX|XM|XL|XS|LX)$")
 
 def pci_ids(text: str) -> tuple[str, ...]:
     """NVIDIA's PCI device ids in the text, as the catalogue writes them: ``2684``."""
-    return tuple(dict.fromkeys((match[1] or match[2]).lower() for match in _PCI_ID.finditer(text)))
+    return tuple(dict.fromkeys((match[1] or match[2] or match[3]).lower() for match in _PCI_ID.finditer(text)))
 
 
 def names(text: str) -> Iterator[str]:

@@ -268,6 +268,7 @@ def test_every_triton_says_how_its_lowest_card_is_known(catalogue: Catalogue) ->
         ),
         ("NVIDIA Corporation Device 2b85 (rev a1)", "NVIDIA GeForce RTX 5090"),
         ("[10DE:2E12]", "NVIDIA GB10"),
+        ("0x233010DE", "NVIDIA H100"),
         # people
         ("RTX 2080 Mobile", "NVIDIA GeForce RTX 2080"),
         ("rtx spark", "NVIDIA RTX Spark N1X"),
