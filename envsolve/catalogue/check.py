@@ -88,19 +88,28 @@ def check(
     if unknown := sorted(asked - known):
         hint = f"what can be: {', '.join(sorted(known))}"
         raise UsageError(f"nothing of {', '.join(unknown)} can be checked", hint=hint)
-    pool = [
-        (step, group) for step in found if not asked or _subject(step) in asked for group in _groups(step, catalogue)
-    ]
-    drawn = random.Random(seed).sample(pool, min(sample, len(pool)))
+    chosen = [step for step in found if not asked or _subject(step) in asked]
+    drawn = _drawn([(step, _groups(step, catalogue)) for step in chosen], sample, random.Random(seed))
     checked: list[str] = []
     wrong: list[Disagreement] = []
     for step in found:
         groups = [group for of, group in drawn if of is step]
         if groups:
-            progress(f"{step.file}.json: {len(groups)} of {len(_groups(step, catalogue))}")
+            progress(f"{step.file}.json: {len(groups)} of {len(_groups(step, catalogue))} releases")
             checked += (in_words(record) for group in groups for record in group)
             wrong += _measured_again(index, step, groups)
     return Checked(seed, tuple(checked), tuple(wrong))
+
+
+def _drawn(
+    pools: list[tuple[Step, list[list[Any]]]], sample: int, chance: random.Random
+) -> list[tuple[Step, list[Any]]]:
+    """One release of every file in turn, in any order, until there are enough: a few large files must not be all."""
+    chance.shuffle(pools)
+    shuffled = [(step, chance.sample(groups, len(groups))) for step, groups in pools]
+    most = max((len(groups) for _, groups in shuffled), default=0)
+    rounds = [(step, groups[turn]) for turn in range(most) for step, groups in shuffled if turn < len(groups)]
+    return rounds[:sample]
 
 
 def in_words(record: Any) -> str:

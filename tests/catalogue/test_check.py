@@ -177,6 +177,13 @@ def test_the_sample_is_as_large_as_asked_and_its_seed_draws_it_again(index: Memo
     assert len({check(index, Catalogue(folder), (), 1, seed).checked for seed in range(20)}) > 1
 
 
+def test_a_small_sample_looks_into_many_files(index: Memory, folder: Path) -> None:
+    for seed in range(5):
+        found = check(index, Catalogue(folder), (), 4, seed).checked
+        assert {name.split()[0] for name in found} == {"toolkit", "torch", "triton"}
+        assert len(found) == 4
+
+
 def test_packages_narrow_it(index: Memory, folder: Path) -> None:
     assert {name.split()[0] for name in checked(index, folder, "Torch").checked} == {"torch"}
     assert checked(index, folder, "toolkit").checked == ("toolkit 12.8",)
@@ -206,7 +213,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, str, st
 def test_the_command(served: IndexServer, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = ended(capsys, "--catalogue", str(folder), "--seed", "5")
     assert (code, out) == (0, "5 records checked, all agree (seed 5)\n")
-    assert "builds/default/torch.json: 2 of 2" in err
+    assert "builds/default/torch.json: 2 of 2 releases" in err
     corrupt(folder / TORCH, in_file("size", 7))
     code, out, err = ended(capsys, "--catalogue", str(folder), "torch", "--quiet")
     assert code == 4
