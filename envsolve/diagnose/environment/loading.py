@@ -75,9 +75,13 @@ def _found_by_rpath(environment: Environment) -> Iterator[str]:
 
 
 def unresolved(environment: Environment) -> dict[str, SharedLibrary]:
-    """CUDA libraries that torch's own need and that are nowhere on the loader's way, with who needs them."""
+    """CUDA libraries that torch's own need and that neither the loader nor torch finds, with who needs them.
+
+    Where the loader fails, ``torch/__init__.py`` looks for NVIDIA's wheels in every folder of the interpreter's path.
+    """
     outside = {name for folder in environment.loader for name in folder.libraries}
-    own = {library.soname for library in environment.libraries if library.owner in ("torch", None)}
+    owners = ("torch", "nvidia-")
+    own = {lib.soname for lib in environment.libraries if lib.owner is None or lib.owner.startswith(owners)}
     found: dict[str, SharedLibrary] = {}
     for library in environment.libraries:
         if library.owner != "torch":
