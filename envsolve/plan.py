@@ -89,6 +89,7 @@ class Toolchain:
         host_compilers: Every host compiler within the limits, ``gcc 9 to 13``.
         compiles: The packages that are compiled.
         build_requires: What must be installed before they are built without isolation.
+        nvcc_packages: By package manager (``pip``, ``conda``, ``apt``), the packages that make up this nvcc.
     """
 
     nvcc: str | None
@@ -97,6 +98,7 @@ class Toolchain:
     host_compilers: str | None = None
     compiles: tuple[str, ...] = ()
     build_requires: tuple[str, ...] = ()
+    nvcc_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

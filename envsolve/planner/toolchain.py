@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Build, SourceProject
+from envsolve.catalogue.model import Build, CompilerPackages, SourceProject
 from envsolve.compat.toolchain import CompilerFacts, GccRange, arch_list, gcc_for, nvcc_for
 from envsolve.compat.versions import minor, numbers
 from envsolve.machine.cc import ComputeCapability
@@ -67,6 +67,7 @@ def toolchain_for(
         _in_words(gcc),
         tuple(one.name for one in compiled),
         tuple(dict.fromkeys(line for one in compiled if one.project for line in one.project.build_requires)),
+        _nvcc_packages(nvcc, catalogue.compilers) if nvcc else {},
     )
     cautions = [
         Caution("compiles", _told(toolchain), f"build {'it' if len(compiled) == 1 else 'them'} {_NOT_ISOLATED}")
@@ -87,6 +88,16 @@ def _project(package: PlannedPackage, projects: Sequence[SourceProject]) -> Sour
     if package.version == str(UNREAD):
         return own[-1] if own else None
     return next((p for p in own if SpecifierSet(p.versions).contains(Version(package.version), prereleases=True)), None)
+
+
+def _nvcc_packages(cuda: str, compilers: Sequence[CompilerPackages]) -> dict[str, tuple[str, ...]]:
+    """What each package manager installs for a whole nvcc of a CUDA version."""
+    major, lesser = minor(cuda)
+    return {
+        one.manager: tuple(line.format(cuda=cuda, major=major, minor=lesser) for line in one.packages)
+        for one in compilers
+        if "nvcc" in one.provides and minor(one.first) <= (major, lesser) <= minor(one.last or cuda)
+    }
 
 
 def _cards(machines: Sequence[Machine]) -> list[ComputeCapability]:
@@ -142,7 +153,9 @@ def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]
     if wanted and toolkits and not any(minor(t.version or "0") == minor(wanted) for t in toolkits):
         have = ", ".join(f"{t.version} in {t.path}" if t.path else str(t.version) for t in toolkits)
         text = f"the machine has nvcc {have}; torch was built with CUDA {wanted}"
-        yield Caution("nvcc", text, f"install the CUDA {wanted} toolkit beside it and set CUDA_HOME to it")
+        ways = "; or ".join(f"{manager}: {' '.join(lines)}" for manager, lines in toolchain.nvcc_packages.items())
+        beside = f"install CUDA {wanted} beside it and set CUDA_HOME to it"
+        yield Caution("nvcc", text, f"{beside} ({ways})" if ways else beside)
 
 
 def _about_project(project: SourceProject, torch: Build, cards: Sequence[ComputeCapability]) -> Iterator[Caution]:

@@ -63,6 +63,14 @@ def test_a_toolchain_for_several_machines(catalogue: Catalogue) -> None:
     assert (toolchain.host_compiler, toolchain.host_compilers) == ("gcc 13", "gcc 11 to 15")
     assert toolchain.compiles == ("flash-attn",)
     assert "psutil" in toolchain.build_requires
+    assert toolchain.nvcc_packages["pip"] == ("cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]==13.0.*",)
+    assert toolchain.nvcc_packages["apt"] == ("cuda-minimal-build-13-0",)
+
+
+def test_pip_brings_no_whole_nvcc_of_cuda_12(catalogue: Catalogue) -> None:
+    toolchain, _ = toolchain_for(compiled_packages([TREE], catalogue), torch("2.9.0", "12.8"), [H100], catalogue)
+    assert "pip" not in toolchain.nvcc_packages
+    assert "conda-forge::cuda-version=12.8" in toolchain.nvcc_packages["conda"]
 
 
 @pytest.mark.parametrize(
