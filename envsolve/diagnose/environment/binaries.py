@@ -21,6 +21,9 @@ _OF_CUDA = re.compile(r"lib(?:torch|c10|cuda|cu(?:blas|dnn|fft|rand|solver|spars
 _PYTHON_LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/torch_python.dll")
 #: Triton compiles its kernels for the card at hand; what else is in its wheel is a profiler.
 _NO_EXTENSIONS = frozenset({"torch", "triton", "pytorch-triton"})
+_NAMED = re.compile(r'_preload_cuda_\w+\(\s*"\w+",\s*"(lib[\w-]+)\.so')
+_LISTED = re.compile(r'"\w+": "(lib[\w-]+)\.so')
+_WHOLE_LIST = re.compile(r"(?m)^\s+_preload_cuda_deps\((?:required=\w+)?\)")
 _ANY_LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|pyd)")
 #: Where C extensions look for NumPy's interface: headers of NumPy 2 try the new place first, those of 1 only the old.
 _NUMPY_2, _NUMPY_1 = b"numpy._core._multiarray_umath", b"numpy.core._multiarray_umath"
@@ -34,7 +37,20 @@ def read_torch(site: Path, prefix: Path) -> TorchFiles | None:
     version, cuda = _version_file(version_file)
     code, abi, numpy = _python_library(site, prefix)
     local = version.partition("+")[2] or None if version else None
-    return TorchFiles(str(site), version, cuda, local, code, abi, numpy)
+    return TorchFiles(str(site), version, cuda, local, code, abi, numpy, _preloads(site / "torch" / "__init__.py"))
+
+
+def _preloads(source: Path) -> tuple[str, ...]:
+    """The libraries that torch loads itself: named in a call (2.6 to 2.10), or all of its list (from 2.11 on).
+
+    Up to 2.5 the list serves only where the loader has failed.
+    """
+    try:
+        text = read_regular(source).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    named = _NAMED.findall(text)
+    return tuple(dict.fromkeys([*named, *_LISTED.findall(text)] if _WHOLE_LIST.search(text) else named))
 
 
 def _version_file(path: Path) -> tuple[str | None, str | None]:

@@ -1,8 +1,8 @@
 """Where the loader finds a library that another needs, by the rules of ``ld.so(8)``.
 
 For each name: the RPATH of who needs it (only where it has no RUNPATH), LD_LIBRARY_PATH, its RUNPATH, the loader's
-configuration. A name that is loaded already is not searched again, so what torch's own libraries find by their RPATH
-serves everyone after them.
+configuration. A name that is loaded already is not searched again, so what torch loads itself, and what its own
+libraries find by their RPATH, serves everyone after them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def shadows(environment: Environment) -> Iterator[Shadow]:
     if not first:
         return
     own = {library.soname: library for library in reversed(environment.libraries)}
-    loaded = set(_found_by_rpath(environment))
+    preloaded = environment.torch.preloads if environment.torch else ()
+    loaded = set(_found_by_rpath(environment)) | {n for n in own if n.partition(".so")[0] in preloaded}
     told: set[str] = set()
     for library in environment.libraries:
         if library.rpath and not library.runpath:

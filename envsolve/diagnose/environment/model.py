@@ -93,6 +93,8 @@ class TorchFiles:
         code: The list that ``torch.cuda.get_arch_list()`` gives; None where the library is gone or damaged.
         cxx11_abi: Which C++11 ABI it has; None where no symbol tells.
         numpy: Major of the NumPy that it was compiled against; None where it does not show.
+        preloads: Libraries of NVIDIA's wheels that ``torch/__init__.py`` loads by their path before any other needs
+            them, ``libnvJitLink``.
     """
 
     site: str
@@ -102,6 +104,7 @@ class TorchFiles:
     code: tuple[str, ...] | None = None
     cxx11_abi: bool | None = None
     numpy: int | None = None
+    preloads: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -74,6 +74,7 @@ class Prefix:
         numpy: bytes = NUMPY_2,
         requires: Sequence[str] = (),
         needed: Sequence[str] = ("libcudart.so.12",),
+        init: str = "",
         site: Path | None = None,
         installer: str = "pip",
     ) -> Path:
@@ -84,7 +85,7 @@ class Prefix:
             path = "$ORIGIN/../../nvidia/cuda_runtime/lib:$ORIGIN/../../nvidia/cudnn/lib:$ORIGIN"
             libraries["torch/lib/libtorch_cuda.so"] = elf(needed, soname="libtorch_cuda.so", rpath=path)
         files: dict[str, bytes | str] = {
-            "torch/__init__.py": "",
+            "torch/__init__.py": init,
             "torch/version.py": f"__version__ = '{version}'\ncuda = {cuda!r}\nhip = None\n",
             **libraries,
         }

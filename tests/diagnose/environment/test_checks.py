@@ -263,6 +263,13 @@ def test_damage_is_named(
         assert command in (found.remedies[0].command or ""), found.remedies
 
 
+def test_what_torch_loads_itself_is_not_shadowed(world: World) -> None:
+    preload = '        _preload_cuda_deps("cudnn", "libcudnn_graph.so.*[0-9]")'
+    world.prefix.site.joinpath("torch/__init__.py").write_text(preload)
+    on_the_loaders_path(world, "libcudnn_graph.so.9.1.0")
+    assert world.diagnoses().diagnoses == ()
+
+
 def test_commands_reach_the_environment(world: World) -> None:
     half_removed_cudnn(world)
     command = world.first().remedies[0].command or ""
@@ -284,3 +291,16 @@ def test_a_log_and_an_environment_are_weighed_together(world: World) -> None:
     world.prefix.add("triton", "3.5.0", {"triton/__init__.py": ""})
     world.log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has 8.00 GiB"
     assert [d.cause for d in world.diagnoses().diagnoses] == ["out-of-memory", "triton-torch-mismatch"]
+
+
+def test_condas_torch_is_mended_by_conda(world: World) -> None:
+    cpu_build(world)
+    (world.prefix.folder / "pyvenv.cfg").unlink()
+    (world.prefix.site / "torch-2.8.0+cpu.dist-info/INSTALLER").write_text("conda")
+    conda_record(world.prefix.folder, "python", "3.12.4")
+    conda_record(world.prefix.folder, "pytorch", "2.8.0", "cpu_generic_py312_0")
+    found = world.first()
+    assert found.cause == "cpu-build"
+    command = found.remedies[0].command or ""
+    assert command.startswith(f"conda install -p {world.prefix.folder} -c conda-forge ")
+    assert "cuda" in command

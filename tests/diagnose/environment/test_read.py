@@ -1,17 +1,29 @@
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
+import venv
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from envsolve import api
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.environment.diagnose import diagnose_environment
 from envsolve.diagnose.environment.model import Environment, Kind
 from envsolve.diagnose.environment.read import read_environment, read_outline
+from envsolve.diagnose.model import Report
 from envsolve.errors import UsageError
 from tests.catalogue.measure.artefacts import CUBIN, PTX, container, elf, entry
 from tests.diagnose.environment.prefixes import CXX11, NUMPY_1, Prefix, conda_record, environ, install
+
+CATALOGUE = Catalogue()
+H100 = api.describe_target("H100, driver 570.86.15, linux-x86_64", CATALOGUE)
 
 
 def read(prefix: Prefix, **variables: str) -> Environment:
@@ -127,6 +139,63 @@ def test_of_two_torches_the_first_on_the_path_is_imported(tmp_path: Path) -> Non
     assert (second.version, second.cuda, second.local, second.code) == ("2.5.0+cpu", None, "cpu", None)
 
 
+PRELOADS_TWO = """
+        try:
+            _preload_cuda_deps("cuda_nvrtc", "libnvrtc.so.*[0-9]")
+            _preload_cuda_deps("nvjitlink", "libnvJitLink.so.*[0-9]")
+    except OSError as err:
+        cuda_libs: dict[str, str] = {
+            "cublas": "libcublas.so.*[0-9]",
+        }
+"""
+PRELOADS_ALL = """
+    cuda_libs: dict[str, str] = {
+        "cublas": "libcublas.so.*[0-9]",
+        "nvjitlink": "libnvJitLink.so.*[0-9]",
+    }
+        _preload_cuda_deps(required=False)
+    except OSError as err:
+        _preload_cuda_deps(err)
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "preloads"),
+    [
+        ('    cuda_libs: Dict[str, str] = {\n        "cublas": "libcublas.so.*[0-9]",\n', ()),  # up to 2.5
+        (PRELOADS_TWO, ("libnvrtc", "libnvJitLink")),  # 2.6 to 2.10
+        (PRELOADS_ALL, ("libcublas", "libnvJitLink")),  # from 2.11 on
+    ],
+)
+def test_what_torch_loads_itself_is_read_from_its_own_words(
+    prefix: Prefix, init: str, preloads: tuple[str, ...]
+) -> None:
+    prefix.add_torch(init=init)
+    torch = read(prefix).torch
+    assert torch is not None
+    assert torch.preloads == preloads
+
+
+@pytest.mark.parametrize("system", [True, False])
+def test_the_path_is_that_of_a_real_interpreter(tmp_path: Path, system: bool) -> None:
+    venv.EnvBuilder(system_site_packages=system, symlinks=True).create(tmp_path / "env")
+    (site,) = (tmp_path / "env").glob("lib/python3*/site-packages")
+    minor = site.parent.name
+    for folder in ("pythonpath", "named", f".local/lib/{minor}/site-packages"):
+        (tmp_path / folder).mkdir(parents=True)
+    (site / "b.pth").write_text(f"{tmp_path}/named\n{tmp_path}/not there\n# {tmp_path}\n")
+    variables = environ(tmp_path, PYTHONPATH=str(tmp_path / "pythonpath"))
+    command = [str(tmp_path / "env/bin/python"), "-c", "import json, sys; print(json.dumps(sys.path))"]
+    said = json.loads(subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout)
+    library = str(Path(os.__file__).parent)
+    packages = [
+        path for path in said if Path(path).is_dir() and path and path not in (library, f"{library}/lib-dynload")
+    ]
+    found = read_environment(tmp_path / "env", variables)
+    assert [site.path for site in found.sites] == packages
+    assert found.python == ".".join(map(str, sys.version_info[:3]))
+
+
 def test_libraries_have_their_paths_resolved_and_extensions_their_code(prefix: Prefix) -> None:
     code = container(entry(CUBIN, 80), entry(PTX, 90)) + CXX11 + NUMPY_1
     library = elf(("libcudart.so.12", "libc.so.6"), runpath="$ORIGIN/../nvidia/cuda_runtime/lib", tail=code)
@@ -190,5 +259,7 @@ def test_damage_is_an_answer_and_no_error(
     files = sorted(path for path in prefix.folder.rglob("*") if path.is_file())
     target = files[which % len(files)]
     target.write_bytes(target.read_bytes()[:cut] + noise)
-    assert read(prefix).prefix == str(prefix.folder)
+    found = read(prefix)
+    assert found.prefix == str(prefix.folder)
+    assert diagnose_environment(found, Report("", H100), (), CATALOGUE).schema == "envsolve.diagnosis/1"
     shutil.rmtree(folder)
