@@ -26,6 +26,21 @@ def driver_words(scene: Scene) -> str:
     return "the driver" + (f" ({' '.join(p for p in parts if p)})" if any(parts) else "")
 
 
+def by_triton(scene: Scene) -> bool:
+    """Whether it is Triton, or torch's compiler with it, that compiles in the report."""
+    packages = {"triton", "pytorch-triton"}
+    return scene.mentions("triton", "inductor", "torch.compile") or bool(packages & scene.report.installed.keys())
+
+
+def gcc_command(scene: Scene, major: int) -> str:
+    """How a gcc of one major is installed beside the system's, and named to a build."""
+    install = apt(scene)
+    if "dnf" in install:
+        return f"{install} gcc-toolset-{max(major, 9)} && source scl_source enable gcc-toolset-{max(major, 9)}"
+    named = f"export CC=gcc-{major} CXX=g++-{major} CUDAHOSTCXX=g++-{major}"
+    return f"{install} gcc-{major} g++-{major} && {named}"
+
+
 def apt(scene: Scene) -> str:
     """How a package is installed on the report's system: ``sudo apt-get install -y``, within an image without sudo."""
     distro = (scene.machine.platform.distro if scene.machine.platform else None) or ""

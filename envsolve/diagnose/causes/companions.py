@@ -16,6 +16,7 @@ from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.torch import pair_with
 from envsolve.diagnose.scene import Scene
 from envsolve.machine.model import Platform
+from envsolve.resolve.family import DEFAULT
 
 _ERRORS = (
     "vision-cuda",
@@ -66,6 +67,9 @@ def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
     builds = [b for b in scene.catalogue.builds(name) if b.version == version and same_system(b.platform, platform)]
     if local:
         builds = [b for b in builds if b.variant == local] or builds
+    elif scene.first("vision-cuda", "vision-nms", "vision-ops"):
+        # A version without a local part is the default index's, and the error says that it is another than torch's.
+        builds = [b for b in builds if b.index == DEFAULT] or builds
     if not builds or torch.version is None or ".dev" in torch.version:
         return None
     stand_in = torch.build or _stand_in(torch)

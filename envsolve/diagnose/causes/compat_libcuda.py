@@ -34,8 +34,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         text = _UNSUPPORTED.format(card=card)
         yield Finding("compat-libcuda", grounds, text, evidence, tuple(_remedies(scene)), _CONSEQUENCES)
     elif mismatch:
-        compat = scene.driver is not None and scene.driver.compat_libcuda is not None
-        told = compat or scene.mentions("compat/", "cuda-compat")
+        told = scene.compat_libcuda is not None or scene.mentions("compat/", "cuda-compat")
         # Without a word of compat or a container, a driver that was updated under way says the same.
         plain = not told and not scene.in_container and scene.mentions("updat", "upgrad", "reboot")
         grounds = Grounds.CONFIRMED if told else Grounds.SUGGESTED if plain else Grounds.STATED
@@ -74,6 +73,6 @@ def _remedies(scene: Scene) -> Iterator[Remedy]:
             "Remove the cuda-compat package: the driver's own libcuda is then found again.",
             "sudo apt-get remove 'cuda-compat-*' && sudo ldconfig",
         )
-    wanted = scene.driver.compat_libcuda if scene.driver else None
+    wanted = scene.compat_libcuda
     if wanted and (driver := driver_knowing(scene, wanted)):
         yield driver

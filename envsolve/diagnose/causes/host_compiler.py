@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envsolve.catalogue.model import Toolkit
 from envsolve.compat.versions import minor
-from envsolve.diagnose.causes._say import apt, lines
+from envsolve.diagnose.causes._say import apt, gcc_command, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.compiler import gcc_range
@@ -149,6 +149,9 @@ def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Reme
         return
     known = gcc_range(scene)
     newest = _gcc_max(match, toolkit) or (known.last if known else None) or 11
+    if match.signature.id == "gcc-headers-nvcc":
+        # The compiler passed nvcc's check and its headers did not: the headers of gcc 11 are the first that break.
+        newest = min(newest, 10)
     conda = scene.mentions("conda", "mamba", "pixi")
     in_conda = Remedy(
         f"Install gcc {newest} into the conda environment: g++ must be below {newest + 1}.",
@@ -156,7 +159,7 @@ def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Reme
     )
     beside = Remedy(
         f"Install gcc-{newest} beside the system's compiler, and name it to the build.",
-        f"{apt(scene)} gcc-{newest} g++-{newest} && export CC=gcc-{newest} CXX=g++-{newest} CUDAHOSTCXX=g++-{newest}",
+        gcc_command(scene, newest),
     )
     yield from (in_conda, beside) if conda else (beside, in_conda)
     if scene.first("cuda-library-link") and conda:
@@ -187,7 +190,7 @@ def _standard(scene: Scene, match: Match) -> Finding:
         ),
         Remedy(
             f"If the compiler does not know the option, install a newer one: gcc {gcc} and later know C++{std}.",
-            f"{apt(scene)} gcc-{gcc} g++-{gcc} && export CC=gcc-{gcc} CXX=g++-{gcc}",
+            gcc_command(scene, gcc),
         ),
     ]
     text = _TOO_OLD_STANDARD.format(torch=torch, std=std)

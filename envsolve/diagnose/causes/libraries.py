@@ -21,9 +21,9 @@ _SHADOWED = (
 )
 
 _SHADOW = (
-    "Torch's wheels bring their own CUDA libraries and find them by path, but what LD_LIBRARY_PATH, the system or "
-    "conda puts first is loaded before them. The copy that was loaded here is of another release: {missing}. Nothing "
-    "has to be installed: the other copy must leave the loader's path."
+    "Wheels of torch and jax bring their own CUDA libraries and find them by path, but what LD_LIBRARY_PATH, the "
+    "system or conda puts first is loaded before them. The copy that was loaded here is of another release: "
+    "{missing}. Nothing has to be installed: the other copy must leave the loader's path."
 )
 _CXX = (
     "A library asks for a newer libstdc++ than the one that the process loaded first: {missing}. A conda environment "
@@ -114,7 +114,7 @@ def _shadowed(scene: Scene, match: Match) -> Finding:
 
 def _unshadow(scene: Scene, match: Match) -> Iterator[Remedy]:
     yield Remedy(
-        "Start the program without LD_LIBRARY_PATH: torch's wheels need none. Then take it out of the shell's "
+        "Start the program without LD_LIBRARY_PATH: the wheels need none. Then take it out of the shell's "
         "start-up file "
         "or the module that sets it.",
         "env -u LD_LIBRARY_PATH python ...",
@@ -127,8 +127,10 @@ def _unshadow(scene: Scene, match: Match) -> Iterator[Remedy]:
         f"export LD_LIBRARY_PATH=\"$(python -c 'import site; "
         f"print(site.getsitepackages()[0])')/nvidia/{folder}/lib:$LD_LIBRARY_PATH\"",
     )
+    module = "jax" if match.signature.id == "jax-older-library" else "torch"
     yield Remedy(
-        "See which copy is loaded, and from where.", "LD_DEBUG=libs python -c 'import torch' 2>&1 | grep -i " + folder
+        "See which copy is loaded, and from where.",
+        f"LD_DEBUG=libs python -c 'import {module}' 2>&1 | grep -i {folder}",
     )
 
 

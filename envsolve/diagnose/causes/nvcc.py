@@ -50,10 +50,18 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     elif match := scene.first("nvcc-path-missing"):
         text = _GONE.format(path=match.group("path", "other"))
         yield Finding(
-            "cuda-home-elsewhere", Grounds.STATED, text, lines(match), tuple(nvcc_remedies(scene, _cuda(scene, None)))
+            "cuda-home-elsewhere",
+            Grounds.STATED,
+            text,
+            lines(match),
+            (*_set_home(scene, _cuda(scene, None)), *nvcc_remedies(scene, _cuda(scene, None))),
         )
         yield Finding(
-            "nvcc-missing", Grounds.SUGGESTED, _MISSING, lines(match), tuple(nvcc_remedies(scene, _cuda(scene, None)))
+            "nvcc-missing",
+            Grounds.SUGGESTED,
+            _MISSING,
+            lines(match),
+            (*_set_home(scene, _cuda(scene, None)), *nvcc_remedies(scene, _cuda(scene, None))),
         )
     elif match := scene.first("cuda-home-unset", "nvcc-absent", "cmake-no-cuda"):
         remedies = (*_set_home(scene, _cuda(scene, None)), *nvcc_remedies(scene, _cuda(scene, None)))
@@ -113,6 +121,9 @@ def _toolkit_of(scene: Scene, cuda: str | None) -> Toolkit | None:
 def _set_home(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
     toolkit = _toolkit_of(scene, cuda)
     if toolkit is None:
+        if cuda and scene.os != "windows":
+            text = f"If the machine has a toolkit of CUDA {cuda} (ls -d /usr/local/cuda-*), name it to the build."
+            yield Remedy(text, f"export CUDA_HOME=/usr/local/cuda-{cuda} PATH=/usr/local/cuda-{cuda}/bin:$PATH")
         return
     home = toolkit.path or f"/usr/local/cuda-{cuda}"
     text = f"Name the toolkit of CUDA {cuda} to the build."

@@ -9,11 +9,12 @@ from envsolve.catalogue.model import Toolkit
 from envsolve.compat.arch import parse_arch
 from envsolve.compat.code import best_code
 from envsolve.compat.versions import minor
-from envsolve.diagnose.causes._say import cards, lines
+from envsolve.diagnose.causes._say import by_triton, cards, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.compiler import nvcc_remedies
 from envsolve.diagnose.remedies.extension import archs_for
+from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu
@@ -37,9 +38,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         evidence = (*lines(match), *_list_line(scene), *scene.gpu_evidence)
         yield Finding("nvcc-arch-unknown", Grounds.STATED, text, evidence, tuple(_shorter(scene, match.groups["cc"])))
         return
-    match = scene.first("nvcc-arch", "nvcc-arch-value") or (
-        None if scene.mentions("triton", "inductor") else scene.first("ptxas-no-arch")
-    )
+    match = scene.first("nvcc-arch", "nvcc-arch-value") or (None if by_triton(scene) else scene.first("ptxas-no-arch"))
     if match is None:
         return
     arch = match.groups["arch"]
@@ -96,13 +95,20 @@ def _remedies(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[To
                 f"(same major)."
             )
             yield Remedy(text, f'export TORCH_CUDA_ARCH_LIST="{other.cc}"')
+    if meant and not _needed(meant, cc):
+        return
     torch = scene.torch.cuda if scene.torch else None
-    if knowing:
-        first = knowing[0]
-        wanted = torch if torch and any(minor(t.version) == minor(torch) for t in knowing) else first.version
-        span = f"CUDA {first.version} to {knowing[-1].version} do"
+    major = minor(torch or (toolkit.version if toolkit else knowing[-1].version if knowing else "0"))[0]
+    within = [t for t in knowing if minor(t.version)[0] == major]
+    if within:
+        span = f"CUDA {within[0].version} to {within[-1].version} do"
         yield Remedy(f"Use an nvcc that knows {arch} ({span}), within torch's CUDA major.")
-        yield from nvcc_remedies(scene, wanted)
+        own = torch if torch and any(minor(t.version) == minor(torch) for t in within) else within[0].version
+        yield from nvcc_remedies(scene, own)
+    elif knowing:
+        span = f"CUDA {knowing[0].version} to {knowing[-1].version}"
+        yield Remedy(f"{arch} needs an nvcc of {span}, and so a torch built for that CUDA.")
+        yield from replacements(scene)
 
 
 def _needed(gpus: Sequence[Gpu], cc: ComputeCapability) -> bool:

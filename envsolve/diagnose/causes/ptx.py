@@ -94,6 +94,11 @@ def _remedies(scene: Scene, newer: str | None) -> Iterator[Remedy]:
         )
     if newer:
         yield from filter(None, (compat_package(scene, newer), driver_knowing(scene, newer)))
+    else:
+        yield Remedy(
+            "Or install a newer driver: one whose CUDA version is that of the toolkit which compiled the "
+            "code, at least."
+        )
 
 
 def _older_package(scene: Scene, have: str | None) -> Iterator[Remedy]:

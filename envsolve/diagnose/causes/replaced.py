@@ -21,6 +21,9 @@ _EXPLANATION = (
 )
 _BOTH = "conda and pip keep books apart, so that the environment now holds two torches. "
 
+#: What a command installs: a requirements file, a project in place, or a name.
+_ASKED = re.compile(r"pip3? install (?:--?[\w-]+(?:=\S+)? )*?((?:-[re] )?[^-\s]\S{0,100})")
+
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """An installer's own words show the swap; a requirement that no longer holds suggests it."""
@@ -87,9 +90,7 @@ def _culprit(scene: Scene) -> str | None:
     if match := re.search(r"Collecting torch[^\n(]{0,60}\(from ([\w.-]+(?:==[\w.]+)?)", scene.report.text):
         return match[1]
     installs = [
-        match[1].strip()
-        for seen in scene.report.commands
-        if (match := re.search(r"pip3? install ((?:(?!\btorch==)[^|&;#\n]){1,120})$", seen.value))
+        m[1].strip() for seen in scene.report.commands if (m := _ASKED.search(seen.value)) and "torch==" not in m[1]
     ]
     return installs[-1] if installs else None
 

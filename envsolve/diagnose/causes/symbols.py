@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from packaging.specifiers import SpecifierSet
+
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.installed import public
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.extension import extension_named
+from envsolve.diagnose.remedies.torch import pair_with
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 
@@ -101,6 +104,12 @@ def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Remedy]:
 def _rebuild(scene: Scene, match: Match) -> Iterator[Remedy]:
     package = extension_named(scene, match.quote)
     version = public(scene.report.installed, package) if package else None
+    if package and scene.torch and scene.torch.version and scene.family.follows_torch(package):
+        exact = f"=={scene.torch.version}" + (f"+{scene.torch.variant}" if scene.torch.variant else "")
+        found = pair_with(scene, {"torch": SpecifierSet(exact), package: SpecifierSet()})
+        if found:
+            yield found
+            return
     what = f"{package}=={version}" if package and version else package or "PACKAGE"
     torch = scene.torch.label if scene.torch else "the torch at hand"
     yield Remedy(

@@ -11,10 +11,11 @@ from envsolve.compat.driver import driver_runs
 from envsolve.compat.judge import triton_pin
 from envsolve.compat.triton import chosen_ptxas
 from envsolve.compat.versions import minor, numbers
-from envsolve.diagnose.causes._say import driver_words, lines
+from envsolve.diagnose.causes._say import by_triton, driver_words, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.installed import public
 from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.compiler import ptxas_remedy
 from envsolve.diagnose.remedies.driver import driver_running
 from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
@@ -51,7 +52,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 
 def _is_triton(scene: Scene, match: Match) -> bool:
-    return scene.mentions("triton", "inductor", "torch.compile") or match.quote.startswith("ptxas-blackwell")
+    return by_triton(scene) or match.quote.startswith("ptxas-blackwell")
 
 
 def _release(scene: Scene) -> TritonRelease | None:
@@ -91,7 +92,12 @@ def _knowing(
         text = (
             f"Point Triton to a ptxas of CUDA {wanted} or newer, which knows {arch}, if the machine has such a toolkit."
         )
-        yield Remedy(text, f"export {variable}={at}/bin/ptxas")
+        if _toolkit_path(scene, wanted):
+            yield Remedy(text, f"export {variable}={at}/bin/ptxas")
+        if wheel := ptxas_remedy(wanted, variable):
+            yield wheel
+        if not _toolkit_path(scene, wanted):
+            yield Remedy(text, f"export {variable}={at}/bin/ptxas")
     known = [r for r in scene.catalogue.tritons if (p := chosen_ptxas(r, cc)) is not None and arch in p.archs]
     first = min((Version(r.version) for r in known), default=None)
     if first is not None:
@@ -124,7 +130,7 @@ def _newer(scene: Scene, match: Match) -> Iterator[Finding]:
     facts = scene.facts
     fit = driver_runs(ptxas.cuda, scene.driver, scene.os, facts.toolkits, facts.floors) if ptxas else None
     below = fit is not None and fit.reason.ok is False
-    if not below and not scene.mentions("triton", "inductor", "torch.compile"):
+    if not below and not by_triton(scene):
         return
     which = (
         f"Triton {release.version} brings a ptxas of CUDA {ptxas.cuda}"
@@ -153,7 +159,14 @@ def _loading(scene: Scene, ptxas: Ptxas | None) -> Iterator[Remedy]:
                 f"it writes."
             )
             yield Remedy(text, f"export {variable}={at}/bin/ptxas")
+    newest = next((t for t in reversed(scene.catalogue.toolkits) if family and minor(t.version)[0] == family), None)
+    if newest and ptxas and (wheel := ptxas_remedy(".".join(newest.version.split(".")[:2]), ptxas.override)):
+        yield wheel
     yield from _with_own_ptxas(scene)
+    # Torch options of the first tier are those whose Triton runs here.
+    best = next(iter(scene.family.options("torch")), None)
+    if best is not None and best.verdict.triton:
+        yield from replacements(scene)[-1:]
     if ptxas and (driver := driver_running(scene, ptxas.cuda)):
         yield driver
     yield Remedy("Without either, run without compiling: torch's own kernels work.", "export TORCHDYNAMO_DISABLE=1")

@@ -74,13 +74,16 @@ def _mismatch(scene: Scene, match: Match) -> Iterator[Finding | RuledOut]:
         # The pair is right, so the import comes from a third package.
         grounds = Grounds.SUGGESTED
     remedies = []
-    if pin:
+    if pin and have == pin:
         remedies.append(
             Remedy(
-                "Put back the Triton that this torch pins.", f"pip install --force-reinstall --no-deps triton=={pin}"
+                "Update the package whose file stands last in the traceback before Triton's: it knows another Triton."
             )
         )
-    remedies += [led_by("Or move both together", r) for r in replacements(scene)[:1]]
+    elif pin:
+        command = f"pip install --force-reinstall --no-deps triton=={pin}"
+        remedies.append(Remedy("Put back the Triton that this torch pins.", command))
+    remedies += [led_by("Or move both together", r) for r in replacements(scene)[-1:]]
     if not remedies:
         remedies.append(
             Remedy(

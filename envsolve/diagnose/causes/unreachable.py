@@ -42,7 +42,8 @@ def _remedies(kind: str) -> Iterator[Remedy]:
         )
     elif kind == "network-proxy":
         yield Remedy(
-            "Name a proxy that lets the index's hosts through.",
+            "Name a proxy that lets the index's hosts through, download.pytorch.org and download-r2.pytorch.org "
+            "among them.",
             "export HTTPS_PROXY=http://proxy:3128 NO_PROXY=localhost",
         )
     yield Remedy("See whether the host answers from here.", "curl -sSI https://download.pytorch.org/whl/torch/")

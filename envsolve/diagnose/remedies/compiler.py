@@ -20,11 +20,24 @@ def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
     whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and _covers(c, wanted)]
     order = {"pip": 1, "conda": 0 if scene.mentions("conda", "mamba", "pixi") else 2, "apt": 3}
     for packages in sorted(whole, key=lambda c: order[c.manager]):
-        yield Remedy(_text(packages, wanted), _command(packages, wanted, scene))
+        yield Remedy(_text(packages, wanted, cuda is not None), _command(packages, wanted, scene))
     if scene.in_container:
         yield Remedy(
             f"Or build in an image of the devel kind of CUDA {wanted}: those named runtime and base have no nvcc."
         )
+
+
+def ptxas_remedy(cuda: str, variable: str) -> Remedy | None:
+    """A ptxas out of a wheel for Triton; None for a CUDA whose wheels have none.
+
+    The folders are those of NVIDIA's wheels nvidia-cuda-nvcc-cu12 and nvidia-cuda-nvcc.
+    """
+    major = minor(cuda)[0]
+    if major not in (12, 13):
+        return None
+    package, folder = ("nvidia-cuda-nvcc-cu12", "cuda_nvcc") if major == 12 else ("nvidia-cuda-nvcc", "cu13")
+    text = f"Give Triton a ptxas of CUDA {cuda} out of a wheel, which changes no other package."
+    return Remedy(text, f'pip install --no-deps "{package}=={cuda}.*" && export {variable}={_SITE}/nvidia/{folder}/bin/ptxas')
 
 
 def gcc_range(scene: Scene) -> GccRange | None:
@@ -38,10 +51,12 @@ def _covers(packages: CompilerPackages, cuda: str) -> bool:
     return minor(packages.first) <= minor(cuda) <= last
 
 
-def _text(packages: CompilerPackages, cuda: str) -> str:
+def _text(packages: CompilerPackages, cuda: str, known: bool) -> str:
     if packages.manager == "apt":
         return f"Install the toolkit of CUDA {cuda} beside the system's others, from NVIDIA's repository."
-    return f"Put an nvcc of CUDA {cuda}, torch's own, into the environment."
+    if known:
+        return f"Put an nvcc of CUDA {cuda} into the environment."
+    return f"Put an nvcc of torch's own CUDA into the environment (torch.version.cuda says which; here {cuda})."
 
 
 def _command(packages: CompilerPackages, cuda: str, scene: Scene) -> str:

@@ -75,10 +75,11 @@ def install_command(scene: Scene, options: Sequence[Option]) -> str:
         served.setdefault(build.index if build.index != DEFAULT else "", []).append(
             f"{build.package}=={build.version}{build.local}"
         )
+    flavour = next((o.build.variant for o in options if o.build.variant != ANY), "cpu")
     commands = []
     for index, names in sorted(served.items(), reverse=True):
         place = scene.catalogue.indexes.get(index)
-        where = f" --index-url {_address(place, options[0].build.variant)}" if place else ""
+        where = f" --index-url {_address(place, flavour)}" if place else ""
         force = "" if place else " --force-reinstall"
         commands.append(f"{installer(scene)} install{force} {' '.join(names)}{where}")
     return " && ".join(commands)
@@ -153,13 +154,16 @@ def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Remedy:
     build = torch.build
     runs = _runs(scene, build)
     needs = f"needs driver {torch.verdict.driver_required} or newer" if torch.verdict.driver_required else ""
-    why = "; ".join(filter(None, (runs, needs)))
-    others = "".join(
-        f", {o.build.package} {o.build.version}" + ("" if o.build.variant in (ANY, "cpu") else f" [{o.build.variant}]")
+    others = ", ".join(
+        f"{o.build.package} {o.build.version}" + ("" if o.build.variant in (ANY, "cpu") else f" [{o.build.variant}]")
         for o in companions
     )
-    text = f"Install torch {build.version} [{build.variant}]{others}" + (f": {why}." if why else ".")
-    return Remedy(text, install_command(scene, chosen))
+    if companions and _is_at_hand(scene, options[0]):
+        text = f"Keep torch {build.version} [{build.variant}], and install {others}, which goes with it."
+        return Remedy(text, install_command(scene, companions))
+    why = "; ".join(filter(None, (runs, needs)))
+    text = f"Install torch {build.version} [{build.variant}]" + (f", {others}" if others else "")
+    return Remedy(text + (f": {why}." if why else "."), install_command(scene, chosen))
 
 
 def _runs(scene: Scene, build: Build) -> str:

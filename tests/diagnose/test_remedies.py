@@ -1,0 +1,118 @@
+"""What is advised: nothing that the rules refuse for the machine, and the least change first."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envsolve import api
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Build
+from envsolve.compat.facts import Facts
+from envsolve.compat.judge import Judge
+from envsolve.compat.life import can_exist
+from envsolve.compat.platform import assumed, same_system
+from envsolve.compat.verdict import Level
+from envsolve.diagnose.model import Diagnoses, Remedy
+from envsolve.machine.model import Driver, Machine
+
+REPORTS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "reports.json").read_text(encoding="utf-8"))
+CATALOGUE = Catalogue()
+FACTS = Facts.of(CATALOGUE)
+KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+OLD = "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver"
+#: An error, a machine, the torch there, and the flavour that must be offered first.
+MACHINES = [
+    (KERNEL, "GTX 1050, driver 550.163.01", "2.8.0+cu128", "2.8.0+cu126"),
+    (KERNEL, "Tesla V100, driver 580.95.05", "2.11.0+cu128", "2.11.0+cu126"),
+    (KERNEL, "RTX 5090, driver 570.144, python 3.12", "2.7.0+cu126", "2.7.0+cu128"),
+    (KERNEL, "Tesla K80, driver 470.199.02, python 3.10", "2.1.0+cu121", "2.1.0+cu118"),
+    (OLD, "A100, driver 470.82.01, python 3.9", "2.4.0+cu121", "2.4.0+cu118"),
+    (KERNEL, "V100 + A100, driver 570.124.06", "2.11.0+cu128", "2.11.0+cu126"),
+]
+
+
+def diagnosed(log: str, target: str | None, installed: dict[str, str] | None) -> tuple[Diagnoses, Machine | None]:
+    machine = api.describe_target(target) if target else None
+    return api.diagnose(log, [machine] if machine else None, installed=installed), machine
+
+
+def remedies(found: Diagnoses) -> Iterator[Remedy]:
+    return (remedy for diagnosis in found.diagnoses for remedy in diagnosis.remedies)
+
+
+def torch_builds(command: str, machine: Machine) -> list[Build]:
+    """The builds that a pip command may install; its exact local version is the flavour."""
+    match = re.search(r"\btorch==(\d[\w.]*)(?:\+(\w+))?", command)
+    if match is None:
+        return []
+    return [
+        build
+        for build in CATALOGUE.builds("torch")
+        if build.version == match[1]
+        and build.local == (f"+{match[2]}" if match[2] else "")
+        and same_system(build.platform, assumed(machine.platform))
+    ]
+
+
+@pytest.mark.parametrize("report", [r for r in REPORTS if "target" in r], ids=lambda r: r["name"])
+def test_no_torch_is_advised_that_does_not_run_there(report: dict[str, Any]) -> None:
+    found, machine = diagnosed(report["log"], report["target"], report.get("installed"))
+    assert machine is not None
+    judge = Judge(machine, FACTS)
+    # Where the meant remedy is to put back what was there, the card is not what is wrong.
+    judged = [r for d in found.diagnoses if d.cause != "torch-replaced" for r in d.remedies]
+    for remedy in judged:
+        if remedy.command is None or "venv" in remedy.command or "constraints" in remedy.command:
+            continue
+        builds = torch_builds(remedy.command, machine)
+        verdicts = [v for build in builds for v in judge.verdicts(build, machine.python)]
+        assert not verdicts or any(v.level is not Level.NONE for v in verdicts), remedy
+
+
+@pytest.mark.parametrize("report", [r for r in REPORTS if "target" in r], ids=lambda r: r["name"])
+def test_no_driver_is_advised_that_dropped_the_card(report: dict[str, Any]) -> None:
+    found, machine = diagnosed(report["log"], report["target"], report.get("installed"))
+    assert machine is not None
+    for remedy in remedies(found):
+        if match := re.search(r"Install NVIDIA driver ([\d.]+)", remedy.text):
+            for gpu in machine.gpus or ():
+                life = can_exist(gpu, Driver(match[1]), FACTS.architectures, FACTS.drivers)
+                assert life.ok is not False, remedy
+
+
+@pytest.mark.parametrize(("log", "target", "torch", "first"), MACHINES)
+def test_the_least_change_comes_first(log: str, target: str, torch: str, first: str) -> None:
+    found, _ = diagnosed(log, target, {"torch": torch})
+    command = found.diagnoses[0].remedies[0].command
+    assert command is not None and f"torch=={first} " in command
+    assert command.endswith(f"/whl/{first.partition('+')[2]}")
+
+
+def test_companions_move_with_torch() -> None:
+    installed = {"torch": "2.8.0+cu128", "torchvision": "0.23.0+cu128", "torchaudio": "2.8.0+cu128"}
+    found, _ = diagnosed(KERNEL, "GTX 1080, driver 560.35.03", installed)
+    command = found.diagnoses[0].remedies[0].command
+    assert command is not None
+    for name in ("torch==2.8.0+cu126", "torchvision==0.23.0+cu126", "torchaudio==2.8.0+cu126"):
+        assert name in command
+
+
+def test_a_missing_kernel_is_not_mended_by_a_driver_or_a_toolkit() -> None:
+    for log, target, torch, _ in MACHINES:
+        if log is KERNEL:
+            for remedy in remedies(diagnosed(log, target, {"torch": torch})[0]):
+                assert "NVIDIA driver" not in remedy.text
+                assert "TORCH_CUDA_ARCH_LIST" not in (remedy.command or "")
+
+
+def test_what_is_not_about_torch_is_not_answered_with_torch() -> None:
+    log = "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: CUDA driver version is insufficient for CUDA runtime version"
+    found, _ = diagnosed(log, "driver 470.57.02, A100", {"jax": "0.5.0"})
+    assert found.diagnoses[0].cause == "driver-too-old"
+    assert "torch" not in " ".join(remedy.command or "" for remedy in remedies(found))
