@@ -369,7 +369,7 @@ def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.
     """
     import datetime
 
-    from envsolve.catalogue.load import data_folder
+    from envsolve.catalogue.file import data_folder
     from envsolve.catalogue.overlay import overlay_folder
     from envsolve.catalogue.update import update, update_overlay
     from envsolve.index.client import IndexClient

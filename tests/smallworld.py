@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envsolve.catalogue.load import Catalogue, data_folder
+from envsolve.catalogue.file import data_folder
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence, IndexPlace, Source
 from envsolve.catalogue.targets import machine_from_target
 from envsolve.catalogue.write import dump_catalogue_file, group_requires

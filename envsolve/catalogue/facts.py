@@ -11,8 +11,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from envsolve.catalogue import kinds
+from envsolve.catalogue.file import sources_of
 from envsolve.catalogue.kinds import KINDS, Kind
-from envsolve.catalogue.load import Catalogue, sources_of
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Source
 from envsolve.errors import UsageError
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from envsolve.catalogue.file import CatalogueFile, data_folder
 from envsolve.catalogue.kinds import KINDS
-from envsolve.catalogue.load import Catalogue, CatalogueFile, data_folder
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.summary import markdown, summarize
 
 BEGIN, END = "<!-- begin: make catalogue-docs -->", "<!-- end -->"

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from envsolve.catalogue import kinds
+from envsolve.catalogue.file import sources_of
 from envsolve.catalogue.kinds import KINDS
-from envsolve.catalogue.load import Catalogue, sources_of
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from packaging.version import Version
 
 from envsolve.catalogue import kinds
-from envsolve.catalogue.load import SCHEMA, Catalogue, CatalogueFile, read_file, read_own_file, sources_of
+from envsolve.catalogue.file import SCHEMA, CatalogueFile, read_file, read_own_file, sources_of
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Source
 from envsolve.catalogue.overlay import in_force
 from envsolve.catalogue.refresh import Index

@@ -1,4 +1,4 @@
-"""Writing ``index_data/`` files, the inverse of :mod:`envsolve.catalogue.load`, so that their diffs can be reviewed.
+"""Writing ``index_data/`` files, the inverse of :mod:`envsolve.catalogue.file`, so that their diffs can be reviewed.
 
 One record per line, fields in the order of the dataclass, defaults left out. The same input always gives the same text.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from packaging.version import Version
 
-from envsolve.catalogue.load import SCHEMA
+from envsolve.catalogue.file import SCHEMA
 from envsolve.catalogue.model import Build, Source
 
 if TYPE_CHECKING:

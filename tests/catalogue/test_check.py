@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from envsolve.catalogue.check import Checked, check
-from envsolve.catalogue.load import Catalogue, data_folder
+from envsolve.catalogue.file import data_folder
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence, FileFact, Source
 from envsolve.catalogue.update import update
 from envsolve.catalogue.write import dump_catalogue_file

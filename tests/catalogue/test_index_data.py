@@ -17,8 +17,9 @@ from packaging.tags import parse_tag
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
+from envsolve.catalogue.file import CatalogueFile, data_folder
 from envsolve.catalogue.kinds import kind_of
-from envsolve.catalogue.load import Catalogue, CatalogueFile, data_folder
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import (
     Build,
     Dispute,

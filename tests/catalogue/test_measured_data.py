@@ -10,7 +10,8 @@ from packaging.tags import parse_tag
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
-from envsolve.catalogue.load import Catalogue, data_folder, read_file
+from envsolve.catalogue.file import data_folder, read_file
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence
 from envsolve.catalogue.write import build_order, dump_catalogue_file, group_requires
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from envsolve.catalogue.load import Catalogue, data_folder
+from envsolve.catalogue.file import data_folder
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence, Source, Toolkit
 from envsolve.catalogue.overlay import overlay_folder
 from envsolve.catalogue.update import update_overlay

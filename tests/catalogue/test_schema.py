@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from envsolve.catalogue import pages
+from envsolve.catalogue.file import CatalogueFile, data_folder, read_file
 from envsolve.catalogue.forms import FORMS, misshapen
 from envsolve.catalogue.kinds import BUILDS, KINDS, kind_of
-from envsolve.catalogue.load import Catalogue, CatalogueFile, data_folder, read_file
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence, FileFact, GpuModel, SourceProject, Toolkit
 from envsolve.catalogue.write import dump_catalogue_file
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envsolve.catalogue.load import Catalogue, CatalogueFile
+from envsolve.catalogue.file import CatalogueFile
+from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, DriverBranch, Evidence, FileFact, Source, Toolkit
 from envsolve.catalogue.write import build_order, dump_catalogue_file, group_requires
 
