@@ -14,10 +14,10 @@ from typing import Any, Literal
 import msgspec
 
 from envsolve.compat.platform import libc_needed, libc_of, libc_serves, libc_text
-from envsolve.compat.versions import reaches
+from envsolve.compat.versions import minor, reaches
 from envsolve.errors import UsageError
 from envsolve.machine.cc import ComputeCapability
-from envsolve.machine.model import Machine, Platform
+from envsolve.machine.model import Driver, Machine, Platform
 from envsolve.plan import Plan
 
 SCHEMA: Literal["envsolve.lock/1"] = "envsolve.lock/1"
@@ -33,6 +33,7 @@ class Assumptions:
         arch: ``x86_64`` or ``aarch64``.
         libc: Oldest libc that every wheel accepts, ``glibc 2.28``.
         driver_required: Oldest NVIDIA driver that runs the lock, ``525.60.13``.
+        compat_libcuda: CUDA version of the cuda-compat ``libcuda`` that makes up for an older driver, ``13.0``.
         cuda: The flavour, ``cu126`` or ``cpu``.
         gpus: Compute capabilities that the lock was judged for, ``("8.9", "9.0")``.
         environment: Variables that must be set where the environment runs.
@@ -45,6 +46,7 @@ class Assumptions:
     arch: str | None = None
     libc: str | None = None
     driver_required: str | None = None
+    compat_libcuda: str | None = None
     cuda: str | None = None
     gpus: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -86,6 +88,8 @@ def _faults(lock: Assumptions) -> Iterator[str]:
         yield f"python is no version such as 3.12: {lock.python!r}"
     if lock.driver_required is not None and not re.fullmatch(r"\d+(\.\d+)*", lock.driver_required):
         yield f"driver_required is no driver version: {lock.driver_required!r}"
+    if lock.compat_libcuda is not None and not re.fullmatch(r"\d+\.\d+", lock.compat_libcuda):
+        yield f"compat_libcuda is no CUDA version such as 13.0: {lock.compat_libcuda!r}"
     if lock.libc is not None and libc_of(Platform(libc=lock.libc)) is None:
         yield f"libc is none such as 'glibc 2.28': {lock.libc!r}"
     for gpu in lock.gpus:
@@ -114,11 +118,20 @@ def assumptions_of(plan: Plan) -> Assumptions:
         arch=_common(platform.arch for platform in platforms),
         libc=oldest_libc(package.filename for package in plan.packages if package.filename),
         driver_required=plan.driver.required if plan.driver else None,
+        compat_libcuda=_compat_of(plan),
         cuda=plan.cuda,
         gpus=tuple(sorted(judged, key=ComputeCapability.parse)),
         environment=dict(plan.environment),
         catalogue_date=plan.catalogue_date,
     )
+
+
+def _compat_of(plan: Plan) -> str | None:
+    """The oldest of the compat libraries that a plan counts on."""
+    if plan.driver is None or plan.driver.mode != "forward-compat":
+        return None
+    found = [m.driver.compat_libcuda for m in plan.machines if m.driver is not None and m.driver.compat_libcuda]
+    return min(found, key=minor, default=None)
 
 
 def oldest_libc(filenames: Iterable[str]) -> str | None:
@@ -163,11 +176,20 @@ def _judge(lock: Assumptions, machine: Machine) -> Iterator[tuple[bool | None, s
     if lock.libc:
         yield _libc_holds(lock.libc, platform), _versus(f"{lock.libc} or newer", "the libc", platform.libc)
     if lock.driver_required:
-        have = machine.driver.version if machine.driver else None
-        sentence = _versus(f"driver {lock.driver_required} or newer", "the driver", have)
-        yield reaches(have, lock.driver_required) if have else None, sentence
+        yield _driver_holds(lock, machine)
     if lock.gpus:
         yield from _judge_gpus(lock.gpus, machine)
+
+
+def _driver_holds(lock: Assumptions, machine: Machine) -> tuple[bool | None, str]:
+    """A driver that is new enough, or an older one behind a compat library like the one that the lock counts on."""
+    driver, need = machine.driver or Driver(), f"driver {lock.driver_required} or newer"
+    if lock.compat_libcuda:
+        need += f", or a cuda-compat libcuda of CUDA {lock.compat_libcuda}"
+        if driver.compat_libcuda and minor(driver.compat_libcuda) >= minor(lock.compat_libcuda):
+            return True, need
+    holds = reaches(driver.version, lock.driver_required or "") if driver.version else None
+    return holds, _versus(need, "the driver", driver.version)
 
 
 def _judge_gpus(judged: tuple[str, ...], machine: Machine) -> Iterator[tuple[bool | None, str]]:

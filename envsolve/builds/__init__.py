@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from packaging.utils import canonicalize_name
@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
 from envsolve.compat.judge import Judge
-from envsolve.compat.platform import assumed
+from envsolve.compat.settle import as_judged
 from envsolve.compat.verdict import Verdict
 from envsolve.errors import UsageError
 from envsolve.machine.model import Gpu, Machine
@@ -78,7 +78,7 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
         known = ", ".join(catalogue.packages())
         raise UsageError(f"the catalogue describes no builds of {package}", hint=f"it describes {known}")
     facts = Facts.of(catalogue)
-    judged = [replace(machine, platform=assumed(machine.platform)) for machine in machines]
+    judged = [as_judged(machine, None, catalogue.drivers) for machine in machines]
     family = Family(catalogue, facts, tuple(judged), python)
     lines: dict[BuildLine, None] = {}
     for option in (*family.judged(name), *family.judged_outside(name)):

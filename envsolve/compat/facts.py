@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Architecture, DriverBranch, Floor, Toolkit, TritonRelease
+from envsolve.compat.forward import ForwardFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +19,17 @@ class Facts:
     architectures: Mapping[str, Architecture]
     tritons: Mapping[str, TritonRelease]
     drivers: Sequence[DriverBranch]
+    forward: ForwardFacts
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> Facts:
         """Take the tables out of a catalogue."""
         tritons = {release.version: release for release in catalogue.tritons}
-        return cls(catalogue.toolkits, catalogue.floors, catalogue.architectures, tritons, catalogue.drivers)
+        return cls(
+            catalogue.toolkits,
+            catalogue.floors,
+            catalogue.architectures,
+            tritons,
+            catalogue.drivers,
+            ForwardFacts(catalogue),
+        )

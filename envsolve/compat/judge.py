@@ -11,6 +11,7 @@ from envsolve.compat.code import best_code, libraries_serve
 from envsolve.compat.driver import DriverFit, driver_runs, ptx_loads
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY
+from envsolve.compat.forward import lifted, through_compat
 from envsolve.compat.life import can_exist
 from envsolve.compat.platform import libc_fits, platform_fits, python_fits
 from envsolve.compat.triton import TRITON, triton_runs
@@ -28,6 +29,7 @@ class Judge:
         self._machine = machine
         self._facts = facts
         self._os = machine.platform.os if machine.platform else None
+        self._lifted = lifted(machine, facts.forward)
         self._fits: dict[str, DriverFit] = {}
         self._libraries: dict[tuple[str, ComputeCapability], Reason] = {}
         self._tritons: dict[tuple[str, ComputeCapability], Reason] = {}
@@ -94,16 +96,17 @@ class Judge:
         else:
             text = f"{arch.name} is compiled for cc {cc} by the driver"
             reasons.append(Reason("ptx", True, text, evidence, source))
-            reasons.append(ptx_loads(cuda, self._machine.driver))
+            reasons.append(ptx_loads(cuda, self._lifted))
         if build.package == _TORCH:
             reasons.append(self._serves(cuda, cc))
         return level, arch.name if arch else None, reasons
 
     def _driver(self, cuda: str) -> DriverFit:
-        """Rule 1."""
+        """Rule 1, then rule 8."""
         if cuda not in self._fits:
             facts = self._facts
-            self._fits[cuda] = driver_runs(cuda, self._machine.driver, self._os, facts.toolkits, facts.floors)
+            alone = driver_runs(cuda, self._machine.driver, self._os, facts.toolkits, facts.floors)
+            self._fits[cuda] = through_compat(alone, cuda, self._machine.driver, self._lifted)
         return self._fits[cuda]
 
     def _serves(self, cuda: str, cc: ComputeCapability) -> Reason:
@@ -131,8 +134,7 @@ class Judge:
         if release is None or cc is None:
             return None
         if (release.version, cc) not in self._tritons:
-            driver = self._machine.driver
-            said = triton_runs(release, cc, driver, self._os, facts.toolkits, facts.floors)
+            said = triton_runs(release, cc, self._lifted, self._os, facts.toolkits, facts.floors)
             self._tritons[release.version, cc] = said
         return self._tritons[release.version, cc]
 

@@ -43,7 +43,7 @@ class Reason:
 
     Attributes:
         rule: ``driver-floor``, ``driver-ptx``, ``sass``, ``ptx``, ``libraries``, ``triton`` (``-gpu``, ``-driver`` for
-            its two causes), ``life``, ``flavour``, ``platform``, ``toolchain``.
+            its two causes), ``life``, ``forward``, ``flavour``, ``platform``, ``toolchain``.
         ok: True holds, False fails, None a fact is missing.
         text: The fact in plain words.
         evidence: Evidence level of the fact, where it comes from the catalogue.

@@ -9,13 +9,13 @@ from functools import cached_property
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.code import best_code, libraries_serve
 from envsolve.compat.facts import Facts
+from envsolve.compat.settle import as_judged, overstated_cuda
 from envsolve.compat.verdict import Level
 from envsolve.diagnose.installed import Torch, torch_of
 from envsolve.diagnose.model import Report
 from envsolve.diagnose.signatures import Match, find_matches
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Driver, Gpu, Machine
-from envsolve.planner.judged import as_judged
 from envsolve.resolve.family import Family
 
 
@@ -59,6 +59,14 @@ class Scene:
     def driver(self) -> Driver | None:
         """The driver of the report's own machine."""
         return self.machine.driver
+
+    @property
+    def compat_libcuda(self) -> str | None:
+        """CUDA version of a compat ``libcuda``: as read, or as a CUDA beyond the driver's branch gives it away."""
+        told = self.report.machine.driver
+        if told is None or told.compat_libcuda is not None:
+            return told.compat_libcuda if told else None
+        return told.cuda if overstated_cuda(told, self.catalogue.drivers) else None
 
     @property
     def os(self) -> str | None:

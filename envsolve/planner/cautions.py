@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envsolve.catalogue.model import DriverBranch, Evidence
-from envsolve.compat.flavour import cuda_suffix
+from envsolve.catalogue.model import Evidence
+from envsolve.compat.facts import Facts
+from envsolve.compat.flavour import ANY, cuda_suffix
+from envsolve.compat.forward import compat_serves
 from envsolve.compat.judge import triton_pin
 from envsolve.compat.platform import ASSUMED_GLIBC, assumed, libc_of
+from envsolve.compat.settle import overstated_cuda
 from envsolve.compat.triton import arch_asked
 from envsolve.compat.versions import minor, numbers
 from envsolve.errors import IndexUnavailableError
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, PlannedPackage
-from envsolve.planner.judged import overstated_cuda
 from envsolve.resolve.environment import Environment
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.solve import Solution
@@ -23,8 +25,9 @@ _TRITON_RULES = ("triton", "triton-gpu", "triton-driver")
 _TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
 
 
-def about_machines(machines: Sequence[Machine], python: str, drivers: Sequence[DriverBranch]) -> Iterator[Caution]:
+def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> Iterator[Caution]:
     """Facts of the machines that decide and are not known, or that the plan cannot all follow."""
+    drivers = facts.drivers
     pythons = sorted({machine.python for machine in machines if machine.python})
     if len(pythons) > 1:
         text = f"the machines name Python {' and '.join(pythons)}; the plan is for {python}"
@@ -59,12 +62,25 @@ def about_machines(machines: Sequence[Machine], python: str, drivers: Sequence[D
             yield Caution(
                 "driver-cuda-overstated", text, "a cuda-compat libcuda may report more; the driver was judged"
             )
-        if machine.driver and machine.driver.compat_libcuda:
-            text = (
-                f"a cuda-compat libcuda (CUDA {machine.driver.compat_libcuda}) stands first on the loader path; "
-                "the plan is made for the kernel driver alone"
-            )
-            yield Caution("compat-libcuda", text, "remove it from LD_LIBRARY_PATH unless this is a data-centre GPU")
+
+
+def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[Caution]:
+    """What a cuda-compat ``libcuda`` that stands first on the loader path does for the plan (rule 8).
+
+    Args:
+        machines: As they are judged.
+        facts: The tables of the rules.
+    """
+    for machine in machines:
+        reason = compat_serves(machine, facts.forward)
+        if reason is None:
+            continue
+        if reason.ok:
+            text = f"{reason.text}, and stands first on the loader path"
+            yield Caution("forward-compatibility", text, "keep it there: the plan counts on it")
+        else:
+            text = f"{reason.text}; the plan is made for the driver alone"
+            yield Caution("compat-libcuda", text, "take it off the loader path (LD_LIBRARY_PATH, /etc/ld.so.conf.d)")
 
 
 def about_systems(environments: Sequence[Environment]) -> Iterator[Caution]:
@@ -157,6 +173,11 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
         whose = f"; {', '.join(askers)} needs them" if askers else ""
         text = f"{', '.join(others)} beside a torch for CUDA {major}{whose}"
         yield Caution("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
+    for name, chosen in solution.chosen.items():
+        own = chosen.candidate.option.build if chosen.candidate.option else None
+        if own and own.variant == ANY and own.cuda and minor(own.cuda)[0] != major:
+            text = f"{name} {own.version} has optional kernels for CUDA {minor(own.cuda)[0]}, which are not loaded"
+            yield Caution("kernels-not-loaded", f"{text} beside a torch for CUDA {major}; the rest of it works", None)
 
 
 def about_unjudged(solution: Solution, family: Family) -> Iterator[Caution]:

@@ -10,12 +10,14 @@ from packaging.utils import canonicalize_name
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
+from envsolve.compat.settle import as_judged
 from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Level
 from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, Plan
 from envsolve.planner.cautions import (
+    about_compat,
     about_indexes,
     about_machines,
     about_packages,
@@ -24,7 +26,6 @@ from envsolve.planner.cautions import (
     about_torch,
     about_unjudged,
 )
-from envsolve.planner.judged import as_judged
 from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
 from envsolve.planner.refusal import impossible_machine, no_triton, unserved_system, unsolvable
@@ -146,7 +147,8 @@ def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provide
     ]
     cautions: list[Caution] = [
         *frame.warnings,
-        *about_machines(frame.machines, python, family.catalogue.drivers),
+        *about_machines(frame.machines, python, facts),
+        *about_compat(machines, facts),
         *about_systems(environments_of(machines, python)),
         *about_torch(solution, family),
         *about_packages(pinned.packages, solution, guessed, yanked),

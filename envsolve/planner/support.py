@@ -60,7 +60,7 @@ def driver_need(judged: Sequence[Judged]) -> DriverNeed | None:
         if one.build.cuda is not None and one.build.variant != ANY:
             have = one.machine.driver.version if one.machine.driver else None
             needs.append(DriverNeed(one.verdict.driver_required, one.verdict.driver_mode, have))
-    rank = {"minor-version": 1, "full": 2, None: 0, "forward-compat": 1}
+    rank = {None: 0, "forward-compat": 1, "minor-version": 2, "full": 3}
     return max(needs, key=lambda n: (numbers(n.required or "0"), -rank[n.mode]), default=None)
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from packaging.specifiers import SpecifierSet
 
+from envsolve.compat.forward import compat_releases, compat_serves
 from envsolve.compat.life import can_exist
 from envsolve.compat.verdict import Level
 from envsolve.compat.versions import reaches
-from envsolve.machine.model import Driver, Platform
+from envsolve.machine.model import Driver, Machine, Platform
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.limits import Limit, Limits, best_under
 from envsolve.resolve.outcome import Remedy
@@ -33,6 +34,7 @@ def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     if "gpus" in kinds:
         yield from _fewer_cards(family, limits, every)
     if "driver" in kinds:
+        yield from _compat_package(family, limits, every)
         yield from _driver_remedy(family, limits, every)
     if "libc" in kinds:
         newer = [replace(m, platform=replace(m.platform or Platform(), libc=_GLIBC_OF_REMEDY)) for m in family.machines]
@@ -87,6 +89,28 @@ def _without_gpu(family: Family, limits: Limits, every: Sequence[Limit]) -> Iter
         best = best_under(without, limits, every)
         if best is not None:
             yield Remedy("ask for an environment that uses no GPU: --cuda cpu", _named(best))
+
+
+def _compat_package(family: Family, limits: Limits, every: Sequence[Limit]) -> Iterator[Remedy]:
+    """The oldest cuda-compat package that lets a build through, on the machines that it may serve (rule 8)."""
+    facts = family.facts.forward
+    if not any(machine.gpus and machine.driver and machine.driver.version for machine in family.machines):
+        return
+    for cuda in compat_releases(facts):
+        with_it = tuple(_with_compat(machine, cuda) for machine in family.machines)
+        served = [(reason := compat_serves(machine, facts)) is not None and reason.ok for machine in with_it]
+        machines = tuple(
+            new if serves else old for old, new, serves in zip(family.machines, with_it, served, strict=True)
+        )
+        best = best_under(replace(family, machines=machines), limits, every) if any(served) else None
+        if best is not None:
+            package = f"cuda-compat-{cuda.replace('.', '-')}"
+            yield Remedy(f"keep the driver and put the libcuda of {package} first on the loader path", _named(best))
+            return
+
+
+def _with_compat(machine: Machine, cuda: str) -> Machine:
+    return replace(machine, driver=replace(machine.driver or Driver(), compat_libcuda=cuda))
 
 
 def _driver_remedy(family: Family, limits: Limits, every: Sequence[Limit]) -> Iterator[Remedy]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from envsolve.lock import Assumptions, assumptions_of, mismatches, oldest_libc, unknowns
@@ -41,6 +43,25 @@ FITS = Machine(
 )
 def test_oldest_libc(names: tuple[str, ...], libc: str | None) -> None:
     assert oldest_libc(names) == libc
+
+
+@pytest.mark.parametrize(
+    ("driver", "fits"),
+    [
+        (Driver("580.95.05"), True),
+        (Driver("535.104.05", "12.2", "13.0"), True),
+        (Driver("535.104.05", "12.2", "12.8"), False),
+        (Driver("535.104.05", "12.2"), False),
+    ],
+)
+def test_a_lock_that_counts_on_a_compat_libcuda(driver: Driver, fits: bool) -> None:
+    machine = replace(FITS, driver=Driver("535.104.05", "12.2", "13.0"))
+    plan = Plan(machines=(machine,), driver=DriverNeed("580.65.06", "forward-compat", "535.104.05"))
+    lock = Assumptions.from_table(assumptions_of(plan).to_table())
+    assert lock is not None and lock.compat_libcuda == "13.0"
+    told = mismatches(lock, replace(FITS, driver=driver))
+    assert fits is (told == ())
+    assert fits or "or a cuda-compat libcuda of CUDA 13.0" in told[0]
 
 
 def test_what_a_plan_assumes() -> None:

@@ -11,6 +11,7 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence
 from envsolve.compat.facts import Facts
 from envsolve.compat.judge import Judge, worst
+from envsolve.compat.settle import as_judged
 from envsolve.compat.verdict import Level, Verdict
 from envsolve.diagnose.environment.diagnose import diagnose_environment
 from envsolve.diagnose.environment.model import Environment, Kind, TorchFiles
@@ -19,7 +20,6 @@ from envsolve.diagnose.environment.read import read_outline
 from envsolve.diagnose.model import Report
 from envsolve.errors import UsageError
 from envsolve.machine.model import Machine
-from envsolve.planner.judged import as_judged
 
 SCHEMA: Literal["envsolve.environments/1"] = "envsolve.environments/1"
 Works = Literal["yes", "no", "unknown"]

@@ -25,18 +25,18 @@ _OLDER = (
 
 def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Judge the compat library that the machine's loader would take."""
-    driver = scene.driver
-    if driver is None or driver.compat_libcuda is None or driver.cuda is None:
+    driver, compat = scene.driver, scene.compat_libcuda
+    if driver is None or compat is None or driver.cuda is None:
         return
     others = [gpu for gpu in scene.gpus if gpu.name and not is_data_centre(scene, gpu.name)]
-    if minor(driver.compat_libcuda) < minor(driver.cuda):
+    if minor(compat) < minor(driver.cuda):
         why = _OLDER
     elif others:
         why = _CARD.format(card=others[0].name)
     else:
         return
     folders = [f.path for f in environment.loader if f.origin == "LD_LIBRARY_PATH" and "libcuda.so.1" in f.libraries]
-    text = _EXPLANATION.format(compat=driver.compat_libcuda, own=driver.cuda, why=why)
+    text = _EXPLANATION.format(compat=compat, own=driver.cuda, why=why)
     evidence = (*(f"{folder}/libcuda.so.1: on LD_LIBRARY_PATH" for folder in folders), *scene.driver_evidence)
     yield Finding(
         "compat-libcuda",

@@ -23,7 +23,8 @@ def as_judged(machine: Machine, flavour: str | None, drivers: Sequence[DriverBra
 def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> DriverBranch | None:
     """The branch of a driver whose stated CUDA version is beyond what that branch supports; else None.
 
-    It is what nvidia-smi shows in a container with a cuda-compat ``libcuda``.
+    It is what nvidia-smi shows in a container with a cuda-compat ``libcuda``. That such a library is there, and serves,
+    does not follow: the driver alone is judged.
     """
     if driver is None or driver.version is None or driver.cuda is None:
         return None
@@ -33,6 +34,4 @@ def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> D
 
 def _own_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> Driver | None:
     branch = overstated_cuda(driver, drivers)
-    if driver is None or branch is None:
-        return driver
-    return replace(driver, cuda=branch.cuda, compat_libcuda=driver.compat_libcuda or driver.cuda)
+    return replace(driver, cuda=branch.cuda) if driver and branch else driver
