@@ -35,6 +35,7 @@ class Elf:
         soname: The name that others need it by.
         rpath: Folders that are searched before ``LD_LIBRARY_PATH`` (only where there is no ``runpath``).
         runpath: Folders that are searched after ``LD_LIBRARY_PATH``.
+        end: Bytes that a file must have for all that is loaded from it; a shorter one is cut off.
     """
 
     machine: str
@@ -42,6 +43,7 @@ class Elf:
     soname: str | None = None
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
+    end: int = 0
 
 
 def read_elf(file: IO[bytes], name: str) -> Elf:
@@ -72,6 +74,7 @@ def read_elf(file: IO[bytes], name: str) -> Elf:
         soname=next(iter(strings(_SONAME)), None),
         rpath=folders(_RPATH),
         runpath=folders(_RUNPATH),
+        end=max((offset + size for kind, _, offset, _, _, size, _, _ in segments if kind == _LOAD), default=0),
     )
 
 

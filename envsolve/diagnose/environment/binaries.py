@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -83,33 +84,37 @@ def numpy_major(library: Path) -> int | None:
         return None
 
 
-def read_libraries(distributions: Sequence[Distribution], prefix: Path) -> tuple[list[SharedLibrary], list[str]]:
-    """Headers of torch's, NVIDIA's and all libraries that need these; and those that are damaged, with the reason."""
-    found, damaged = [], []
+def read_libraries(distributions: Sequence[Distribution], prefix: Path) -> Iterator[SharedLibrary]:
+    """Headers of torch's, NVIDIA's and all libraries that need these."""
     for path, owner in _library_files(distributions, prefix):
-        try:
-            with path.open("rb") as file:
-                if file.read(len(elf.MAGIC)) != elf.MAGIC:
-                    continue
-                header = elf.read_elf(file, path.name)
-        except OSError:
-            continue
-        except UsageError as error:
-            damaged.append(f"{path}: {error}")
-            continue
-        if owner == "torch" or _OF_CUDA.match(path.name) or any(map(_OF_CUDA.match, header.needed)):
-            origin = str(path.parent)
-            found.append(
-                SharedLibrary(
-                    str(path),
-                    owner,
-                    header.soname or path.name,
-                    header.needed,
-                    _folders(header.rpath, origin),
-                    _folders(header.runpath, origin),
-                )
-            )
-    return found, damaged
+        if found := _read_library(path, owner):
+            yield found
+
+
+def _read_library(path: Path, owner: str | None) -> SharedLibrary | None:
+    own = owner == "torch" or bool(_OF_CUDA.match(path.name))
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size and file.read(len(elf.MAGIC)) != elf.MAGIC:
+                return None  # a DLL, or a script for the linker
+            header = elf.read_elf(file, path.name)
+    except OSError:
+        return None
+    except UsageError:
+        return SharedLibrary(str(path), owner, path.name, cut_off=True) if own else None
+    if not own and not any(map(_OF_CUDA.match, header.needed)):
+        return None
+    origin = str(path.parent)
+    return SharedLibrary(
+        path=str(path),
+        owner=owner,
+        soname=header.soname or path.name,
+        needed=header.needed,
+        rpath=_folders(header.rpath, origin),
+        runpath=_folders(header.runpath, origin),
+        cut_off=header.end > size,
+    )
 
 
 def _library_files(distributions: Sequence[Distribution], prefix: Path) -> Iterator[tuple[Path, str | None]]:

@@ -122,6 +122,7 @@ class SharedLibrary:
         soname: The name that others need it by; the file's own name where it has none.
         needed: Names that the loader must find.
         rpath: Folders that are searched before ``LD_LIBRARY_PATH``; ``runpath`` after it. ``$ORIGIN`` is resolved.
+        cut_off: Whether the file is shorter than what the loader maps of it, or unreadable.
     """
 
     path: str
@@ -130,6 +131,7 @@ class SharedLibrary:
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)

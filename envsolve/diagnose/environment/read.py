@@ -42,7 +42,6 @@ def read_outline(prefix: Path, environ: Mapping[str, str] = os.environ, *, root:
     distributions = tuple(found for folder in folders for found in read_distributions(folder))
     conda, unreadable = read_conda(layout.prefix)
     torches = (read_torch(folder, layout.prefix) for folder in folders)
-    libraries, damaged = read_libraries(distributions, layout.prefix)
     return Environment(
         prefix=str(layout.prefix),
         kind=layout.kind,
@@ -53,8 +52,8 @@ def read_outline(prefix: Path, environ: Mapping[str, str] = os.environ, *, root:
         distributions=distributions,
         conda=conda,
         torches=tuple(torch for torch in torches if torch),
-        libraries=tuple(libraries),
+        libraries=tuple(read_libraries(distributions, layout.prefix)),
         loader=tuple(read_loader(environ, root)),
         tools=read_tools(layout.prefix, layout.base, layout.python, environ),
-        unreadable=(*unreadable, *damaged, *(text for folder in folders for text in leftovers(folder))),
+        unreadable=(*unreadable, *(text for folder in folders for text in leftovers(folder))),
     )

@@ -134,6 +134,15 @@ def half_removed_torch(world: World) -> None:
     (world.prefix.site / "torch/lib/libtorch_cuda.so").unlink()
 
 
+def cut_off_cudnn(world: World) -> None:
+    path = world.prefix.site / "nvidia/cudnn/lib/libcudnn_ops.so.9"
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def emptied_cudnn(world: World) -> None:
+    (world.prefix.site / CUDNN).write_bytes(b"")
+
+
 def numpy_2(world: World) -> None:
     world.prefix.remove("torch")
     world.prefix.add_torch(numpy=NUMPY_1, requires=PINS, needed=("libcudart.so.12", "libcudnn.so.9"))
@@ -226,6 +235,8 @@ BROKEN: list[tuple[Callable[[World], None], str, str, str | None]] = [
     (older_runtime, "library-mismatch", "torch pins ==12.8.90", "nvidia-cuda-runtime-cu12==12.8.90"),
     (two_records, "library-mismatch", "nvidia_cudnn_cu12-9.1.0.70", "nvidia-cudnn-cu12==9.10.2.21"),
     (half_removed_cudnn, "lock-incomplete", CUDNN, "--no-deps nvidia-cudnn-cu12==9.10.2.21"),
+    (cut_off_cudnn, "lock-incomplete", "libcudnn_ops.so.9: shorter", "--no-deps nvidia-cudnn-cu12==9.10.2.21"),
+    (emptied_cudnn, "lock-incomplete", "libcudnn.so.9: shorter", "--no-deps nvidia-cudnn-cu12==9.10.2.21"),
     (cudnn_never_installed, "lock-incomplete", "libcudnn.so.9, which is nowhere", "nvidia-cudnn-cu12==9.10.2.21"),
     (half_removed_torch, "lock-incomplete", "libtorch_cuda.so", "--no-deps torch==2.8.0+cu128"),
     (numpy_2, "library-mismatch", "numpy-2.1.0.dist-info", '"numpy<2"'),

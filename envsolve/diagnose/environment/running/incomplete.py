@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from envsolve.diagnose.environment.advice import very_torch
 from envsolve.diagnose.environment.distributions import LIBRARY
 from envsolve.diagnose.environment.loading import unresolved
-from envsolve.diagnose.environment.model import Distribution, Environment, TorchFiles
+from envsolve.diagnose.environment.model import Distribution, Environment, SharedLibrary, TorchFiles
 from envsolve.diagnose.environment.needs import needs, pinned, torch_distribution
 from envsolve.diagnose.finding import Finding, Grounds
 from envsolve.diagnose.model import Remedy
@@ -35,13 +35,14 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     own = torch_distribution(environment)
     wanted = {name: r for name, r in needs(environment, own).items() if _RUNTIME.fullmatch(name)}
     absent = [r for name, r in wanted.items() if environment.distribution(name) is None]
-    halved = [d for d in _concerned(environment, own, wanted) if d.missing]
+    halved = list(_concerned(environment, own, wanted))
     nowhere = unresolved(environment) if environment.torch and environment.torch.cuda else {}
-    gaps = [d for d in halved if _matters(d)]
+    cut = [library for library in environment.libraries if library.cut_off and library.owner]
+    gaps = [d for d in halved if _matters(d) or any(library.owner == d.name for library in cut)]
     # What another copy stands in for is no gap: conda and system packagers bring the libraries without the wheels.
     unmet = [r for r in absent if nowhere or "triton" in r.name]
     if environment.torch and (gaps or unmet or nowhere):
-        yield _gap(scene, environment.torch, own, unmet, gaps, tuple(nowhere))
+        yield _gap(scene, environment.torch, own, unmet, gaps, tuple(nowhere), cut)
     yield from _conda(environment)
 
 
@@ -65,6 +66,7 @@ def _gap(
     absent: list[Requirement],
     halved: list[Distribution],
     nowhere: tuple[str, ...],
+    cut: list[SharedLibrary],
 ) -> Finding:
     parts, evidence = [], []
     if absent:
@@ -72,11 +74,15 @@ def _gap(
         place = own.info if own else torch.site
         evidence += [f"{place}: requires {pinned(r)}, which is not installed" for r in absent]
     for distribution in halved:
-        files = [path for path in distribution.missing if LIBRARY.search(path)] or list(distribution.missing)
-        parts.append(f"{PurePosixPath(files[0]).name} of {distribution.label} is gone")
-        evidence.append(
-            f"{distribution.info}/RECORD: {len(distribution.missing)} files are gone, {files[0]} among them"
-        )
+        if _matters(distribution):
+            files = [path for path in distribution.missing if LIBRARY.search(path)] or list(distribution.missing)
+            parts.append(f"{PurePosixPath(files[0]).name} of {distribution.label} is gone")
+            count = len(distribution.missing)
+            evidence.append(f"{distribution.info}/RECORD: files that are gone: {count}, {files[0]} among them")
+        short = [library.path for library in cut if library.owner == distribution.name]
+        if short:
+            parts.append(f"{PurePosixPath(short[0]).name} of {distribution.label} is cut off")
+            evidence.append(f"{short[0]}: shorter than its own header says")
     if nowhere:
         evidence.append(f"{torch.site}/torch/lib: needs {_listed(list(nowhere))}, which is nowhere on the loader's way")
         if not parts:
