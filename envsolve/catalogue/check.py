@@ -165,8 +165,7 @@ def _differences(step: Step, record: Any, fresh: Sequence[Any]) -> Iterator[tupl
     if not isinstance(record, Build):
         yield from _fields(step, record, fresh[0])
         return
-    # A record that only the listing told of has no variant.
-    flavoured = [build for build in fresh if build.variant in ("", record.variant)]
+    flavoured = [build for build in fresh if _one_flavour(record, build)]
     if not flavoured:
         yield "variant", record.variant, sorted({build.variant for build in fresh})
         return
@@ -178,6 +177,20 @@ def _differences(step: Step, record: Any, fresh: Sequence[Any]) -> Iterator[tupl
             yield from _files(python, record.files.get(python), by_python[python].files[python])
     if present := [by_python[python] for python in record.pythons if python in by_python]:
         yield from _fields(step, record, present[0])
+
+
+def _one_flavour(record: Build, fresh: Build) -> bool:
+    """Whether two records may be of one flavour; what the listing alone tells of has none.
+
+    Where no library told the flavour, its minor is that of a torch that goes with it, and another day's may be another.
+    """
+    return fresh.variant in ("", record.variant) or _one_major(record, fresh)
+
+
+def _one_major(record: Build, fresh: Build) -> bool:
+    if record.evidence is Evidence.MEASURED or record.cuda is None or fresh.cuda is None:
+        return False
+    return record.cuda.partition(".")[0] == fresh.cuda.partition(".")[0]
 
 
 def _files(python: str, known: FileFact | None, found: FileFact) -> Iterator[tuple[str, object, object]]:
@@ -194,6 +207,8 @@ def _fields(step: Step, record: Any, fresh: Any) -> Iterator[tuple[str, object, 
             continue
         said = getattr(record, name)
         found = getattr(fresh, name)
+        if name == "cuda" and isinstance(record, Build) and _one_major(record, fresh):
+            continue
         if name == "requires" and said:
             said = tuple(map(canonical_requirement, said))
         elif name in _SPECIFIERS and said and found and SpecifierSet(said) == SpecifierSet(found):

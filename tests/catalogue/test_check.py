@@ -15,7 +15,7 @@ from envsolve.catalogue.file import data_folder
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence, FileFact, Source
 from envsolve.catalogue.update import update
-from envsolve.catalogue.write import dump_catalogue_file
+from envsolve.catalogue.write import dump_catalogue_file, group_requires
 from envsolve.cli.main import run
 from envsolve.errors import UsageError
 from tests.catalogue.measure.artefacts import torch_wheel, wheel
@@ -164,6 +164,34 @@ def test_a_record_made_by_hand_in_a_measured_file_is_compared_with_the_listing(
     (folder / "builds/default/kernels.json").write_text(dump_catalogue_file(sources, [build]))
     wrong = [wrong.field for wrong in checked(index, folder, "kernels").disagreements]
     assert wrong == (["files.cp312.sha256"] if sha256 == "0" * 64 else [])
+
+
+@pytest.mark.parametrize(
+    ("evidence", "cuda", "fields"),
+    [
+        (Evidence.PUBLISHED, "12.0", []),
+        (Evidence.PUBLISHED, "13.0", ["variant"]),
+        (Evidence.MEASURED, "12.0", ["variant"]),
+    ],
+)
+def test_a_flavour_that_no_library_told_is_compared_by_its_major(
+    index: Memory, folder: Path, evidence: Evidence, cuda: str, fields: list[str]
+) -> None:
+    data = wheel("kernels-cu12", "1.0", {}, requires=["torch==2.10.*"])
+    index.files.append(Published("kernels_cu12-1.0-cp312-cp312-manylinux_2_28_x86_64.whl", data))
+    build = Build(
+        *("kernels-cu12", "1.0", "cu" + cuda.replace(".", ""), "manylinux_2_28_x86_64", ("cp312",), "default"),
+        *(evidence, "measured-cuda-runtime"),
+        cuda=cuda,
+        torch="==2.10.*",
+        requires=("torch==2.10.*",),
+        requires_python=">=3.9",
+        released="2026-01-21",
+    )
+    sources = {"measured-cuda-runtime": Source("Wheels that were read", "2026-01-01")}
+    records, requires = group_requires([build])
+    (folder / "builds/default/kernels-cu12.json").write_text(dump_catalogue_file(sources, records, requires))
+    assert [wrong.field for wrong in checked(index, folder, "kernels-cu12").disagreements] == fields
 
 
 def test_one_specifier_may_be_written_in_two_ways(index: Memory, folder: Path) -> None:
