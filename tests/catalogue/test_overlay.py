@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert [p.name for p in path.parent.iterdir()] == ["torch.json"]
     if isinstance(raised.value, EnvsolveError):
         assert "No space left" in raised.value.message
+
+
+def test_two_updates_at_once_leave_whole_files(whole: Path, own: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(update_overlay, index(), own, whole, "2026-07-01") for _ in range(8)]:
+            done.result()
+    assert [b.version for b in Catalogue(whole, own).builds("torch")] == ["2.10.0", "2.12.0"]
+    assert [path.name for path in own.rglob("*") if path.is_file()] == ["torch.json"]
 
 
 def test_a_folder_that_cannot_be_made(whole: Path, tmp_path: Path) -> None:

@@ -57,3 +57,30 @@ def test_torch_without_downloading_it(index: IndexClient) -> None:
 def test_the_client_is_an_index_to_refresh_from(index: IndexClient) -> None:
     client: Index = index
     assert releases(client.project("triton"), "3.9")
+
+
+# What the projects' own build scripts list for these wheels: docs/catalogue.md explains where more is carried.
+PUBLISHED = [
+    ("bitsandbytes", "bitsandbytes-0.50.2-", "cuda126", "60 70 75 80 86 89 90", "90"),
+    ("bitsandbytes", "bitsandbytes-0.50.2-", "cuda128", "70 75 80 86 89 90 100 120", "120"),
+    ("bitsandbytes", "bitsandbytes-0.50.2-", "cuda130", "75 80 86 89 90 100 120", "120"),
+    ("xformers", "xformers-0.0.35-", "_C.so", "75 80 90a", "80"),
+    ("vllm-flash-attn", "vllm_flash_attn-2.6.2-cp312-", "flash_attn_2_cuda", "80 90", None),
+]
+
+
+@pytest.mark.parametrize(("project", "start", "library", "sass", "ptx"), PUBLISHED)
+def test_extensions_carry_what_their_projects_publish(
+    index: IndexClient, project: str, start: str, library: str, sass: str, ptx: str | None
+) -> None:
+    found = next(lib for lib in measured(index, project, start).libraries if library in lib.file)
+    assert found.code == tuple(f"sm_{arch}" for arch in sass.split()) + ((f"compute_{ptx}",) if ptx else ())
+    assert found.sass + found.ptx == found.code
+
+
+def test_windows_libraries_tell_the_cuda_that_they_link(index: IndexClient) -> None:
+    file = next(f for f in index.project("bitsandbytes") if f.filename == "bitsandbytes-0.48.2-py3-none-win_amd64.whl")
+    with index.open(file) as stream:
+        found = {lib.file.rsplit("/", 1)[-1]: lib for lib in measure_wheel(stream, file.filename).libraries}
+    assert found["libbitsandbytes_cuda118.dll"].cuda_major == 11
+    assert found["libbitsandbytes_cuda128.dll"].needed[0] == "cudart64_12.dll"
