@@ -27,10 +27,9 @@ _ERRORS = (
     "torch-procedure",
     "cudart-missing",
     "torch-library-missing",
-    "pip-incompatible",
-    "xformers-ops",
-    "cpu-backend",
 )
+#: Warnings that are printed and survived.
+_WARNINGS = ("pip-incompatible", "xformers-ops")
 
 _EXPLANATION = (
     "{package} {version} is compiled against one torch and one CUDA, and works beside no other: {reason}. Installers "
@@ -45,15 +44,15 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     torch = scene.torch
     if torch is None or torch.version is None:
         return
-    error = scene.first(*_ERRORS)
+    error, warning = scene.first(*_ERRORS), scene.first(*_WARNINGS)
     for name in scene.report.installed:
         if not scene.family.follows_torch(name):
             continue
         if reason := _disagreement(scene, torch, name):
             seen = scene.report.installed[name]
             text = _EXPLANATION.format(package=name, version=seen.value, reason=reason)
-            grounds = Grounds.CONFIRMED if error else Grounds.DERIVED
-            evidence = (*lines(error), shown(seen), *torch.evidence)
+            grounds = Grounds.CONFIRMED if error else Grounds.STATED if warning else Grounds.DERIVED
+            evidence = (*lines(error or warning), shown(seen), *torch.evidence)
             remedies = tuple(_remedies(scene, torch, name))
             yield Finding("mixed-flavours", grounds, text, evidence, remedies, frozenset({"lock-incomplete"}))
         else:

@@ -63,7 +63,10 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         remedy = Remedy("Keep MKL below 2024.1.", 'conda install "mkl<2024.1" "intel-openmp<2024.1"')
         yield Finding("library-mismatch", Grounds.STATED, text, lines(match), (remedy,), frozenset({"mixed-flavours"}))
     if match := scene.first("numpy-abi"):
-        yield Finding("library-mismatch", Grounds.STATED, _NUMPY, lines(match), tuple(_numpy()))
+        # A warning that many programs print and survive: it decides only where nothing else is told.
+        alone = not any(m.signature.causes for m in scene.matches if m.signature.id != "numpy-abi")
+        grounds = Grounds.STATED if alone else Grounds.SUGGESTED
+        yield Finding("library-mismatch", grounds, _NUMPY, lines(match), tuple(_numpy()))
     if match := scene.first("cudnn-infer"):
         found = frozenset({"lock-incomplete", "library-shadowed"})
         yield Finding("library-mismatch", Grounds.STATED, _INFER, lines(match), tuple(_cudnn8(scene)), found)

@@ -19,7 +19,7 @@ _ERRORS = (
     "no-libcuda",
     "jit-compiler-missing",
 )
-_WEAK = ("nvml-init", "cpu-deserialize", "infer-device", "jax-cpu")
+_WEAK = ("nvml-init", "smi-absent", "cpu-deserialize", "infer-device", "jax-cpu")
 
 _CONTAINER = (
     "A container has no driver of its own: the NVIDIA container runtime mounts the host's libcuda and devices into "

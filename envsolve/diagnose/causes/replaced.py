@@ -63,6 +63,8 @@ def _swap(scene: Scene) -> tuple[str | None, str | None]:
     removed, told = scene.found("torch-uninstalled"), scene.first("torch-swapped-words")
     if not removed:
         return (told.groups["old"], told.groups["new"].rstrip(".")) if told else (None, None)
+    if _meant(scene, removed[0].line):
+        return None, None
     # The install that follows the removal: an earlier one is what was removed.
     came = [m for m in scene.found("torch-installed") if m.line > removed[0].line]
     old, new = removed[0].groups["old"], came[-1].groups["new"] if came else None
@@ -70,6 +72,12 @@ def _swap(scene: Scene) -> tuple[str | None, str | None]:
     if new and torch and torch.version and torch.variant and "+" not in new and new == torch.version:
         new = f"{new}+{torch.variant}"
     return old, new
+
+
+def _meant(scene: Scene, line: int) -> bool:
+    """Whether the command that removed torch asked for torch by name: that is no accident."""
+    before = [s for s in scene.report.commands if (n := re.match(r"line (\d+)", s.where)) and int(n[1]) <= line]
+    return bool(before) and re.search(r"install\b.*?\s[\"']?torch(?![\w-])", before[-1].value) is not None
 
 
 def _two_records(scene: Scene) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._say import lines
@@ -10,6 +11,22 @@ from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
 
 _ERRORS = ("network-dns", "network-proxy", "network-tls", "network-refused")
+
+#: Whose words these are: a program at run time says the same of other hosts.
+_INSTALLERS = (
+    "pip",
+    "uv ",
+    "conda",
+    "mamba",
+    "pixi",
+    "poetry",
+    "/simple",
+    "whl",
+    "docker pull",
+    "retry(",
+    "distribution",
+)
+_NOT_AN_INDEX = re.compile(r"huggingface|hf\.co|github\.com|wandb|s3\.amazonaws|gai error|c10d|NCCL", re.IGNORECASE)
 
 _EXPLANATION = (
     "The installer could not fetch from an index: {why}. What it then says of missing versions only means that it "
@@ -26,7 +43,9 @@ _WHY = {
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """The network's own words; they explain whatever the resolver says after them."""
-    match = scene.first(*_ERRORS)
+    if not scene.mentions(*_INSTALLERS):
+        return
+    match = next((m for m in scene.found(*_ERRORS) if not _NOT_AN_INDEX.search(m.quote)), None)
     if match is None:
         return
     text = _EXPLANATION.format(why=_WHY[match.signature.id])

@@ -37,7 +37,8 @@ def ptxas_remedy(cuda: str, variable: str) -> Remedy | None:
         return None
     package, folder = ("nvidia-cuda-nvcc-cu12", "cuda_nvcc") if major == 12 else ("nvidia-cuda-nvcc", "cu13")
     text = f"Give Triton a ptxas of CUDA {cuda} out of a wheel, which changes no other package."
-    return Remedy(text, f'pip install --no-deps "{package}=={cuda}.*" && export {variable}={_SITE}/nvidia/{folder}/bin/ptxas')
+    install = f'pip install --no-deps "{package}=={cuda}.*"'
+    return Remedy(text, f"{install} && export {variable}={_SITE}/nvidia/{folder}/bin/ptxas")
 
 
 def gcc_range(scene: Scene) -> GccRange | None:
