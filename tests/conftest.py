@@ -11,6 +11,9 @@ _PREFIXES = ("PIP_", "UV_", "XDG_", "ENVSOLVE_", "PYTHON")
 _NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NETRC", "APPDATA")
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
+# Modules of tests read the catalogue when they are imported: the bundled one, whatever the caller has laid over it.
+os.environ["ENVSOLVE_CATALOGUE"] = os.devnull
+
 
 @pytest.fixture(scope="session")
 def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:

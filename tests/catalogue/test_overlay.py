@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -81,8 +82,10 @@ def test_a_package_that_only_the_user_knows(base: Path, own: Path) -> None:
     assert len(Catalogue(base, own).builds("torchfoo")) == 1
 
 
-def test_without_a_folder_nothing_is_laid_over(base: Path, own: Path) -> None:
-    catalogue = Catalogue(base, own)
+@pytest.mark.parametrize("place", ["own", os.devnull])
+def test_without_a_folder_nothing_is_laid_over(base: Path, tmp_path: Path, place: str) -> None:
+    catalogue = Catalogue(base, tmp_path / place)
+    assert catalogue.packages() == ("torch",)
     assert len(catalogue.builds("torch")) == 2
     assert catalogue.own_date is None
 
