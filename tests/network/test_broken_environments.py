@@ -127,6 +127,11 @@ def torchvision_of_another_torch_and_cuda(world: World) -> None:
     world.install("torchvision==0.26.0")
 
 
+def torchaudio_that_names_no_torch(world: World) -> None:
+    """What ``pip install torch==2.6.0 torchaudio`` gives since torchaudio 2.11: its metadata asks for no torch."""
+    world.install("torchaudio==2.11.0")
+
+
 def triton_of_another_torch(world: World) -> None:
     world.install("triton==3.1.0")
 
@@ -190,6 +195,7 @@ BROKEN: list[Any] = [
     (the_cuda_runtime_never_installed, "lock-incomplete"),
     (the_cuda_runtime_of_another_torch, "library-mismatch"),
     (torchvision_of_another_torch_and_cuda, "mixed-flavours"),
+    (torchaudio_that_names_no_torch, "mixed-flavours"),
     (triton_of_another_torch, "triton-torch-mismatch"),
     pytest.param(
         numpy_2_beside_a_torch_for_numpy_1,

@@ -281,6 +281,26 @@ def test_what_torch_loads_itself_is_not_shadowed(world: World) -> None:
     assert world.diagnoses().diagnoses == ()
 
 
+def test_a_library_for_each_cuda_and_optional_kernels_are_not_blamed(world: World) -> None:
+    libraries: dict[str, bytes | str] = {
+        f"bitsandbytes/libbitsandbytes_cuda{cuda}.so": elf((f"libcudart.so.{cuda[:2]}",), tail=CODE)
+        for cuda in ("118", "128", "130")
+    }
+    world.prefix.add("bitsandbytes", "0.50.2", libraries)
+    hopper_alone = elf(("libcudart.so.12",), tail=container(entry(CUBIN, 100)))
+    world.prefix.add("torchao", "0.18.0", {"torchao/_C_cutlass_100.abi3.so": hopper_alone})
+    assert world.diagnoses().diagnoses == ()
+
+
+def test_of_torch_and_an_extension_without_code_torch_is_named(world: World) -> None:
+    world.prefix.add("my-ops", "1.0", {"my_ops.so": elf(("libc10_cuda.so",), tail=CODE)})
+    world.target = "V100, driver 570.86.15, linux-x86_64"
+    assert "my_ops.so" in world.first().evidence[0]
+    world.target = "GTX 1080 Ti, driver 570.86.15, linux-x86_64"
+    found = next(d for d in world.diagnoses().diagnoses if d.cause == "no-kernel-for-gpu")
+    assert not any("my_ops.so" in text for text in found.evidence)
+
+
 def test_commands_reach_the_environment(world: World) -> None:
     half_removed_cudnn(world)
     command = world.first().remedies[0].command or ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envsolve.compat.flavour import ANY
 from envsolve.diagnose.causes._say import cards
 from envsolve.diagnose.environment.advice import companion_for_torch, rebuild
-from envsolve.diagnose.environment.model import Environment
+from envsolve.diagnose.environment.model import Distribution, Environment
 from envsolve.diagnose.finding import Finding, Grounds
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
@@ -20,10 +21,15 @@ _EXPLANATION = (
 
 def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Hold all code of every extension against the cards."""
+    torch = environment.torch
+    told = scene.unserved(torch.code, torch.cuda) if torch and torch.code else ()
     for extension in environment.extensions or ():
         distribution = environment.distribution(extension.package)
-        missing = scene.unserved(extension.every) if extension.every else ()
-        if distribution is None or not missing:
+        if distribution is None or not extension.every or _optional(scene, distribution):
+            continue
+        # Where torch itself has no code for a card, that is what is wrong.
+        missing = tuple(g for g in scene.gpus if g not in told and not scene.level(extension.every, g).usable)
+        if not missing:
             continue
         text = _EXPLANATION.format(package=distribution.label, code=" ".join(extension.every), cards=cards(missing))
         evidence = (f"{distribution.site}/{extension.libraries[0]}: {' '.join(extension.every)}", *scene.gpu_evidence)
@@ -34,6 +40,12 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
             evidence,
             tuple(_remedies(environment, scene, extension.package)),
         )
+
+
+def _optional(scene: Scene, distribution: Distribution) -> bool:
+    """Whether the catalogue knows the release as one that works without its kernels, or compiles them for the card."""
+    version = (distribution.version or "").partition("+")[0]
+    return any(b.variant == ANY for b in scene.catalogue.builds(distribution.name) if b.version == version)
 
 
 def _remedies(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:

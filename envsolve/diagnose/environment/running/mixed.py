@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from envsolve.compat.versions import minor
 from envsolve.diagnose.environment.advice import companion_for_torch, rebuild
@@ -51,18 +50,7 @@ def _reasons(
     if requirement and public and not satisfies(public, requirement.specifier):
         text = f"it requires torch{requirement.specifier}, and {torch.label} is there"
         yield text, f"{distribution.info}/METADATA: Requires-Dist: {requirement}"
-    for library in environment.libraries:
-        if library.owner != distribution.name:
-            continue
-        name = PurePosixPath(library.path).name
-        major = next((m[1] for n in library.needed if (m := _RUNTIME.fullmatch(n))), None)
-        part = next((n for n in library.needed if n in _CUDA_PARTS), None)
-        if torch.cuda and major and int(major) != minor(torch.cuda)[0]:
-            yield f"it needs the runtime of CUDA {major}, and torch has CUDA {torch.cuda}", _needs(library.path, major)
-            break
-        if torch.cuda is None and torch.version and part:
-            yield f"it needs torch's CUDA part, and {torch.label} has none", f"{library.path}: {name} needs {part}"
-            break
+    yield from _cuda_reasons(environment, torch, distribution)
     if torch.cuda and extension.stated and extension.stated.endswith("+cpu"):
         yield "it is a build without CUDA kernels, and torch has CUDA", f"{distribution.info}: {extension.stated}"
     if None not in (torch.cxx11_abi, extension.cxx11_abi) and torch.cxx11_abi != extension.cxx11_abi:
@@ -72,8 +60,19 @@ def _reasons(
         yield f"it expects {wants}, and torch is compiled with {has}", shown
 
 
-def _needs(path: str, major: str) -> str:
-    return f"{path}: needs libcudart.so.{major}"
+def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Distribution) -> Iterator[tuple[str, str]]:
+    """The CUDA runtimes that its libraries need; a package that has one library for each CUDA loads the right one."""
+    own = [library for library in environment.libraries if library.owner == distribution.name]
+    majors = {int(m[1]): lib.path for lib in own for name in lib.needed if (m := _RUNTIME.fullmatch(name))}
+    if torch.cuda and majors and minor(torch.cuda)[0] not in majors:
+        major, path = max(majors.items())
+        yield (
+            f"it needs the runtime of CUDA {major}, and torch has CUDA {torch.cuda}",
+            f"{path}: needs libcudart.so.{major}",
+        )
+    part = next(((lib.path, name) for lib in own for name in lib.needed if name in _CUDA_PARTS), None)
+    if torch.cuda is None and torch.version and part:
+        yield f"it needs torch's CUDA part, and {torch.label} has none", f"{part[0]}: needs {part[1]}"
 
 
 def _remedies(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:
