@@ -23,7 +23,8 @@ def _lines(found: Measurement) -> Iterator[str]:
         yield f"  C++11 ABI  {_yes(found.cxx11_abi)}"
     for assembler in found.assemblers:
         yield from _assembler(assembler)
-    for tool in found.tools:
+    asked = {assembler.file for assembler in found.assemblers}
+    for tool in (path for path in found.tools if path not in asked):
         yield f"  tool       {tool}"
     for library in found.libraries:
         yield from _library(library)
