@@ -201,16 +201,20 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         assert candidate.file is not None
         return self._client.metadata(candidate.file)
 
-    def paired_torch(self, roots: Sequence[AnyNeed]) -> list[AnyNeed]:
-        """The need for a torch that goes with the companions among the roots; nothing where there is none of either."""
+    def paired_torch(self, roots: Sequence[AnyNeed]) -> list[PairedNeed]:
+        """Needs for a torch that goes with the companions among the roots: the best alone, then any that does.
+
+        Left to itself the solver gives up the torch that it has for a companion that it likes better.
+        """
         asked: dict[str, SpecifierSet] = {}
         for need in roots:
             if isinstance(need, PackageNeed) and self._family.owns(need.name):
                 limits = need.specifier & self._constraints.get(need.name, SpecifierSet())
                 asked[need.name] = asked.get(need.name, SpecifierSet()) & limits
         companions = [name for name in asked if self._family.follows_torch(name)]
-        options = frozenset(torch.identity for torch, *_ in self._family.pairings(asked)) if companions else ()
-        return [PairedNeed(frozenset(options), f"torch for {', '.join(companions)}")] if options else []
+        options = [torch.identity for torch, *_ in self._family.pairings(asked)] if companions else []
+        text = f"torch for {', '.join(companions)}"
+        return [PairedNeed(frozenset(some), text) for some in (options[:1], options) if some]
 
     def needs_in(self, line: str | Requirement, extra: str, origin: str) -> Iterator[PackageNeed]:
         """The needs of one requirement line; none where its marker does not hold for the environment and extra."""

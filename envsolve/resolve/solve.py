@@ -77,9 +77,18 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
         EnvsolveError: No answer within the rounds that the solver is given.
     """
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
-    roots += provider.paired_torch(roots)
+    paired = provider.paired_torch(roots)
     if flavour:
         roots.append(FlavourNeed(frozenset({flavour})))
+    for torch in paired[:-1]:
+        try:
+            return _solved(provider, [*roots, torch])
+        except UnsolvableError:
+            continue
+    return _solved(provider, [*roots, *paired[-1:]])
+
+
+def _solved(provider: Provider, roots: Sequence[AnyNeed]) -> Solution:
     # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
     resolution: Resolution[AnyNeed, AnyCandidate, str] = Resolution(provider, BaseReporter())
     try:

@@ -12,7 +12,7 @@ from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import agrees
 from envsolve.machine.target import parse_target
 from envsolve.resolve.family import Family, Option
-from tests.planner.worlds import chosen
+from tests.planner.worlds import chosen, codes
 from tests.smallworld import NEW, OLD, World
 
 CATALOGUE = Catalogue()
@@ -85,6 +85,16 @@ def test_an_extra_that_no_longer_exists_is_not_looked_for_in_older_versions(worl
     assert chosen(world.plan("lib[gone]")) == {"lib": "2.0"}
 
 
+@pytest.mark.parametrize(("cuda", "told"), [("13.0", True), ("12.6", False), (None, False)])
+def test_optional_kernels_that_do_not_load_are_told_of(torch_world: World, cuda: str | None, told: bool) -> None:
+    torch_world.build("torchao", "1.0", "any")
+    torch_world.builds[-1] = replace(torch_world.builds[-1], cuda=cuda, code=("sm_90a",) if cuda else None)
+    plan = torch_world.plan("torch", "torchao", target="RTX 3090, driver 550.54")
+    assert plan.status == "ok"
+    assert plan.driver and plan.driver.required == "525.60.13", "what is optional asks for no driver"
+    assert ("kernels-not-loaded" in codes(plan)) is told
+
+
 @pytest.mark.parametrize(
     ("torch", "library"),
     [("cu118", "cu118"), ("cu126", "cu126"), ("cu129", "cu128"), ("cu130", "cu130"), ("cu132", "cu132")],
@@ -114,3 +124,14 @@ def test_torchao_is_the_newest_whose_kernels_load(torch: str, torchao: str) -> N
     assert fitting[0].version.public == torchao
     assert fitting[0].build.platform.startswith("manylinux"), "the wheel with kernels goes before the one without"
     assert fitting[0].verdict.level.usable
+
+
+def test_the_torch_of_the_best_pair_is_not_given_up_for_a_newer_companion(torch_world: World) -> None:
+    """Triton 3.3 does not serve a V100: torch 2.6 goes before 2.7, and the companion follows."""
+    torch_world.default.wheel("setuptools", "80.0")  # what Triton 3.2 imports undeclared
+    for torch, triton, companion in (("2.6.0", "3.2.0", "1.0"), ("2.7.0", "3.3.0", "2.0")):
+        torch_world.build("torch", torch, "cu126", requires=[f"triton=={triton}"], code=OLD)
+        torch_world.build("triton", triton, "any")
+        torch_world.build("vllm", companion, "cu126", code=OLD, torch=f"=={torch}")
+    found = chosen(torch_world.plan("torch", "vllm", target="V100, driver 535.104.05"))
+    assert (found["torch"], found["vllm"]) == ("2.6.0 cu126", "1.0 cu126")

@@ -1,8 +1,8 @@
 """What the main libraries of a package are compiled for, where one wheel holds many libraries and many kernels.
 
 A CUDA extension is compiled file by file, and every file makes one fat binary with the code of its kernels for each GPU
-in its list. The project's list is what most files have; files for one generation alone (a kernel for ``sm_90a``) have
-lists of their own, and those are no support for a card.
+in its list. The project's list is behind most of the code; files for one generation alone (a kernel for ``sm_90a``)
+have lists of their own, and those are no support for a card.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Extension:
     """What the main libraries of a package carry.
 
     Attributes:
-        code: The list that most of their kernels are compiled for, SASS before PTX; empty where they have no kernels.
+        code: The arch list behind most of their code, SASS before PTX; empty where they have no kernels.
         every: All lists together.
         ptx_isa: Newest PTX version among all their kernels, ``8.7``; None where they carry no PTX.
         cuda_major: CUDA major of the runtime that they need; None where they need none, or do not say.
@@ -80,13 +80,16 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
 
 
 def common_code(lists: Mapping[tuple[str, ...], int]) -> tuple[str, ...]:
-    """The arch list that most fat binaries have, of equals the longest; empty where there is none.
+    """The arch list behind most of the code: by the number of fat binaries that have it, times its length.
+
+    Fat binaries for one generation may outnumber the others (in onnxruntime-gpu 1.31 those for ``sm_90a`` do), and each
+    holds one piece of code. Empty where there is none.
 
     Args:
         lists: How many fat binaries have each list.
     """
     carried = {archs: count for archs, count in lists.items() if archs}
-    return max(carried, key=lambda archs: (carried[archs], len(archs), archs), default=())
+    return max(carried, key=lambda archs: (carried[archs] * len(archs), len(archs), archs), default=())
 
 
 def _archs(entries: tuple[fatbin.FatbinEntry, ...]) -> tuple[str, ...]:
