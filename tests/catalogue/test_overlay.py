@@ -18,9 +18,11 @@ from envsolve.catalogue.model import Build, Evidence, Source, Toolkit
 from envsolve.catalogue.overlay import overlay_folder
 from envsolve.catalogue.update import update_overlay
 from envsolve.catalogue.write import dump_catalogue_file, group_requires
+from envsolve.cli.main import run
 from envsolve.errors import EnvsolveError
 from tests.catalogue.measure.artefacts import torch_wheel
 from tests.catalogue.test_refresh import Memory, Published
+from tests.indexserver import IndexServer
 
 READ = Source("Wheels that were read", "2026-06-01")
 
@@ -205,3 +207,24 @@ def test_other_kinds_are_laid_over_too(base: Path, own: Path) -> None:
         toolkit = Toolkit("12.8", None, None, isa, (), Evidence.MEASURED, "m")
         (folder / "toolkits.json").write_text(dump_catalogue_file({"m": Source("Read", date)}, [toolkit]))
     assert [t.ptx_isa for t in Catalogue(base, own).toolkits] == ["8.7"]
+
+
+def test_the_command_makes_the_next_plan_know_a_release(
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ENVSOLVE_CATALOGUE", str(own))
+    with IndexServer() as server:
+        name = "torch-99.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+        server.index().add("torch", name, torch_wheel(), upload_time="2026-01-21T16:23:25Z")
+        monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple/")
+        for said in (
+            f"{own / 'builds/default/torch.json'}: torch 99.0 manylinux_2_28_x86_64",
+            "nothing new is published",
+        ):
+            with pytest.raises(SystemExit) as left:
+                run(["index", "update"])
+            assert left.value.code == 0
+            assert capsys.readouterr().err.strip() == said
+    catalogue = Catalogue()
+    assert [b.cuda for b in catalogue.builds("torch") if b.version == "99.0"] == ["13.0"]
+    assert catalogue.own_date == catalogue.date
