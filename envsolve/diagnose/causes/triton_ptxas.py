@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from packaging.version import Version
@@ -21,6 +22,8 @@ from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.cc import ComputeCapability
+
+_REPRO = re.compile(r"Repro command: ?(\S{1,200}ptxas\S{0,20})")
 
 _LACKS = (
     "Triton compiles its kernels itself: it writes PTX for the very GPU and runs a ptxas that its own wheel brings. "
@@ -83,7 +86,11 @@ def _lacks(scene: Scene, match: Match) -> Finding:
 def _knowing(
     scene: Scene, arch: str, cc: ComputeCapability, release: TritonRelease | None, ptxas: Ptxas | None
 ) -> Iterator[Remedy]:
-    """Another ptxas by variable first: it changes no package."""
+    """Its own ptxas where another was put in its place, then another by variable: neither changes a package."""
+    ran = _REPRO.search(scene.report.text)
+    if ran and "triton" not in ran[1]:
+        text = f"Let Triton use the ptxas of its own wheel again: {ran[1]} was put in its place."
+        yield Remedy(text, "unset TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH")
     toolkit = next((t for t in scene.catalogue.toolkits if arch in t.archs), None)
     if toolkit is not None:
         wanted = ".".join(toolkit.version.split(".")[:2])
