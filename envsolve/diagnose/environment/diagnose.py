@@ -10,9 +10,10 @@ from envsolve.diagnose.environment.checks import compiling_checks, running_check
 from envsolve.diagnose.environment.commands import addressed
 from envsolve.diagnose.environment.model import Environment
 from envsolve.diagnose.environment.needs import torch_distribution
+from envsolve.diagnose.finding import Finding, RuledOut
 from envsolve.diagnose.model import Diagnoses, Report, Seen
 from envsolve.diagnose.reason import concluded, weighed
-from envsolve.diagnose.scene import scene_of
+from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.machine.model import Machine
 
 
@@ -31,14 +32,19 @@ def diagnose_environment(
         The diagnoses, likeliest first, their commands addressed to this environment.
     """
     scene = scene_of(report_of(environment, report), others, catalogue)
-    # Of equal grounds the earlier is told first: what keeps torch from running, by its files, then by the rules alone.
-    answers = [
+    return addressed(concluded(scene, examined(environment, scene)), environment)
+
+
+def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]:
+    """What the checks of an environment and the weighings of its report say.
+
+    Of equal grounds the earlier is told first: what keeps torch from running, by files, then by the rules alone.
+    """
+    return [
         *(finding for check in running_checks() for finding in check(environment, scene)),
         *weighed(scene),
         *(finding for check in compiling_checks() for finding in check(environment, scene)),
     ]
-    found = concluded(scene, answers)
-    return addressed(found, environment)
 
 
 def report_of(environment: Environment, report: Report) -> Report:

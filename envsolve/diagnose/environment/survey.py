@@ -13,11 +13,14 @@ from envsolve.compat.facts import Facts
 from envsolve.compat.judge import Judge, worst
 from envsolve.compat.settle import as_judged
 from envsolve.compat.verdict import Level, Verdict
-from envsolve.diagnose.environment.diagnose import diagnose_environment
+from envsolve.diagnose.environment.diagnose import examined, report_of
 from envsolve.diagnose.environment.model import Environment, Kind, TorchFiles
 from envsolve.diagnose.environment.needs import torch_distribution
 from envsolve.diagnose.environment.read import read_outline
+from envsolve.diagnose.finding import Finding, Grounds
 from envsolve.diagnose.model import Report
+from envsolve.diagnose.reason import in_order
+from envsolve.diagnose.scene import scene_of
 from envsolve.errors import UsageError
 from envsolve.machine.model import Machine
 
@@ -85,16 +88,17 @@ def _surveyed(prefix: Path, machine: Machine, catalogue: Catalogue, environ: Map
     torch = environment.torch
     if torch is None:
         return Surveyed(str(prefix), environment.kind, environment.python, None, None, None, "no torch")
-    found = diagnose_environment(environment, Report("", machine), (), catalogue).diagnoses
-    verdict = _verdict(environment, torch, machine, catalogue)
-    stops = [d.cause for d in found if d.cause not in _COMPILING]
-    works, why = _answer(torch, verdict, machine)
+    scene = scene_of(report_of(environment, Report("", machine)), (), catalogue)
+    answers = (answer for answer in examined(environment, scene) if isinstance(answer, Finding))
+    found = in_order(list(answers), scene)
+    works, why = _answer(torch, _verdict(environment, torch, machine, catalogue), machine)
+    stops = [finding for finding in found if finding.cause not in _COMPILING]
     if works != "no" and stops:
-        first = next(d for d in found if d.cause == stops[0])
-        works, why = "no", f"{first.cause}: {first.evidence[0] if first.evidence else first.explanation}"
-    version, cuda = torch.version, torch.cuda
-    causes = tuple(d.cause for d in found)
-    return Surveyed(str(prefix), environment.kind, environment.python, version, cuda, works, why, causes)
+        # What only circumstances speak for may be harmless: it takes a yes back, and gives no no.
+        works = "unknown" if all(finding.grounds is Grounds.SUGGESTED for finding in stops) else "no"
+        why = f"{stops[0].cause}: {next(iter(stops[0].evidence), stops[0].explanation)}"
+    causes = tuple(finding.cause for finding in found)
+    return Surveyed(str(prefix), environment.kind, environment.python, torch.version, torch.cuda, works, why, causes)
 
 
 def _answer(torch: TorchFiles, verdict: Verdict, machine: Machine) -> tuple[Works, str]:

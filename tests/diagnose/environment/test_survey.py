@@ -99,6 +99,14 @@ def test_a_library_that_is_nowhere_denies_it_too(tmp_path: Path) -> None:
     assert "libcudart.so.12" in one.why
 
 
+def test_what_may_be_harmless_takes_a_yes_back_and_gives_no_no(tmp_path: Path) -> None:
+    prefix = Prefix(tmp_path / "env")
+    torch_of(prefix, requires=["nvidia-nccl-cu12==2.27.3"])
+    prefix.add("nvidia-nccl-cu12", "2.27.2")
+    (one,) = surveyed(prefix.folder).environments
+    assert (one.works, one.causes) == ("unknown", ("library-mismatch",))
+
+
 def test_a_machine_without_a_gpu_runs_it_on_the_cpu(tmp_path: Path) -> None:
     prefix = Prefix(tmp_path / "env")
     torch_of(prefix)

@@ -103,4 +103,7 @@ def _others(wheels: Sequence[Distribution], wanted: Mapping[str, Requirement]) -
     evidence = tuple(f"{d.info}: {d.label}, and torch pins {r.specifier}" for d, r, _ in found)
     command = "pip install --force-reinstall --no-deps " + " ".join(pinned(r) for _, r, _ in found)
     remedy = Remedy("Put back the releases that this torch pins.", command)
-    yield Finding("library-mismatch", Grounds.DERIVED, text, evidence, (remedy,))
+    # Only the numbers after the second differ: most often that does no harm.
+    far = any(release(d.version)[:2] != release(pinned_version(r))[:2] for d, r, _ in found)
+    grounds = Grounds.DERIVED if far else Grounds.SUGGESTED
+    yield Finding("library-mismatch", grounds, text, evidence, (remedy,))
