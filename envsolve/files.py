@@ -33,6 +33,27 @@ def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes:
     return data
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there; a folder that may not be entered holds none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there, likewise."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def real_path(path: Path) -> Path:
+    """A path with its links followed, as far as they lead; a loop of links is left as it is."""
+    return Path(os.path.realpath(path))
+
+
 def replace_file(target: Path, text: str) -> None:
     """Put a text in the place of a file, or make it: whoever reads sees the old one or the new one, never a part.
 

@@ -16,7 +16,7 @@ from envsolve.catalogue.measure.pytorch import read_python_library, read_version
 from envsolve.diagnose.environment.distributions import LIBRARY
 from envsolve.diagnose.environment.model import Distribution, ExtensionFiles, SharedLibrary, TorchFiles
 from envsolve.errors import UsageError
-from envsolve.files import read_regular
+from envsolve.files import is_file, is_folder, read_regular, real_path
 
 _OF_CUDA = re.compile(r"lib(?:torch|c10|cuda|cu(?:blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)")
 _PYTHON_LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/torch_python.dll")
@@ -33,7 +33,7 @@ _NUMPY_2, _NUMPY_1 = b"numpy._core._multiarray_umath", b"numpy.core._multiarray_
 def read_torch(site: Path, prefix: Path) -> TorchFiles | None:
     """The ``torch`` package in a folder; None where there is none."""
     version_file = site / "torch" / "version.py"
-    if not version_file.is_file() and not (site / "torch" / "__init__.py").is_file():
+    if not is_file(version_file) and not is_file(site / "torch" / "__init__.py"):
         return None
     version, cuda = _version_file(version_file)
     code, abi, numpy = _python_library(site, prefix)
@@ -106,13 +106,17 @@ def _read_library(path: Path, owner: str | None) -> SharedLibrary | None:
     if not own and not any(map(_OF_CUDA.match, header.needed)):
         return None
     origin = str(path.parent)
+    rpath, runpath = _folders(header.rpath, origin), _folders(header.runpath, origin)
+    wanted = [name for name in header.needed if _OF_CUDA.match(name)]
     return SharedLibrary(
         path=str(path),
         owner=owner,
         soname=header.soname or path.name,
         needed=header.needed,
-        rpath=_folders(header.rpath, origin),
-        runpath=_folders(header.runpath, origin),
+        rpath=rpath,
+        runpath=runpath,
+        reached=tuple(n for n in wanted if any(is_file(Path(folder) / n) for folder in (*rpath, *runpath))),
+        real=str(real_path(path)),
         cut_off=header.end > size,
     )
 
@@ -122,7 +126,7 @@ def _library_files(distributions: Sequence[Distribution], prefix: Path) -> Itera
         for file in distribution.files or ():
             if LIBRARY.search(file):
                 yield Path(distribution.site) / file, distribution.name
-    if (prefix / "conda-meta").is_dir():
+    if is_folder(prefix / "conda-meta"):
         yield from ((path, None) for path in sorted((prefix / "lib").glob("lib*.so*")) if _OF_CUDA.match(path.name))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envsolve.diagnose.environment.model import Environment
 from envsolve.diagnose.model import Diagnoses, Remedy
+from envsolve.files import is_folder
 
 _PIP = re.compile(r"(?<![\w./-])(?:uv pip|(?:python3? -m )?pip3?) (?P<verb>install|uninstall)\b(?P<rest>[^&|;]*)")
 _CONDA = re.compile(r"(?<![\w./-])conda (install|remove)\b")
@@ -37,7 +38,7 @@ def _pip(environment: Environment, verb: str, rest: str) -> str:
     if environment.kind == "pipx":
         return f"pipx runpip {shlex.quote(Path(prefix).name)} {verb}{rest}"
     if own and environment.kind not in ("uv", "uv-tool"):
-        python = Path(prefix) / ("Scripts/python.exe" if (Path(prefix) / "Scripts").is_dir() else "bin/python")
+        python = Path(prefix) / ("Scripts/python.exe" if is_folder(Path(prefix) / "Scripts") else "bin/python")
         return f"{shlex.quote(str(python))} -m pip {verb}{rest}"
     # uv asks nothing, and says so where it is told not to.
     return f"uv pip {verb} --python {shlex.quote(prefix)}{rest.replace(' -y ', ' ')}"

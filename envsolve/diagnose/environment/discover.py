@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envsolve.diagnose.environment.layout import is_environment
-from envsolve.files import read_regular
+from envsolve.files import read_regular, real_path
 from envsolve.machine.interpreters import find_interpreters
 
 #: Levels below a given folder that are looked at.
 _DEPTH = 4
 #: Folders that hold thousands of others and no environment.
 _SKIPPED = frozenset({".git", ".hg", ".tox", ".nox", "node_modules", "__pycache__", "site-packages"})
+#: What the kernel shows as files.
+_KERNEL = frozenset({"/proc", "/sys", "/dev"})
 _CONDA_ROOTS = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda", "conda")
 
 
@@ -26,7 +28,7 @@ def find_environments(folders: Sequence[Path], environ: Mapping[str, str]) -> li
     """
     found: dict[Path, Path] = {}
     for prefix in (*_active(environ), *_of_tools(environ), *(p for f in folders for p in _below(f, _DEPTH))):
-        real = prefix.resolve()
+        real = real_path(prefix)
         if real not in found and is_environment(real):
             found[real] = prefix
     return list(found.values())
@@ -36,7 +38,7 @@ def find_installations(environ: Mapping[str, str]) -> list[Path]:
     """Root folders of the Pythons on PATH that are no environments, where they have, or their user has, a torch."""
     roots: dict[Path, None] = {}
     for program in find_interpreters(environ):
-        root = program.resolve().parent.parent
+        root = real_path(program).parent.parent
         if not is_environment(root) and not is_environment(program.parent.parent) and _has_torch(root, environ):
             roots[root] = None
     return list(roots)
@@ -99,7 +101,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
         return
     if depth:
         for child in _children(folder):
-            if child.name not in _SKIPPED:
+            if child.name not in _SKIPPED and str(child) not in _KERNEL:
                 yield from _below(child, depth - 1)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from envsolve.diagnose.environment.model import CondaPackage, Distribution
-from envsolve.files import read_regular
+from envsolve.files import is_file, read_regular
 
 _INFO = re.compile(r"(?P<name>[^-]+)(?:-(?P<version>[^-]+))?(?:-py3[\d.]*)?\.(?:dist|egg)-info")
 LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|dll|pyd)$")
@@ -67,7 +67,7 @@ def read_conda(prefix: Path) -> tuple[tuple[CondaPackage, ...], tuple[str, ...]]
 
 def _distribution(site: Path, folder: str, name: str, version: str | None) -> Distribution:
     info = site / folder
-    stated = _headers(info / "METADATA") or _headers(info / "PKG-INFO") or (_headers(info) if info.is_file() else {})
+    stated = _headers(info / "METADATA") or _headers(info / "PKG-INFO") or (_headers(info) if is_file(info) else {})
     files, missing, altered = _recorded(site, info / "RECORD")
     return Distribution(
         name=canonicalize_name(next(iter(stated.get("name", ())), name)),

@@ -16,7 +16,7 @@ from pathlib import Path
 from envsolve.catalogue.measure import elf
 from envsolve.diagnose.environment.model import Kind, Origin, Site
 from envsolve.errors import UsageError
-from envsolve.files import read_regular
+from envsolve.files import is_file, is_folder, read_regular, real_path
 
 _PROGRAMS = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
 _MINOR = re.compile(r"(\d+\.\d+)")
@@ -43,7 +43,7 @@ def read_layout(prefix: Path, environ: Mapping[str, str]) -> Layout:
         UsageError: There is no environment.
     """
     prefix = prefix.absolute()
-    if not prefix.is_dir():
+    if not is_folder(prefix):
         raise UsageError(f"there is no folder {prefix}", hint="--prefix takes the root folder of an environment")
     settings = read_settings(prefix / "pyvenv.cfg")
     python = _python(prefix, settings)
@@ -66,7 +66,7 @@ def read_layout(prefix: Path, environ: Mapping[str, str]) -> Layout:
 
 def is_environment(prefix: Path) -> bool:
     """Whether a folder is the root of a virtual or a conda environment, whole or not."""
-    return (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir()
+    return is_file(prefix / "pyvenv.cfg") or is_folder(prefix / "conda-meta")
 
 
 def prefix_of(python: Path) -> Path:
@@ -75,11 +75,11 @@ def prefix_of(python: Path) -> Path:
     Raises:
         UsageError: There is no such file.
     """
-    if not python.is_file():
+    if not is_file(python):
         raise UsageError(f"there is no interpreter {python}", hint="name an environment's bin/python, or its --prefix")
     # On Windows conda's interpreter stands in the root folder itself.
     near = [python.absolute().parent.parent, python.absolute().parent]
-    real = python.resolve()
+    real = real_path(python)
     return next((root for root in near if is_environment(root)), real.parent.parent)
 
 
@@ -94,22 +94,32 @@ def read_settings(path: Path) -> Mapping[str, str]:
 
 
 def _kind(prefix: Path, settings: Mapping[str, str]) -> Kind:
-    if (prefix / "conda-meta").is_dir():
+    if is_folder(prefix / "conda-meta"):
         return "pixi" if prefix.parent.name == "envs" and prefix.parent.parent.name == ".pixi" else "conda"
-    if (prefix / "pipx_metadata.json").is_file():
+    if is_file(prefix / "pipx_metadata.json"):
         return "pipx"
-    if (prefix / "uv-receipt.toml").is_file():
+    if is_file(prefix / "uv-receipt.toml"):
         return "uv-tool"
     if not settings:
         return "system"
-    in_project = prefix.name == ".venv" and (prefix.parent / "poetry.lock").is_file()
+    in_project = prefix.name == ".venv" and is_file(prefix.parent / "poetry.lock")
     if in_project or (prefix.parent.name == "virtualenvs" and prefix.parent.parent.name == "pypoetry"):
         return "poetry"
     return "uv" if "uv" in settings else "venv"
 
 
 def _python(prefix: Path, settings: Mapping[str, str]) -> str | None:
-    """The interpreter's version: as pyvenv.cfg or conda has it, else the name of its folder."""
+    """The interpreter's version: as pyvenv.cfg or conda has it, else the name of its folder.
+
+    A virtual environment that was made anew over another may say one Python and start another: the program decides.
+    """
+    program = next((real_path(prefix / name).name for name in _PROGRAMS if is_file(prefix / name)), "")
+    started = match[1] if (match := _FOLDER.fullmatch(program)) else None
+    stated = _stated(prefix, settings)
+    return started if started and stated and _minor(stated) != started else stated
+
+
+def _stated(prefix: Path, settings: Mapping[str, str]) -> str | None:
     for key in ("version_info", "version"):
         if match := re.match(r"\d+(?:\.\d+){1,2}", settings.get(key, "")):
             return match[0]
@@ -125,10 +135,10 @@ def _base(prefix: Path, settings: Mapping[str, str], python: str | None) -> Path
     home = settings.get("home")
     if home is None:
         return prefix
-    real = next((p.resolve() for name in _PROGRAMS if (p := prefix / name).exists()), None)
+    real = next((real_path(p) for name in _PROGRAMS if is_file(p := prefix / name)), None)
     folder = f"lib/python{_minor(python)}"
     for candidate in (Path(home), Path(home).parent, *([real.parent.parent] if real else [])):
-        if (candidate / folder / "os.py").is_file() or (candidate / "Lib" / "os.py").is_file():
+        if is_file(candidate / folder / "os.py") or is_file(candidate / "Lib" / "os.py"):
             return candidate
     return Path(home).parent if Path(home).name in ("bin", "Scripts") else Path(home)
 
@@ -165,8 +175,8 @@ def _sites(
     seen: set[Path] = set()
     for path, origin in folders:
         for site in (Site(str(path), origin), *([] if origin == "PYTHONPATH" else _named_by_pth(path))):
-            real = Path(site.path).resolve()
-            if real not in seen and real.is_dir():
+            real = real_path(Path(site.path))
+            if real not in seen and is_folder(real):
                 seen.add(real)
                 yield site
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from envsolve.diagnose.environment.model import Environment, SharedLibrary
 
@@ -64,7 +63,7 @@ def shadows(environment: Environment) -> Iterator[Shadow]:
             if outside is None or name in loaded or name in told or name not in own:
                 continue
             folder, file = outside
-            if Path(own[name].path).resolve() != Path(file):
+            if own[name].real != file:
                 told.add(name)
                 yield Shadow(name, library, file, folder.path, own[name].path, own[name].owner)
 
@@ -72,7 +71,7 @@ def shadows(environment: Environment) -> Iterator[Shadow]:
 def _found_by_rpath(environment: Environment) -> Iterator[str]:
     for library in environment.libraries:
         if library.owner == "torch" and library.rpath and not library.runpath:
-            yield from (name for name in library.needed if any((Path(f) / name).is_file() for f in library.rpath))
+            yield from library.reached
 
 
 def unresolved(environment: Environment) -> dict[str, SharedLibrary]:
@@ -88,8 +87,6 @@ def unresolved(environment: Environment) -> dict[str, SharedLibrary]:
         if library.owner != "torch":
             continue
         for name in library.needed:
-            if not CUDA_LIBRARY.fullmatch(name) or name in outside or name in own:
-                continue
-            if not any((Path(folder) / name).is_file() for folder in (*library.rpath, *library.runpath)):
+            if CUDA_LIBRARY.fullmatch(name) and name not in outside and name not in own and name not in library.reached:
                 found.setdefault(name, library)
     return found

@@ -122,6 +122,8 @@ class SharedLibrary:
         soname: The name that others need it by; the file's own name where it has none.
         needed: Names that the loader must find.
         rpath: Folders that are searched before ``LD_LIBRARY_PATH``; ``runpath`` after it. ``$ORIGIN`` is resolved.
+        reached: Those CUDA libraries of ``needed`` that these folders hold.
+        real: The file behind links.
         cut_off: Whether the file is shorter than what the loader maps of it, or unreadable.
     """
 
@@ -131,6 +133,8 @@ class SharedLibrary:
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
+    reached: tuple[str, ...] = ()
+    real: str = ""
     cut_off: bool = False
 
 

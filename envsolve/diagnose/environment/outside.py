@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from envsolve.diagnose.environment.model import BuildTools, LoaderFolder
-from envsolve.files import read_regular
+from envsolve.files import is_file, read_regular, real_path
 from envsolve.machine.model import Toolkit
 from envsolve.machine.search_path import below, folders, programs
 from envsolve.machine.toolkits import nvcc, written_version
@@ -33,10 +33,10 @@ def read_loader(environ: Mapping[str, str], root: Path = Path("/")) -> Iterator[
     for entry in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
         folder = below(root, entry)
         if entry and (libraries := _cuda_libraries(folder)):
-            seen.add(folder.resolve())
+            seen.add(real_path(folder))
             yield LoaderFolder(str(folder), "LD_LIBRARY_PATH", libraries)
     for folder in (*_configured(root / "etc/ld.so.conf", root), *(root / place for place in _STANDARD)):
-        real = folder.resolve()
+        real = real_path(folder)
         if real not in seen and (libraries := _cuda_libraries(folder)):
             seen.add(real)
             yield LoaderFolder(str(folder), "ld.so.conf", libraries)
@@ -47,7 +47,7 @@ def _cuda_libraries(folder: Path) -> Mapping[str, str]:
         names = sorted(path.name for path in folder.iterdir() if _SONAME.fullmatch(path.name))
     except OSError:
         return {}
-    return {name: str((folder / name).resolve()) for name in names}
+    return {name: str(real_path(folder / name)) for name in names}
 
 
 def _configured(path: Path, root: Path) -> list[Path]:
@@ -84,7 +84,7 @@ def read_tools(prefix: Path, base: Path, python: str | None, environ: Mapping[st
     return BuildTools(
         cuda_home=home,
         cuda_home_toolkit=_toolkit(Path(home)) if home else None,
-        path_toolkit=_toolkit(on_path.resolve().parent.parent) if on_path else None,
+        path_toolkit=_toolkit(real_path(on_path).parent.parent) if on_path else None,
         compilers=tuple(map(str, compilers)),
         python_h=_python_h(prefix, base, python),
     )
@@ -102,4 +102,4 @@ def _python_h(prefix: Path, base: Path, python: str | None) -> str | None:
     minor = ".".join((python or "3").split(".")[:2])
     places = (f"include/python{minor}/Python.h", f"include/python{minor}t/Python.h", "include/Python.h")
     found = (root / place for root in (base, prefix) for place in places)
-    return next((str(path) for path in found if path.is_file()), None)
+    return next((str(path) for path in found if is_file(path)), None)

@@ -73,6 +73,20 @@ def test_a_pixi_environment(tmp_path: Path) -> None:
     assert [site.origin for site in found.sites] == ["environment"]
 
 
+def test_the_program_decides_where_an_environment_says_another_python(prefix: Prefix) -> None:
+    other = prefix.base / "bin/python3.13"
+    other.parent.mkdir()
+    other.write_bytes(elf())
+    (prefix.base / "lib/python3.13").mkdir()
+    (prefix.base / "lib/python3.13/os.py").touch()
+    (prefix.folder / "lib/python3.13/site-packages").mkdir(parents=True)
+    (prefix.folder / "bin/python").unlink()
+    (prefix.folder / "bin/python").symlink_to(other)
+    found = read(prefix)
+    assert found.python == "3.13"
+    assert [site.path for site in found.sites] == [str(prefix.folder / "lib/python3.13/site-packages")]
+
+
 def test_the_path_has_pythonpath_first_then_the_environment_the_user_and_the_system(tmp_path: Path) -> None:
     prefix = Prefix(tmp_path / "env", settings={"include-system-site-packages": "true"})
     user = tmp_path / ".local/lib/python3.12/site-packages"

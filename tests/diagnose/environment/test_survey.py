@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,25 @@ def test_environments_are_found_where_each_tool_keeps_them(tmp_path: Path) -> No
         ".pixi/envs/tool",
     }
     assert found[0] == tmp_path / ".virtualenvs/a"
+
+
+def test_what_may_not_be_entered_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests may run as root, whom nothing is forbidden: the refusal is the system call's own."""
+    Prefix(tmp_path / "env")
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    whole = Path.stat
+
+    def refuse(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if path.parent == tmp_path / "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return whole(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    locked = tmp_path / "locked"
+    assert find_environments([tmp_path, locked], environ(tmp_path, VIRTUAL_ENV=str(tmp_path / "loop"))) == [
+        tmp_path / "env"
+    ]
 
 
 def test_an_environment_is_found_once_and_not_searched(tmp_path: Path) -> None:
