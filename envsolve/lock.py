@@ -98,7 +98,8 @@ def _faults(lock: Assumptions) -> Iterator[str]:
         except ValueError as error:
             yield f"gpus: {error}"
     for name, value in lock.environment.items():
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        # A hyphen is what no shell can set, and what the second variable of Triton 3.3 has.
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
             yield f"environment has a name that no variable can have: {name!r}"
         if set(value) & {"\0", "\n", "\r"}:
             yield f"environment gives {name} a value with a line break or a null in it"

@@ -13,8 +13,20 @@ from envsolve.machine.model import Machine
 from envsolve.resolve.outcome import ConflictFact, Remedy
 
 SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
+SITE_PACKAGES = "{site_packages}"
+"""Stands in a variable's value for the environment's own folder of packages, which a plan cannot know."""
 
-__all__ = ["Caution", "ConflictFact", "DriverNeed", "Plan", "PlannedPackage", "Remedy", "Support", "Toolchain"]
+__all__ = [
+    "SITE_PACKAGES",
+    "Caution",
+    "ConflictFact",
+    "DriverNeed",
+    "Plan",
+    "PlannedPackage",
+    "Remedy",
+    "Support",
+    "Toolchain",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +132,8 @@ class Plan:
         cuda: The flavour, ``cu126`` or ``cpu``; None where no package of the plan has one.
         requirements: The requirements as asked.
         packages: Sorted by name.
-        environment: Variables that must be set where the environment runs.
+        environment: Variables that must be set where the environment runs; a value may begin with
+            :data:`SITE_PACKAGES`.
         catalogue_date: ISO date of the newest fact of the catalogue.
         own_catalogue_date: Likewise of the user's own catalogue folder; None where nothing of it was used.
     """

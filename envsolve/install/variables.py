@@ -9,16 +9,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from envsolve.plan import SITE_PACKAGES
+
 FILENAME = "envsolve_environment.pth"
 
 
 def write(site_packages: Path, environment: Mapping[str, str]) -> None:
-    """Write the file that sets ``environment`` by default; none where there is nothing to set."""
+    """Write the file that sets ``environment`` by default; none where there is nothing to set.
+
+    Args:
+        site_packages: The folder of packages, ``PREFIX/lib/python3.12/site-packages``.
+        environment: By name; values that begin with ``{site_packages}`` follow the environment where it is moved.
+    """
     if environment:
-        (site_packages / FILENAME).write_text(line(environment), encoding="ascii")
+        (site_packages / FILENAME).write_text(
+            line(environment, f"lib/{site_packages.parent.name}/site-packages"), "ascii"
+        )
 
 
-def line(environment: Mapping[str, str]) -> str:
-    """The one line of the file: ASCII whatever the values, since Pythons differ in how they decode ``.pth`` files."""
-    defaults = (f"os.environ.setdefault({name!a}, {value!a})" for name, value in sorted(environment.items()))
-    return f"import os; {'; '.join(defaults)}\n"
+def line(environment: Mapping[str, str], site_packages: str) -> str:
+    """The one line of the file: ASCII whatever the values, since Pythons differ in how they decode ``.pth`` files.
+
+    Args:
+        environment: By name.
+        site_packages: The folder of packages, relative to the environment.
+    """
+    defaults = (
+        f"os.environ.setdefault({name!a}, {_expression(value, site_packages)})"
+        for name, value in sorted(environment.items())
+    )
+    return f"import os, sys; {'; '.join(defaults)}\n"
+
+
+def _expression(value: str, site_packages: str) -> str:
+    """A value as Python; what lies in the environment is found from where the environment is at that time."""
+    if not value.startswith(f"{SITE_PACKAGES}/"):
+        return f"{value!a}"
+    return f"os.path.join(sys.prefix, {site_packages + value.removeprefix(SITE_PACKAGES)!a})"

@@ -16,6 +16,7 @@ from envsolve.compat.versions import minor, numbers
 from envsolve.errors import IndexUnavailableError
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, PlannedPackage
+from envsolve.planner.assembler import assemblers
 from envsolve.resolve.environment import Environment
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.solve import Solution
@@ -131,9 +132,10 @@ def _held_back(option: Option, family: Family) -> Iterator[Caution]:
         if other.verdict.level.usable and other.verdict.triton is False:
             why = next(r.text for r in other.verdict.reasons if r.rule in _TRITON_RULES)
             text = f"torch {other.build.version} [{other.build.variant}] also runs here, but {why}"
-            yield Caution(
-                "newer-torch-held-back", text, f"ask for torch=={other.build.version} to take it without Triton"
-            )
+            pin = triton_pin(other.build) or ""
+            others = assemblers(pin, family.machines, family.facts, family.catalogue.compilers)
+            how = "with a ptxas out of another package" if next(others, None) else "without Triton"
+            yield Caution("newer-torch-held-back", text, f"ask for torch=={other.build.version} to take it {how}")
             return
 
 

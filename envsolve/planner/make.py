@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.specifiers import SpecifierSet
@@ -13,9 +13,11 @@ from envsolve.compat.facts import Facts
 from envsolve.compat.settle import as_judged
 from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Level
+from envsolve.errors import IndexUnavailableError
 from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, Plan
+from envsolve.planner.assembler import Assembler, assemblers
 from envsolve.planner.cautions import (
     about_compat,
     about_indexes,
@@ -102,17 +104,66 @@ def make_plan(
     digests = _digests((*asked.needs, *asked.constraints), environment)
     pool = Pool(client, environment, digests, tuple(others), cutoff, choices.prereleases)
     client.prefetch(name for name in wanted if not family.owns(name))
-    while True:
+
+    def resolve(needs: Sequence[Need], family: Family) -> _Resolved:
         provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints)
         try:
-            solution = solve(provider, asked.needs, choices.cuda)
-            pinned = pin(solution, files, digests)
+            solution = solve(provider, needs, choices.cuda)
+            return _Resolved(solution, pin(solution, files, digests), provider, family)
         except BuildGoneError as gone:
-            family = family.without(gone.filename)
+            return resolve(needs, family.without(gone.filename))
         except UnsolvableError as failure:
-            return _impossible(frame, unsolvable(failure, wanted, constraints, choices.cuda, family, pool))
-        else:
-            return _complete(frame, solution, pinned, provider, family, python)
+            raise _NothingFitsError(unsolvable(failure, wanted, constraints, choices.cuda, family, pool)) from None
+
+    try:
+        return _complete(frame, _with_assembler(resolve(asked.needs, family), asked.needs, resolve), python)
+    except _NothingFitsError as nothing:
+        return _impossible(frame, nothing.conflict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """What the solver chose, and what it chose from.
+
+    Attributes:
+        assembler: The ptxas that was added for Triton.
+    """
+
+    solution: Solution
+    pinned: Pinned
+    provider: Provider
+    family: Family
+    assembler: Assembler | None = None
+
+    def version(self, package: str) -> str | None:
+        """The version of a package in the solution; None where it is not in it."""
+        chosen = self.solution.chosen.get(package)
+        return str(chosen.candidate.version) if chosen else None
+
+
+class _NothingFitsError(Exception):
+    """The request has no answer."""
+
+    def __init__(self, conflict: Conflict) -> None:
+        super().__init__("nothing fits")
+        self.conflict = conflict
+
+
+def _with_assembler(
+    found: _Resolved, needs: Sequence[Need], resolve: Callable[[Sequence[Need], Family], _Resolved]
+) -> _Resolved:
+    """The same with a ptxas out of a package, where Triton's own does not serve every card and torch stays as it is."""
+    triton, family = found.version(TRITON), found.family
+    if triton is None:
+        return found
+    for assembler in assemblers(triton, family.machines, family.facts, family.catalogue.compilers):
+        try:
+            again = resolve((*needs, *assembler.needs), replace(family, facts=assembler.among(family.facts)))
+        except (_NothingFitsError, IndexUnavailableError):
+            continue
+        if all(again.version(package) == found.version(package) for package in ("torch", TRITON)):
+            return replace(again, assembler=assembler)
+    return found
 
 
 def _impossible(frame: Plan, conflict: Conflict) -> Plan:
@@ -139,7 +190,8 @@ def _digests(needs: Sequence[Need], environment: Environment) -> dict[str, froze
     return found
 
 
-def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provider, family: Family, python: str) -> Plan:
+def _complete(frame: Plan, found: _Resolved, python: str) -> Plan:
+    solution, pinned, provider, family = found.solution, found.pinned, found.provider, found.family
     machines, facts = family.machines, family.facts
     guessed = [c.candidate.label for c in solution.chosen.values() if not provider.metadata(c.candidate).exact]
     yanked = [
@@ -156,6 +208,8 @@ def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provide
         *about_unjudged(solution, family),
         *about_indexes(pinned.unreached, frame.catalogue_date),
     ]
+    if found.assembler:
+        cautions.append(found.assembler.caution(found.version(found.assembler.package)))
     deciding = solution.chosen.get("torch") or solution.chosen.get(TRITON)
     option = deciding.candidate.option if deciding else None
     if option is not None and option.verdict.level is Level.NONE:
@@ -177,6 +231,7 @@ def _complete(frame: Plan, solution: Solution, pinned: Pinned, provider: Provide
         packages=pinned.packages,
         support=support_of(judged),
         driver=driver_need(judged),
+        environment=found.assembler.environment if found.assembler else {},
         toolchain=toolchain,
         warnings=tuple(dict.fromkeys(cautions)),
     )

@@ -90,6 +90,24 @@ def test_variables_of_the_plan_are_defaults(demo: Plan, tmp_path: Path) -> None:
     assert output(python, "-c", show, DEMO_PTXAS="mine") == "mine"
 
 
+def test_a_variable_that_names_a_file_of_the_environment_follows_it(tmp_path: Path) -> None:
+    """Also one whose name no shell could set, as that of Triton 3.3."""
+    names = ("TRITON_PTXAS_PATH", "TRITON_PTXAS-BLACKWELL_PATH")
+    plan = plan_of(
+        planned(make_wheel(tmp_path, "demo", "1.0")),
+        environment=dict.fromkeys(names, "{site_packages}/demo/__init__.py"),
+    )
+    install(plan, tmp_path / "env")
+    (tmp_path / "env").rename(tmp_path / "moved")
+    python = tmp_path / "moved" / "bin" / "python"
+    for name in names:
+        show = f"import os; print(os.environ[{name!r}])"
+        assert output(python, "-c", show) == str(record.site_packages(tmp_path / "moved") / "demo" / "__init__.py")
+        assert output("env", f"{name}=mine", python, "-c", show) == "mine"
+    install(plan_of(plan.packages[0]), tmp_path / "moved")
+    assert output(python, "-c", f"import os; print({names[0]!r} in os.environ)") == "False"
+
+
 def test_second_run_does_nothing_unless_something_is_gone(demo: Plan, tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     steps: list[Step] = []

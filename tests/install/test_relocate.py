@@ -35,7 +35,8 @@ def test_the_shortest_form_is_used_where_every_kernel_takes_it(length: int, plai
 def test_the_variables_line_survives_any_value(tmp_path: Path) -> None:
     values = {"A": "plain", "B": "'\"\\ \n ü \t", "C": ""}
     environment = {name: value for name, value in os.environ.items() if name not in values} | {"A": "mine"}
-    script = variables.line(values) + f"print([os.environ[name] for name in {sorted(values)}])"
-    assert variables.line(values).count("\n") == 1
+    line = variables.line(values, "lib/python3.12/site-packages")
+    script = line + f"print([os.environ[name] for name in {sorted(values)}])"
+    assert line.count("\n") == 1
     ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == str(["mine", values["B"], ""])

@@ -43,6 +43,10 @@ class TritonRelease:
         needs: Requirements that it imports without declaring them.
         host_needs: What its launcher needs of the host at run time: ``c-compiler``, ``python-headers``, and
             ``libcuda-link`` for a ``libcuda.so`` that a linker finds.
+        targets: Compute capabilities that its compiler writes PTX for, whichever ptxas then reads it; empty where that
+            was not tried.
+        ptxas_first: Oldest CUDA version whose ptxas it was tried with in place of its own, and works with.
+        ptxas_last: Newest CUDA version whose PTX its table knows; None where it knows all that are to come.
     """
 
     version: str
@@ -53,6 +57,9 @@ class TritonRelease:
     arch_specific_from: str | None = None
     needs: tuple[str, ...] = ()
     host_needs: tuple[Literal["c-compiler", "python-headers", "libcuda-link"], ...] = ()
+    targets: tuple[str, ...] = ()
+    ptxas_first: str | None = None
+    ptxas_last: str | None = None
     cited: Mapping[str, Citation] = field(default_factory=dict)
     disputed: tuple[Dispute, ...] = ()
 
@@ -85,6 +92,8 @@ class CompilerPackages:
         packages: Requirements in the manager's own form, ``nvidia-cuda-nvcc=={cuda}.*``.
         provides: What they hold: ``nvcc`` (the driver program), ``ptxas``, ``headers``, ``cudart``, ``libdevice``.
         home: Where ``CUDA_HOME`` points then, relative to the environment; None where there is no whole tree.
+        ptxas: Where the ptxas lies, relative to the folder of packages; None where it was not looked for.
+        ptxas_packages: What holds the ptxas alone.
     """
 
     manager: Literal["pip", "conda", "apt"]
@@ -95,5 +104,7 @@ class CompilerPackages:
     evidence: Evidence
     source: str
     home: str | None = None
+    ptxas: str | None = None
+    ptxas_packages: tuple[str, ...] = ()
     cited: Mapping[str, Citation] = field(default_factory=dict)
     disputed: tuple[Dispute, ...] = ()

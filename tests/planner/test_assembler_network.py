@@ -1,0 +1,37 @@
+"""Real Tritons with a real ptxas out of a package: planned, installed, and compiled with, without a GPU."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+
+from envsolve import api
+
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="the wheels are for Linux"),
+]
+
+
+@pytest.mark.parametrize(
+    ("triton", "target", "cc", "said"),
+    [
+        ("3.5.1", "GB10, driver 580.95.05", "12.1", "cubin for sm_121 by ptxas 12.9."),
+        ("3.6.0", "Thor, driver 580.95.05", "11.0", "cubin for sm_110 by ptxas 13."),
+        ("3.7.1", "RTX 5090, driver 570.86.10", "12.0", "cubin for sm_120 by ptxas 12.9."),
+    ],
+)
+def test_triton_compiles_with_the_ptxas_of_the_plan(
+    tmp_path: Path, triton: str, target: str, cc: str, said: str
+) -> None:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    machine = api.describe_target(f"{target}, linux-x86_64, glibc 2.35, python {python}")
+    plan = api.plan([f"triton=={triton}"], [machine])
+    assert plan.environment
+    prefix = api.install(plan, tmp_path / "env", machine=machine, check=False).prefix
+    prefix.rename(tmp_path / "moved")
+    (check,) = api.verify_compiles(tmp_path / "moved" / "bin" / "python", [cc]).checks
+    assert (check.status, said in check.detail) == ("pass", True), check.detail
