@@ -44,6 +44,7 @@ def major_of(members: Mapping[str, bytes | str]) -> int | None:
         ({"x/a.so": elf(["libtorch_cuda.so", "libcusparse.so.12"])}, None),
         ({"x/a.dll": b"MZ..c10_cuda.dll\0cudart64_12.dll\0"}, 12),
         ({"x/a.pyd": b"MZ..cudart64_110.dll\0"}, 11),
+        ({"x/a.dll": b"MZ..cudart64_12.dll\0..see cudart64_13.dll\0"}, None),
         ({"x/a.py": "cudart64_12.dll"}, None),
     ],
 )

@@ -53,11 +53,15 @@ def _major_in(file: IO[bytes], name: str) -> int | None:
 
 
 def major_in_dll(file: IO[bytes]) -> int | None:
-    """The CUDA major of the runtime DLL that a Windows library names, read from where the file stands."""
+    """The CUDA major of the runtime DLL that a Windows library names, read from where the file stands.
+
+    Returns:
+        None where it names none, or several: one of them is then but in a message.
+    """
     tail = b""
+    found: set[int] = set()
     while chunk := file.read(_CHUNK):
         window = tail + chunk
-        if match := _DLL.search(window):
-            return int(match[1])
+        found.update(map(int, _DLL.findall(window)))
         tail = window[-_OVERLAP:]
-    return None
+    return found.pop() if len(found) == 1 else None
