@@ -15,10 +15,14 @@ class Grounds(str, Enum):
     CONFIRMED = "confirmed"
     #: Words of an error that name one cause, and nothing that contradicts them.
     STATED = "stated"
+    #: Files of an environment, and rules: they leave no way for it to work, whatever the error says.
+    READ = "read"
     #: Words of an error that several causes share; circumstances speak for this one.
     SUGGESTED = "suggested"
     #: Facts and rules alone: the parts cannot work together, but no words of an error say so.
     DERIVED = "derived"
+    #: Files of an environment that show what often does harm, and may do none here.
+    NOTICED = "noticed"
 
     @property
     def rank(self) -> int:

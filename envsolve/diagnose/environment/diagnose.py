@@ -10,7 +10,7 @@ from envsolve.diagnose.environment.checks import compiling_checks, running_check
 from envsolve.diagnose.environment.commands import addressed
 from envsolve.diagnose.environment.model import Environment
 from envsolve.diagnose.environment.needs import torch_distribution
-from envsolve.diagnose.finding import Finding, RuledOut
+from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Diagnoses, Report, Seen
 from envsolve.diagnose.reason import concluded, weighed
 from envsolve.diagnose.scene import Scene, scene_of
@@ -42,9 +42,16 @@ def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]
     """
     return [
         *(finding for check in running_checks() for finding in check(environment, scene)),
-        *weighed(scene),
+        *(_by_files(answer) for answer in weighed(scene)),
         *(finding for check in compiling_checks() for finding in check(environment, scene)),
     ]
+
+
+def _by_files(answer: Finding | RuledOut) -> Finding | RuledOut:
+    """What follows from facts alone stands, here, on the files that they were read in."""
+    if isinstance(answer, Finding) and answer.grounds is Grounds.DERIVED:
+        return replace(answer, grounds=Grounds.READ)
+    return answer
 
 
 def report_of(environment: Environment, report: Report) -> Report:

@@ -95,7 +95,7 @@ def _surveyed(prefix: Path, machine: Machine, catalogue: Catalogue, environ: Map
     stops = [finding for finding in found if finding.cause not in _COMPILING]
     if works != "no" and stops:
         # What only circumstances speak for may be harmless: it takes a yes back, and gives no no.
-        works = "unknown" if all(finding.grounds is Grounds.SUGGESTED for finding in stops) else "no"
+        works = "unknown" if all(finding.grounds is Grounds.NOTICED for finding in stops) else "no"
         why = f"{stops[0].cause}: {next(iter(stops[0].evidence), stops[0].explanation)}"
     causes = tuple(finding.cause for finding in found)
     return Surveyed(str(prefix), environment.kind, environment.python, torch.version, torch.cuda, works, why, causes)

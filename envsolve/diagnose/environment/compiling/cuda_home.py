@@ -31,7 +31,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     evidence = (f"CUDA_HOME={tools.cuda_home}", *((f"PATH: {path.path}, CUDA {path.version}",) if path else ()))
     yield Finding(
         "cuda-home-elsewhere",
-        Grounds.SUGGESTED,
+        Grounds.NOTICED,
         _EXPLANATION.format(what=what),
         evidence,
         tuple(_remedies(environment)),

@@ -34,10 +34,10 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
         environment.tools.compilers or scene.machine.host_compilers or named
     ):
         shown = (*evidence, "PATH: no gcc, clang or cc")
-        yield Finding("host-compiler-missing", Grounds.DERIVED, _COMPILER, shown, tuple(_compilers(environment, scene)))
+        yield Finding("host-compiler-missing", Grounds.READ, _COMPILER, shown, tuple(_compilers(environment, scene)))
     if "python-headers" in release.host_needs and environment.tools.python_h is None:
         shown = (*evidence, f"{environment.base}/include: no Python.h of Python {environment.python}")
-        yield Finding("python-headers-missing", Grounds.DERIVED, _HEADERS, shown, tuple(_headers(environment, scene)))
+        yield Finding("python-headers-missing", Grounds.READ, _HEADERS, shown, tuple(_headers(environment, scene)))
 
 
 def _compilers(environment: Environment, scene: Scene) -> Iterator[Remedy]:

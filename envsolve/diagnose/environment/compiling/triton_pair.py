@@ -30,4 +30,4 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
         evidence = (f"{own.info}: requires {pinned(requirement)}", f"{have.info}: {have.label}")
         command = f"pip install --force-reinstall --no-deps {pinned(requirement)}"
         remedy = Remedy("Put back the Triton that this torch pins.", command)
-        yield Finding("triton-torch-mismatch", Grounds.DERIVED, text, evidence, (remedy,))
+        yield Finding("triton-torch-mismatch", Grounds.READ, text, evidence, (remedy,))

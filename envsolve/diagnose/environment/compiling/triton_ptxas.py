@@ -42,7 +42,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
             text = _EXPLANATION.format(said=reason.text, card=gpu.label)
             evidence = (f"{triton.info}: {triton.label}", *scene.gpu_evidence, *scene.driver_evidence)
             remedies = tuple(_remedies(scene, release, gpu.cc, reason.rule))
-            yield Finding(_CAUSES[reason.rule], Grounds.DERIVED, text, evidence, remedies)
+            yield Finding(_CAUSES[reason.rule], Grounds.READ, text, evidence, remedies)
             return
 
 

@@ -40,7 +40,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     evidence = (*(f"{folder}/libcuda.so.1: on LD_LIBRARY_PATH" for folder in folders), *scene.driver_evidence)
     yield Finding(
         "compat-libcuda",
-        Grounds.DERIVED,
+        Grounds.READ,
         text,
         (*evidence, *scene.gpu_evidence),
         tuple(_remedies(environment, folders)),

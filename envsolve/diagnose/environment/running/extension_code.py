@@ -35,7 +35,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
         evidence = (f"{distribution.site}/{extension.libraries[0]}: {' '.join(extension.every)}", *scene.gpu_evidence)
         yield Finding(
             "no-kernel-for-gpu",
-            Grounds.DERIVED,
+            Grounds.READ,
             text,
             evidence,
             tuple(_remedies(environment, scene, extension.package)),

@@ -99,7 +99,7 @@ def _gap(
         command = f"pip install --force-reinstall {very_torch(scene, torch)}"
         remedy = Remedy("Install torch again with all that it requires.", command)
     text = _EXPLANATION.format(what=", and ".join(parts))
-    return Finding("lock-incomplete", Grounds.DERIVED, text, tuple(evidence), (remedy,))
+    return Finding("lock-incomplete", Grounds.READ, text, tuple(evidence), (remedy,))
 
 
 def _conda(environment: Environment) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def _conda(environment: Environment) -> Iterator[Finding]:
     evidence = tuple(f"{p.record}: {p.missing[0]} is gone" for p in broken)
     names = " ".join(f"{p.name}={p.version}={p.build}" for p in broken)
     remedy = Remedy("Install those packages again.", f"conda install --force-reinstall {names}")
-    yield Finding("lock-incomplete", Grounds.DERIVED, _CONDA.format(what=what), evidence, (remedy,))
+    yield Finding("lock-incomplete", Grounds.READ, _CONDA.format(what=what), evidence, (remedy,))
 
 
 def _listed(names: list[str], most: int = 3) -> str:

@@ -38,7 +38,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
             text = _EXPLANATION.format(package=distribution.label, reason=reasons[0][0])
             evidence = (*(shown for _, shown in reasons), f"{torch.site}/torch/version.py: {torch.label}")
             remedies = tuple(_remedies(environment, scene, extension.package))
-            yield Finding("mixed-flavours", Grounds.DERIVED, text, evidence, remedies)
+            yield Finding("mixed-flavours", Grounds.READ, text, evidence, remedies)
 
 
 def _reasons(

@@ -33,4 +33,4 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     text = _EXPLANATION.format(who=f"{', '.join(name for name, _ in old)} beside numpy {numpy.version}")
     evidence = (*(f"{place}: {name} looks for NumPy where NumPy 1 had it" for name, place in old), f"{numpy.info}")
     remedy = Remedy("Keep NumPy below 2; 1.26 is its last release.", 'pip install "numpy<2"')
-    yield Finding("library-mismatch", Grounds.DERIVED, text, evidence, (remedy,))
+    yield Finding("library-mismatch", Grounds.READ, text, evidence, (remedy,))

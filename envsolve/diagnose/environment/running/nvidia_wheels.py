@@ -58,7 +58,7 @@ def _overlaps(environment: Environment, wheels: Sequence[Distribution]) -> Itera
                 f"{one.info}: {one.label}, which {asking[0].label} requires",
                 f"{other.info}: {other.label}, which has the same files",
             )
-            yield Finding("library-mismatch", Grounds.DERIVED, text, evidence, tuple(_untangle(one, other, keeps)))
+            yield Finding("library-mismatch", Grounds.READ, text, evidence, tuple(_untangle(one, other, keeps)))
 
 
 def _untangle(one: Distribution, other: Distribution, keeps: Sequence[Distribution]) -> Iterator[Remedy]:
@@ -82,7 +82,7 @@ def _twice(wheels: Sequence[Distribution], wanted: Mapping[str, Requirement]) ->
         removals = " && ".join([f"pip uninstall -y {name}"] * len(same))
         text = _TWICE.format(name=name, versions=" and ".join(d.version or "?" for d in same))
         remedy = Remedy(f"Remove both and install {keep}.", f"{removals} && pip install --no-deps {keep}")
-        yield Finding("library-mismatch", Grounds.DERIVED, text, tuple(f"{d.info}: {d.label}" for d in same), (remedy,))
+        yield Finding("library-mismatch", Grounds.READ, text, tuple(f"{d.info}: {d.label}" for d in same), (remedy,))
 
 
 def _others(wheels: Sequence[Distribution], wanted: Mapping[str, Requirement]) -> Iterator[Finding]:
@@ -105,5 +105,5 @@ def _others(wheels: Sequence[Distribution], wanted: Mapping[str, Requirement]) -
     remedy = Remedy("Put back the releases that this torch pins.", command)
     # Only the numbers after the second differ: most often that does no harm.
     far = any(release(d.version)[:2] != release(pinned_version(r))[:2] for d, r, _ in found)
-    grounds = Grounds.DERIVED if far else Grounds.SUGGESTED
+    grounds = Grounds.READ if far else Grounds.NOTICED
     yield Finding("library-mismatch", grounds, text, evidence, (remedy,))

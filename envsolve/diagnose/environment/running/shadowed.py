@@ -35,7 +35,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     )
     evidence = tuple(f"{s.outside}: found before {s.own} ({h})" for s, h in found)
     certain = shadow.outside_version is not None
-    grounds = Grounds.DERIVED if certain else Grounds.SUGGESTED
+    grounds = Grounds.READ if certain else Grounds.NOTICED
     yield Finding("library-shadowed", grounds, text, evidence, tuple(_remedies(environment, found)))
 
 
