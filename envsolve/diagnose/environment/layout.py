@@ -30,6 +30,7 @@ class Layout:
 
     prefix: Path
     kind: Kind
+    program: str | None
     python: str | None
     arch: str | None
     base: Path
@@ -48,13 +49,15 @@ def read_layout(prefix: Path, environ: Mapping[str, str]) -> Layout:
     settings = read_settings(prefix / "pyvenv.cfg")
     python = _python(prefix, settings)
     base = _base(prefix, settings, python)
+    program = next((str(prefix / name) for name in _PROGRAMS if is_file(prefix / name)), None)
     layout = Layout(
-        prefix,
-        _kind(prefix, settings),
-        python,
-        _arch(prefix),
-        base,
-        tuple(_sites(prefix, settings, base, python, environ)),
+        prefix=prefix,
+        kind=_kind(prefix, settings),
+        program=program,
+        python=python,
+        arch=_arch(prefix),
+        base=base,
+        sites=tuple(_sites(prefix, settings, base, python, environ)),
     )
     if not any(site.origin == "environment" for site in layout.sites) and not is_environment(prefix):
         raise UsageError(

@@ -202,6 +202,7 @@ class Environment:
     Attributes:
         prefix: Its root folder.
         kind: What made it.
+        program: Its interpreter; None where that is gone, or leads to one that is.
         python: ``3.12.1``, or ``3.12`` where no more is known.
         arch: Architecture of its interpreter, ``x86_64``.
         base: Prefix of the Python that it is made from; ``prefix`` itself where it has its own.
@@ -218,6 +219,7 @@ class Environment:
 
     prefix: str
     kind: Kind
+    program: str | None
     python: str | None
     arch: str | None
     base: str

@@ -45,6 +45,7 @@ def read_outline(prefix: Path, environ: Mapping[str, str] = os.environ, *, root:
     return Environment(
         prefix=str(layout.prefix),
         kind=layout.kind,
+        program=layout.program,
         python=layout.python,
         arch=layout.arch,
         base=str(layout.base),

@@ -97,6 +97,8 @@ def _surveyed(prefix: Path, machine: Machine, catalogue: Catalogue, environ: Map
         # What only circumstances speak for may be harmless: it takes a yes back, and gives no no.
         works = "unknown" if all(finding.grounds is Grounds.NOTICED for finding in stops) else "no"
         why = f"{stops[0].cause}: {next(iter(stops[0].evidence), stops[0].explanation)}"
+    if environment.program is None:
+        works, why = "no", "its Python is gone: bin/python is missing, or leads to one that is"
     causes = tuple(finding.cause for finding in found)
     return Surveyed(str(prefix), environment.kind, environment.python, torch.version, torch.cuda, works, why, causes)
 

@@ -131,6 +131,7 @@ def cudnn_never_installed(world: World) -> None:
 
 
 def half_removed_torch(world: World) -> None:
+    (world.prefix.site / "~orch").mkdir()
     (world.prefix.site / "torch/lib/libtorch_cuda.so").unlink()
 
 
@@ -299,6 +300,11 @@ def test_of_torch_and_an_extension_without_code_torch_is_named(world: World) -> 
     world.target = "GTX 1080 Ti, driver 570.86.15, linux-x86_64"
     found = next(d for d in world.diagnoses().diagnoses if d.cause == "no-kernel-for-gpu")
     assert not any("my_ops.so" in text for text in found.evidence)
+
+
+def test_an_uninstall_that_was_stopped_is_evidence(world: World) -> None:
+    half_removed_torch(world)
+    assert any("~orch: left by an uninstall" in text for text in world.first().evidence)
 
 
 def test_commands_reach_the_environment(world: World) -> None:

@@ -111,6 +111,16 @@ def test_damage_denies_what_the_code_would_allow(tmp_path: Path) -> None:
     assert (one.works, one.causes) == ("no", ("lock-incomplete",))
 
 
+def test_an_environment_whose_python_is_gone_does_not_work(tmp_path: Path) -> None:
+    prefix = Prefix(tmp_path / "env")
+    torch_of(prefix)
+    (prefix.folder / "bin/python").unlink()
+    (prefix.folder / "bin/python").symlink_to(tmp_path / "gone")
+    (one,) = surveyed(prefix.folder).environments
+    assert (one.works, one.torch) == ("no", "2.8.0+cu128")
+    assert one.why.startswith("its Python is gone")
+
+
 def test_a_library_that_is_nowhere_denies_it_too(tmp_path: Path) -> None:
     prefix = Prefix(tmp_path / "env")
     prefix.add_torch(needed=("libcudart.so.12",))

@@ -42,7 +42,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     # What another copy stands in for is no gap: conda and system packagers bring the libraries without the wheels.
     unmet = [r for r in absent if nowhere or "triton" in r.name]
     if environment.torch and (gaps or unmet or nowhere):
-        yield _gap(scene, environment.torch, own, unmet, gaps, tuple(nowhere), cut)
+        yield _gap(scene, environment.torch, own, unmet, gaps, tuple(nowhere), cut, environment.unreadable)
     yield from _conda(environment)
 
 
@@ -67,6 +67,7 @@ def _gap(
     halved: list[Distribution],
     nowhere: tuple[str, ...],
     cut: list[SharedLibrary],
+    unreadable: tuple[str, ...],
 ) -> Finding:
     parts, evidence = [], []
     if absent:
@@ -99,7 +100,7 @@ def _gap(
         command = f"pip install --force-reinstall {very_torch(scene, torch)}"
         remedy = Remedy("Install torch again with all that it requires.", command)
     text = _EXPLANATION.format(what=", and ".join(parts))
-    return Finding("lock-incomplete", Grounds.READ, text, tuple(evidence), (remedy,))
+    return Finding("lock-incomplete", Grounds.READ, text, (*evidence, *unreadable), (remedy,))
 
 
 def _conda(environment: Environment) -> Iterator[Finding]:
