@@ -1,0 +1,30 @@
+"""The stages as functions of plain values.
+
+The command line adds nothing to them but parsing and printing. Each imports what it needs when it is called, so that
+importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+from envsolve.api.catalogue import check_facts, facts, facts_summary, measure, update_facts
+from envsolve.api.environments import diagnose, envs, install, verify, verify_compiles
+from envsolve.api.machines import describe_target, detect, load_machines
+from envsolve.api.plans import builds, plan
+
+__all__ = [
+    "builds",
+    "check_facts",
+    "describe_target",
+    "detect",
+    "diagnose",
+    "envs",
+    "facts",
+    "facts_summary",
+    "install",
+    "load_machines",
+    "measure",
+    "plan",
+    "update_facts",
+    "verify",
+    "verify_compiles",
+]

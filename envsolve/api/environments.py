@@ -1,0 +1,150 @@
+"""Environments on this computer: ``install``, ``verify``, ``verify_compiles``, ``diagnose``, ``envs``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from envsolve.api.machines import detect, machines_given
+from envsolve.arguments import StrPath, items, path_of, paths, python_version
+
+if TYPE_CHECKING:
+    from envsolve.diagnose.environment.survey import Survey
+    from envsolve.diagnose.model import Diagnoses
+    from envsolve.install.environment import Installed
+    from envsolve.install.progress import Progress
+    from envsolve.machine.model import Machine
+    from envsolve.plan import Plan
+    from envsolve.verify.report import Report
+
+
+def install(
+    source: Plan | StrPath,
+    prefix: StrPath,
+    *,
+    manager: str | None = None,
+    python: str | None = None,
+    machine: Machine | None = None,
+    check: bool = True,
+    progress: Progress | None = None,
+) -> Installed:
+    """Make the environment of a plan, or of a ``pylock.toml``, at ``prefix``, and prove it before it is put in place.
+
+    Args:
+        source: A plan, or the path of a lock file.
+        prefix: Where the environment is to stand: nothing yet, or an older environment to replace.
+        manager: ``uv`` or ``pip``; uv where it is present, else pip, where None.
+        python: ``3.12``, for a lock that serves several Pythons; the one that it was made for where None.
+        machine: What a lock's assumptions are held against; this host where None.
+        check: Whether to verify the environment on the GPUs at hand before it replaces what stands at ``prefix``.
+        progress: Told of every step.
+
+    Raises:
+        ImpossibleError: The plan is impossible, or the lock does not fit the machine.
+        VerificationError: A check failed; what stood at ``prefix`` still stands.
+        EnvsolveError: Others, see :func:`envsolve.install.environment.install`.
+    """
+    from envsolve.install.environment import install as make_environment
+    from envsolve.install.progress import silent
+    from envsolve.verify.proof import prove
+
+    return make_environment(
+        Path(source) if isinstance(source, (str, os.PathLike)) else source,
+        path_of(prefix, "prefix"),
+        manager=manager,
+        python=python_version(python),
+        machine=machine or detect(),
+        verify=prove if check else None,
+        progress=progress or silent,
+    )
+
+
+def verify(python: StrPath, *, time_limit: float = 120.0) -> Report:
+    """Check the environment of an interpreter on the GPUs at hand.
+
+    Args:
+        python: The interpreter; :func:`envsolve.verify.interpreter.interpreter_of` finds that of a prefix.
+        time_limit: Seconds for each check.
+
+    Raises:
+        UsageError: That is no Python, or the time limit is not positive.
+        InterruptedBySignalError: SIGTERM or SIGHUP came.
+    """
+    from envsolve.verify.runner import run_checks
+
+    return run_checks(path_of(python, "python"), time_limit=time_limit)
+
+
+def verify_compiles(python: StrPath, gpus: Sequence[str], *, time_limit: float = 120.0) -> Report:
+    """Check, without any GPU, that an environment compiles kernels for cards.
+
+    Args:
+        python: The interpreter.
+        gpus: Compute capabilities (``9.0``, ``sm_90``) or GPU names.
+        time_limit: Seconds for each check.
+
+    Raises:
+        UsageError: A GPU is not understood, or none is given; else as :func:`verify`.
+    """
+    from envsolve.catalogue.gpu_names import find_gpu
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.machine.cc import ComputeCapability
+    from envsolve.verify.runner import run_compile_checks
+
+    catalogue = Catalogue()
+    names = items(gpus, str, "gpus")
+    cards = [ComputeCapability.parse(find_gpu(name, catalogue).compute_capability) for name in names]
+    return run_compile_checks(path_of(python, "python"), cards, time_limit=time_limit)
+
+
+def diagnose(
+    log: str | bytes = "",
+    machines: Sequence[Machine] | None = None,
+    *,
+    installed: str | Mapping[str, str] | None = None,
+    prefix: StrPath | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Diagnoses:
+    """The root causes that an error text, a whole report or an environment tells of, with the least change first.
+
+    Args:
+        log: The text, or the bytes of a file that holds it.
+        machines: Where it happened; the first is filled in from the text, and the remedies serve all of them. Where
+            None, this host if there is a ``prefix``, else what the text tells.
+        installed: Version by package, or the text of ``pip freeze``, ``pip list`` or ``conda list``; what ``log`` tells
+            where None.
+        prefix: An environment on this computer, read without running anything of it; its files win over the texts.
+        environ: Environment variables that decide in an environment beside its files.
+
+    Raises:
+        UsageError: ``installed`` holds no package with a version, there is no environment at ``prefix``, or an argument
+            is of another type.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.diagnose.answer import answer
+    from envsolve.jsontext import dump
+
+    known = machines_given(machines) or ((detect(),) if prefix is not None else ())
+    listed = dump(installed) if isinstance(installed, Mapping) else installed
+    folder = path_of(prefix, "prefix") if prefix is not None else None
+    return answer(log, known, listed, folder, Catalogue(), environ)
+
+
+def envs(
+    folders: Sequence[StrPath] = (), machine: Machine | None = None, environ: Mapping[str, str] = os.environ
+) -> Survey:
+    """The environments of this computer, and whether the torch in each works on a machine; nothing of them is run.
+
+    Args:
+        folders: Where to look besides the places of venv, conda, pixi, uv, pipx and poetry.
+        machine: What they are judged on; this host where None.
+        environ: Environment variables, which say where the tools keep their environments.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.diagnose.environment.discover import find_environments, find_installations
+    from envsolve.diagnose.environment.survey import survey
+
+    prefixes = [*find_environments(paths(folders, "folders"), environ), *find_installations(environ)]
+    return survey(prefixes, machine or detect(), Catalogue(), environ)

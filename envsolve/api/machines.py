@@ -1,0 +1,62 @@
+"""What a machine is: ``detect``, ``describe_target``, ``load_machines``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from envsolve.arguments import StrPath, items, path_of
+
+if TYPE_CHECKING:
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.machine.model import Machine
+
+
+def detect() -> Machine:
+    """Read this host: driver, GPUs, platform, toolkits, compilers, Pythons, installers.
+
+    No GPU, or no driver, is an ordinary answer.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.targets import complete
+    from envsolve.machine.detect import detect as read_host
+
+    return complete(read_host(), Catalogue())
+
+
+def describe_target(target: str, catalogue: Catalogue | None = None) -> Machine:
+    """The machine that a target string stands for, ``"RTX 4090, driver 550.54, python 3.12, linux-x86_64"``.
+
+    Raises:
+        UsageError: The string, or a GPU name in it, is not understood.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.targets import machine_from_target
+    from envsolve.machine.target import parse_target
+
+    return machine_from_target(parse_target(target), catalogue or Catalogue())
+
+
+def load_machines(path: StrPath) -> tuple[Machine, ...]:
+    """The machine of a profile file that ``envsolve detect -o FILE`` or another tool wrote, or all those of a folder.
+
+    Raises:
+        UsageError: A file is not an ``envsolve.machine/1`` value.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.targets import complete
+    from envsolve.machine import profile
+
+    catalogue = Catalogue()
+    return tuple(complete(machine, catalogue) for machine in profile.load_machines([path_of(path, "path")]))
+
+
+def machines_given(machines: Sequence[Machine] | None) -> tuple[Machine, ...]:
+    """The machines that a program passes to a stage; none where None.
+
+    Raises:
+        UsageError: They are no list of machines.
+    """
+    from envsolve.machine.model import Machine
+
+    return items(machines, Machine, "machines")
