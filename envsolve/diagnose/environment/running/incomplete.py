@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
@@ -30,77 +31,96 @@ _CONDA = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Gaps:
+    """What of torch's needs is not there.
+
+    Attributes:
+        absent: Requirements of which nothing is installed.
+        halved: Distributions of which files are gone.
+        broken: Those, and those whose libraries are cut off.
+        cut: Libraries that are cut off.
+        nowhere: Names that torch's libraries need and that nothing finds.
+    """
+
+    absent: tuple[Requirement, ...]
+    halved: tuple[Distribution, ...]
+    broken: tuple[Distribution, ...]
+    cut: tuple[SharedLibrary, ...]
+    nowhere: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.absent or self.broken or self.nowhere)
+
+
 def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Hold what torch requires against what is there: distributions, the files of their records, and needed names."""
-    own = torch_distribution(environment)
-    wanted = {name: r for name, r in needs(environment, own).items() if _RUNTIME.fullmatch(name)}
-    absent = [r for name, r in wanted.items() if environment.distribution(name) is None]
-    halved = list(_concerned(environment, own, wanted))
-    nowhere = unresolved(environment) if environment.torch and environment.torch.cuda else {}
-    cut = [library for library in environment.libraries if library.cut_off and library.owner]
-    gaps = [d for d in halved if _matters(d) or any(library.owner == d.name for library in cut)]
-    # What another copy stands in for is no gap: conda and system packagers bring the libraries without the wheels.
-    unmet = [r for r in absent if nowhere or "triton" in r.name]
-    if environment.torch and (gaps or unmet or nowhere):
-        yield _gap(scene, environment.torch, own, unmet, gaps, tuple(nowhere), cut, environment.unreadable)
+    torch = environment.torch
+    if torch is not None and (gaps := _gaps(environment, torch)):
+        text = _EXPLANATION.format(what=", and ".join(_words(gaps)))
+        evidence = (*_evidence(environment, torch, gaps), *environment.unreadable)
+        yield Finding("lock-incomplete", Grounds.READ, text, evidence, (_remedy(scene, torch, gaps),))
     yield from _conda(environment)
 
 
-def _concerned(
-    environment: Environment, own: Distribution | None, wanted: Mapping[str, Requirement]
-) -> Iterator[Distribution]:
-    if own is not None:
-        yield own
-    yield from (d for name in wanted if (d := environment.distribution(name)) is not None)
+def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
+    own = torch_distribution(environment)
+    wanted = {name: r for name, r in needs(environment, own).items() if _RUNTIME.fullmatch(name)}
+    there = [d for d in (own, *map(environment.distribution, wanted)) if d is not None]
+    names = {d.name for d in there}
+    nowhere = tuple(unresolved(environment)) if torch.cuda else ()
+    cut = tuple(library for library in environment.libraries if library.cut_off and library.owner in names)
+    short = {library.owner for library in cut}
+    return _Gaps(
+        # What another copy stands in for is no gap: conda and system packagers bring the libraries without the wheels.
+        tuple(r for name, r in wanted.items() if name not in names and (nowhere or "triton" in name)),
+        tuple(d for d in there if _lost(d)),
+        tuple(d for d in there if _lost(d) or d.name in short),
+        cut,
+        nowhere,
+    )
 
 
-def _matters(distribution: Distribution) -> bool:
-    """Whether a library or a module is gone, and not only a licence or a header."""
-    return any(LIBRARY.search(path) or path.endswith(".py") for path in distribution.missing)
+def _lost(distribution: Distribution) -> list[str]:
+    """Libraries and main modules that are gone; sources further down are left out of slim images on purpose."""
+    return [p for p in distribution.missing if LIBRARY.search(p) or (p.endswith(".py") and p.count("/") <= 1)]
 
 
-def _gap(
-    scene: Scene,
-    torch: TorchFiles,
-    own: Distribution | None,
-    absent: list[Requirement],
-    halved: list[Distribution],
-    nowhere: tuple[str, ...],
-    cut: list[SharedLibrary],
-    unreadable: tuple[str, ...],
-) -> Finding:
-    parts, evidence = [], []
-    if absent:
-        parts.append(f"{_listed([r.name for r in absent])} {'is' if len(absent) == 1 else 'are'} not installed")
-        place = own.info if own else torch.site
-        evidence += [f"{place}: requires {pinned(r)}, which is not installed" for r in absent]
-    for distribution in halved:
-        if _matters(distribution):
-            files = [path for path in distribution.missing if LIBRARY.search(path)] or list(distribution.missing)
-            parts.append(f"{PurePosixPath(files[0]).name} of {distribution.label} is gone")
-            count = len(distribution.missing)
-            evidence.append(f"{distribution.info}/RECORD: files that are gone: {count}, {files[0]} among them")
-        short = [library.path for library in cut if library.owner == distribution.name]
-        if short:
-            parts.append(f"{PurePosixPath(short[0]).name} of {distribution.label} is cut off")
-            evidence.append(f"{short[0]}: shorter than its own header says")
-    if nowhere:
-        evidence.append(f"{torch.site}/torch/lib: needs {_listed(list(nowhere))}, which is nowhere on the loader's way")
-        if not parts:
-            parts.append(f"{_listed(list(nowhere))} {'is' if len(nowhere) == 1 else 'are'} nowhere on the loader's way")
-    again = [f"{d.name}=={d.version}" for d in halved]
+def _words(gaps: _Gaps) -> Iterator[str]:
+    if gaps.absent:
+        yield f"{_listed([r.name for r in gaps.absent])} {'is' if len(gaps.absent) == 1 else 'are'} not installed"
+    yield from (f"{PurePosixPath(_lost(d)[0]).name} of {d.label} is gone" for d in gaps.halved)
+    yield from (f"{PurePosixPath(library.path).name} of {library.owner} is cut off" for library in gaps.cut)
+    if gaps.nowhere and not (gaps.absent or gaps.broken):
+        yield f"{_listed(gaps.nowhere)} {'is' if len(gaps.nowhere) == 1 else 'are'} nowhere on the loader's way"
+
+
+def _evidence(environment: Environment, torch: TorchFiles, gaps: _Gaps) -> Iterator[str]:
+    own = torch_distribution(environment)
+    place = own.info if own else torch.site
+    yield from (f"{place}: requires {pinned(r)}, which is not installed" for r in gaps.absent)
+    for distribution in gaps.halved:
+        count = len(distribution.missing)
+        yield f"{distribution.info}/RECORD: files that are gone: {count}, {_lost(distribution)[0]} among them"
+    yield from (f"{library.path}: shorter than its own header says" for library in gaps.cut)
+    if gaps.nowhere:
+        yield f"{torch.site}/torch/lib: needs {_listed(gaps.nowhere)}, which is nowhere on the loader's way"
+    yield f"{torch.site}/torch/version.py: {torch.label}"
+
+
+def _remedy(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Remedy:
+    installed = {d.name: d.version for d in gaps.broken}
     steps = []
-    if absent:
-        steps.append("pip install --no-deps " + " ".join(pinned(r) for r in absent))
-    if again:
+    if gaps.absent:
+        steps.append("pip install --no-deps " + " ".join(map(pinned, gaps.absent)))
+    if again := [f"{name}=={version}" if version else name for name, version in installed.items() if name != "torch"]:
         steps.append("pip install --force-reinstall --no-deps " + " ".join(again))
+    if "torch" in installed:
+        steps.append(f"pip install --force-reinstall --no-deps {very_torch(scene, torch)}")
     if steps:
-        remedy = Remedy("Install what is missing, in the releases that this torch pins.", " && ".join(steps))
-    else:
-        command = f"pip install --force-reinstall {very_torch(scene, torch)}"
-        remedy = Remedy("Install torch again with all that it requires.", command)
-    text = _EXPLANATION.format(what=", and ".join(parts))
-    return Finding("lock-incomplete", Grounds.READ, text, (*evidence, *unreadable), (remedy,))
+        return Remedy("Install what is missing, in the releases that this torch pins.", " && ".join(steps))
+    command = f"pip install --force-reinstall {very_torch(scene, torch)}"
+    return Remedy("Install torch again with all that it requires.", command)
 
 
 def _conda(environment: Environment) -> Iterator[Finding]:
@@ -114,6 +134,6 @@ def _conda(environment: Environment) -> Iterator[Finding]:
     yield Finding("lock-incomplete", Grounds.READ, _CONDA.format(what=what), evidence, (remedy,))
 
 
-def _listed(names: list[str], most: int = 3) -> str:
+def _listed(names: Sequence[str], most: int = 3) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
