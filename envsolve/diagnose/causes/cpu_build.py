@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from envsolve.compat.platform import same_system
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.installed import Torch
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.conda import conda_remedies
+from envsolve.diagnose.remedies.jetson import jetson_remedies
 from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.machine.model import Platform
@@ -29,13 +31,21 @@ _WHY_INDEX = "It was taken from an index of CPU builds."
 _WHY_CONDA = (
     "A conda solve takes the CPU build where it sees no driver (no __cuda) or where other packages leave no other."
 )
+_WHY_JETSON = (
+    "Indexes for servers have CPU builds for aarch64, or builds for servers' cards; those that a Jetson can use come "
+    "from NVIDIA, for each JetPack."
+)
 _WHY_UNKNOWN = "An installer takes whichever build its index offers first, whatever hardware is there."
+
+_CONSEQUENCES = frozenset({"no-driver"})
 
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """A CPU build is proved by its own version, by what it says, or by the catalogue."""
     torch = scene.torch
     strong, weak = scene.first(*_ERRORS), scene.first(*_WEAK)
+    if weak is None and scene.is_jetson and not _is_nvidias(torch):
+        weak = scene.first("cuda-unavailable")
     proved = torch is not None and torch.variant == "cpu"
     if torch is not None and torch.variant and not proved and torch.cuda and strong is None:
         yield RuledOut(f"{torch.label} is a CUDA build")
@@ -50,15 +60,28 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         grounds = Grounds.CONFIRMED
     elif strong:
         grounds = Grounds.STATED
+    # Torch's library for CUDA is part of every CUDA build.
+    lacks = scene.first("torch-library-missing")
+    lacks = lacks if strong and lacks and "cuda" in lacks.groups["library"] else None
+    if lacks:
+        grounds = Grounds.CONFIRMED
     elif proved and scene.gpus:
         grounds = Grounds.DERIVED
-    evidence = (*lines(strong or weak), *(torch.evidence if torch else ()), *scene.gpu_evidence)
+    evidence = (*lines(strong or weak, lacks), *(torch.evidence if torch else ()), *scene.gpu_evidence)
     what = f"torch {torch.version} [cpu]" if torch and torch.version else "The torch that is installed"
     text = _EXPLANATION.format(what=what, why=_why(scene))
-    yield Finding("cpu-build", grounds, text, evidence, _remedies(scene), explains=frozenset({"no-driver"}))
+    explains = _CONSEQUENCES | ({"mixed-flavours"} if lacks else frozenset())
+    yield Finding("cpu-build", grounds, text, evidence, _remedies(scene), explains)
+
+
+def _is_nvidias(torch: Torch | None) -> bool:
+    """Whether torch is one of NVIDIA's own builds, ``2.1.0a0+41361538.nv23.06``."""
+    return torch is not None and torch.version is not None and "a0" in torch.version
 
 
 def _why(scene: Scene) -> str:
+    if scene.is_jetson:
+        return _WHY_JETSON
     torch = scene.torch
     platform = scene.machine.platform or Platform()
     if torch and torch.version:
@@ -79,6 +102,8 @@ def _why(scene: Scene) -> str:
 def _remedies(scene: Scene) -> tuple[Remedy, ...]:
     if "jax" in scene.report.installed or scene.first("jax-cpu"):
         return (Remedy("Install jax with its CUDA plug-in.", 'pip install -U "jax[cuda12]"'),)
+    if jetson := jetson_remedies(scene):
+        return jetson
     found = replacements(scene)
     by_conda = conda_remedies(scene) if scene.first("cpu-conda") or scene.by_conda else ()
     if not by_conda:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from envsolve.compat.platform import libc_needed, libc_of
+from envsolve.compat.platform import libc_needed, libc_of, libc_serves, libc_text
+from envsolve.diagnose.causes._asked import asked_for
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.conda import conda_remedies
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform
 
 #: What conda-forge builds for where it can.
@@ -23,6 +25,8 @@ _EXPLANATION = (
     "part of the operating system and must not be replaced in place. Either a build for an older glibc is used, or "
     "the program runs in a container with a newer one."
 )
+
+_HIDDEN = " Installers do not show files that the system cannot run, and so say that there is no such version."
 
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
@@ -42,6 +46,27 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         if needed and libc and needed[1] > libc[1]:
             text = _EXPLANATION.format(need=f"glibc {needed[1][0]}.{needed[1][1]}", have=have)
             yield Finding("libc-too-old", Grounds.CONFIRMED, text, lines(wheel), tuple(_remedies(scene)))
+    elif refused := _refused(scene):
+        newer, found = refused
+        text = _EXPLANATION.format(need=libc_text(newer), have=have) + _HIDDEN
+        explains = frozenset({"no-such-build", "index-confusion", "python-caps-build"})
+        yield Finding("libc-too-old", Grounds.CONFIRMED, text, lines(*found), tuple(_remedies(scene)), explains)
+
+
+def _refused(scene: Scene) -> tuple[tuple[str, tuple[int, int]], list[Match]] | None:
+    """The C library that the files asked for need, where an installer hides them: the machine's is older."""
+    have = libc_of(scene.machine.platform)
+    if (asked := asked_for(scene)) and asked.libc:
+        return asked.libc, [asked.match, *scene.found("uv-platform")[:1]]
+    if have is None:
+        return None
+    for match in scene.found("uv-platform"):
+        tags = re.findall(r"\w+linux\w+", match.groups["platforms"])
+        arch = scene.machine.platform.arch if scene.machine.platform else None
+        needs = [need for tag in tags if (arch or "") in tag and (need := libc_needed(tag))]
+        if needs and not any(libc_serves(have, need) for need in needs):
+            return min(needs, key=lambda need: need[1]), [match]
+    return None
 
 
 def _remedies(scene: Scene, by: str | None = None) -> Iterator[Remedy]:

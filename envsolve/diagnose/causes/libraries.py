@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
+from envsolve.diagnose.installed import shown
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -56,6 +59,14 @@ _CUDNN = (
 )
 
 
+_TWINS = (
+    "{wrong} and {right} are wheels of one library for two CUDA majors, and their files have the same names in the "
+    "same folder: whichever was installed last is what is on disk. Torch, which is of CUDA {cuda}, looks for {missing} "
+    "in it and meets the other. Only the one that torch pins may be there, and it must be installed again, since "
+    "uninstalling a wheel also takes files of its twin away."
+)
+
+
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """The symbol or file that is missing tells which library is the wrong one."""
     if match := scene.first("mkl-symbol"):
@@ -76,11 +87,41 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         library = f"{match.groups['library']}.so.{match.groups['soname']}"
         text = _OTHER.format(program=program, library=library)
         yield Finding("library-mismatch", Grounds.STATED, text, lines(match), tuple(_for_other(program)))
-    if match := scene.first(*_SHADOWED):
+    match = scene.first(*_SHADOWED)
+    if match and (twins := _twins(scene, match)):
+        yield twins
+    elif match:
         yield _shadowed(scene, match)
     if match := scene.first("glibcxx"):
         text = _CXX.format(missing=match.groups["need"])
         yield Finding("library-shadowed", Grounds.STATED, text, lines(match), tuple(_libstdcxx(scene)))
+
+
+def _twins(scene: Scene, match: Match) -> Finding | None:
+    """Two wheels of the library for two CUDA majors, where torch's own major is known."""
+    symbol = match.group("symbol", "library") or ""
+    cuda = scene.torch.cuda if scene.torch else None
+    found = {name: wheel for name in scene.report.installed if (wheel := _WHEEL.fullmatch(name))}
+    same = [name for name, wheel in found.items() if symbol.lower().lstrip("_").startswith(wheel["library"])]
+    right = next((name for name in same if cuda and name.endswith(f"-cu{minor(cuda)[0]}")), None)
+    wrong = [name for name in same if name != right]
+    if right is None or not wrong:
+        return None
+    text = _TWINS.format(wrong=" and ".join(wrong), right=right, cuda=cuda, missing=symbol)
+    installed = scene.report.installed
+    remedy = Remedy(
+        f"Remove {' and '.join(wrong)}, and install {right} again.",
+        f"pip uninstall -y {' '.join(wrong)} && pip install --force-reinstall --no-deps "
+        f"{right}=={installed[right].value}",
+    )
+    seen = tuple(shown(installed[name]) for name in same)
+    evidence = (*lines(match), *seen, *(scene.torch.evidence if scene.torch else ()))
+    consequences = frozenset({"library-shadowed", "mixed-flavours"})
+    return Finding("library-mismatch", Grounds.CONFIRMED, text, evidence, (remedy,), consequences)
+
+
+#: Wheels whose name has the CUDA major, and whose libraries have another version behind ``.so``.
+_WHEEL = re.compile(r"nvidia-(?P<library>nccl|cudnn|cusparselt|nvshmem)-cu\d\d")
 
 
 def _other_program(scene: Scene) -> str | None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.catalogue.model import Architecture
 from envsolve.diagnose.causes._say import cards, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.extension import extension_named, rebuild
+from envsolve.diagnose.remedies.jetson import jetson_remedies
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -144,27 +144,11 @@ def _for_extension(scene: Scene) -> tuple[Remedy, ...]:
         f"Install a newer release of {name or 'the extension'} whose list of GPUs has this card, if there is one.",
         f"pip install --upgrade --no-deps {name}" if name else None,
     )
-    return (*rebuild(scene, scene.gpus), *_jetson(scene), release)
+    return (*rebuild(scene, scene.gpus), *jetson_remedies(scene), release)
 
 
 def _from_source(scene: Scene, gpus: tuple[Gpu, ...]) -> tuple[Remedy, ...]:
-    return (*_jetson(scene), *rebuild(scene, gpus))
-
-
-def _jetson(scene: Scene) -> tuple[Remedy, ...]:
-    islands = [gpu for gpu in scene.gpus if _is_island(scene.facts.architectures.get(gpu.compute_capability or ""))]
-    if not islands and not scene.is_jetson:
-        return ()
-    code = islands[0].cc.sm if islands and islands[0].cc else "its own sm"
-    text = (
-        f"Use a wheel from NVIDIA's Jetson index or a Jetson container: a Jetson runs only code made for it ({code}), "
-        "which wheels for servers do not carry."
-    )
-    return (Remedy(text),)
-
-
-def _is_island(known: Architecture | None) -> bool:
-    return known is not None and known.island
+    return (*jetson_remedies(scene), *rebuild(scene, gpus))
 
 
 def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Remedy, ...]:

@@ -37,6 +37,16 @@ _MISSING = (
     "compiler, so that CUDA works in torch while a build finds nothing. An nvcc of torch's own CUDA version is "
     "needed, and CUDA_HOME must name its folder."
 )
+_HEADERS = (
+    "A build must find nvcc, headers and libraries of one toolkit; here nvcc is of CUDA {nvcc} and the headers are of "
+    "CUDA {headers}. Two toolkits are installed, and PATH, CUDA_HOME and /usr/local/cuda do not all name the same one. "
+    "All must name the toolkit of torch's CUDA."
+)
+_SEVERAL = (
+    "Toolkits of CUDA {versions} are installed, and a build takes the one that CUDA_HOME (or CUDA_PATH) names, else "
+    "the nvcc that comes first on PATH, else /usr/local/cuda. The one that was taken is not the one that was meant. "
+    "CUDA_HOME and PATH must name the toolkit of torch's CUDA."
+)
 _GONE = (
     "CUDA_HOME, or what the build takes for it, names a folder without nvcc: {path}. A toolkit was moved, removed, "
     "or is of the runtime kind, which has no compiler. CUDA_HOME must name a folder that has bin/nvcc."
@@ -47,6 +57,17 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """Which CUDA torch has, which nvcc is used, which others there are."""
     if match := scene.first(*_MISMATCHES):
         yield from _mismatch(scene, match)
+    elif match := scene.first("cmake-cuda-headers"):
+        text = _HEADERS.format(nvcc=match.group("nvcc") or "another version", headers=match.groups["headers"])
+        remedies = (*_name_one(scene, match.group("nvcc")), _clean_build())
+        found = frozenset({"nvcc-missing"})
+        yield Finding("cuda-home-elsewhere", Grounds.STATED, text, lines(match), remedies, found)
+    elif (match := scene.first("nvcc-torch-words")) and len(versions := _versions(scene)) > 1:
+        text = _SEVERAL.format(versions=" and ".join(versions))
+        path = scene.report.variables.get("PATH")
+        evidence = (*lines(match), *((f"{path.where}: {path.quote}",) if path else ()))
+        remedies = (*_name_one(scene, None), _clean_build())
+        yield Finding("cuda-home-elsewhere", Grounds.SUGGESTED, text, evidence, remedies)
     elif match := scene.first("nvcc-path-missing"):
         text = _GONE.format(path=match.group("path", "other"))
         yield Finding(
@@ -109,6 +130,26 @@ def _elsewhere(scene: Scene, nvcc: str) -> bool:
     """Whether the wrong toolkit was taken although the right one is there."""
     versions = {minor(t.version) for t in scene.machine.toolkits or () if t.version}
     return minor(nvcc) in versions and len(versions) > 1
+
+
+def _versions(scene: Scene) -> list[str]:
+    """The CUDA versions of the toolkits with an nvcc."""
+    known = {t.version for t in scene.machine.toolkits or () if t.version and t.nvcc is not False}
+    return sorted(known, key=minor)
+
+
+def _name_one(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
+    """Name the toolkit of torch's CUDA; where that is not known, each that is there."""
+    wanted = _cuda(scene, None) or cuda
+    for version in [wanted] if wanted else reversed(_versions(scene)):
+        toolkit = _toolkit_of(scene, version)
+        home = (toolkit.path if toolkit else None) or f"/usr/local/cuda-{version}"
+        text = f"Name the toolkit of CUDA {version}, if it is torch's (torch.version.cuda says which that is)."
+        yield Remedy(text, f"export CUDA_HOME={home} PATH={home}/bin:$PATH && unset CUDA_PATH CPATH")
+
+
+def _clean_build() -> Remedy:
+    return Remedy("Then build from a clean tree: CMake remembers the toolkit of its first run.", "rm -rf build")
 
 
 def _toolkit_of(scene: Scene, cuda: str | None) -> Toolkit | None:

@@ -54,6 +54,9 @@ def _toolkit(scene: Scene) -> str | None:
         return ".".join(scene.report.nvcc.value.split(".")[:2])
     if scene.torch and scene.torch.cuda:
         return scene.torch.cuda
+    compilers = {t.version for t in scene.machine.toolkits or () if t.nvcc and t.version}
+    if scene.report.nvcc is None and len(compilers) == 1:
+        return ".".join(compilers.pop().split(".")[:2])
     return ".".join(scene.report.nvcc.value.split(".")[:2]) if scene.report.nvcc else None
 
 
@@ -77,7 +80,7 @@ def _remedies(scene: Scene, newer: str | None) -> Iterator[Remedy]:
     if torch and torch.code and scene.unserved([code for code in torch.code if code.startswith("sm_")]):
         yield from replacements(scene)
     yield from _older_package(scene, have)
-    if scene.first("from-source") or scene.report.nvcc:
+    if scene.first("from-source") or scene.report.nvcc or not scene.about_torch:
         yield _compile_natively(scene)
     elif not any(name in scene.report.installed for name in ("cudatoolkit", "numba")):
         native = archs_for(scene, scene.gpus)
@@ -125,6 +128,10 @@ def _compile_natively(scene: Scene) -> Remedy:
         f"Compile for the card itself, {cards(scene.gpus)}: machine code needs no compiling by the driver, within "
         f"one CUDA major."
     )
+    if not scene.about_torch:
+        names = [cc.replace(".", "") for cc in native.split(";")]
+        flags = " ".join(f"-gencode arch=compute_{name},code=sm_{name}" for name in names)
+        return Remedy(text, f'nvcc {flags} ...  # with CMake: -DCMAKE_CUDA_ARCHITECTURES="{";".join(names)}"')
     source = source_of(scene)
     command = f'TORCH_CUDA_ARCH_LIST="{native}" pip install --no-build-isolation --force-reinstall --no-deps {source}'
     return Remedy(text, command)

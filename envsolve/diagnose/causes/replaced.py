@@ -24,6 +24,8 @@ _BOTH = "conda and pip keep books apart, so that the environment now holds two t
 #: What a command installs: a requirements file, a project in place, or a name.
 _ASKED = re.compile(r"pip3? install (?:--?[\w-]+(?:=\S+)? )*?((?:-[re] )?[^-\s]\S{0,100})")
 
+_CONSEQUENCES = frozenset({"cpu-build", "mixed-flavours", "index-confusion", "nvcc-torch-mismatch"})
+
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """An installer's own words show the swap; a requirement that no longer holds suggests it."""
@@ -33,7 +35,11 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     evidence = lines(
         *scene.found("torch-uninstalled", "torch-swapped-uv", "torch-swapped-words", "torch-installed"), conflict
     )
-    if old and new and old != new:
+    if old and not new and (removed := scene.first("torch-uninstalled")):
+        evidence = lines(removed, *scene.found("torch-incoming"))
+        text = _EXPLANATION.format(old=old, new="another", by=_by(scene), both=_BOTH if twice else "")
+        yield Finding("torch-replaced", Grounds.STATED, text, evidence, tuple(_remedies(scene, old)), _CONSEQUENCES)
+    elif old and new and old != new:
         text = _EXPLANATION.format(old=old, new=new, by=_by(scene), both=_BOTH if twice else "")
         yield Finding(
             "torch-replaced",
@@ -41,7 +47,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
             text,
             (*evidence, *twice),
             tuple(_remedies(scene, old)),
-            explains=frozenset({"cpu-build", "mixed-flavours", "index-confusion", "nvcc-torch-mismatch"}),
+            explains=_CONSEQUENCES,
         )
     elif twice:
         text = _EXPLANATION.format(old=twice[0].split(": ")[-1], new=twice[1].split(": ")[-1], by="", both=_BOTH)

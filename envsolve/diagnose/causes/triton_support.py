@@ -26,6 +26,9 @@ _MISMATCH = (
     "The pinned one must come back."
 )
 
+#: The project that builds Triton for Windows.
+_WINDOWS = "triton-windows"
+
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """The first is Triton's own word; the second is decided by torch's pin."""
@@ -58,9 +61,22 @@ def _unsupported(scene: Scene, match: Match) -> Finding:
     return Finding("triton-gpu-unsupported", grounds, text, evidence, tuple(remedies), frozenset({"no-kernel-for-gpu"}))
 
 
+def _pin(scene: Scene) -> str | None:
+    """The Triton of this torch: its own pin, else that of the same version for Linux, whose inner parts it shares."""
+    torch = scene.torch
+    if torch is None or torch.version is None:
+        return None
+    builds = (*((torch.build,) if torch.build else ()), *scene.catalogue.builds("torch"))
+    pins = (triton_pin(build) for build in builds if build.version == torch.version)
+    return next((pin for pin in pins if pin), None)
+
+
 def _mismatch(scene: Scene, match: Match) -> Iterator[Finding | RuledOut]:
-    pin = match.group("want") or (triton_pin(scene.torch.build) if scene.torch and scene.torch.build else None)
-    have = match.group("have") or public(scene.report.installed, "triton")
+    pin = match.group("want") or _pin(scene)
+    installed = scene.report.installed
+    have = match.group("have") or public(installed, "triton") or public(installed, _WINDOWS)
+    if have and scene.os == "windows":
+        have = have.partition(".post")[0]
     torch = scene.torch.label if scene.torch else "torch"
     if match.signature.id == "triton-missing" and scene.os == "windows":
         yield RuledOut(
@@ -81,7 +97,9 @@ def _mismatch(scene: Scene, match: Match) -> Iterator[Finding | RuledOut]:
             )
         )
     elif pin:
-        command = f"pip install --force-reinstall --no-deps triton=={pin}"
+        # Its releases are named after Triton's, with a number of their own behind.
+        name = f"{_WINDOWS}=={pin}.*" if scene.os == "windows" else f"triton=={pin}"
+        command = f'pip install --force-reinstall --no-deps "{name}"'
         remedies.append(Remedy("Put back the Triton that this torch pins.", command))
     remedies += [led_by("Or move both together", r) for r in replacements(scene)[-1:]]
     if not remedies:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.catalogue.model import Build
-from envsolve.compat.platform import python_fits, same_system
-from envsolve.compat.versions import minor, numbers
+from envsolve.diagnose.causes._asked import Asked, asked_for
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.conda import conda_remedies
+from envsolve.diagnose.remedies.images import image_remedies
+from envsolve.diagnose.remedies.jetson import jetson_remedies
 from envsolve.diagnose.remedies.torch import installer, led_by, pair_with, replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -53,6 +54,15 @@ _FIRST_INDEX = (
     "{index} has the name but not this version. pip, in contrast, merges all indexes. The index that is meant must "
     "be bound to the package."
 )
+_FIRST_INDEX_TOOK = (
+    "uv takes a package from the first index that has its name. {index} also has copies of some packages that torch "
+    "depends on, but not for every Python and platform, and it was asked first for all of them: so {package} was taken "
+    "from there. The index must be bound to torch alone, and all else then comes from the default index."
+)
+_CHANNEL = (
+    " The channels were asked for {subdir}: the pytorch channel has no CUDA build for {subdir} at all; conda-forge "
+    "publishes such builds, and NVIDIA those for a Jetson."
+)
 _DEPENDENCY = (
     "{package}, which torch pins, has no file on the index in use, so the whole set cannot be met: an --index-url "
     "takes the place of the default index, and single files have vanished from PyTorch's own. The torch that was "
@@ -68,8 +78,11 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     if match := scene.first("uv-first-index"):
         text = _FIRST_INDEX.format(index=match.group("index") or "it")
         yield Finding("index-confusion", Grounds.STATED, text, lines(match), tuple(_bind_index(scene)), _OTHERS)
-    elif match := scene.first("pip-none", "uv-none"):
-        yield from _looked_up(scene, match)
+    elif (match := scene.first("uv-from-index")) and not scene.catalogue.builds(match.groups["package"].lower()):
+        text = _FIRST_INDEX_TOOK.format(package=match.groups["package"], index=match.groups["index"])
+        yield Finding("index-confusion", Grounds.STATED, text, lines(match), tuple(_bind_index(scene)), _OTHERS)
+    elif asked := asked_for(scene):
+        yield from _looked_up(scene, asked)
     if match := scene.first("requires-python"):
         text = _REQUIRES_PYTHON.format(
             python=match.group("have") or scene.python or "this one", range=match.group("range", "other")
@@ -89,20 +102,17 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
             (_another_python(match.groups["range"]), *_conda(scene)),
         )
     if match := scene.first("conda-none", "conda-needed"):
-        text = _UNKNOWN.format(asked=match.group("package", "name", "spec"))
+        text = _UNKNOWN.format(asked=match.group("package", "name", "spec")) + _of_channels(scene)
         yield Finding("no-such-build", Grounds.STATED, text, lines(match), tuple(_conda(scene)))
     if match := scene.first("image-gone"):
-        asked = (
-            match.group("image", "ref")
-            or ":".join(filter(None, (match.group("where"), match.group("tag"))))
-            or "the image"
-        )
-        yield Finding(
-            "no-such-build", Grounds.STATED, _UNKNOWN.format(asked=asked), lines(match), tuple(_images(scene, asked))
-        )
+        parts = ":".join(filter(None, (match.group("where"), match.group("tag"))))
+        image = match.group("image", "ref") or parts or "the image"
+        text = _UNKNOWN.format(asked=image)
+        yield Finding("no-such-build", Grounds.STATED, text, lines(match), tuple(image_remedies(scene, image)))
     if (match := scene.first("wheel-gone")) and not scene.mentions(".lock", "pylock", "--require-hashes"):
-        text = _UNKNOWN.format(asked=match.group("url", "file"))
-        yield Finding("no-such-build", Grounds.STATED, text, lines(match), replacements(scene))
+        text = _UNKNOWN.format(asked=match.group("url", "file", "named"))
+        elsewhere = jetson_remedies(scene) or replacements(scene)
+        yield Finding("no-such-build", Grounds.STATED, text, lines(match), elsewhere)
 
 
 _OTHERS = frozenset({"no-such-build", "python-caps-build"})
@@ -124,28 +134,23 @@ def _wheels(scene: Scene, match: Match) -> Iterator[Finding]:
     yield Finding("python-caps-build", Grounds.STATED, text, lines(match), (*remedies, _another_python("")), _OTHERS)
 
 
-def _looked_up(scene: Scene, match: Match) -> Iterator[Finding]:
-    name = canonicalize_name(match.group("package", "name", "absent") or "")
-    wanted = match.group("specifier", "wanted") or ""
-    asked, evidence = f"{name}{wanted}", lines(match)
-    builds = scene.catalogue.builds(name)
+def _looked_up(scene: Scene, asked_: Asked) -> Iterator[Finding]:
+    name, wanted, asked, evidence = asked_.name, asked_.wanted, asked_.words, lines(asked_.match)
     if name.startswith("nvidia-") and scene.mentions("torch"):
         # Torch pins it exactly, and uv looks no further than the first index that has the name.
         text = _FIRST_INDEX.format(index="the index that was asked first")
-        yield Finding(
-            "index-confusion", Grounds.STATED, text, lines(match), (_pinned_first(asked), *_bind_index(scene)), _OTHERS
-        )
+        remedies = (_pinned_first(asked), *_bind_index(scene))
+        yield Finding("index-confusion", Grounds.STATED, text, evidence, remedies, _OTHERS)
         return
-    if not builds:
+    if not asked_.known:
         remedy = Remedy("See which versions the index has.", f"pip index versions {name}")
-        yield Finding("no-such-build", Grounds.SUGGESTED, _UNKNOWN.format(asked=asked), lines(match), (remedy,))
+        yield Finding("no-such-build", Grounds.SUGGESTED, _UNKNOWN.format(asked=asked), evidence, (remedy,))
         return
-    meant = [build for build in builds if _answers(build, wanted)]
-    platform = scene.machine.platform or Platform()
-    here = [build for build in meant if same_system(build.platform, platform)]
-    fitting = [build for build in here if scene.python is None or python_fits(build.pythons, scene.python).ok]
-    if not meant:
-        text = _NONE.format(asked=asked, published=_published(builds, wanted))
+    if asked_.libc:
+        return  # ``libc.py`` tells it
+    here, fitting, platform = asked_.here, asked_.fitting, scene.machine.platform or Platform()
+    if not asked_.meant:
+        text = _NONE.format(asked=asked, published=_published(asked_.known, wanted))
         yield Finding("no-such-build", Grounds.CONFIRMED, text, evidence, _nearest(scene, name, wanted))
     elif not here:
         text = _PLATFORM.format(asked=asked, platform=f"{platform.os} {platform.arch}")
@@ -181,16 +186,6 @@ def _pinned_first(asked: str) -> Remedy:
     return Remedy(
         f"Leave the extra index out, or install {asked} from PyPI first: the very version that torch pins is there.",
         f"pip install {asked}",
-    )
-
-
-def _answers(build: Build, wanted: str) -> bool:
-    try:
-        specifier = SpecifierSet(wanted)
-    except InvalidSpecifier:
-        return False
-    return specifier.contains(build.version, prereleases=True) or specifier.contains(
-        f"{build.version}+{build.variant}", prereleases=True
     )
 
 
@@ -283,38 +278,13 @@ def _dependency(scene: Scene, match: Match) -> Finding:
     return Finding("no-such-build", Grounds.STATED, _DEPENDENCY.format(package=package), lines(match), (first,))
 
 
+def _of_channels(scene: Scene) -> str:
+    """What there is for a platform that the pytorch channel does not serve."""
+    subdir = re.search(r"conda\.anaconda\.org/pytorch/(?P<subdir>linux-aarch64|linux-ppc64le)", scene.report.text)
+    return _CHANNEL.format(subdir=subdir["subdir"]) if subdir else ""
+
+
 def _conda(scene: Scene) -> Iterator[Remedy]:
     for remedy in conda_remedies(scene)[-1:]:
         yield led_by("The pytorch channel ended with 2.5.1, and pytorch-cuda with it", remedy)
     yield from replacements(scene)[:1]
-
-
-def _images(scene: Scene, asked: str) -> Iterator[Remedy]:
-    """Tags that are known to exist, nearest to what was asked for."""
-    repository, _, tag = asked.removeprefix("docker.io/").rpartition(":")
-    version = re.match(r"\d+\.\d+", tag)
-    if version and repository:
-        near = _near(scene, repository, tag, version[0])
-        if near:
-            yield Remedy(f"Use a tag that exists, such as {', '.join(near)}.", f"docker pull {repository}:{near[0]}")
-    yield Remedy(
-        "See which tags there are: old ones get deleted, so take the newest patch release of the CUDA that is meant."
-    )
-
-
-def _near(scene: Scene, repository: str, tag: str, version: str) -> list[str]:
-    """Of the images that are kept, those of the version, else of the next newer one; with most parts of the tag."""
-    kept = [i for i in scene.catalogue.images if i.repository == repository and not i.retired]
-    versions = sorted({minor(i.version) for i in kept if minor(i.version) >= minor(version)})
-    wanted = [part for part in tag.split("-")[1:] if part]
-    tags = sorted(
-        ((image, name) for image in kept if versions and minor(image.version) == versions[0] for name in image.tags),
-        key=lambda pair: (-_kept(wanted, pair[1]), [-n for n in numbers(pair[0].version)], len(pair[1])),
-    )
-    return list(dict.fromkeys(name for _, name in tags if name != tag))[:3]
-
-
-def _kept(wanted: Sequence[str], tag: str) -> int:
-    """How many parts of a tag another one has; cudnn8 and cudnn are the same part."""
-    parts = {part.rstrip("0123456789") if part.startswith("cudnn") else part for part in tag.split("-")}
-    return sum((part.rstrip("0123456789") if part.startswith("cudnn") else part) in parts for part in wanted)

@@ -47,7 +47,10 @@ _L4T = re.compile(
 _ARM_MACHINES = re.compile(r"\b(?:DGX[- ]Spark|GB10|Jetson(?! works)|GH200|GB200|GB300|L4T)\b|-tegra\b")
 _LINUX = re.compile(r"\bLinux\b|-linux-gnu\b|linux_x86_64|linux_aarch64")
 # uv says for which platform it resolved.
-_UV_HINT = re.compile(r"[Yy]ou're on Linux \(`manylinux_(\d)_(\d{1,2})_(x86_64|aarch64)`\)")
+_UV_HINT = re.compile(
+    r"(?:[Yy]ou're on Linux \(|no wheels with a matching platform tag \(e\.g\., )"
+    r"`manylinux_(\d)_(\d{1,2})_(x86_64|aarch64)`\)"
+)
 _KERNEL = re.compile(r"\bLinux[- ](?:\S{1,60} )?\d\.\d{1,2}\.\d{1,3}")
 
 
