@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -38,6 +38,7 @@ from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment, environments_of
 from envsolve.resolve.family import Family
 from envsolve.resolve.familyfiles import BuildGoneError, FamilyFiles
+from envsolve.resolve.kept import Kept
 from envsolve.resolve.outcome import Conflict
 from envsolve.resolve.pool import Pool
 from envsolve.resolve.provider import Provider
@@ -54,12 +55,14 @@ class Choices:
         cuda: A flavour, ``cu126`` or ``cpu``; None lets the solve choose.
         exclude_newer: ISO 8601 date or instant; nothing published later is considered.
         prereleases: Consider pre-releases of ordinary packages.
+        kept: Versions to stay with where the request and the machines allow it.
     """
 
     python: str | None = None
     cuda: str | None = None
     exclude_newer: str | None = None
     prereleases: bool = False
+    kept: Kept = field(default_factory=dict)
 
 
 def make_plan(
@@ -83,7 +86,7 @@ def make_plan(
     facts = Facts.of(catalogue)
     cutoff = cutoff_of(choices.exclude_newer) if choices.exclude_newer else None
     judged = tuple(as_judged(machine, choices.cuda, catalogue.drivers) for machine in machines)
-    family = Family(catalogue, facts, judged, None, cutoff)
+    family = Family(catalogue, facts, judged, None, cutoff, kept=choices.kept)
     python = choices.python or choose_python(asked, machines, family)
     frame = Plan(
         warnings=tuple(Caution("set-aside", note) for note in asked.notes),
@@ -102,7 +105,7 @@ def make_plan(
     wanted = _specifiers(asked.needs, environment)
     constraints = _specifiers(asked.constraints, environment)
     digests = _digests((*asked.needs, *asked.constraints), environment)
-    pool = Pool(client, environment, digests, tuple(others), cutoff, choices.prereleases)
+    pool = Pool(client, environment, digests, tuple(others), cutoff, choices.prereleases, choices.kept)
     client.prefetch(name for name in wanted if not family.owns(name))
 
     def resolve(needs: Sequence[Need], family: Family) -> _Resolved:

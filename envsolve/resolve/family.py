@@ -20,6 +20,7 @@ from envsolve.compat.verdict import Level, Verdict
 from envsolve.compat.versions import minor
 from envsolve.machine.model import Machine, Platform
 from envsolve.resolve.cutoff import too_late
+from envsolve.resolve.kept import Kept, variants_in_front
 
 DEFAULT = "default"
 # Rules that a companion's own GPU code answers to; the others are those of the torch beside it.
@@ -70,6 +71,7 @@ class Family:
         python: ``3.12``; None judges without regard to Python.
         cutoff: First instant that is too late (:func:`cutoff_of`).
         gone: File names that the catalogue lists and their index no longer has.
+        kept: Versions to stay with.
     """
 
     catalogue: Catalogue
@@ -78,6 +80,7 @@ class Family:
     python: str | None
     cutoff: str | None = None
     gone: frozenset[str] = frozenset()
+    kept: Kept = field(default_factory=dict)
     _judged: dict[str, tuple[Option, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _ordered: dict[str, tuple[Option, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -187,7 +190,15 @@ class Family:
         if package != "torch":
             with_cuda = {o.version.public for o in options if o.build.variant != "cpu"}
             options = [o if o.version.public in with_cuda else _for_any_flavour(o) for o in options]
-        return in_order(options, package)
+        return self._kept_first(in_order(options, package), package)
+
+    def _kept_first(self, options: Sequence[Option], package: str) -> tuple[Option, ...]:
+        """Options in their order, what is to be kept first; of torch only what is known to run, if anything is."""
+        kept = self.kept.get(package, ())
+        ordered = variants_in_front(options, kept, lambda o: o.version, lambda o: o.build.variant)
+        if package == "torch" and kept:
+            ordered = sorted(ordered, key=lambda option: not option.verdict.level.usable)
+        return tuple(ordered)
 
     def _usable(self, package: str, option: Option) -> bool:
         """Whether an option belongs into the solve: torch if it runs; a companion if its own code does, beside a torch.

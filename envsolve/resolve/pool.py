@@ -15,6 +15,7 @@ from envsolve.index.client import IndexClient
 from envsolve.index.model import IndexFile
 from envsolve.resolve.cutoff import too_late
 from envsolve.resolve.environment import Environment
+from envsolve.resolve.kept import Kept, in_front
 
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
@@ -29,6 +30,7 @@ class Pool:
         others: Environments in which the same version must have a file, too.
         cutoff: First instant that is too late (:func:`cutoff_of`).
         prereleases: Whether pre-releases are wanted even where no specifier names one.
+        kept: Versions to stay with.
     """
 
     client: IndexClient
@@ -37,6 +39,7 @@ class Pool:
     others: tuple[Environment, ...] = ()
     cutoff: str | None = None
     prereleases: bool = False
+    kept: Kept = field(default_factory=dict)
     _versions: dict[str, list[tuple[Version, list[IndexFile]]]] = field(default_factory=dict)
     _chosen: dict[tuple[str, Version], IndexFile | None] = field(default_factory=dict)
     _takes: dict[tuple[str, Specifier], frozenset[int]] = field(default_factory=dict)
@@ -50,7 +53,7 @@ class Pool:
         return [version for version, _ in self._sorted_versions(name)]
 
     def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
-        """Versions that the specifier takes, newest first with yanked ones last, each with its best file.
+        """Versions that the specifier takes, those kept first, then the newest, yanked ones last; with the best file.
 
         A wheel that runs here goes before an sdist. Pre-releases appear only on request, or where a project has
         published nothing else.
@@ -60,7 +63,8 @@ class Pool:
         for single in specifier:
             allowed &= self._accepted(name, single)
         withdrawn: list[tuple[Version, IndexFile]] = []
-        for version, files in (published[place] for place in sorted(allowed)):
+        listed = [published[place] for place in sorted(allowed)]
+        for version, files in in_front(listed, self.kept.get(name, ()), lambda pair: pair[0]):
             if (name, version) not in self._chosen:
                 everywhere = all(_best(files, other) for other in self.others)
                 self._chosen[name, version] = _best(files, self.environment) if everywhere else None
