@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from envsolve.install.standing import installed, is_own_lock, locked
 from envsolve.render import formats, render
-from envsolve.resolve.kept import in_front, variants_in_front, versions_kept
+from envsolve.resolve.kept import Kept, in_front, variants_in_front, versions_kept
 from envsolve.resolve.requirements import read_requirements
 from tests.planner.worlds import chosen
 from tests.smallworld import NEW, World
@@ -22,8 +22,8 @@ from tests.smallworld import NEW, World
 ROOT = Path(__file__).parents[2]
 
 
-def kept(**versions: str) -> dict[str, object]:
-    return {"kept": versions_kept(versions.items())}
+def kept(**versions: str) -> Kept:
+    return versions_kept(versions.items())
 
 
 def test_versions_in_front() -> None:
@@ -58,7 +58,7 @@ def test_what_still_fits_stays_and_what_does_not_moves(torch_world: World) -> No
     for version in ("1.1", "2.0"):
         torch_world.default.wheel("numpy", version, upload_time="2024-01-01T00:00:00Z")
     stands = kept(torch="2.11.0+cu126", torchvision="0.26.0+cu126", triton="3.6.0", numpy="1.1", filelock="0.9")
-    plan = torch_world.plan("torch", "torchvision", **stands)
+    plan = torch_world.plan("torch", "torchvision", kept=stands)
     assert chosen(plan) == {
         "torch": "2.11.0+cu126 cu126",
         "torchvision": "0.26.0+cu126 cu126",
@@ -66,7 +66,7 @@ def test_what_still_fits_stays_and_what_does_not_moves(torch_world: World) -> No
         "numpy": "1.1",
         "filelock": "1.0",
     }
-    moved = torch_world.plan("torch>=2.12", "torchvision", "numpy>1.1", **stands)
+    moved = torch_world.plan("torch>=2.12", "torchvision", "numpy>1.1", kept=stands)
     assert chosen(moved)["torch"] == "2.14.1 cu130"
     assert chosen(moved)["numpy"] == "2.0"
 
@@ -85,14 +85,14 @@ def test_what_does_not_run_on_the_machine_does_not_stay(
     torch_world: World, stands: str, target: str, torch: str
 ) -> None:
     torch_world.build("torch", "2.10.0", "cu128", requires=["filelock", "triton==3.5.1"], code=NEW)
-    plan = torch_world.plan("torch", target=target, **kept(torch=stands))
+    plan = torch_world.plan("torch", target=target, kept=kept(torch=stands))
     assert chosen(plan)["torch"] == torch
 
 
 def test_a_withdrawn_version_moves(world: World) -> None:
     world.default.wheel("demo", "1.0", yanked="broken")
     world.default.wheel("demo", "2.0")
-    assert chosen(world.plan("demo", target="no gpu", **kept(demo="1.0"))) == {"demo": "2.0"}
+    assert chosen(world.plan("demo", target="no gpu", kept=kept(demo="1.0"))) == {"demo": "2.0"}
 
 
 def test_what_to_stay_with_is_read_out_of_a_lock(torch_world: World, tmp_path: Path) -> None:
