@@ -9,7 +9,7 @@ from __future__ import annotations
 from envsolve.api.catalogue import check_facts, facts, facts_summary, measure, update_facts
 from envsolve.api.environments import diagnose, envs, install, verify, verify_compiles
 from envsolve.api.machines import describe_target, detect, load_machines
-from envsolve.api.plans import builds, plan
+from envsolve.api.plans import builds, plan, plan_groups
 
 __all__ = [
     "builds",
@@ -24,6 +24,7 @@ __all__ = [
     "load_machines",
     "measure",
     "plan",
+    "plan_groups",
     "update_facts",
     "verify",
     "verify_compiles",

@@ -1,19 +1,19 @@
-"""What to install on machines: ``plan``, ``builds``."""
+"""What to install on machines: ``plan``, ``plan_groups``, ``builds``."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envsolve.api.machines import detect, machines_given
-from envsolve.arguments import StrPath, items, paths, python_version
-from envsolve.errors import UsageError
+from envsolve.arguments import StrPath, python_version
 
 if TYPE_CHECKING:
     from envsolve.builds import BuildList
     from envsolve.machine.model import Machine
     from envsolve.plan import Plan
+    from envsolve.planner.groups import Plans
 
 
 def plan(
@@ -34,13 +34,12 @@ def plan(
     offline: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> Plan:
-    """Resolve requirements for machines.
+    """Resolve requirements for machines; the ``status`` of the plan says whether there is an answer.
 
     Args:
         requirements: PEP 508 requirements, projects or addresses.
         machines: One plan that is good on all of them; this host where None.
-        files: Requirement files (``-r``).
-        constraints: Constraint files (``-c``).
+        files: Requirement files (``-r``); ``constraints`` are those of ``-c``.
         projects: Projects with a ``pyproject.toml``, with the ``extras`` and dependency ``groups`` wanted of them.
         python: ``3.12``; the machine's own where None.
         cuda: A flavour (``cu126``, ``cpu``); the best where None.
@@ -50,39 +49,39 @@ def plan(
         extra_index_urls: Further indexes, asked only for names that the default one lacks.
         offline: Answer from the cache and the catalogue alone.
 
-    Returns:
-        A plan; its ``status`` says whether there is an answer.
-
     Raises:
         UsageError: A requirement or a file cannot be read, an argument is of another type, or nothing is asked for.
         IndexUnavailableError: An index that only it can answer for failed.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.index.client import IndexClient
-    from envsolve.index.settings import read_settings
-    from envsolve.planner.make import Choices, make_plan
-    from envsolve.resolve.requirements import read_requirements
+    from envsolve.planner.make import make_plan
+    from envsolve.request import planned
 
-    asked = read_requirements(
-        items(requirements, str, "requirements"),
-        paths(files, "files"),
-        paths(constraints, "constraints"),
-        projects=paths(projects, "projects"),
-        extras=items(extras, str, "extras"),
-        groups=items(groups, str, "groups"),
+    return planned(
+        make_plan,
+        requirements,
+        machines_given(machines) or (detect(),),
+        files=files,
+        constraints=constraints,
+        projects=projects,
+        extras=extras,
+        groups=groups,
+        python=python,
+        cuda=cuda,
+        exclude_newer=exclude_newer,
+        prereleases=prereleases,
+        index_url=index_url,
+        extra_index_urls=extra_index_urls,
+        offline=offline,
+        environ=environ,
     )
-    if not (requirements or files or projects):
-        raise UsageError("nothing to plan", hint="name packages, requirement files or projects")
-    python = python_version(python)
-    chosen = machines_given(machines)
-    settings = read_settings(
-        environ,
-        index_url=index_url or next(iter(asked.index_urls), None),
-        extra_index_urls=(*items(extra_index_urls, str, "extra_index_urls"), *asked.extra_index_urls),
-    )
-    choices = Choices(python, cuda, exclude_newer, prereleases or asked.prereleases)
-    with IndexClient(settings, offline=offline) as client:
-        return make_plan(asked, chosen or (detect(),), choices, Catalogue(), client)
+
+
+def plan_groups(requirements: Sequence[str], machines: Sequence[Machine], **options: Any) -> Plans:
+    """The fewest plans that together serve all machines; requirements, options and errors are those of :func:`plan`."""
+    from envsolve.planner.groups import make_plans
+    from envsolve.request import planned
+
+    return planned(make_plans, requirements, machines_given(machines), **options)
 
 
 def builds(package: str, machines: Sequence[Machine] | None = None, *, python: str | None = None) -> BuildList:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 MachineFiles = Annotated[
     list[Path] | None,
     typer.Option(
-        "--machine", metavar="FILE", help="A machine saved by `envsolve detect -o`; repeat for one plan good on all."
+        "--machine",
+        metavar="FILE|DIR",
+        help="A machine saved by `envsolve detect -o`, or a folder of them; repeat for one plan good on all.",
     ),
 ]
 TargetText = Annotated[

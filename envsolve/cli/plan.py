@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from envsolve import api
-from envsolve.cli import options
+from envsolve.cli import options, several
 from envsolve.cli.output import SETTINGS, check_target, deliver, remark
 from envsolve.errors import ImpossibleError, UsageError
 
@@ -52,7 +52,12 @@ def command(
     form: Annotated[
         str | None, typer.Option("--format", metavar="NAME", help="summary, json, pylock, requirements, pip, uv.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", metavar="FILE|DIR", help="Write it to FILE; several plans into DIR.")
+    ] = None,
+    allow_groups: Annotated[
+        bool, typer.Option("--allow-groups", help="The fewest plans that serve all machines, where one does not.")
+    ] = False,
     exclude_newer: ExcludeNewer = None,
     prereleases: Prereleases = False,
     index_url: IndexUrl = None,
@@ -63,34 +68,49 @@ def command(
 
     Judges every published torch build for the machine, resolves the whole set, and writes it down.
     """
-    chosen = _format(form, output)
+    chosen = _format(form or ("pylock" if allow_groups and several.is_folder(output) else None), output)
     check_manager(manager)
     check_asked(requirements, files)
-    check_target(output)
-    if chosen == "pylock" and output is not None:
-        from envsolve.render.pylock import check_path
-
-        check_path(output)
-    made = api.plan(
-        requirements or (),
-        options.machines(machine, target, gpu, driver, platform),
-        files=files or (),
-        constraints=constraints or (),
-        extras=extras or (),
-        groups=groups or (),
-        python=options.python_version(python),
-        cuda=options.cuda_flavour(cuda),
-        exclude_newer=exclude_newer,
-        prereleases=prereleases,
-        index_url=index_url,
-        extra_index_urls=extra_index_url or (),
-        offline=offline,
-    )
+    (several.check_place if allow_groups else _check_place)(chosen, output)
+    request: dict[str, Any] = {
+        "files": files or (),
+        "constraints": constraints or (),
+        "extras": extras or (),
+        "groups": groups or (),
+        "python": options.python_version(python),
+        "cuda": options.cuda_flavour(cuda),
+        "exclude_newer": exclude_newer,
+        "prereleases": prereleases,
+        "index_url": index_url,
+        "extra_index_urls": extra_index_url or (),
+        "offline": offline,
+    }
+    machines = options.machines(machine, target, gpu, driver, platform)
+    if allow_groups:
+        plans = api.plan_groups(requirements or (), machines, **request)
+        several.deliver_plans(plans, chosen, output)
+        if plans.unserved:
+            raise typer.Exit(ImpossibleError.exit_code)
+        return
+    made = api.plan(requirements or (), machines, **request)
     deliver(_written(made, chosen), output)
     if output is not None or chosen not in ("summary", "json"):
         tell(made)
     if made.status == "impossible":
         raise typer.Exit(ImpossibleError.exit_code)
+
+
+def _check_place(form: str, output: Path | None) -> None:
+    """Refuse a place that a plan of that format cannot be written to.
+
+    Raises:
+        UsageError: It is one.
+    """
+    check_target(output)
+    if form == "pylock" and output is not None:
+        from envsolve.render.pylock import check_path
+
+        check_path(output)
 
 
 def show_impossible(made: Plan) -> None:

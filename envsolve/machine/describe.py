@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 
@@ -20,6 +20,36 @@ def describe(machine: Machine, *, verbose: bool = False) -> str:
         verbose: Also list every interpreter and installer, and where each field came from; leave no value out.
     """
     return "\n".join(f"{label:<{_WIDTH}}{text}".rstrip() for label, text in _lines(machine, verbose))
+
+
+def one_line(machine: Machine) -> str:
+    """The machine in one line: ``2x NVIDIA H100 (cc 9.0), driver 580.95, linux x86_64, glibc 2.35``.
+
+    Without its own Python: what is planned for it has one Python, and that may be another.
+    """
+    return ", ".join(filter(None, _traits(machine)))
+
+
+def told_apart(machines: Sequence[Machine]) -> tuple[str, ...]:
+    """Each machine by its GPUs and what else tells it from the others: ``Tesla V100 (cc 7.0), driver 535.104.05``."""
+    traits = [_traits(machine) for machine in machines]
+    differing = [len({own[place] for own in traits}) > 1 for place in range(len(_traits(Machine())))]
+    return tuple(
+        ", ".join(t for place, t in enumerate(own) if t and (place == 0 or differing[place])) for own in traits
+    )
+
+
+def _traits(machine: Machine) -> tuple[str | None, ...]:
+    """GPUs, driver, system, libc; None for what is not known."""
+    platform, driver = machine.platform, machine.driver
+    counts = Counter(gpu.label for gpu in machine.gpus or ())
+    cards = " + ".join(f"{count}x {name}" if count > 1 else name for name, count in counts.items())
+    return (
+        "GPUs unknown" if machine.gpus is None else cards or "no GPU",
+        f"driver {driver.version}" if driver and driver.version else None,
+        " ".join(filter(None, (platform.os, platform.arch))) or None if platform else None,
+        platform.libc if platform else None,
+    )
 
 
 def _lines(machine: Machine, verbose: bool) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, Plan
 from envsolve.planner.assembler import Assembler, assemblers
+from envsolve.planner.binding import about_binding
 from envsolve.planner.cautions import (
     about_compat,
     about_indexes,
@@ -38,7 +39,9 @@ from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment, environments_of
 from envsolve.resolve.family import Family
 from envsolve.resolve.familyfiles import BuildGoneError, FamilyFiles
+from envsolve.resolve.fleet import by_kind
 from envsolve.resolve.kept import Kept
+from envsolve.resolve.limits import Limits
 from envsolve.resolve.outcome import Conflict
 from envsolve.resolve.pool import Pool
 from envsolve.resolve.provider import Provider
@@ -85,7 +88,7 @@ def make_plan(
     """
     facts = Facts.of(catalogue)
     cutoff = cutoff_of(choices.exclude_newer) if choices.exclude_newer else None
-    judged = tuple(as_judged(machine, choices.cuda, catalogue.drivers) for machine in machines)
+    judged = tuple(as_judged(machine, choices.cuda, catalogue.drivers) for machine, *_ in by_kind(machines))
     family = Family(catalogue, facts, judged, None, cutoff, kept=choices.kept)
     python = choices.python or choose_python(asked, machines, family)
     frame = Plan(
@@ -104,6 +107,8 @@ def make_plan(
     files = FamilyFiles(client, catalogue, python)
     wanted = _specifiers(asked.needs, environment)
     constraints = _specifiers(asked.constraints, environment)
+    of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
+    limits = Limits(of_family, choices.cuda)
     digests = _digests((*asked.needs, *asked.constraints), environment)
     pool = Pool(client, environment, digests, tuple(others), cutoff, choices.prereleases, choices.kept)
     client.prefetch(name for name in wanted if not family.owns(name))
@@ -112,11 +117,11 @@ def make_plan(
         provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints)
         try:
             solution = solve(provider, needs, choices.cuda)
-            return _Resolved(solution, pin(solution, files, digests), provider, family)
+            return _Resolved(solution, pin(solution, files, digests), provider, family, limits)
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename))
         except UnsolvableError as failure:
-            raise _NothingFitsError(unsolvable(failure, wanted, constraints, choices.cuda, family, pool)) from None
+            raise _NothingFitsError(unsolvable(failure, limits, family, pool)) from None
 
     try:
         return _complete(frame, _with_assembler(resolve(asked.needs, family), asked.needs, resolve), python)
@@ -136,6 +141,7 @@ class _Resolved:
     pinned: Pinned
     provider: Provider
     family: Family
+    limits: Limits
     assembler: Assembler | None = None
 
     def version(self, package: str) -> str | None:
@@ -206,6 +212,7 @@ def _complete(frame: Plan, found: _Resolved, python: str) -> Plan:
         *about_compat(machines, facts),
         *about_systems(environments_of(machines, python)),
         *about_torch(solution, family),
+        *about_binding(solution, family, found.limits),
         *about_packages(pinned.packages, solution, guessed, yanked),
         *about_runtime(solution, family),
         *about_unjudged(solution, family),
@@ -224,7 +231,7 @@ def _complete(frame: Plan, found: _Resolved, python: str) -> Plan:
     torch = solution.chosen.get("torch")
     compiled = compiled_packages(pinned.packages, family.catalogue) if torch and torch.candidate.option else ()
     if compiled and torch and torch.candidate.option:
-        toolchain, about = toolchain_for(compiled, torch.candidate.option.build, machines, family.catalogue)
+        toolchain, about = toolchain_for(compiled, torch.candidate.option.build, frame.machines, family.catalogue)
         cautions += about
     cautions += about_other_sources(pinned.packages, compiled)
     return replace(

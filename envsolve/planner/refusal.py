@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from packaging.specifiers import SpecifierSet
+from collections.abc import Sequence
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
@@ -18,8 +16,6 @@ from envsolve.resolve.limits import Limits
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.resolve.pool import Pool
 from envsolve.resolve.solve import UnsolvableError
-
-Specifiers = Mapping[str, SpecifierSet]
 
 
 def unserved_system(machines: Sequence[Machine]) -> Conflict | None:
@@ -50,30 +46,16 @@ def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Cat
     return None
 
 
-def unsolvable(
-    failure: UnsolvableError,
-    asked: Specifiers,
-    constraints: Specifiers,
-    flavour: str | None,
-    family: Family,
-    pool: Pool,
-) -> Conflict:
+def unsolvable(failure: UnsolvableError, limits: Limits, family: Family, pool: Pool) -> Conflict:
     """The conflict behind a failed solve: between the machine and the torch family, else among the packages.
 
     Args:
         failure: What the solver found.
-        asked: What the request asks of each package.
-        constraints: Likewise, of its constraints.
-        flavour: The CUDA flavour that was asked for.
+        limits: What the request asks of the torch family.
         family: The torch family on the machines.
         pool: The other packages.
     """
-    of_family = {
-        name: specifier & constraints.get(name, SpecifierSet())
-        for name, specifier in asked.items()
-        if family.owns(name)
-    }
-    return explain(family, Limits(of_family, flavour)) or describe_clash(failure.clashes, family, pool)
+    return explain(family, limits) or describe_clash(failure.clashes, family, pool)
 
 
 def no_triton(chosen: Option, family: Family) -> Conflict:

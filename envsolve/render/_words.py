@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
-from envsolve.machine.model import Machine
 from envsolve.plan import DriverNeed, Plan, Remedy, Support
 
 _FLAVOUR = re.compile(r"cu(\d+)(\d)")
@@ -19,21 +17,6 @@ LEVELS = {
     "unknown": "a fact that decides is not known",
     "none": "no code for the GPU",
 }
-
-
-def describe(machine: Machine) -> str:
-    """One line: ``2x NVIDIA H100 (cc 9.0), driver 580.95, linux x86_64, glibc 2.35``.
-
-    Without the machine's own Python: a plan has one Python, and it may be another.
-    """
-    platform = machine.platform
-    parts = [
-        _gpus(machine),
-        f"driver {machine.driver.version}" if machine.driver and machine.driver.version else None,
-        " ".join(filter(None, [platform.os, platform.arch])) if platform else None,
-        platform.libc if platform else None,
-    ]
-    return ", ".join(part for part in parts if part)
 
 
 def driver_sentence(need: DriverNeed, flavour: str | None) -> str:
@@ -116,10 +99,3 @@ def _builds(flavour: str | None) -> str:
     """``CUDA 13.2 builds`` for ``cu132``."""
     match = _FLAVOUR.fullmatch(flavour or "")
     return f"CUDA {match[1]}.{match[2]} builds" if match else "its CUDA builds"
-
-
-def _gpus(machine: Machine) -> str:
-    if machine.gpus is None:
-        return "GPUs unknown"
-    counts = Counter(gpu.label for gpu in machine.gpus)
-    return " + ".join(f"{count}x {name}" if count > 1 else name for name, count in counts.items()) or "no GPU"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from envsolve.jsontext import dump
@@ -10,11 +12,16 @@ from envsolve.render import pip, uv
 
 
 def render(plan: Plan) -> str:
-    """The plan as indented JSON with sorted keys; an impossible plan has no commands."""
-    document = msgspec.to_builtins(plan, enc_hook=dict)  # the hook meets mappings that are no dict
+    """The plan as indented JSON with sorted keys."""
+    return dump(document(plan))
+
+
+def document(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON's own values; an impossible plan has no commands."""
+    fields: dict[str, Any] = msgspec.to_builtins(plan, enc_hook=dict)  # the hook meets mappings that are no dict
     possible = plan.status != "impossible"
-    document["commands"] = {
+    fields["commands"] = {
         "pip": pip.commands(plan) if possible else (),
         "uv": uv.commands(plan) if possible else (),
     }
-    return dump(document)
+    return fields

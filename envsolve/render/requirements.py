@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envsolve.machine.describe import one_line
 from envsolve.plan import Plan, PlannedPackage
 from envsolve.render._packages import default_index, hashed, strong_hashes
-from envsolve.render._words import describe
 
 
 def render(plan: Plan) -> str:
@@ -38,7 +38,7 @@ def render(plan: Plan) -> str:
 def _heading(plan: Plan) -> Iterator[str]:
     yield f"# envsolve plan for {', '.join(plan.requirements) or 'no requirements'}"
     for machine in plan.machines:
-        yield f"# machine: {describe(machine)}"
+        yield f"# machine: {one_line(machine)}"
     yield f"# Python {plan.python or 'unknown'}, flavour {plan.cuda or 'none'}"
     for name, value in sorted(plan.environment.items()):
         yield f"# set where it runs: {name}={value}"

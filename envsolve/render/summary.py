@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from envsolve.machine.describe import one_line
 from envsolve.plan import Plan, PlannedPackage
 from envsolve.render._packages import no_hashes
-from envsolve.render._words import count, describe, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
+from envsolve.render._words import count, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
 
 
 def render(plan: Plan, *, today: datetime.date | None = None, sources: bool = False) -> str:
@@ -18,19 +20,24 @@ def render(plan: Plan, *, today: datetime.date | None = None, sources: bool = Fa
         today: The day from which the age of the catalogue is counted; None for the real one.
         sources: Under each fact of a conflict, where it was read. The titles are long, and the facts stand without.
     """
+    closing = [*facts(plan, today or datetime.date.today()), *_next(plan)]
+    return "\n\n".join(filter(None, (body(plan, sources=sources), "\n".join(closing)))) + "\n"
+
+
+def body(plan: Plan, *, sources: bool = False) -> str:
+    """The summary without what is said last: how old the facts are, and what to do next."""
     sections = [
         _heading(plan),
         *([_conflict(plan, sources), _remedies(plan)] if plan.status == "impossible" else [_packages(plan)]),
         warning_lines(plan),
         [f"Set where it runs: {name}={value}" for name, value in sorted(plan.environment.items())],
-        _closing(plan, today or datetime.date.today()),
     ]
-    return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
+    return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines)
 
 
 def _heading(plan: Plan) -> Iterator[str]:
-    for machine in plan.machines:
-        yield f"For       {describe(machine)}"
+    for machine, number in Counter(map(one_line, plan.machines)).items():
+        yield f"For       {machine}" + (f" ({number} machines)" if number > 1 else "")
     if plan.python:
         yield f"Python    {plan.python}"
     yield f"Asked     {', '.join(plan.requirements) or 'nothing'}"
@@ -94,12 +101,16 @@ def _remedies(plan: Plan) -> Iterator[str]:
         yield f"  {number}. {in_words(remedy)}"
 
 
-def _closing(plan: Plan, today: datetime.date) -> Iterator[str]:
+def facts(plan: Plan, today: datetime.date) -> Iterator[str]:
+    """How old the facts are."""
     if plan.catalogue_date:
         days = (today - datetime.date.fromisoformat(plan.catalogue_date)).days
         age = "today" if days <= 0 else f"{days} day{'' if days == 1 else 's'} ago"
         own = f"; of {plan.own_catalogue_date} in your own catalogue" if plan.own_catalogue_date else ""
         yield f"Facts     of {plan.catalogue_date}, {age}{own}"
+
+
+def _next(plan: Plan) -> Iterator[str]:
     if plan.status == "impossible":
         return
     if lack := no_hashes(plan.packages, plan.warnings):

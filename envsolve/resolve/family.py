@@ -54,6 +54,11 @@ class Option:
         """The full version as the file name has it."""
         return Version(self.build.version + self.build.local)
 
+    @property
+    def label(self) -> str:
+        """``torch 2.11.0 [cu128]``."""
+        return f"{self.build.package} {self.build.version} [{self.build.variant}]"
+
     def matches(self, specifier: SpecifierSet) -> bool:
         """Whether a specifier takes this option; a default-index build also answers to ``==2.9.1+cu128``."""
         build = self.build

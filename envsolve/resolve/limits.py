@@ -30,7 +30,7 @@ class Limit:
 
     Attributes:
         kind: ``asked``, ``flavour``, ``python``, ``libc``, ``driver`` or ``gpus``.
-        name: The package of an ``asked`` limit; else what is limited to.
+        name: The package of an ``asked`` limit, the driver, the card; else what is limited to.
     """
 
     kind: str
@@ -42,25 +42,20 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
     """The limits that a request and its machines set, those most worth telling last."""
     if limits.flavour:
         yield Limit("flavour", limits.flavour, f"the CUDA flavour {limits.flavour} was asked for")
-    for machine in family.machines:
-        if machine.platform and machine.platform.libc:
-            yield Limit("libc", "", f"the machine has {machine.platform.libc}")
-            break
+    have = "the machine has" if len(family.machines) == 1 else "the machines have"
+    libcs = dict.fromkeys(m.platform.libc for m in family.machines if m.platform and m.platform.libc)
+    if libcs:
+        yield Limit("libc", "", f"{have} {' and '.join(libcs)}")
     if family.python:
         yield Limit("python", family.python, f"the environment's Python is {family.python}")
-    drivers = {d.version or f"for CUDA {d.cuda}" for m in family.machines if (d := m.driver) and (d.version or d.cuda)}
-    if drivers:
-        yield Limit("driver", "", f"the machine has driver {', '.join(sorted(drivers))}")
-    cards = dict.fromkeys(
-        f"{gpu.label}, which needs code that {gpu.cc.sm} runs"
-        for m in family.machines
-        for gpu in m.gpus or ()
-        if gpu.cc
-    )
-    if cards:
-        yield Limit("gpus", "", "the machine has " + " and ".join(cards))
-    elif family.wants_cpu:
-        yield Limit("gpus", "", "the machine has no NVIDIA GPU")
+    one = "the machine" if len(family.machines) == 1 else "a machine"
+    for driver in sorted({name for machine in family.machines if (name := driver_name(machine))}):
+        yield Limit("driver", driver, f"{one} has driver {driver}")
+    cards = {gpu.label: gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc}
+    for label, cc in cards.items():
+        yield Limit("gpus", label, f"{one} has {label}, which needs code that {cc.sm} runs")
+    if not cards and family.wants_cpu:
+        yield Limit("gpus", "", f"{have} no NVIDIA GPU")
     for name, specifier in sorted(limits.asked.items(), key=lambda pair: pair[0] == "torch"):
         if str(specifier) or name != "torch":
             yield Limit("asked", name, f"{name}{specifier} was asked for")
@@ -69,11 +64,12 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
 def best_under(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[Option, ...] | None:
     """The best torch option under the kept limits, then the best matching one of every companion that was asked for."""
     kinds = {limit.kind for limit in kept}
+    limited = {(limit.kind, limit.name) for limit in kept}
     names = {limit.name for limit in kept if limit.kind == "asked"}
     loose = replace(
         family,
         python=family.python if "python" in kinds else None,
-        machines=tuple(_loosened(machine, kinds) for machine in family.machines),
+        machines=tuple(_loosened(machine, limited) for machine in family.machines),
     )
     # Lifting a limit relaxes the specifier of a requirement; one that has none is given up.
     asked = {
@@ -81,17 +77,30 @@ def best_under(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[O
         for name, specifier in limits.asked.items()
         if name in names or str(specifier)
     }
-    for options in loose.pairings(asked):
-        if "flavour" not in kinds or options[0].build.variant == limits.flavour:
-            return options
-    return None
+    return best_of(loose, Limits(asked, limits.flavour if "flavour" in kinds else None))
 
 
-def _loosened(machine: Machine, kinds: set[str]) -> Machine:
+def best_of(family: Family, limits: Limits) -> tuple[Option, ...] | None:
+    """The best torch option that the request allows, then the best matching one of every companion asked for."""
+    pairings = family.pairings(limits.asked)
+    return next((options for options in pairings if limits.flavour in (None, options[0].build.variant)), None)
+
+
+def driver_name(machine: Machine) -> str | None:
+    """A machine's driver by its version, else by its CUDA: ``550.54``, ``for CUDA 12.4``; None where not known."""
+    driver = machine.driver
+    if driver is None or not (driver.version or driver.cuda):
+        return None
+    return driver.version or f"for CUDA {driver.cuda}"
+
+
+def _loosened(machine: Machine, limited: set[tuple[str, str]]) -> Machine:
     platform = machine.platform or Platform()
+    cards = tuple(gpu for gpu in machine.gpus or () if not gpu.cc or ("gpus", gpu.label) in limited)
+    none = machine.gpus == () and ("gpus", "") in limited
     return replace(
         machine,
-        platform=platform if "libc" in kinds else replace(platform, libc=None),
-        driver=machine.driver if "driver" in kinds else None,
-        gpus=machine.gpus if "gpus" in kinds else None,
+        platform=platform if ("libc", "") in limited else replace(platform, libc=None),
+        driver=machine.driver if ("driver", driver_name(machine)) in limited else None,
+        gpus=cards or (() if none else None),
     )

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from packaging.specifiers import SpecifierSet
 
+from envsolve.compat.facts import Facts
 from envsolve.compat.forward import compat_releases, compat_serves
 from envsolve.compat.life import can_exist
 from envsolve.compat.verdict import Level
-from envsolve.compat.versions import reaches
+from envsolve.compat.versions import numbers, reaches
+from envsolve.machine.describe import told_apart
 from envsolve.machine.model import Driver, Machine, Platform
 from envsolve.resolve.family import Family, Option
-from envsolve.resolve.limits import Limit, Limits, best_under
+from envsolve.resolve.fleet import Fleet
+from envsolve.resolve.limits import Limit, Limits, best_of, best_under
 from envsolve.resolve.outcome import Remedy
 
 #: CPython versions that a remedy may propose: those that torch was ever published for.
@@ -24,21 +27,22 @@ _GLIBC_OF_REMEDY = "glibc 2.28"
 def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
     """Changes to one limit of the conflict that let a build through, the cheapest first."""
     kinds = {limit.kind for limit in core}
-    yield from _without_gpu(family, limits, every)
+    yield from _without_gpu(family, limits)
     yield from _relaxations(family, limits, every, core)
     if "python" in kinds:
-        others = [(p, best) for p in _PYTHONS if (best := best_under(replace(family, python=p), limits, every))]
+        others = [(p, best) for p in _PYTHONS if (best := best_of(replace(family, python=p), limits))]
         if others:
             names = ", ".join(p for p, _ in others)
             yield Remedy(f"use another Python: {names}", _named(others[-1][1]))
+    yield from _fewer_machines(family, limits)
     if "gpus" in kinds:
-        yield from _fewer_cards(family, limits, every)
+        yield from _fewer_cards(family, limits)
     if "driver" in kinds:
-        yield from _compat_package(family, limits, every)
-        yield from _driver_remedy(family, limits, every)
+        yield from _compat_package(family, limits)
+        yield from _driver_remedy(family, limits)
     if "libc" in kinds:
         newer = [replace(m, platform=replace(m.platform or Platform(), libc=_GLIBC_OF_REMEDY)) for m in family.machines]
-        best = best_under(replace(family, machines=tuple(newer)), limits, every)
+        best = best_of(replace(family, machines=tuple(newer)), limits)
         if best is not None:
             yield Remedy(f"run in a container, or on a system, with {_GLIBC_OF_REMEDY} or newer", _named(best))
 
@@ -71,41 +75,49 @@ def _demand(limit: Limit, limits: Limits) -> str:
     return f"--cuda {limit.name}" if limit.kind == "flavour" else f"{limit.name}{limits.asked[limit.name]}"
 
 
-def _fewer_cards(family: Family, limits: Limits, every: Sequence[Limit]) -> Iterator[Remedy]:
-    """A plan for each of several kinds of cards alone."""
-    cards = {gpu.compute_capability: gpu for machine in family.machines for gpu in machine.gpus or ()}
-    for gpu in cards.values() if len(cards) > 1 else ():
+def _fewer_machines(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """Machines without which there would be a plan for the others."""
+    if len(family.machines) > 1:
+        for binding in Fleet(family, limits).bindings(lambda _: True):
+            yield Remedy(
+                f"plan for {binding.held} apart (--allow-groups)", f"{binding.torch.label} on {binding.others}"
+            )
+
+
+def _fewer_cards(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """A plan for each of several kinds of cards in one machine alone."""
+    mixed = [m.gpus for m in family.machines if m.gpus and len({gpu.compute_capability for gpu in m.gpus}) > 1]
+    cards = {gpu.compute_capability: gpu for gpus in mixed for gpu in gpus}
+    for gpu in cards.values():
         alone = tuple(replace(machine, gpus=(gpu,)) for machine in family.machines)
-        best = best_under(replace(family, machines=alone), limits, every)
+        best = best_of(replace(family, machines=alone), limits)
         if best is not None:
             yield Remedy(f"plan for {gpu.label} alone, and hide the others there (CUDA_VISIBLE_DEVICES)", _named(best))
 
 
-def _without_gpu(family: Family, limits: Limits, every: Sequence[Limit]) -> Iterator[Remedy]:
+def _without_gpu(family: Family, limits: Limits) -> Iterator[Remedy]:
     """An environment that uses no GPU, where only CPU builds were asked for."""
     without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
     named = [o for o in family.judged("torch") if o.matches(limits.asked.get("torch", SpecifierSet()))]
     if named and all(option.build.variant == "cpu" for option in named):
-        best = best_under(without, limits, every)
+        best = best_of(without, limits)
         if best is not None:
             yield Remedy("ask for an environment that uses no GPU: --cuda cpu", _named(best))
 
 
-def _compat_package(family: Family, limits: Limits, every: Sequence[Limit]) -> Iterator[Remedy]:
+def _compat_package(family: Family, limits: Limits) -> Iterator[Remedy]:
     """The oldest cuda-compat package that lets a build through, on the machines that it may serve (rule 8)."""
     facts = family.facts.forward
     if not any(machine.gpus and machine.driver and machine.driver.version for machine in family.machines):
         return
     for cuda in compat_releases(facts):
         with_it = tuple(_with_compat(machine, cuda) for machine in family.machines)
-        served = [(reason := compat_serves(machine, facts)) is not None and reason.ok for machine in with_it]
-        machines = tuple(
-            new if serves else old for old, new, serves in zip(family.machines, with_it, served, strict=True)
-        )
-        best = best_under(replace(family, machines=machines), limits, every) if any(served) else None
+        served = [bool((reason := compat_serves(machine, facts)) and reason.ok) for machine in with_it]
+        best = _best_with(family, with_it, served, limits)
         if best is not None:
-            package = f"cuda-compat-{cuda.replace('.', '-')}"
-            yield Remedy(f"keep the driver and put the libcuda of {package} first on the loader path", _named(best))
+            package = f"the libcuda of cuda-compat-{cuda.replace('.', '-')}"
+            where = _where(family.machines, served)
+            yield Remedy(f"keep the driver and put {package} first on the loader path{where}", _named(best))
             return
 
 
@@ -113,21 +125,55 @@ def _with_compat(machine: Machine, cuda: str) -> Machine:
     return replace(machine, driver=replace(machine.driver or Driver(), compat_libcuda=cuda))
 
 
-def _driver_remedy(family: Family, limits: Limits, every: Sequence[Limit]) -> Iterator[Remedy]:
-    """The oldest driver branch that lets a build through and drops none of the cards."""
-    for branch in family.catalogue.drivers:
-        driver = Driver(branch.first, branch.cuda)
-        if any(m.driver and m.driver.version and not reaches(branch.first, m.driver.version) for m in family.machines):
-            continue
-        facts, cards = family.facts, [gpu for machine in family.machines for gpu in machine.gpus or ()]
+def _driver_remedy(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """The oldest driver that lets a build through and drops none of the cards of the machines that need it."""
+    facts = family.facts
+    for driver in _drivers(facts):
+        older = [_is_older(machine, driver) for machine in family.machines]
+        cards = [
+            gpu
+            for machine, is_older in zip(family.machines, older, strict=True)
+            if is_older
+            for gpu in machine.gpus or ()
+        ]
         if any(can_exist(gpu, driver, facts.architectures, facts.drivers).ok is False for gpu in cards):
             continue
-        best = best_under(
-            replace(family, machines=tuple(replace(m, driver=driver) for m in family.machines)), limits, every
-        )
+        best = _best_with(family, [replace(m, driver=driver) for m in family.machines], older, limits)
         if best is not None:
-            yield Remedy(f"install driver {branch.first} or newer (branch R{branch.branch})", _named(best))
+            where = _where(family.machines, older)
+            branch = (driver.version or "").partition(".")[0]
+            yield Remedy(f"install driver {driver.version} or newer (branch R{branch}){where}", _named(best))
             return
+
+
+def _drivers(facts: Facts) -> Sequence[Driver]:
+    """The first driver of every branch, and the floors of the CUDA families, which lie within a branch; oldest first."""
+    first = {branch.branch: branch for branch in facts.drivers}
+    within = (floor.linux for floor in facts.floors)
+    floors = [Driver(version, first[name].cuda) for version in within if (name := version.partition(".")[0]) in first]
+    firsts = [Driver(branch.first, branch.cuda) for branch in facts.drivers]
+    return sorted((*firsts, *floors), key=lambda driver: numbers(driver.version or ""))
+
+
+def _is_older(machine: Machine, driver: Driver) -> bool:
+    """Whether a driver would be an upgrade; also where the machine's is not known."""
+    have = machine.driver.version if machine.driver else None
+    return not have or bool(reaches(driver.version or "", have) and have != driver.version)
+
+
+def _best_with(
+    family: Family, changed: Sequence[Machine], which: Sequence[bool], limits: Limits
+) -> tuple[Option, ...] | None:
+    """The best options with some of the machines changed; None where there are none, or nothing is changed."""
+    pairs = zip(family.machines, changed, which, strict=True)
+    machines = tuple(new if taken else old for old, new, taken in pairs)
+    return best_of(replace(family, machines=machines), limits) if any(which) else None
+
+
+def _where(machines: Sequence[Machine], which: Sequence[bool]) -> str:
+    """On which of several machines something is to be done."""
+    names = [name for name, chosen in zip(told_apart(machines), which, strict=True) if chosen]
+    return f" on {' and on '.join(names)}" if len(machines) > 1 else ""
 
 
 def _named(options: Sequence[Option]) -> str:

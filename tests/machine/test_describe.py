@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from envsolve.machine.describe import describe
+from dataclasses import replace
+
+import pytest
+
+from envsolve.machine.describe import describe, one_line, told_apart
 from envsolve.machine.model import Driver, Gpu, HostCompiler, Interpreter, Machine, Platform, Toolkit
 
 FULL = Machine(
@@ -54,3 +58,28 @@ def test_verbose_adds_paths_and_sources() -> None:
     text = describe(FULL, verbose=True)
     assert "3.12.1 (/usr/bin/python3)" in text
     assert "source      driver.version: nvml" in text
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        (Machine(), "GPUs unknown"),
+        (Machine(gpus=(), python="3.12"), "no GPU"),  # a plan's Python may be another
+        (Machine(gpus=(Gpu("A", "8.0"), Gpu("B", "9.0"), Gpu("A", "8.0"))), "2x A (cc 8.0) + B (cc 9.0)"),
+        (Machine(platform=Platform("linux"), gpus=()), "no GPU, linux"),
+        (Machine(driver=Driver("550.54"), gpus=(Gpu("A", "8.0"),)), "A (cc 8.0), driver 550.54"),
+    ],
+)
+def test_a_machine_in_one_line(machine: Machine, words: str) -> None:
+    assert one_line(machine) == words
+
+
+def test_machines_are_told_apart_by_what_differs() -> None:
+    a100, h100 = (
+        Machine(platform=Platform("linux", "x86_64"), driver=Driver("550.54"), gpus=(Gpu(n, "8.0"),))
+        for n in ("A", "H")
+    )
+    assert told_apart([a100, h100]) == ("A (cc 8.0)", "H (cc 8.0)")
+    arm = replace(h100, platform=Platform("linux", "aarch64"))
+    assert told_apart([h100, arm]) == ("H (cc 8.0), linux x86_64", "H (cc 8.0), linux aarch64")
+    assert told_apart([h100, replace(h100, driver=None)]) == ("H (cc 8.0), driver 550.54", "H (cc 8.0)")

@@ -9,7 +9,7 @@ import pytest
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.plan import Caution, DriverNeed, Plan, Remedy, Support, Toolchain
 from envsolve.render import render
-from envsolve.render._words import describe, driver_sentence, flavour_sentence, in_a_line
+from envsolve.render._words import driver_sentence, flavour_sentence, in_a_line
 from envsolve.render.summary import render as summary
 from tests.render.plans import CU126, FILELOCK, GOOD, IMPOSSIBLE, RTX_4090, TORCH
 
@@ -206,17 +206,11 @@ def test_driver_sentences(need: DriverNeed, flavour: str | None, sentence: str) 
     assert driver_sentence(need, flavour) == sentence
 
 
-@pytest.mark.parametrize(
-    ("machine", "words"),
-    [
-        (Machine(), "GPUs unknown"),
-        (Machine(gpus=(), python="3.12"), "no GPU"),  # the plan's Python may be another
-        (Machine(gpus=()), "no GPU"),
-        (Machine(gpus=(Gpu("A", "8.0"), Gpu("B", "9.0"), Gpu("A", "8.0"))), "2x A (cc 8.0) + B (cc 9.0)"),
-    ],
-)
-def test_machines_in_words(machine: Machine, words: str) -> None:
-    assert describe(machine) == words
+def test_machines_that_look_alike_share_a_line() -> None:
+    other = Machine(gpus=(Gpu("A", "8.0"),))
+    lines = summary(replace(GOOD, machines=(other, *GOOD.machines, other))).splitlines()
+    assert lines[0] == "For       A (cc 8.0) (2 machines)"
+    assert sum(line.startswith("For ") for line in lines) == 2
 
 
 def test_facts_of_the_users_own_are_told_with_their_date() -> None:

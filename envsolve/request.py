@@ -1,0 +1,63 @@
+"""What a program asks to be planned, in plain values: read, checked, and handed to a planner with facts and indexes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from envsolve.arguments import StrPath, items, paths, python_version
+from envsolve.catalogue.load import Catalogue
+from envsolve.errors import UsageError
+from envsolve.index.client import IndexClient
+from envsolve.index.settings import read_settings
+from envsolve.machine.model import Machine
+from envsolve.planner.make import Choices
+from envsolve.resolve.requirements import Asked, read_requirements
+
+Answer = TypeVar("Answer")
+
+
+def planned(
+    planner: Callable[[Asked, Sequence[Machine], Choices, Catalogue, IndexClient], Answer],
+    requirements: Sequence[str],
+    machines: Sequence[Machine],
+    *,
+    files: Sequence[StrPath] = (),
+    constraints: Sequence[StrPath] = (),
+    projects: Sequence[StrPath] = (),
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    python: str | None = None,
+    cuda: str | None = None,
+    exclude_newer: str | None = None,
+    prereleases: bool = False,
+    index_url: str | None = None,
+    extra_index_urls: Sequence[str] = (),
+    offline: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Answer:
+    """Have a request planned; its parts are those of :func:`envsolve.api.plan`, and so are the errors.
+
+    Args:
+        planner: Makes one plan, or several.
+        machines: At least one.
+    """
+    asked = read_requirements(
+        items(requirements, str, "requirements"),
+        paths(files, "files"),
+        paths(constraints, "constraints"),
+        projects=paths(projects, "projects"),
+        extras=items(extras, str, "extras"),
+        groups=items(groups, str, "groups"),
+    )
+    if not (requirements or files or projects):
+        raise UsageError("nothing to plan", hint="name packages, requirement files or projects")
+    settings = read_settings(
+        environ,
+        index_url=index_url or next(iter(asked.index_urls), None),
+        extra_index_urls=(*items(extra_index_urls, str, "extra_index_urls"), *asked.extra_index_urls),
+    )
+    choices = Choices(python_version(python), cuda, exclude_newer, prereleases or asked.prereleases)
+    with IndexClient(settings, offline=offline) as client:
+        return planner(asked, machines, choices, Catalogue(), client)
