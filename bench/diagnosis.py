@@ -35,6 +35,9 @@ def main() -> None:
         if not causes:
             silent[0] += first is None
             silent[1] += 1
+            if first is not None:
+                every[first.grounds] += 1
+                print(f"{name}: {first.cause} ({first.grounds.value}), where the environment is not at fault")
         elif first is None:
             print(f"{name}: none, not {' or '.join(causes)}")
         else:

@@ -13,10 +13,28 @@ from envsolve.diagnose.remedies.conda import conda_remedies
 from envsolve.diagnose.remedies.jetson import jetson_remedies
 from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform
 from envsolve.resolve.family import DEFAULT
 
 _ERRORS = ("cpu-assert", "cpu-backend", "cpu-local", "cpu-conda", "torch-cuda-none", "cpu-word")
+#: Lines of a list of what there is: nobody complains in them.
+_STATES = frozenset({"cpu-local", "cpu-conda", "torch-cuda-none"})
+_OF_A_MISSING_GPU = frozenset(
+    {
+        "cpu-build",
+        "no-driver",
+        "driver-needs-reload",
+        "driver-too-old",
+        "torch-replaced",
+        "mixed-flavours",
+        "index-confusion",
+        "no-such-build",
+        "virtual-package-missing",
+        "no-kernel-for-gpu",
+        "nvcc-missing",
+    }
+)
 _WEAK = ("cpu-deserialize", "jax-cpu", "infer-device")
 
 _EXPLANATION = (
@@ -60,6 +78,8 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         grounds = Grounds.CONFIRMED
     elif strong:
         grounds = Grounds.STATED
+    if strong and strong.signature.id in _STATES and any(_of_another_kind(m) for m in scene.matches):
+        grounds = Grounds.SUGGESTED
     # Torch's library for CUDA is part of every CUDA build.
     lacks = scene.first("torch-library-missing")
     lacks = lacks if strong and lacks and "cuda" in lacks.groups["library"] else None
@@ -72,6 +92,11 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     text = _EXPLANATION.format(what=what, why=_why(scene))
     explains = _CONSEQUENCES | ({"mixed-flavours"} if lacks else frozenset())
     yield Finding("cpu-build", grounds, text, evidence, _remedies(scene), explains)
+
+
+def _of_another_kind(match: Match) -> bool:
+    """Whether words speak of what a GPU, or its absence, has no part in."""
+    return bool(match.signature.causes) and not _OF_A_MISSING_GPU & set(match.signature.causes)
 
 
 def _is_nvidias(torch: Torch | None) -> bool:

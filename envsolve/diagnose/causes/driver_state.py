@@ -8,6 +8,7 @@ from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
 
 _MISMATCH = (
     "The driver has two halves, a kernel module and user-space libraries, and they must be of the same release. The "
@@ -31,7 +32,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     mismatch = scene.first("nvml-mismatch", "nvrm-mismatch")
     unknown, fabric, other = (
         scene.first("cuda-unknown-error"),
-        scene.first("fabric-manager"),
+        scene.first("fabric-release", "fabric-manager"),
         scene.first("mismatch-803"),
     )
     reboot = Remedy("Restart the machine, so that the installed driver is the running one.", "sudo reboot")
@@ -47,16 +48,23 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         found = frozenset({"no-driver", "compat-libcuda"})
         yield Finding("driver-needs-reload", Grounds.STATED, _MISMATCH, lines(mismatch), (reboot, swap), found)
     elif fabric:
-        start = Remedy(
-            "Start the Fabric Manager of the driver's own release.", "sudo systemctl restart nvidia-fabricmanager"
-        )
-        yield Finding("driver-needs-reload", Grounds.STATED, _FABRIC, lines(fabric), (start,))
+        yield Finding("driver-needs-reload", Grounds.STATED, _FABRIC, lines(fabric), tuple(_fabric(scene, fabric)))
     elif unknown:
         grounds = Grounds.STATED if _updated(scene) else Grounds.SUGGESTED
         yield Finding("driver-needs-reload", grounds, _UNKNOWN, lines(unknown), (reload, reboot))
     elif other and not scene.in_container and not scene.mentions("compat"):
         grounds = Grounds.STATED if _updated(scene) else Grounds.SUGGESTED
         yield Finding("driver-needs-reload", grounds, _MISMATCH, lines(other), (reboot,))
+
+
+def _fabric(scene: Scene, match: Match) -> Iterator[Remedy]:
+    driver = match.group("driver") or (scene.driver.version if scene.driver else None)
+    if driver:
+        branch = driver.partition(".")[0]
+        text = f"Install the Fabric Manager that is of the same release as the driver, {driver}, and start it."
+        install = f'sudo apt-get install "nvidia-fabricmanager-{branch}={driver}*"'
+        yield Remedy(text, f"{install} && sudo systemctl enable --now nvidia-fabricmanager")
+    yield Remedy("Start the Fabric Manager of the driver's own release.", "sudo systemctl restart nvidia-fabricmanager")
 
 
 def _updated(scene: Scene) -> bool:

@@ -82,6 +82,14 @@ def _compiler(scene: Scene, match: Match) -> Iterator[Remedy]:
 def _headers(scene: Scene) -> Iterator[Remedy]:
     install = apt(scene)
     python = scene.python
+    if scene.os == "windows":
+        yield Remedy(
+            "An embedded Python, as portable packages bring it, has no headers: copy the folders include and libs of a "
+            f"whole Python {python or 'of the very same version'} from python.org beside its python.exe.",
+            'xcopy /e /i "%LOCALAPPDATA%\\Programs\\Python\\Python'
+            f'{(python or "3.X").replace(".", "")}\\include" include',
+        )
+        return
     if "dnf" in install:
         name = f"python{python}-devel" if python else "python3-devel"
     else:

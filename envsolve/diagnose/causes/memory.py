@@ -10,7 +10,7 @@ from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
 
-_ERRORS = ("build-killed", "shared-memory", "host-alloc", "cuda-oom", "library-alloc")
+_ERRORS = ("build-killed", "shared-memory", "nccl-system-error", "host-alloc", "cuda-oom", "library-alloc")
 
 _DEVICE = (
     "The program asked the card for more memory than is free{amount}: a matter of sizes, not of versions. Versions, "
@@ -31,20 +31,46 @@ _SHARED = (
     "more. It is full. The container must be started with more."
 )
 
+_NCCL = (
+    "NCCL's processes hand data over through /dev/shm, of which a container gets 64 MB unless asked for more; where "
+    "that is full, a system call fails, and NCCL says no more than that. The container must be started with more. "
+    "NCCL_DEBUG=INFO names the call, if it is another one."
+)
+
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """Which memory ran out."""
     match = scene.first(*_ERRORS)
+    if match and match.signature.id == "nccl-system-error" and not _in_small_shared_memory(scene):
+        yield RuledOut(
+            "a system call of NCCL failed: NCCL_DEBUG=INFO names it (sockets and /dev/shm are the usual ones); "
+            "versions have no part in it"
+        )
+        return
     if match is None:
         return
     asked = re.search(r"[Tt]ried to allocate ([\d.]+ ?\w+)", scene.report.text)
     amount = f" ({asked[1]} in one piece)" if asked else ""
     text, remedies = {
         "build-killed": (_BUILD, _build(scene)),
-        "shared-memory": (_SHARED, (Remedy("Give the container more shared memory.", "docker run --shm-size=8g ..."),)),
+        "shared-memory": (_SHARED, _shared()),
+        "nccl-system-error": (_NCCL, _shared()),
         "host-alloc": (_HOST.format(amount=amount), (Remedy("Make the tensor smaller, or work on it in parts."),)),
     }.get(match.signature.id, (_DEVICE.format(amount=amount), _device()))
-    yield Finding("out-of-memory", Grounds.STATED, text, lines(match), remedies)
+    grounds = Grounds.SUGGESTED if match.signature.id == "nccl-system-error" else Grounds.STATED
+    yield Finding("out-of-memory", grounds, text, lines(match), remedies)
+
+
+def _in_small_shared_memory(scene: Scene) -> bool:
+    """Whether NCCL may have met a container's 64 MB: a call that was not permitted is another matter."""
+    return scene.in_container and not scene.mentions("permission denied", "connection refused", "no route to host")
+
+
+def _shared() -> tuple[Remedy, ...]:
+    return (
+        Remedy("Give the container more shared memory.", "docker run --shm-size=8g ..."),
+        Remedy("Or let it share the host's.", "docker run --ipc=host ..."),
+    )
 
 
 def _build(scene: Scene) -> tuple[Remedy, ...]:

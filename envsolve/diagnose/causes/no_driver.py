@@ -36,6 +36,11 @@ _HIDDEN = (
     "CUDA_VISIBLE_DEVICES decides which cards a program may see. It is set to {value}, which leaves none, so CUDA "
     "reports no device although the driver may be well. Nothing has to be installed."
 )
+_DEVICES = (
+    "nvidia-smi needs /dev/nvidiactl alone, and CUDA also needs /dev/nvidia-uvm: here the one works in the container "
+    "and the other does not, so a device file is missing there. The list of devices (the CDI file) is made once, and "
+    "lacks what did not exist then: nvidia-uvm appears when the first CUDA program runs. It must be made anew."
+)
 _STUB = (
     "The toolkit ships a stub of libcuda, which exists to link against on machines without a GPU and can do nothing. "
     "It is found before the driver's own libcuda at run time. The stubs folder must not be on LD_LIBRARY_PATH."
@@ -65,7 +70,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         remedy = Remedy("Let the program see the cards again.", "unset CUDA_VISIBLE_DEVICES")
         yield Finding("no-driver", Grounds.CONFIRMED, text, (*evidence, f"{hidden.where}: {hidden.quote}"), (remedy,))
     elif scene.in_container or (strong and strong.signature.id == "docker-no-gpu"):
-        yield Finding("no-driver", grounds, _CONTAINER, evidence, tuple(_container()))
+        yield Finding("no-driver", grounds, _CONTAINER, evidence, tuple(_container(scene)))
     else:
         yield Finding("no-driver", grounds, _HOST, evidence, tuple(_host(scene)))
 
@@ -76,14 +81,30 @@ _RUN = re.compile(r"docker run\b(?![^\n]*(?:--gpus|--runtime|--device|NVIDIA_VIS
 def _without_gpus(scene: Scene) -> Iterator[Finding]:
     """A container that was started without asking for GPUs, in which CUDA is not available."""
     started = next((seen for seen in scene.report.commands if _RUN.search(seen.value)), None)
+    if scene.in_container and scene.first("cuda-unavailable") and scene.mentions("/dev/nvidia", "cdi "):
+        match = scene.first("cuda-unavailable")
+        yield Finding("no-driver", Grounds.SUGGESTED, _DEVICES, lines(match), tuple(_devices()))
+        return
     cuda = scene.torch is not None and scene.torch.cuda is not None
     if started and cuda and scene.mentions("false") and scene.mentions("is_available", "cuda available"):
         evidence = (f"{started.where}: {started.quote}", *(scene.torch.evidence if scene.torch else ()))
-        yield Finding("no-driver", Grounds.SUGGESTED, _CONTAINER, evidence, tuple(_container()))
+        yield Finding("no-driver", Grounds.SUGGESTED, _CONTAINER, evidence, tuple(_container(scene)))
 
 
-def _container() -> Iterator[Remedy]:
-    yield Remedy("Ask for the GPUs when the container starts.", "docker run --gpus all ...")
+def _devices() -> Iterator[Remedy]:
+    yield Remedy(
+        "Make the device files on the host, then the list of devices, and start the container again.",
+        "sudo nvidia-modprobe -c 0 -u && sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+    )
+    yield Remedy("See whether the container has /dev/nvidia-uvm.", "ls -l /dev/nvidia*")
+
+
+def _container(scene: Scene) -> Iterator[Remedy]:
+    if scene.mentions("podman"):
+        text = "Ask for the GPUs by their CDI name when the container starts: podman passes over --gpus in silence."
+        yield Remedy(text, "podman run --device nvidia.com/gpu=all ...")
+    else:
+        yield Remedy("Ask for the GPUs when the container starts.", "docker run --gpus all ...")
     yield Remedy(
         "If Docker does not know the option, install the NVIDIA Container Toolkit on the host and register it.",
         "sudo apt-get install -y nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker "

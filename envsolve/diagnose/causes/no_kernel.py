@@ -16,6 +16,7 @@ from envsolve.diagnose.remedies.jetson import jetson_remedies
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu
 
 _ERRORS = ("no-kernel-image", "invalid-device-function", "library-arch-mismatch")
@@ -76,6 +77,8 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield from _torch_lacks(scene, error or warning, missing)
     elif torch and torch.code and scene.gpus and not error and warning:
         yield _harmless(scene, warning)
+    elif warning and not error and _within_range(scene, warning):
+        yield _harmless_by_range(scene, warning)
     elif error or warning:
         yield from _another_binary(scene, error or warning)
 
@@ -168,16 +171,32 @@ def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Remedy, ...]:
     return (Remedy(text, f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(keep)}"),)
 
 
+def _within_range(scene: Scene, warning: Match) -> bool:
+    """Whether the warning itself says that torch has code of the card's generation."""
+    most = warning.group("most")
+    code = (ComputeCapability.parse(most).sm,) if most else ()
+    return bool(code and scene.gpus) and all(scene.level(code, gpu).usable for gpu in scene.gpus)
+
+
+def _harmless_by_range(scene: Scene, warning: Match) -> Finding:
+    text = _HARMLESS.format(code=f"that for {warning.groups['most']}", cards=cards(scene.gpus))
+    evidence = (*lines(warning), *scene.gpu_evidence)
+    return Finding("harmless-arch-warning", Grounds.STATED, text, evidence, (_prove(),))
+
+
+def _prove() -> Remedy:
+    return Remedy(
+        "Prove that kernels run; then the warning can be ignored.",
+        "python -c \"import torch; print(torch.ones(2, device='cuda') * 2)\"",
+    )
+
+
 def _harmless(scene: Scene, warning: Match) -> Finding:
     torch = scene.torch
     assert torch is not None and torch.code is not None
     text = _HARMLESS.format(code=" ".join(torch.code), cards=cards(scene.gpus))
     evidence = (*lines(warning), *torch.evidence, torch.code_from or "", *scene.gpu_evidence)
-    check = Remedy(
-        "Prove that kernels run; then the warning can be ignored.",
-        "python -c \"import torch; print(torch.ones(2, device='cuda') * 2)\"",
-    )
-    return Finding("harmless-arch-warning", Grounds.CONFIRMED, text, evidence, (check,))
+    return Finding("harmless-arch-warning", Grounds.CONFIRMED, text, evidence, (_prove(),))
 
 
 def _limited(scene: Scene, error: Match | None) -> Iterator[Finding]:

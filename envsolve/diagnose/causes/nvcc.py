@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envsolve.compat.code import libraries_serve
@@ -47,6 +48,11 @@ _SEVERAL = (
     "the nvcc that comes first on PATH, else /usr/local/cuda. The one that was taken is not the one that was meant. "
     "CUDA_HOME and PATH must name the toolkit of torch's CUDA."
 )
+_TAKEN = (
+    "CMake looks for nvcc in CUDACXX, then on PATH as it was at the first run, then in /usr/local/cuda: it took "
+    "{taken}, and {other} is there too. Headers and libraries then come from the toolkit of the nvcc that was taken. "
+    "CUDACXX must name the one that is meant."
+)
 _GONE = (
     "CUDA_HOME, or what the build takes for it, names a folder without nvcc: {path}. A toolkit was moved, removed, "
     "or is of the runtime kind, which has no compiler. CUDA_HOME must name a folder that has bin/nvcc."
@@ -62,6 +68,13 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         remedies = (*_name_one(scene, match.group("nvcc")), _clean_build())
         found = frozenset({"nvcc-missing"})
         yield Finding("cuda-home-elsewhere", Grounds.STATED, text, lines(match), remedies, found)
+    elif (match := scene.first("cmake-cuda-compiler")) and (others := _other_nvccs(scene, match.groups["nvcc"])):
+        text = _TAKEN.format(taken=match.groups["nvcc"], other=others[0])
+        name = Remedy(
+            "Name the nvcc that is meant, on a clean build tree: CMake remembers the first.",
+            f"rm -rf build && CUDACXX={others[0]} cmake -B build ...",
+        )
+        yield Finding("cuda-home-elsewhere", Grounds.SUGGESTED, text, lines(match), (name,))
     elif (match := scene.first("nvcc-torch-words")) and len(versions := _versions(scene)) > 1:
         text = _SEVERAL.format(versions=" and ".join(versions))
         path = scene.report.variables.get("PATH")
@@ -130,6 +143,16 @@ def _elsewhere(scene: Scene, nvcc: str) -> bool:
     """Whether the wrong toolkit was taken although the right one is there."""
     versions = {minor(t.version) for t in scene.machine.toolkits or () if t.version}
     return minor(nvcc) in versions and len(versions) > 1
+
+
+_NVCC = re.compile(r"(?<![\w/.-])[\w./$~-]{1,200}/bin/nvcc\b")
+
+
+def _other_nvccs(scene: Scene, taken: str) -> list[str]:
+    """Other paths of an nvcc that the report names, where it tells of something that failed."""
+    if not scene.mentions("fail", "error", "wrong", "mismatch", "incorrect"):
+        return []
+    return [path for path in dict.fromkeys(_NVCC.findall(scene.report.text)) if path != taken]
 
 
 def _versions(scene: Scene) -> list[str]:

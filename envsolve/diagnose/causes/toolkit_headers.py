@@ -32,7 +32,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 
 def _remedies(scene: Scene, what: str, *, linking: bool) -> Iterator[Remedy]:
-    conda = scene.mentions("conda", "mamba", "pixi")
+    conda = scene.mentions("conda", "mamba", "pixi") and scene.os != "windows"
     cuda = (scene.torch.cuda if scene.torch else None) or "12.8"
     if conda and linking:
         yield Remedy(
@@ -55,7 +55,7 @@ def _remedies(scene: Scene, what: str, *, linking: bool) -> Iterator[Remedy]:
         yield Remedy("Install NCCL with its headers.", "sudo apt-get install -y libnccl-dev")
         return
     yield from nvcc_remedies(scene, cuda)
-    if not scene.in_container:
+    if not scene.in_container and scene.os != "windows":
         yield Remedy(
             "Or name the system's toolkit, if it is whole.",
             f"export CUDA_HOME=/usr/local/cuda-{cuda} && ls $CUDA_HOME/include/cuda_runtime.h",

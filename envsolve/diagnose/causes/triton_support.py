@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envsolve.compat.judge import triton_pin
@@ -67,7 +68,9 @@ def _pin(scene: Scene) -> str | None:
     if torch is None or torch.version is None:
         return None
     builds = (*((torch.build,) if torch.build else ()), *scene.catalogue.builds("torch"))
-    pins = (triton_pin(build) for build in builds if build.version == torch.version)
+    # A torch from the sources, 2.4.0a0+git..., pins what its release came to pin.
+    release = re.match(r"[\d.]+\d", torch.version.partition("a0")[0])
+    pins = (triton_pin(build) for build in builds if release and build.version == release[0])
     return next((pin for pin in pins if pin), None)
 
 

@@ -142,6 +142,10 @@ def _looked_up(scene: Scene, asked_: Asked) -> Iterator[Finding]:
         remedies = (_pinned_first(asked), *_bind_index(scene))
         yield Finding("index-confusion", Grounds.STATED, text, evidence, remedies, _OTHERS)
         return
+    if not asked_.known and (index := _TORCH_ONLY.search(scene.report.text)):
+        text = _FIRST_INDEX_TOOK.format(package=name, index=index["address"])
+        yield Finding("index-confusion", Grounds.STATED, text, evidence, tuple(_bind_index(scene)), _OTHERS)
+        return
     if not asked_.known:
         remedy = Remedy("See which versions the index has.", f"pip index versions {name}")
         yield Finding("no-such-build", Grounds.SUGGESTED, _UNKNOWN.format(asked=asked), evidence, (remedy,))
@@ -166,6 +170,9 @@ def _looked_up(scene: Scene, asked_: Asked) -> Iterator[Finding]:
         where = " and ".join("PyPI" if index == "default" else "PyTorch's own index" for index in indexes)
         text = _ELSEWHERE.format(asked=asked, where=where)
         remedies = _nearest(scene, name, wanted)
+        if "+" in wanted:
+            # It exists to the letter: another flavour is no remedy.
+            remedies = remedies[-1:]
         if scene.python is None:
             # Which Python it is decides first, and the report does not tell.
             yield Finding(
@@ -179,7 +186,11 @@ def _looked_up(scene: Scene, asked_: Asked) -> Iterator[Finding]:
                 evidence,
                 remedies,
             )
-        yield Finding("index-confusion", Grounds.SUGGESTED, text, evidence, (*remedies, *_bind_index(scene)), _OTHERS)
+        yield Finding("index-confusion", Grounds.SUGGESTED, text, evidence, (*_bind_index(scene), *remedies), _OTHERS)
+
+
+#: An index given in the place of the default one, which has torch and a few more.
+_TORCH_ONLY = re.compile(r"--(?:default-)?index(?:-url)?[= ](?:[\w-]+=)?(?P<address>https?://\S{1,100}/whl/\w+)")
 
 
 def _pinned_first(asked: str) -> Remedy:
@@ -245,6 +256,10 @@ def _bind_index(scene: Scene) -> Iterator[Remedy]:
         "torch is taken from there.",
         f"uv add torch --index pytorch-{flavour}={address}",
     )
+    if scene.mentions("[tool.uv.pip]"):
+        yield Remedy(
+            "Move the indexes from [tool.uv.pip] to [tool.uv]: the former is for `uv pip` alone, not `uv sync`."
+        )
     if scene.mentions("uv "):
         yield Remedy("Or let uv choose the index for the driver.", "uv pip install torch --torch-backend=auto")
 

@@ -19,6 +19,11 @@ def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
     wanted = ".".join(cuda.split(".")[:2]) if cuda else "12.8"
     whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and _covers(c, wanted)]
     order = {"pip": 1, "conda": 0 if scene.mentions("conda", "mamba", "pixi") else 2, "apt": 3}
+    if scene.os == "windows":
+        whole = [packages for packages in whole if packages.manager != "apt"]
+        home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{wanted}"
+        text = f"Name the toolkit of CUDA {wanted} to the build, by whichever way it was installed."
+        yield Remedy(text, f'set "CUDA_PATH={home}" && set "CUDA_HOME={home}"')
     for packages in sorted(whole, key=lambda c: order[c.manager]):
         yield Remedy(_text(packages, wanted, cuda is not None), _command(packages, wanted, scene))
     if scene.in_container:
