@@ -13,6 +13,7 @@ from envsolve.index.client import IndexClient
 from envsolve.index.settings import read_settings
 from envsolve.machine.model import Machine
 from envsolve.planner.make import Choices
+from envsolve.resolve.kept import versions_kept
 from envsolve.resolve.requirements import Asked, read_requirements
 
 Answer = TypeVar("Answer")
@@ -32,6 +33,7 @@ def planned(
     cuda: str | None = None,
     exclude_newer: str | None = None,
     prereleases: bool = False,
+    keep: Sequence[tuple[str, str]] = (),
     index_url: str | None = None,
     extra_index_urls: Sequence[str] = (),
     offline: bool = False,
@@ -58,6 +60,7 @@ def planned(
         index_url=index_url or next(iter(asked.index_urls), None),
         extra_index_urls=(*items(extra_index_urls, str, "extra_index_urls"), *asked.extra_index_urls),
     )
-    choices = Choices(python_version(python), cuda, exclude_newer, prereleases or asked.prereleases)
+    early = prereleases or asked.prereleases
+    choices = Choices(python_version(python), cuda, exclude_newer, early, versions_kept(keep))
     with IndexClient(settings, offline=offline) as client:
         return planner(asked, machines, choices, Catalogue(), client)

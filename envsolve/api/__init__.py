@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from envsolve.api.catalogue import check_facts, facts, facts_summary, measure, update_facts
 from envsolve.api.environments import diagnose, envs, install, verify, verify_compiles
+from envsolve.api.guards import forecast, guard, unguard
 from envsolve.api.machines import describe_target, detect, load_machines
-from envsolve.api.plans import builds, plan, plan_groups
+from envsolve.api.plans import builds, plan, plan_groups, standing, what_if
 
 __all__ = [
     "builds",
@@ -20,12 +21,17 @@ __all__ = [
     "envs",
     "facts",
     "facts_summary",
+    "forecast",
+    "guard",
     "install",
     "load_machines",
     "measure",
     "plan",
     "plan_groups",
+    "standing",
+    "unguard",
     "update_facts",
     "verify",
     "verify_compiles",
+    "what_if",
 ]

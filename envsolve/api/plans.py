@@ -1,19 +1,23 @@
-"""What to install on machines: ``plan``, ``plan_groups``, ``builds``."""
+"""What to install on machines: ``plan``, ``plan_groups``, ``what_if``, ``standing``, ``builds``."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from packaging.utils import canonicalize_name
+
 from envsolve.api.machines import detect, machines_given
-from envsolve.arguments import StrPath, python_version
+from envsolve.arguments import StrPath, items, path_of, python_version
 
 if TYPE_CHECKING:
     from envsolve.builds import BuildList
     from envsolve.machine.model import Machine
     from envsolve.plan import Plan
     from envsolve.planner.groups import Plans
+    from envsolve.planner.whatif import WhatIf
 
 
 def plan(
@@ -29,6 +33,7 @@ def plan(
     cuda: str | None = None,
     exclude_newer: str | None = None,
     prereleases: bool = False,
+    keep: Sequence[tuple[str, str]] = (),
     index_url: str | None = None,
     extra_index_urls: Sequence[str] = (),
     offline: bool = False,
@@ -45,6 +50,7 @@ def plan(
         cuda: A flavour (``cu126``, ``cpu``); the best where None.
         exclude_newer: ISO 8601 date or time; nothing published later is considered.
         prereleases: Consider pre-releases where no specifier names one.
+        keep: Names and versions to stay with where they still fit: :func:`standing`.
         index_url: Default package index; the pip or uv configuration decides where None.
         extra_index_urls: Further indexes, asked only for names that the default one lacks.
         offline: Answer from the cache and the catalogue alone.
@@ -69,6 +75,7 @@ def plan(
         cuda=cuda,
         exclude_newer=exclude_newer,
         prereleases=prereleases,
+        keep=keep,
         index_url=index_url,
         extra_index_urls=extra_index_urls,
         offline=offline,
@@ -82,6 +89,51 @@ def plan_groups(requirements: Sequence[str], machines: Sequence[Machine], **opti
     from envsolve.request import planned
 
     return planned(make_plans, requirements, machines_given(machines), **options)
+
+
+def what_if(change: str, requirements: Sequence[str], machines: Sequence[Machine] | None, **options: Any) -> WhatIf:
+    """What a change to the machines would give, against the plan for them as they are.
+
+    Args:
+        change: In the words of a target: ``driver 580``, ``RTX 5090, python 3.12``.
+        requirements: Like ``machines``, options and errors those of :func:`plan`.
+    """
+    from envsolve.planner.whatif import make_what_if
+    from envsolve.request import planned
+
+    return planned(partial(make_what_if, change), requirements, machines_given(machines) or (detect(),), **options)
+
+
+def standing(
+    lock: StrPath | None = None,
+    *,
+    prefix: StrPath | None = None,
+    installed: str | None = None,
+    upgrade: Sequence[str] = (),
+) -> tuple[tuple[str, str], ...]:
+    """Names and versions of what stands already, for :func:`plan` to keep.
+
+    Args:
+        lock: A pylock.toml; its versions go before the others.
+        prefix: An environment.
+        installed: Text of ``pip freeze``, ``pip list`` or ``conda list``, or JSON.
+        upgrade: Packages that may move.
+
+    Raises:
+        UsageError: There is no such lock or environment, or the text holds no package with a version.
+    """
+    from envsolve.diagnose.report import read_installed
+    from envsolve.install import standing as stands
+
+    found: list[tuple[str, str]] = []
+    if lock is not None:
+        found += stands.locked(path_of(lock, "lock"))
+    if prefix is not None:
+        found += stands.installed(path_of(prefix, "prefix"))
+    if installed is not None:
+        found += ((name, seen.value) for name, seen in read_installed(installed).items())
+    moving = {canonicalize_name(name) for name in items(upgrade, str, "upgrade")}
+    return tuple((name, version) for name, version in found if canonicalize_name(name) not in moving)
 
 
 def builds(package: str, machines: Sequence[Machine] | None = None, *, python: str | None = None) -> BuildList:

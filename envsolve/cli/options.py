@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,6 +60,8 @@ def machines(
     words += [f"driver {driver}"] if driver else []
     words += [platform] if platform else []
     said = api.describe_target(", ".join(words)) if words else None
+    from envsolve.machine.change import changed
+
     if files:
         named = [machine for path in files for machine in api.load_machines(path)]
     elif target is not None:
@@ -69,16 +70,7 @@ def machines(
         return (said,)
     else:
         return (api.detect(),)
-    return tuple(_changed(machine, said) for machine in named) if said else tuple(named)
-
-
-def _changed(machine: Machine, said: Machine) -> Machine:
-    changes = {
-        name: value
-        for name, value in (("gpus", said.gpus), ("driver", said.driver), ("platform", said.platform))
-        if value is not None
-    }
-    return replace(machine, **changes)  # type: ignore[arg-type]
+    return tuple(changed(machine, said) for machine in named) if said else tuple(named)
 
 
 def python_version(text: str | None) -> str | None:

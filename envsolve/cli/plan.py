@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from envsolve import api
-from envsolve.cli import options, several
+from envsolve.cli import keeping, options, several
 from envsolve.cli.output import SETTINGS, check_target, deliver, remark
 from envsolve.errors import ImpossibleError, UsageError
 
 if TYPE_CHECKING:
     from envsolve.plan import Plan
+    from envsolve.planner.whatif import WhatIf
 
 Requirements = Annotated[
     list[str] | None, typer.Argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, a project.")
@@ -58,6 +59,16 @@ def command(
     allow_groups: Annotated[
         bool, typer.Option("--allow-groups", help="The fewest plans that serve all machines, where one does not.")
     ] = False,
+    what_if: Annotated[
+        str | None,
+        typer.Option("--what-if", metavar="CHANGE", help="What another machine would give: 'driver 580', 'RTX 5090'."),
+    ] = None,
+    lock: keeping.LockFile = None,
+    upgrade: keeping.Upgrade = False,
+    upgrade_package: keeping.UpgradePackages = None,
+    prefer: keeping.Prefer = None,
+    prefix: keeping.PrefixFolder = None,
+    installed: keeping.InstalledList = None,
     exclude_newer: ExcludeNewer = None,
     prereleases: Prereleases = False,
     index_url: IndexUrl = None,
@@ -72,7 +83,12 @@ def command(
     check_manager(manager)
     check_asked(requirements, files)
     (several.check_place if allow_groups else _check_place)(chosen, output)
+    if what_if is not None:
+        _check_question(chosen, allow_groups=allow_groups)
+    stays = keeping.lock_to_keep(lock, output, chosen, upgrade=upgrade)
+    keep = keeping.to_keep(stays, upgrade_package, prefer, prefix, installed)
     request: dict[str, Any] = {
+        "keep": keep,
         "files": files or (),
         "constraints": constraints or (),
         "extras": extras or (),
@@ -92,12 +108,37 @@ def command(
         if plans.unserved:
             raise typer.Exit(ImpossibleError.exit_code)
         return
+    if what_if is not None:
+        answer = api.what_if(what_if, requirements or (), machines, **request)
+        deliver(_answered(answer, chosen), output)
+        if answer.now.status == "impossible":
+            raise typer.Exit(ImpossibleError.exit_code)
+        return
     made = api.plan(requirements or (), machines, **request)
     deliver(_written(made, chosen), output)
     if output is not None or chosen not in ("summary", "json"):
         tell(made)
+    keeping.tell_kept(made, keep, stays)
     if made.status == "impossible":
         raise typer.Exit(ImpossibleError.exit_code)
+
+
+def _check_question(form: str, *, allow_groups: bool) -> None:
+    """Refuse what an answer to a question cannot be.
+
+    Raises:
+        UsageError: The format is one of a plan alone, or several plans are asked for.
+    """
+    if form not in ("summary", "json"):
+        raise UsageError(f"--what-if is a question, and --format {form} holds a plan", hint="formats: summary, json")
+    if allow_groups:
+        raise UsageError("--what-if and --allow-groups do not go together", hint="ask for the machines one by one")
+
+
+def _answered(answer: WhatIf, form: str) -> str:
+    from envsolve.render import _whatif
+
+    return _whatif.as_json(answer) if form == "json" else _whatif.as_text(answer, sources=SETTINGS.verbose)
 
 
 def _check_place(form: str, output: Path | None) -> None:

@@ -1,0 +1,87 @@
+"""What a plan stays with: ``--lock``, the lock that ``-o`` would replace, ``--prefer installed``, ``--upgrade``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envsolve import api
+from envsolve.cli.output import remark
+from envsolve.errors import UsageError
+
+if TYPE_CHECKING:
+    from envsolve.plan import Plan
+
+Pairs = tuple[tuple[str, str], ...]
+
+LockFile = Annotated[
+    Path | None,
+    typer.Option("--lock", metavar="FILE", help="A pylock.toml to stay with; by default the one that -o replaces."),
+]
+Upgrade = Annotated[bool, typer.Option("-U", "--upgrade", help="Stay with no lock: everything may move.")]
+UpgradePackages = Annotated[
+    list[str] | None, typer.Option("-P", "--upgrade-package", metavar="NAME", help="This package may move.")
+]
+Prefer = Annotated[
+    str | None,
+    typer.Option("--prefer", metavar="newest|installed", help="The newest, or the least change to what is installed."),
+]
+PrefixFolder = Annotated[Path | None, typer.Option("--prefix", metavar="DIR", help="The environment to stay near.")]
+InstalledList = Annotated[
+    Path | None,
+    typer.Option("--installed", metavar="FILE", help="Likewise as a list: pip freeze, conda list, or JSON."),
+]
+
+
+def lock_to_keep(lock: Path | None, output: Path | None, form: str, *, upgrade: bool) -> Path | None:
+    """The lock to stay with: the one that is named, else the one that envsolve wrote where this one will be written."""
+    if upgrade:
+        return None
+    if lock is None and form == "pylock" and output is not None:
+        from envsolve.install.standing import is_own_lock
+
+        return output if is_own_lock(output) else None
+    return lock
+
+
+def to_keep(
+    lock: Path | None,
+    upgrade_packages: list[str] | None,
+    prefer: str | None,
+    prefix: Path | None,
+    installed: Path | None,
+) -> Pairs:
+    """Names and versions to stay with.
+
+    Raises:
+        UsageError: Options contradict each other, or one names nothing that can be read.
+    """
+    if prefer not in (None, "newest", "installed"):
+        raise UsageError(f"--prefer {prefer}: not one of newest, installed", hint="leave it out for the newest")
+    named = prefix is not None or installed is not None
+    if prefer == "installed" and not named:
+        raise UsageError("--prefer installed: what is installed?", hint="name it: --prefix DIR or --installed FILE")
+    if prefer == "newest":
+        prefix = installed = None
+    return api.standing(lock, prefix=prefix, installed=_text(installed), upgrade=upgrade_packages or ())
+
+
+def _text(installed: Path | None) -> str | None:
+    if installed is None:
+        return None
+    from envsolve.files import read_regular
+
+    try:
+        return read_regular(installed).decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(f"cannot read {installed}: {error.strerror or error}") from error
+
+
+def tell_kept(made: Plan, kept: Pairs, lock: Path | None) -> None:
+    """How much of a lock the plan stays with."""
+    if lock is None or made.status == "impossible":
+        return
+    same = sum((package.name, package.version) in kept for package in made.packages)
+    remark(f"kept: {same} of {len(made.packages)} packages are as in {lock}; --upgrade lets all move")

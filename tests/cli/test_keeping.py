@@ -1,0 +1,105 @@
+"""What ``plan`` stays with, and what it is asked about another machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from envsolve import api
+from envsolve.cli.keeping import lock_to_keep, tell_kept, to_keep
+from envsolve.cli.main import run as run_command
+from envsolve.errors import UsageError
+from envsolve.plan import Plan
+from envsolve.planner.whatif import WhatIf, differences
+from envsolve.render import render
+from tests.render.plans import GOOD, IMPOSSIBLE
+
+MACHINE = "H100, driver 580.95, python 3.12, linux-x86_64, glibc 2.35"
+
+
+def run(line: list[str]) -> object:
+    with pytest.raises(SystemExit) as ended:
+        run_command(line)
+    return ended.value.code
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    path = tmp_path / "pylock.toml"
+    path.write_text(render(GOOD, "pylock"))
+    return path
+
+
+def test_the_lock_that_is_replaced_is_stayed_with(lock: Path) -> None:
+    other = lock.with_name("pylock.other.toml")
+    assert lock_to_keep(None, lock, "pylock", upgrade=False) == lock
+    assert lock_to_keep(None, lock, "pylock", upgrade=True) is None
+    assert lock_to_keep(None, lock, "requirements", upgrade=False) is None
+    assert lock_to_keep(None, other, "pylock", upgrade=False) is None
+    assert lock_to_keep(lock, None, "summary", upgrade=False) == lock
+    lock.write_text(lock.read_text().replace('"envsolve"', '"another"', 1))
+    assert lock_to_keep(None, lock, "pylock", upgrade=False) is None
+    assert lock_to_keep(None, lock.parent, "pylock", upgrade=False) is None
+
+
+def test_what_a_lock_and_an_environment_hold(lock: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "list.txt"
+    listed.write_text("filelock==3.1\nnumpy==1.26.4\n")
+    kept = to_keep(lock, ["Torch"], None, None, listed)
+    names = [name for name, _ in kept]
+    assert "torch" not in names
+    assert [version for name, version in kept if name == "filelock"] == ["3.20.0", "3.1"]  # the lock goes first
+    assert to_keep(None, None, "newest", Path(sys.prefix), listed) == ()
+    assert "resolvelib" in dict(to_keep(None, None, None, Path(sys.prefix), None))
+
+
+@pytest.mark.parametrize(
+    ("prefer", "prefix", "installed"),
+    [("installed", None, None), ("oldest", None, None), (None, "nothing", None), (None, None, "nothing.txt")],
+)
+def test_what_cannot_be_stayed_with(
+    tmp_path: Path, prefer: str | None, prefix: str | None, installed: str | None
+) -> None:
+    with pytest.raises(UsageError):
+        to_keep(None, None, prefer, prefix and tmp_path / prefix, installed and tmp_path / installed)  # type: ignore[arg-type]
+
+
+def test_how_much_of_a_lock_is_kept(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tell_kept(GOOD, api.standing(lock)[1:], lock)
+    tell_kept(GOOD, (), None)
+    tell_kept(IMPOSSIBLE, (), lock)
+    assert capsys.readouterr().err == f"kept: 2 of 3 packages are as in {lock}; --upgrade lets all move\n"
+
+
+@pytest.mark.parametrize(("options", "kept"), [((), True), (("--upgrade",), False), (("-P", "torch"), True)])
+def test_the_command_hands_it_on(
+    lock: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], kept: bool
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    def plan(*_: object, **options: object) -> Plan:
+        asked.append(options)
+        return GOOD
+
+    monkeypatch.setattr(api, "plan", plan)
+    assert run(["plan", "torch", "--target", MACHINE, "-o", str(lock), *options]) == 0
+    assert bool(asked[0]["keep"]) == kept
+    assert ("torch", "2.9.0+cu126") not in asked[0]["keep"] or "-P" not in options  # type: ignore[operator]
+
+
+def test_a_question_has_an_answer_in_text_and_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def what_if(change: str, *_: object, **__: object) -> WhatIf:
+        return WhatIf(change, IMPOSSIBLE, GOOD, tuple(differences(IMPOSSIBLE, GOOD)))
+
+    monkeypatch.setattr(api, "what_if", what_if)
+    line = ["plan", "torch", "--target", MACHINE, "--what-if", "driver 580"]
+    assert run(line) == 3  # as the plan for the machine as it is
+    assert "What if   driver 580: chosen: cu126" in capsys.readouterr().out
+    assert run([*line, "--format", "json"]) == 3
+    assert '"schema": "envsolve.whatif/1"' in capsys.readouterr().out
+    for refused in (["--format", "pylock"], ["--allow-groups"]):
+        assert run([*line, *refused]) == 2
