@@ -1,0 +1,114 @@
+"""``envsolve guard``: what an installer's command would do to torch, said before it is done."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+
+from envsolve import api
+from envsolve.cli import options
+from envsolve.cli.output import check_target, deliver, remark
+from envsolve.errors import EnvsolveError, UsageError
+
+if TYPE_CHECKING:
+    from envsolve.guard.model import Forecast
+
+
+def command(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND...", help="An installer's own command: pip install X, uv pip install X."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Run the command whatever it would do.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Leave constraints in the environment that plain installs honour.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take them out again.")] = False,
+    prefix: Annotated[
+        Path | None, typer.Option("--prefix", metavar="DIR", help="The environment for --write and --remove.")
+    ] = None,
+    machine: options.MachineFiles = None,
+    target: options.TargetText = None,
+    gpu: options.GpuNames = None,
+    driver: options.DriverVersion = None,
+    platform: options.PlatformName = None,
+    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json, for --dry-run.")] = "text",
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE, for --dry-run.")] = None,
+) -> None:
+    """Say what an install would do to torch before it happens, and run it when all is well.
+
+    The installer's own dry run tells what would come and go; the rules say whether that runs on this machine. What
+    would break or replace torch unasked is refused with exit code 4. Otherwise the command runs, and its exit code
+    is this one's.
+    """
+    if write or remove:
+        _keep(write, remove, prefix, words)
+        return
+    if not words:
+        raise UsageError("which command shall be looked at?", hint="for example: envsolve guard -- pip install X")
+    if prefix is not None:
+        raise UsageError("--prefix goes with --write and --remove", hint="the command itself names its environment")
+    check_target(output)
+    described = bool(machine or target or gpu or driver or platform)
+    named = options.machines(machine, target, gpu, driver, platform) if described else None
+    try:
+        found = api.forecast(words, named)
+    except EnvsolveError as error:
+        if not force or isinstance(error, UsageError):
+            raise
+        remark(f"{error.message}\nrun all the same, as --force says")
+        found = None
+    if dry_run:
+        _deliver(found, form, output)
+        raise typer.Exit(4 if found and found.refused else 0)
+    if found is not None and (found.changes or found.refused):
+        from envsolve.guard.describe import describe
+
+        remark(describe(found))
+        if found.refused and not force:
+            from envsolve.guard.model import RefusedError
+
+            raise RefusedError("not run, since it would harm torch", hint="take one of the ways above, or say --force")
+    _run(words)
+
+
+def _deliver(found: Forecast | None, form: str, output: Path | None) -> None:
+    if form == "json":
+        from envsolve.jsontext import dump
+
+        deliver(dump(found), output)
+    elif found is None:
+        deliver("The command changes no environment.", output)
+    else:
+        from envsolve.guard.describe import describe
+
+        deliver(describe(found), output)
+
+
+def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | None) -> None:
+    """Write the constraints, or take them out."""
+    if words or (write and remove):
+        raise UsageError("--write and --remove take no command, and not each other")
+    active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
+    place = prefix or (Path(active) if active else None)
+    if place is None:
+        raise UsageError("which environment?", hint="name it with --prefix DIR, or activate it")
+    done = api.guard(place) if write else api.unguard(place)
+    for path in done.files:
+        remark(f"{'written' if write else 'cleaned'}: {path}")
+    for note in done.notes:
+        remark(note)
+
+
+def _run(words: list[str]) -> NoReturn:
+    """Become the command; where a system cannot (Windows), run it and leave with its exit code."""
+    sys.stdout.flush()
+    if sys.platform == "win32":
+        raise SystemExit(subprocess.run(words).returncode)
+    os.execvp(words[0], words)

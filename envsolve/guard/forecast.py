@@ -1,0 +1,132 @@
+"""What a command would do to the torch of its environment: rehearsed by its installer, judged by the rules."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.diagnose.environment.commands import in_environment
+from envsolve.diagnose.environment.diagnose import report_of
+from envsolve.diagnose.environment.model import Environment
+from envsolve.diagnose.environment.read import read_outline
+from envsolve.diagnose.finding import Finding
+from envsolve.diagnose.model import Diagnosis, Remedy, Report
+from envsolve.diagnose.reason import concluded, weighed
+from envsolve.diagnose.scene import Scene, scene_of
+from envsolve.errors import EnvsolveError, UsageError
+from envsolve.guard.after import report_after, verdict_on
+from envsolve.guard.family import TORCH, family_of, version_of
+from envsolve.guard.installers import installer, read_command, rehearse
+from envsolve.guard.model import SCHEMA, Change, Command, Forecast
+from envsolve.machine.model import Machine
+
+
+def forecast(
+    words: Sequence[str], machine: Machine, catalogue: Catalogue, environ: Mapping[str, str]
+) -> Forecast | None:
+    """What a command of pip, uv or conda would do to the torch family of its environment.
+
+    Args:
+        words: The command line.
+        machine: What the torch that comes is judged on.
+        catalogue: The facts.
+        environ: The environment variables that the command will see.
+
+    Returns:
+        The forecast; None where the command changes no environment.
+
+    Raises:
+        UsageError: It is no command of a known installer, has no dry run, or its environment is not found.
+        EnvsolveError: The installer itself refuses, or its answer is not understood.
+    """
+    command = read_command(words, environ)
+    if command.rehearsal is None:
+        return None
+    environment, changes = _rehearsed(command, environ)
+    told = _of_family(changes, environment, catalogue)
+    if not told:
+        return Forecast(SCHEMA, shlex.join(words), environment.prefix)
+    torch = next((c for c in told if c.name in TORCH), None)
+    unasked = tuple(c.name for c in told if _is_unasked(c, command, torch, environment, catalogue))
+    before = report_of(environment, Report("", machine))
+    scene = scene_of(report_after(before, told, catalogue), (), catalogue)
+    works, why = verdict_on(scene, torch, machine) if torch and torch.after else (None, None)
+    if torch and torch.after and scene.torch:
+        told = tuple(replace(c, flavour=scene.torch.variant) if c is torch else c for c in told)
+    causes = _new_causes(scene_of(before, (), catalogue), scene, environment)
+    return Forecast(
+        schema=SCHEMA,
+        command=shlex.join(words),
+        prefix=environment.prefix,
+        changes=told,
+        unasked=unasked,
+        works=works,
+        why=why,
+        causes=causes,
+        keeps=_keeping(command, unasked, environment, catalogue, environ) if unasked else None,
+        refused=bool(unasked or causes or works == "no"),
+    )
+
+
+def _rehearsed(command: Command, environ: Mapping[str, str]) -> tuple[Environment, tuple[Change, ...]]:
+    """The environment of a command, and its changes with what is there before."""
+    answer = rehearse(command, environ)
+    prefix = answer.prefix or command.prefix
+    if prefix is None:
+        raise UsageError("which environment the command acts on cannot be told", hint="name it, or activate it")
+    environment = read_outline(Path(prefix), environ)
+    known = (replace(c, before=c.before or version_of(environment, c.name, command.installer)) for c in answer.changes)
+    return environment, tuple(known)
+
+
+def _of_family(changes: Sequence[Change], environment: Environment, catalogue: Catalogue) -> tuple[Change, ...]:
+    members = family_of(environment, catalogue)
+    return tuple(c for c in changes if c.name in TORCH or (c.name in members and c.before != c.after))
+
+
+def _is_unasked(
+    change: Change, command: Command, torch: Change | None, environment: Environment, catalogue: Catalogue
+) -> bool:
+    """Whether a package that is there changes, though neither it nor the torch that needs it is asked for."""
+    if command.asked is None or change.before in (None, change.after) or change.name in command.asked:
+        return False
+    asks_torch = torch is not None and torch.name in command.asked
+    return not (asks_torch and (change.name == "triton" or change.name not in catalogue.family))
+
+
+def _new_causes(before: Scene, after: Scene, environment: Environment) -> tuple[Diagnosis, ...]:
+    """What the rules find wrong afterwards and not today, its commands addressed to the environment."""
+    today = {answer.cause for answer in weighed(before) if isinstance(answer, Finding)}
+    new = [answer for answer in weighed(after) if isinstance(answer, Finding) and answer.cause not in today]
+    return tuple(
+        replace(
+            diagnosis,
+            remedies=tuple(
+                Remedy(r.text, in_environment(r.command, environment) if r.command else None)
+                for r in diagnosis.remedies
+            ),
+        )
+        for diagnosis in concluded(after, new).diagnoses
+    )
+
+
+def _keeping(
+    command: Command,
+    unasked: Sequence[str],
+    environment: Environment,
+    catalogue: Catalogue,
+    environ: Mapping[str, str],
+) -> str | None:
+    """The same command with pins on what it would replace, where the installer finds a way to keep them."""
+    versions = {n: v for n in unasked if (v := version_of(environment, n, command.installer, exact=True))}
+    words = installer(command.installer).keeping(command, versions)
+    pinned = read_command(words, environ)
+    try:
+        environment, changes = _rehearsed(pinned, environ)
+    except EnvsolveError:
+        return None
+    told = _of_family(changes, environment, catalogue)
+    return None if any(c.before not in (None, c.after) for c in told) else shlex.join(words)
