@@ -84,14 +84,14 @@ def _rehearsed(command: Command, environ: Mapping[str, str]) -> tuple[Environmen
 
 def _of_family(changes: Sequence[Change], environment: Environment, catalogue: Catalogue) -> tuple[Change, ...]:
     members = family_of(environment, catalogue)
-    return tuple(c for c in changes if c.name in TORCH or (c.name in members and c.before != c.after))
+    return tuple(c for c in changes if c.name in TORCH or (c.name in members and c.is_another))
 
 
 def _is_unasked(
     change: Change, command: Command, torch: Change | None, environment: Environment, catalogue: Catalogue
 ) -> bool:
     """Whether a package that is there changes, though neither it nor the torch that needs it is asked for."""
-    if command.asked is None or change.before in (None, change.after) or change.name in command.asked:
+    if command.asked is None or change.before is None or not change.is_another or change.name in command.asked:
         return False
     asks_torch = torch is not None and torch.name in command.asked
     return not (asks_torch and (change.name == "triton" or change.name not in catalogue.family))
@@ -129,4 +129,4 @@ def _keeping(
     except EnvsolveError:
         return None
     told = _of_family(changes, environment, catalogue)
-    return None if any(c.before not in (None, c.after) for c in told) else shlex.join(words)
+    return None if any(c.before is not None and c.is_another for c in told) else shlex.join(words)

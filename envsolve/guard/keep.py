@@ -90,7 +90,7 @@ def _notes(root: Path, wheels: bool, environment: Environment, environ: Mapping[
     if wheels:
         notes.append(
             "uv reads no configuration in an environment. It honours: export UV_CONSTRAINT="
-            f"{root / FOLDER / CONSTRAINTS}"
+            f"{_unbroken(root / FOLDER / CONSTRAINTS)}"
         )
     if environ.get("PIP_CONFIG_FILE") or environ.get("PIP_CONSTRAINT"):
         notes.append(
@@ -111,8 +111,7 @@ def _with_constraint(root: Path) -> str:
     kept = _without_block(_read(path))
     parser = configparser.RawConfigParser()
     file = root / FOLDER / CONSTRAINTS
-    # pip splits the value at white space.
-    line = f"constraint = {file.as_uri() if any(c.isspace() for c in str(file)) else file}"
+    line = f"constraint = {_unbroken(file)}"
     try:
         parser.read_string(kept, str(path))
     except configparser.Error as error:
@@ -124,6 +123,11 @@ def _with_constraint(root: Path) -> str:
         at = next(n for n, text in enumerate(lines) if text.strip() == "[install]") + 1
         return _text([*lines[:at], _BEGIN, line, _END, *lines[at:]])
     return _text([*kept.splitlines(), _BEGIN, "[install]", line, _END])
+
+
+def _unbroken(file: Path) -> str:
+    """A path as pip and uv take it among others: both split the value at white space, and take addresses, too."""
+    return file.as_uri() if any(character.isspace() for character in str(file)) else str(file)
 
 
 def _without_block(text: str) -> str:

@@ -46,6 +46,7 @@ class Change:
         after: Likewise; None where it is removed.
         filename: The wheel that comes, where the installer tells it.
         build: The build string that comes, for conda; ``subdir`` is its platform, ``linux-64``.
+        replaces: The build string that goes.
         flavour: The flavour of a torch that comes, as the catalogue knows it, ``cu132``.
     """
 
@@ -55,20 +56,27 @@ class Change:
     filename: str | None = None
     build: str | None = None
     subdir: str | None = None
+    replaces: str | None = None
     flavour: str | None = None
+
+    @property
+    def is_another(self) -> bool:
+        """Whether another version or build comes, none, or the first."""
+        return (self.before, self.replaces) != (self.after, self.build)
 
     @property
     def text(self) -> str:
         """``torch 2.14.1+cu126 would be replaced by 2.15.0 (cu132)``."""
         more = self.build or self.flavour
         after = f"{self.after} ({more})" if more and not (self.after or "").endswith(f"+{more}") else self.after
+        before = f"{self.before} ({self.replaces})" if self.replaces else self.before
         if self.before is None:
             return f"{self.name} {after} would be installed"
         if self.after is None:
-            return f"{self.name} {self.before} would be removed"
-        if self.before == self.after:
-            return f"{self.name} {self.before} would be installed anew"
-        return f"{self.name} {self.before} would be replaced by {after}"
+            return f"{self.name} {before} would be removed"
+        if not self.is_another:
+            return f"{self.name} {before} would be installed anew"
+        return f"{self.name} {before} would be replaced by {after}"
 
 
 @dataclass(frozen=True, slots=True)
