@@ -61,29 +61,35 @@ def install(
     )
 
 
-def verify(python: StrPath, *, time_limit: float = 120.0) -> Report:
+def verify(python: StrPath, *, time_limit: float = 120.0, only: Sequence[str] = (), quick: bool = False) -> Report:
     """Check the environment of an interpreter on the GPUs at hand.
 
     Args:
         python: The interpreter; :func:`envsolve.verify.interpreter.interpreter_of` finds that of a prefix.
         time_limit: Seconds for each check.
+        only: Names of the checks to run; all where empty.
+        quick: Whether to run only those that show the most in the least time.
 
     Raises:
-        UsageError: That is no Python, or the time limit is not positive.
+        UsageError: That is no Python, the time limit is not positive, or ``only`` names no check.
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
     from envsolve.verify.runner import run_checks
 
-    return run_checks(path_of(python, "python"), time_limit=time_limit)
+    names = items(only, str, "only")
+    return run_checks(path_of(python, "python"), time_limit=time_limit, only=names, quick=quick)
 
 
-def verify_compiles(python: StrPath, gpus: Sequence[str], *, time_limit: float = 120.0) -> Report:
-    """Check, without any GPU, that an environment compiles kernels for cards.
+def verify_compiles(
+    python: StrPath, gpus: Sequence[str], *, time_limit: float = 120.0, only: Sequence[str] = ()
+) -> Report:
+    """Check, without any GPU, that an environment compiles kernels for cards and carries code for them.
 
     Args:
         python: The interpreter.
         gpus: Compute capabilities (``9.0``, ``sm_90``) or GPU names.
         time_limit: Seconds for each check.
+        only: Names of the checks to run; all where empty.
 
     Raises:
         UsageError: A GPU is not understood, or none is given; else as :func:`verify`.
@@ -96,7 +102,8 @@ def verify_compiles(python: StrPath, gpus: Sequence[str], *, time_limit: float =
     catalogue = Catalogue()
     names = items(gpus, str, "gpus")
     cards = [ComputeCapability.parse(find_gpu(name, catalogue).compute_capability) for name in names]
-    return run_compile_checks(path_of(python, "python"), cards, time_limit=time_limit)
+    chosen = items(only, str, "only")
+    return run_compile_checks(path_of(python, "python"), cards, time_limit=time_limit, only=chosen)
 
 
 def diagnose(

@@ -1,12 +1,12 @@
-"""Runs one check script inside the interpreter that is verified: ``python harness.py SCRIPT [ARGUMENT]``.
+"""Runs one check script inside the interpreter that is verified: ``python harness.py SCRIPT FUNCTION [ARGUMENT]``.
 
-This file and the scripts import nothing of envsolve and keep to what Python 3.8 understands. The result is one JSON
-object in the file that ``ENVSOLVE_RESULT`` names, where no library's chatter can reach it, or on stdout without it. The
-exit code is 0 for pass and skip, 1 for fail.
+This file, the scripts and the modules of ``shared`` import nothing of envsolve and keep to what Python 3.8 understands.
+The result is one JSON object in the file that ``ENVSOLVE_RESULT`` names, where no library's chatter can reach it, or on
+stdout without it. The exit code is 0 for pass and skip, 1 for fail.
 
-A script has a function ``check``, called with ARGUMENT where there is one. It returns a dict with ``detail`` to pass,
-raises :class:`unittest.SkipTest` for what cannot be tried here, and anything else to fail. ``NEEDS`` names the
-top-level modules without which it is skipped, ``VARIABLES`` the environment variables that a failure may come from.
+FUNCTION of the script is called with ARGUMENT where there is one. It returns a dict with ``detail`` to pass, raises
+:class:`unittest.SkipTest` for what cannot be tried here, and anything else to fail. ``NEEDS`` names the top-level
+modules without which it is skipped, ``VARIABLES`` the environment variables that a failure may come from.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
+
+# A context takes some 500 MiB on newer cards, cuBLAS and cuDNN tens to hundreds more.
+SCARCE_MIB = 1024
 
 
 def load(path: str) -> Any:
@@ -35,26 +38,44 @@ def load(path: str) -> Any:
     return module
 
 
-def outcome(path: str, arguments: list[str]) -> dict[str, Any]:
-    """Run the script's check and say how it ended."""
+def outcome(path: str, function: str, arguments: list[str]) -> dict[str, Any]:
+    """Run a function of the script and say how it ended."""
     script = load(path)
     missing = [name for name in script.NEEDS if importlib.util.find_spec(name) is None]
     if missing:
         return {"status": "skip", "detail": " and ".join(missing) + " is not installed in this environment"}
+    on_a_gpu = function == "check" and script.RUNS_ON == "gpu"
     try:
-        return {"status": "pass", **script.check(*arguments)}
+        return {"status": "pass", **getattr(script, function)(*arguments)}
     except SkipTest as reason:
         return {"status": "skip", "detail": str(reason)}
     except Exception as error:
         traceback.print_exc()
         words = "".join(traceback.format_exception_only(type(error), error)).strip()
-        return {"status": "fail", "detail": "\n".join([words, *settings(script)])}
+        notes = [*settings(script), *(memory(*arguments) if on_a_gpu else ())]
+        return {"status": "fail", "detail": "\n".join([words, *notes])}
 
 
 def settings(script: Any) -> list[str]:
     """Say which of the variables that bear on the check are set: a failure may be theirs."""
     names = [name for name in getattr(script, "VARIABLES", ()) if name in os.environ]
     return [f"{name} is set to {os.environ[name]}" for name in names]
+
+
+def memory(ordinal: str) -> list[str]:
+    """Say how much memory the GPU has left, where it is little: libraries put the lack of it into many words.
+
+    cuBLAS and cuDNN say that they are not initialised, or an internal error, where they find no memory.
+    """
+    from check_driver import DriverError, free_memory
+
+    try:
+        free, total = free_memory(int(ordinal))
+    except (DriverError, OSError):  # No driver, or a GPU that answers nothing any more.
+        return []
+    if free >= SCARCE_MIB:
+        return []
+    return [f"out of memory is likely: GPU {ordinal} has {free} of {total} MiB free"]
 
 
 def watch_the_caller() -> int | None:
@@ -78,11 +99,13 @@ def main() -> int:
     # Python puts this file's folder first: its modules must not stand before those that are verified.
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
+    # What the scripts share comes last, so that it stands before nothing.
+    sys.path.append(str(here / "shared"))
     # Proves that the result is this file's: no program that is not Python, and no check, can know it.
     token = os.environ.pop("ENVSOLVE_TOKEN", None)
     watcher = watch_the_caller()
     try:
-        result = outcome(sys.argv[1], sys.argv[2:])
+        result = outcome(sys.argv[1], sys.argv[2], sys.argv[3:])
     finally:
         if watcher is not None:
             os.kill(watcher, signal.SIGKILL)

@@ -23,12 +23,14 @@ from envsolve.processes import signals_raised
 from envsolve.verify.child import Ended
 from envsolve.verify.report import Check, Report, Status
 from envsolve.verify.scratch import remove_abandoned
-from envsolve.verify.scripts import BUILT_IN, Script, find_scripts
+from envsolve.verify.scripts import BUILT_IN, Script, chosen, find_scripts
 from envsolve.verify.target import Ran, Target, find_target
 
 _HARNESS = Path(__file__).with_name("harness.py")
 _DETAIL_CHARACTERS = 8000
 _TAIL_LINES = 20
+DRIVER = "driver"
+"""The check that lists the GPUs."""
 
 
 def run_checks(
@@ -37,23 +39,31 @@ def run_checks(
     time_limit: float = 120.0,
     environment: Mapping[str, str] | None = None,
     folder: Path = BUILT_IN,
+    only: Sequence[str] = (),
+    quick: bool = False,
 ) -> Report:
-    """Check an environment on the GPUs at hand: driver, PyTorch and Triton, on every GPU that the driver lists.
+    """Check an environment on the GPUs at hand: driver, compilers, PyTorch, Triton and what stands on them.
 
     Args:
         python: The environment's interpreter.
         time_limit: Seconds for each check.
         environment: Variables to set for the checks, beside those already set; a plan's ``environment``.
         folder: Where the check scripts are.
+        only: Names of the checks to run; all where empty. What lists the GPUs runs with those that need them.
+        quick: Whether to run only those that show the most in the least time.
 
     Raises:
-        UsageError: ``python`` is no Python that can be run, or ``time_limit`` is not positive.
+        UsageError: ``python`` is no Python that can be run, ``time_limit`` is not positive, or ``only`` names no check.
         InterruptedBySignalError: SIGTERM or SIGHUP came; nothing of the checks is left.
     """
+    scripts = find_scripts(folder)
+    wanted = chosen([script for script in scripts if script.runs_on != "architecture"], only, quick=quick)
+    if any(script.runs_on != "host" for script in wanted):
+        wanted = tuple(s for s in scripts if s in wanted or s.name == DRIVER)
     with signals_raised():
         remove_abandoned()
         target = find_target(python, time_limit, environment)
-        return Report(python=str(target.python), checks=tuple(_checks_here(target, find_scripts(folder))))
+        return Report(python=str(target.python), checks=tuple(_checks_here(target, wanted)))
 
 
 def run_compile_checks(
@@ -63,8 +73,9 @@ def run_compile_checks(
     time_limit: float = 120.0,
     environment: Mapping[str, str] | None = None,
     folder: Path = BUILT_IN,
+    only: Sequence[str] = (),
 ) -> Report:
-    """Check, without any GPU or driver, that an environment compiles kernels for given cards.
+    """Check, without any GPU or driver, that an environment compiles kernels for given cards and carries their code.
 
     Args:
         python: The environment's interpreter.
@@ -72,6 +83,7 @@ def run_compile_checks(
         time_limit: Seconds for each check.
         environment: Variables to set for the checks, beside those already set; a plan's ``environment``.
         folder: Where the check scripts are.
+        only: Names of the checks to run; all where empty.
 
     Raises:
         UsageError: As :func:`run_checks`, or ``gpus`` is empty.
@@ -79,24 +91,26 @@ def run_compile_checks(
     """
     if not gpus:
         raise UsageError("no compute capability to compile for", hint="Name one, such as 9.0 (--gpu 9.0).")
+    scripts = [script for script in find_scripts(folder) if script.compiles]
+    wanted = chosen(scripts, only, quick=False)
     with signals_raised():
         remove_abandoned()
         target = find_target(python, time_limit, environment)
         checks = tuple(
-            _run(target, script, str(gpu), gpu=str(gpu))[0]
+            _run(target, script, script.compiles, str(gpu), gpu=str(gpu))[0]
             for gpu in gpus
-            for script in find_scripts(folder)
-            if script.runs_on == "architecture"
+            for script in wanted
+            if script.compiles
         )
     return Report(python=str(target.python), checks=checks)
 
 
 def _checks_here(target: Target, scripts: Sequence[Script]) -> Iterator[Check]:
-    """Run the host's checks, then each GPU's; one of the former lists the GPUs (``devices`` in its result)."""
+    """Run the host's checks, then each GPU's, then those of all; one of the first lists the GPUs (``devices``)."""
     devices: tuple[str, ...] = ()
     for script in scripts:
         if script.runs_on == "host":
-            check, listed = _run(target, script)
+            check, listed = _run(target, script, "check")
             devices = devices if listed is None else listed
             yield check
     for script in scripts:
@@ -104,7 +118,13 @@ def _checks_here(target: Target, scripts: Sequence[Script]) -> Iterator[Check]:
             if not devices:
                 yield Check(script.name, None, "skip", 0.0, "the driver lists no GPU to run it on")
             for ordinal, device in enumerate(devices):
-                yield _run(target, script, str(ordinal), gpu=f"{ordinal}: {device}")[0]
+                yield _run(target, script, "check", str(ordinal), gpu=f"{ordinal}: {device}")[0]
+    for script in scripts:
+        if script.runs_on == "gpus":
+            if len(devices) < 2:
+                yield Check(script.name, None, "skip", 0.0, f"needs two GPUs; the driver lists {len(devices)}")
+            else:
+                yield _run(target, script, "check", str(len(devices)))[0]
 
 
 class _Result(msgspec.Struct):
@@ -114,13 +134,14 @@ class _Result(msgspec.Struct):
     detail: str
     token: str
     devices: tuple[str, ...] | None = None
+    seen: Mapping[str, str] = {}
 
 
 def _run(
-    target: Target, script: Script, *arguments: str, gpu: str | None = None
+    target: Target, script: Script, function: str, *arguments: str, gpu: str | None = None
 ) -> tuple[Check, tuple[str, ...] | None]:
     """A check that ran, and the GPUs that it listed, where it did."""
-    ran = target.run(_HARNESS, str(script.path), *arguments)
+    ran = target.run(_HARNESS, str(script.path), function, *arguments)
     result = _read_result(ran)
     status, detail = _judge(ran.ended, result, target.time_limit)
     cause = None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-RunsOn = Literal["host", "gpu", "architecture"]
+from envsolve.errors import UsageError
+
+RunsOn = Literal["host", "gpu", "gpus", "architecture"]
+_COMPILE = "compile_for"
 
 BUILT_IN = Path(__file__).parent / "checks"
 
@@ -19,15 +23,22 @@ class Script:
     Attributes:
         path: The file.
         name: Its ``NAME``, the check's name in reports.
-        runs_on: Its ``RUNS_ON``: ``host`` (once on the machine), ``gpu`` (once for each GPU present) or
-            ``architecture`` (once for each compute capability asked for, no GPU needed).
+        runs_on: Its ``RUNS_ON``: ``host`` (once on the machine), ``gpu`` (once for each GPU present), ``gpus``
+            (once for all of them, where there are two or more) or ``architecture`` (once for each compute capability
+            asked for, no GPU needed).
         order: Its ``ORDER``; checks run from low to high, so that the first failure is the most basic one.
+        quick: Its ``QUICK``: whether it is one of the few that show the most in the least time.
+        builds: Its ``BUILDS``: whether it needs a compiler for CUDA, which running an environment does not.
+        compiles: The function that compiles for a named compute capability without a GPU; None where it has none.
     """
 
     path: Path
     name: str
     runs_on: RunsOn
     order: int
+    quick: bool = False
+    builds: bool = False
+    compiles: str | None = None
 
 
 def find_scripts(folder: Path = BUILT_IN) -> tuple[Script, ...]:
@@ -39,10 +50,25 @@ def find_scripts(folder: Path = BUILT_IN) -> tuple[Script, ...]:
     return tuple(sorted(map(_read, folder.glob("*.py")), key=lambda script: (script.order, script.name)))
 
 
+def chosen(scripts: Sequence[Script], names: Sequence[str], *, quick: bool) -> tuple[Script, ...]:
+    """The scripts with the given names (all where none is given), of these only the quick ones if so.
+
+    Raises:
+        UsageError: A name is no script's.
+    """
+    known = {script.name for script in scripts}
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(
+            f"there is no check {', '.join(unknown)}", hint=f"the checks are {', '.join(s.name for s in scripts)}"
+        )
+    return tuple(s for s in scripts if (not names or s.name in names) and (s.quick or not quick))
+
+
 def _read(path: Path) -> Script:
+    body = ast.parse(path.read_text("utf-8")).body
     constants = {
         target.id: node.value.value
-        for node in ast.parse(path.read_text("utf-8")).body
+        for node in body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
         for target in node.targets
         if isinstance(target, ast.Name)
@@ -50,4 +76,7 @@ def _read(path: Path) -> Script:
     name, runs_on, order = (constants.get(key) for key in ("NAME", "RUNS_ON", "ORDER"))
     if not isinstance(name, str) or runs_on not in get_args(RunsOn) or not isinstance(order, int):
         raise ValueError(f"{path}: a check declares NAME, RUNS_ON ({', '.join(get_args(RunsOn))}) and ORDER")
-    return Script(path, name, cast("RunsOn", runs_on), order)
+    functions = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    compiles = "check" if runs_on == "architecture" else _COMPILE if _COMPILE in functions else None
+    quick, builds = (constants.get(key) is True for key in ("QUICK", "BUILDS"))
+    return Script(path, name, cast("RunsOn", runs_on), order, quick, builds, compiles)

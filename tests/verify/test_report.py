@@ -56,11 +56,12 @@ def test_json() -> None:
 
 
 def test_a_failure_is_told_with_its_whole_error_and_how_to_repeat_it() -> None:
-    assert describe(Report(checks=(FAILED, check("pass")))).splitlines() == [
+    assert describe(Report(python="/e/bin/python", checks=(FAILED, check("pass")))).splitlines() == [
         "fail  triton-compile [12.1] 0.7 s: PTXASError: no",
         "      fatal: sm_121a",
         "      cause: triton-ptxas-lacks-arch",
-        "      repeat: py x",
+        "      repeat: envsolve verify --python /e/bin/python --compile-only --gpu 12.1 --only triton-compile",
+        "      its process: py x",
         "pass  c: d",
         "1 passed, 1 failed, 0 skipped",
     ]

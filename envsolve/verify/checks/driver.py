@@ -15,6 +15,7 @@ NAME = "driver"
 RUNS_ON = "host"
 ORDER = 10
 NEEDS = ()
+QUICK = True
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 # CUdevice_attribute of cuda.h.

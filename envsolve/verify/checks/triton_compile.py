@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from check_cubin import expect_architecture
 
 NAME = "triton-compile"
 RUNS_ON = "architecture"
@@ -21,7 +22,6 @@ NEEDS = ("triton",)
 PTXAS_VARIABLES = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 VARIABLES = ("TRITON_INTERPRET", *PTXAS_VARIABLES)
 
-EM_CUDA = 190
 # Triton compiles simple kernels for older cards too, yet serves none of them: PyTorch's inductor refuses them in these
 # words ("Triton only supports devices of CUDA Capability >= 7.0", torch/_inductor/exc.py).
 OLDEST = 70
@@ -42,9 +42,7 @@ def check(capability):
         import triton
 
         cubin = compiled(triton, arch)
-    found = architecture_of(cubin)
-    if found != arch:
-        raise RuntimeError("asked for sm_{}, and the cubin is for sm_{}".format(arch, found))
+    expect_architecture(cubin, arch)
     if not assemblers:
         raise RuntimeError("Triton {} made a cubin without running a ptxas".format(triton.__version__))
     detail = "Triton {}: cubin for sm_{} by {}".format(triton.__version__, arch, version_of(assemblers[-1]))
@@ -101,11 +99,3 @@ def version_of(program):
     text = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
     match = re.search(r"\bV(\d+\.\d+\.\d+)", text)
     return "{} {}".format(Path(program).name, match.group(1) if match else text.strip())
-
-
-def architecture_of(cubin):
-    """Read the SM number out of an ELF cubin's header: low byte of e_flags up to ABI 7, the next byte from ABI 8 on."""
-    if cubin[:4] != b"\x7fELF" or struct.unpack_from("<H", cubin, 18)[0] != EM_CUDA:
-        raise RuntimeError("what Triton compiled is no CUDA ELF file: it starts with {!r}".format(cubin[:20]))
-    abi, flags = cubin[8], struct.unpack_from("<I", cubin, 48)[0]
-    return (flags >> 8 if abi >= 8 else flags) & 0xFF

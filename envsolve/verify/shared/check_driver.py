@@ -1,0 +1,120 @@
+"""The driver API through ctypes, as far as the checks need it: a context, a module, one kernel, and what it left."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+# CUjit_option of cuda.h.
+ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6
+# CUdevice_attribute of cuda.h.
+CC_MAJOR, CC_MINOR = 75, 76
+# CUresult of cuda.h.
+OUT_OF_MEMORY, UNSUPPORTED_PTX_VERSION = 2, 222
+
+KERNEL = b"scale_and_add"
+COUNT, BLOCK = 1000, 128
+
+
+class DriverError(RuntimeError):
+    """A call that failed, in the driver's own words; ``status`` is its CUresult."""
+
+    def __init__(self, words, status):
+        super().__init__(words)
+        self.status = status
+
+
+class Driver:
+    """The primary context of one GPU."""
+
+    def __init__(self, ordinal):
+        os.environ["CUDA_CACHE_DISABLE"] = "1"  # An old compilation must not stand in for a new one.
+        self.cuda = ctypes.CDLL(LIBRARY)
+        self.call("cuInit", 0)
+        self.device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(self.device), int(ordinal))
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
+        self.call("cuCtxSetCurrent", context)
+
+    def call(self, name, *arguments):
+        """Call the driver; fail in its own words."""
+        status = getattr(self.cuda, name)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self.cuda.cuGetErrorString(status, ctypes.byref(text))
+            words = (text.value or b"unknown error").decode()
+            raise DriverError("{} failed: {} (error {})".format(name, words, status), status)
+
+    @property
+    def cuda_version(self):
+        """The CUDA version of the driver, ``(13, 0)``."""
+        version = ctypes.c_int()
+        self.call("cuDriverGetVersion", ctypes.byref(version))
+        return version.value // 1000, version.value % 1000 // 10
+
+    @property
+    def capability(self):
+        """The compute capability of the GPU, ``(9, 0)``."""
+        found = []
+        for attribute in (CC_MAJOR, CC_MINOR):
+            value = ctypes.c_int()
+            self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, self.device)
+            found.append(value.value)
+        return tuple(found)
+
+    def load(self, image):
+        """Load a cubin, or compile PTX; the words of the driver's own compiler are in the error."""
+        log = ctypes.create_string_buffer(8192)
+        options = (ctypes.c_int * 2)(ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES)
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
+        module = ctypes.c_void_p()
+        try:
+            self.call("cuModuleLoadDataEx", ctypes.byref(module), ctypes.c_char_p(image), 2, options, values)
+        except DriverError as error:
+            words = "{}\n{}".format(error, log.value.decode(errors="replace")).strip()
+            raise DriverError(words, error.status) from None
+        return module
+
+    def prove(self, module):
+        """Launch ``values[i] = 3 * values[i] + i`` of a module over ``values[i] == i``, and compare every value."""
+        found = self.launch(module, list(range(COUNT)))
+        wrong = [i for i in range(COUNT) if found[i] != 4 * i]
+        if wrong:
+            first = wrong[0]
+            raise ArithmeticError(
+                "{} of {} values are wrong; value {} is {}, not {}".format(
+                    len(wrong), COUNT, first, found[first], 4 * first
+                )
+            )
+
+    def launch(self, module, numbers):
+        """Run the kernel of a module over ``numbers``; return what it left in the GPU's memory."""
+        function = ctypes.c_void_p()
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, KERNEL)
+        host = (ctypes.c_int32 * len(numbers))(*numbers)
+        size = ctypes.c_size_t(ctypes.sizeof(host))
+        memory, count = ctypes.c_uint64(), ctypes.c_uint32(len(numbers))
+        self.call("cuMemAlloc_v2", ctypes.byref(memory), size)
+        self.call("cuMemcpyHtoD_v2", memory, host, size)
+        parameters = (ctypes.c_void_p * 2)(ctypes.addressof(memory), ctypes.addressof(count))
+        blocks = -(-len(numbers) // BLOCK)
+        self.call("cuLaunchKernel", function, blocks, 1, 1, BLOCK, 1, 1, 0, None, parameters, None)
+        self.call("cuCtxSynchronize")
+        self.call("cuMemcpyDtoH_v2", host, memory, size)
+        self.call("cuMemFree_v2", memory)
+        return list(host)
+
+
+def free_memory(ordinal):
+    """Free and total memory of a GPU, in MiB; a GPU too full for another context has none free."""
+    try:
+        driver = Driver(ordinal)
+    except DriverError as error:
+        if error.status != OUT_OF_MEMORY:
+            raise
+        return 0, 0
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    return free.value >> 20, total.value >> 20
