@@ -92,7 +92,7 @@ class DriverNeed:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """What compiling the plan's CUDA sources takes; None in a plan that compiles none.
+    """What compiling the plan's CUDA sources takes, or would take in place of a wheel that is on no index.
 
     Attributes:
         nvcc: CUDA version of the nvcc to compile with, ``12.8``.

@@ -42,6 +42,7 @@ class World:
     extras: tuple[str, ...] = ()
     builds: list[Build] = field(default_factory=list)
     pytorch: dict[str, Index] = field(default_factory=dict)
+    places: list[IndexPlace] = field(default_factory=list)
 
     def build(
         self,
@@ -95,7 +96,8 @@ class World:
         """Write the builds down and load them."""
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(data_folder(), self.folder, ignore=shutil.ignore_patterns("builds", "indexes.json"))
-        places = [IndexPlace("pytorch", self.server.url + "/whl/{variant}/", Evidence.DOCUMENTED, "small")]
+        pytorch = IndexPlace("pytorch", self.server.url + "/whl/{variant}/", Evidence.DOCUMENTED, "small")
+        places = [pytorch, *self.places]
         (self.folder / "indexes.json").write_text(dump_catalogue_file({"small": SOURCE}, places))
         for index in {b.index for b in self.builds}:
             for package in {b.package for b in self.builds if b.index == index}:

@@ -29,6 +29,7 @@ from envsolve.planner.cautions import (
     about_torch,
     about_unjudged,
 )
+from envsolve.planner.offindex import about_elsewhere, about_off_index, off_index
 from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
 from envsolve.planner.refusal import impossible_machine, no_triton, unserved_system, unsolvable
@@ -37,12 +38,13 @@ from envsolve.planner.toolchain import about_other_sources, compiled_packages, t
 from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment, environments_of
-from envsolve.resolve.family import Family
+from envsolve.resolve.family import Family, Option
 from envsolve.resolve.familyfiles import BuildGoneError, FamilyFiles
 from envsolve.resolve.fleet import by_kind
 from envsolve.resolve.kept import Kept
 from envsolve.resolve.limits import Limits
 from envsolve.resolve.outcome import Conflict
+from envsolve.resolve.outside import Ready, ready, still_there
 from envsolve.resolve.pool import Pool
 from envsolve.resolve.provider import Provider
 from envsolve.resolve.requirements import Asked, Need
@@ -113,18 +115,21 @@ def make_plan(
     pool = Pool(client, environment, digests, tuple(others), cutoff, choices.prereleases, choices.kept)
     client.prefetch(name for name in wanted if not family.owns(name))
 
-    def resolve(needs: Sequence[Need], family: Family) -> _Resolved:
-        provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints)
+    def resolve(needs: Sequence[Need], family: Family, ready: Ready) -> _Resolved:
+        # Of a package whose files are named by hash, no other file may be taken.
+        wheels = {name: some for name, some in still_there(ready, family).items() if name not in digests}
+        provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints, wheels)
         try:
             solution = solve(provider, needs, choices.cuda)
-            return _Resolved(solution, pin(solution, files, digests), provider, family, limits)
+            return _Resolved(solution, pin(solution, files, digests), provider, family, limits, ready)
         except BuildGoneError as gone:
-            return resolve(needs, family.without(gone.filename))
+            return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
             raise _NothingFitsError(unsolvable(failure, limits, family, pool)) from None
 
     try:
-        return _complete(frame, _with_assembler(resolve(asked.needs, family), asked.needs, resolve), python)
+        found = _with_ready_wheels(resolve(asked.needs, family, {}), asked.needs, resolve)
+        return _complete(frame, _with_assembler(found, asked.needs, resolve), python)
     except _NothingFitsError as nothing:
         return _impossible(frame, nothing.conflict)
 
@@ -134,6 +139,7 @@ class _Resolved:
     """What the solver chose, and what it chose from.
 
     Attributes:
+        ready: Wheels that are on no index, of packages that would be compiled.
         assembler: The ptxas that was added for Triton.
     """
 
@@ -142,12 +148,22 @@ class _Resolved:
     provider: Provider
     family: Family
     limits: Limits
+    ready: Ready
     assembler: Assembler | None = None
+
+    @property
+    def torch(self) -> Option | None:
+        """The torch in the solution; None where there is none, or it was asked for by address."""
+        chosen = self.solution.chosen.get("torch")
+        return chosen.candidate.option if chosen else None
 
     def version(self, package: str) -> str | None:
         """The version of a package in the solution; None where it is not in it."""
         chosen = self.solution.chosen.get(package)
         return str(chosen.candidate.version) if chosen else None
+
+
+_Resolve = Callable[[Sequence[Need], Family, Ready], _Resolved]
 
 
 class _NothingFitsError(Exception):
@@ -158,16 +174,31 @@ class _NothingFitsError(Exception):
         self.conflict = conflict
 
 
-def _with_assembler(
-    found: _Resolved, needs: Sequence[Need], resolve: Callable[[Sequence[Need], Family], _Resolved]
-) -> _Resolved:
+def _with_ready_wheels(found: _Resolved, needs: Sequence[Need], resolve: _Resolve) -> _Resolved:
+    """The same with wheels off the indexes for what would be compiled, where there are any for its very torch."""
+    torch = found.torch
+    if torch is None:
+        return found
+    compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
+    wheels = {one.name: ready(one.name, torch, found.family) for one in compiled}
+    if not any(wheels.values()):
+        return found
+    try:
+        again = resolve(needs, found.family, wheels)
+    except _NothingFitsError:
+        return found
+    return again if again.torch and again.torch.identity == torch.identity else found
+
+
+def _with_assembler(found: _Resolved, needs: Sequence[Need], resolve: _Resolve) -> _Resolved:
     """The same with a ptxas out of a package, where Triton's own does not serve every card and torch stays as it is."""
     triton, family = found.version(TRITON), found.family
     if triton is None:
         return found
     for assembler in assemblers(triton, family.machines, family.facts, family.catalogue.compilers):
         try:
-            again = resolve((*needs, *assembler.needs), replace(family, facts=assembler.among(family.facts)))
+            facts = assembler.among(family.facts)
+            again = resolve((*needs, *assembler.needs), replace(family, facts=facts), found.ready)
         except (_NothingFitsError, IndexUnavailableError):
             continue
         if all(again.version(package) == found.version(package) for package in ("torch", TRITON)):
@@ -230,9 +261,12 @@ def _complete(frame: Plan, found: _Resolved, python: str) -> Plan:
     toolchain = None
     torch = solution.chosen.get("torch")
     compiled = compiled_packages(pinned.packages, family.catalogue) if torch and torch.candidate.option else ()
-    if compiled and torch and torch.candidate.option:
+    taken = off_index(solution, family)
+    if (compiled or taken) and torch and torch.candidate.option:
         toolchain, about = toolchain_for(compiled, torch.candidate.option.build, frame.machines, family.catalogue)
-        cautions += about
+        cautions += about if compiled else ()
+        cautions += about_elsewhere(compiled, torch.candidate.option, found.ready, family)
+    cautions += about_off_index(pinned.packages, taken)
     cautions += about_other_sources(pinned.packages, compiled)
     return replace(
         frame,

@@ -55,6 +55,11 @@ def no_hashes(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -
                 f"{package.name} is built from {package.url}, and a source tree has no hash",
                 hint="use the format pip or uv",
             )
+        if is_direct(package) and not strong_hashes(package) and package.evidence is not None:
+            return UsageError(
+                f"{package.name} {package.version} is on no index, and no public list has the sha256 of {package.url}",
+                hint=f"ask for '{package.name} @ {package.url}#sha256=DIGEST', or use the format pip or uv",
+            )
         if is_direct(package) and not strong_hashes(package):
             return UsageError(
                 f"{package.name} is asked for by the address {package.url}, without a hash",

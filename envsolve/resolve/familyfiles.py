@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from packaging.specifiers import SpecifierSet
+
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Build
+from envsolve.catalogue.model import Build, IndexPlace
 from envsolve.compat.platform import python_tag
+from envsolve.compat.versions import minor
 from envsolve.errors import IndexUnavailableError
 from envsolve.index.client import IndexClient
 from envsolve.index.model import IndexFile
@@ -18,6 +21,11 @@ class BuildGoneError(Exception):
     def __init__(self, filename: str) -> None:
         super().__init__(filename)
         self.filename = filename
+
+
+def _first(specifier: str | None) -> str:
+    """The version in a specifier of one: ``2.8`` of ``==2.8.*``."""
+    return next(iter(SpecifierSet(specifier or "==0.0"))).version.removesuffix(".*")
 
 
 class FamilyFiles:
@@ -57,11 +65,34 @@ class FamilyFiles:
         return IndexFile(filename, url, index or "", hashes, build.requires_python, size=fact.size if fact else None)
 
     def known(self, build: Build) -> tuple[IndexFile, IndexUnavailableError | None]:
-        """The listed file or, where the index cannot be reached, the catalogue's word and the failure."""
+        """The listed file or, where the index cannot be reached, the catalogue's word and the failure.
+
+        Raises:
+            BuildGoneError: Its index, or the page that links to it, does not list it; or that page cannot be read.
+        """
+        place = self._catalogue.indexes.get(build.index)
+        if place is not None and place.kind != "simple":
+            return self._off_index(build, place), None
         try:
             return self.file(build), None
         except IndexUnavailableError as failure:
             return self.from_catalogue(build), failure
+
+    def _off_index(self, build: Build, place: IndexPlace) -> IndexFile:
+        """A file that no installer finds by its name: at the address of its release, or where a page of links says."""
+        filename = self.filename(build)
+        fact = build.files.get(python_tag(build.pythons, self._python) or build.pythons[0])
+        hashes = {"sha256": fact.sha256} if fact and fact.sha256 else {}
+        if place.kind == "release":
+            tag = place.tags.get(build.version, f"v{build.version}")
+            url = place.url.format(tag=tag, filename=quote(filename))
+            return IndexFile(filename, url, "", hashes, build.requires_python, size=fact.size if fact else None)
+        page = place.url.format(torch=".".join(map(str, minor(_first(build.torch)))), variant=build.variant)
+        try:
+            listed = next(f for f in self._client.project(build.package, page) if f.filename == filename)
+        except (StopIteration, IndexUnavailableError):
+            raise BuildGoneError(filename) from None
+        return IndexFile(filename, listed.url, "", listed.hashes or hashes, listed.requires_python, size=listed.size)
 
     def filename(self, build: Build) -> str:
         """The build's file name for the planned Python."""

@@ -94,8 +94,9 @@ class Candidate:
 
     Attributes:
         extra: Set on the stand-in that adds one extra's dependencies to the candidate of the same version.
-        file: The chosen file; None for a family option, whose file is looked up once it is chosen.
-        option: For torch-family packages, the build and its verdict.
+        file: The chosen file; None for a family option, whose file is looked up once it is chosen. Beside a wheel that
+            is on no index, the file of its version that is on one.
+        option: For torch-family packages and such wheels, the build and its verdict.
         url: For a direct reference.
     """
 

@@ -29,6 +29,7 @@ from envsolve.resolve.needs import (
     PairedNeed,
     SameNeed,
 )
+from envsolve.resolve.outside import Ready
 from envsolve.resolve.pool import Pool
 
 
@@ -36,7 +37,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     """Candidates and dependencies for one environment.
 
     Torch-family packages come from :class:`Family`, so only from the index that the catalogue names for a build; all
-    others from :class:`Pool`, so only from the default index. Neither ever looks where the other does.
+    others from :class:`Pool`, so only from the default index. Neither ever looks where the other does. Of a package
+    that has ready wheels elsewhere these go first; what they need is told by the files of their version on the index.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         direct: DirectReferences,
         client: IndexClient,
         constraints: Mapping[str, SpecifierSet],
+        ready: Ready,
     ) -> None:
         self._environment = environment
         self._family = family
@@ -56,6 +59,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._direct = direct
         self._client = client
         self._constraints = constraints
+        self._ready = ready
         self._needs: dict[Candidate, tuple[AnyNeed, ...]] = {}
 
     def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
@@ -126,6 +130,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
 
         def ordinary() -> Iterator[Candidate]:
             offered = False
+            yield from self._ready_made(name, extra, specifier)
             for version, file in self._pool.candidates(name, specifier):
                 candidate = Candidate(name, version, extra, file)
                 # An extra that newer versions have is not given up by going back to one from before it.
@@ -142,6 +147,13 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         if first is not None and first.file is not None and extra is None:
             self._client.prefetch_metadata([first.file])
         return ordinary
+
+    def _ready_made(self, name: str, extra: str | None, specifier: SpecifierSet) -> Iterator[Candidate]:
+        for option in self._ready.get(name, ()):
+            same = SpecifierSet(f"=={option.version.public}")
+            _, file = next(self._pool.candidates(name, same), (None, None))
+            if file is not None and option.matches(specifier):
+                yield Candidate(name, option.version, extra, file, option)
 
     def _offers(self, candidate: Candidate, extra: str) -> bool:
         offered = self.metadata(candidate).provides_extra
@@ -176,7 +188,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     def _needs_of(self, candidate: Candidate) -> Iterator[AnyNeed]:
         if candidate.extra:
             yield SameNeed(replace(candidate, extra=None))
-        elif candidate.option is not None:
+        elif candidate.option is not None and candidate.file is None:
             build = candidate.option.build
             flavours = self._family.flavours_with(build)
             if flavours is not None:
@@ -193,13 +205,14 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         """The candidate's core metadata: from the catalogue for family builds, else from its index."""
         if candidate.url is not None:
             return self._direct.metadata(candidate.name, candidate.url)
+        if candidate.file is not None:
+            return self._client.metadata(candidate.file)
         if candidate.option is not None:
             build = candidate.option.build
             if build.requires is not None:
                 return CoreMetadata(build.package, build.version, build.requires, build.requires_python)
             return self._client.metadata(self._files.file(build))
-        assert candidate.file is not None
-        return self._client.metadata(candidate.file)
+        raise AssertionError(f"{candidate.label} stands for nothing")
 
     def paired_torch(self, roots: Sequence[AnyNeed]) -> list[PairedNeed]:
         """Needs for a torch that goes with the companions among the roots: the best alone, then any that does.

@@ -94,6 +94,7 @@ def by_solver(world: World, asked: list[str]) -> Solution | None:
         DirectReferences(client),
         client,
         {},
+        {},
     )
     try:
         return solve(provider, [Need(Requirement(line), "a test") for line in asked], None)
