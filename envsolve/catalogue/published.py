@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from shlex import quote
 
 from envsolve.catalogue.load import Catalogue
@@ -37,12 +38,26 @@ def check_flavour(text: str, catalogue: Catalogue) -> str:
     match = _CUDA.fullmatch(plain)
     meant = next((name for name in (f"cu{match[1]}{match[2]}" if match else plain, plain) if name in known), None)
     listed = f"there are {', '.join(known)}"
+    near = _around(match[1] + match[2], known) if match else None
+    guess = f"did you mean {meant}? " if meant else f"the nearest are {' and '.join(near)}; " if near else ""
     raise UsageError(
         f"--cuda {quote(text)}: torch was never published for it"
         if meant is None
         else f"--cuda {quote(text)}: not a flavour's name",
-        hint=f"did you mean {meant}? {listed}" if meant else listed,
+        hint=guess + listed,
     )
+
+
+def _around(digits: str, known: Sequence[str]) -> tuple[str, str] | None:
+    """The nearest flavours of an older and of a newer CUDA; None for a CUDA that does not lie between two."""
+    of_cuda = sorted((name for name in known if name.startswith("cu")), key=lambda name: _cuda(name[2:]))
+    older = [name for name in of_cuda if _cuda(name[2:]) < _cuda(digits)]
+    newer = [name for name in of_cuda if _cuda(name[2:]) > _cuda(digits)]
+    return (older[-1], newer[0]) if older and newer else None
+
+
+def _cuda(digits: str) -> tuple[int, int]:
+    return int(digits[:-1] or 0), int(digits[-1])
 
 
 def check_python(text: str, catalogue: Catalogue) -> str:

@@ -7,26 +7,28 @@ irreducible set: no member can be dropped. The same question, asked with one lim
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from envsolve.compat.platform import same_system
 from envsolve.machine.model import Platform
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.limits import Limit, Limits, best_under, limits_of
-from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.resolve.outcome import Conflict, ConflictFact
 from envsolve.resolve.remedies import remedies
+from envsolve.resolve.unpublished import explain_unpublished, published_as
 
 _EXAMPLES = 4
+# The kind of limit that makes a rule fail; the platform's rule may be that of either of two.
+_KINDS = {"driver-floor": "driver", "driver-ptx": "driver", "sass": "gpus", "ptx": "gpus", "libraries": "gpus"}
 
 
 def explain(family: Family, limits: Limits) -> Conflict | None:
     """The irreducible conflict and its remedies; None where the torch family is not asked for, or has an answer."""
     for name, specifier in limits.asked.items():
         if not any(option.matches(specifier) for option in family.judged(name)):
-            return _undescribed(name, specifier, family)
+            return explain_unpublished(name, family, limits)
     every = tuple(limits_of(family, limits))
     if not limits.asked or best_under(family, limits, every) is not None:
         return None
@@ -37,19 +39,8 @@ def explain(family: Family, limits: Limits) -> Conflict | None:
             core = rest
     facts = [ConflictFact(limit.fact) for limit in core]
     facts += _pairings(family, limits, core)
-    facts += _failing_builds(family, limits)
+    facts += _failing_builds(family, limits, {limit.kind for limit in core})
     return Conflict(tuple(facts), tuple(remedies(family, limits, every, core)))
-
-
-def _undescribed(name: str, specifier: SpecifierSet, family: Family) -> Conflict:
-    """A requirement that no build in the catalogue meets, whatever the machine."""
-    versions = sorted({option.version.public for option in family.judged(name)}, key=Version)
-    known = f"{versions[0]} to {versions[-1]}" if versions else "none published before the date that was asked for"
-    text = f"the builds of {name} that are known: {known}"
-    none = f", and none of them is {specifier}" if str(specifier) and versions else ""
-    facts = (ConflictFact(f"{name}{specifier} was asked for"), ConflictFact(text + none))
-    remedies = (Remedy(f"relax {name}{specifier}", f"{name} {versions[-1]}"),) if versions else ()
-    return Conflict(facts, remedies)
 
 
 def _pairings(family: Family, limits: Limits, core: Sequence[Limit]) -> Iterator[ConflictFact]:
@@ -67,31 +58,56 @@ def _pairings(family: Family, limits: Limits, core: Sequence[Limit]) -> Iterator
         yield ConflictFact(text, source.title if source else None)
 
 
-def _failing_builds(family: Family, limits: Limits) -> Iterator[ConflictFact]:
+def _failing_builds(family: Family, limits: Limits, kinds: Collection[str]) -> Iterator[ConflictFact]:
     """Of the builds that the request names, why each does not run: one fact per distinct reason.
 
     They are those of torch, unless a package that stands without torch has none that runs.
     """
     alone = [n for n in limits.asked if n != "torch" and not family.follows_torch(n) and not family.options(n)]
     for package in alone or ("torch",):
-        yield from failing(package, limits.asked.get(package, SpecifierSet()), family, limits.flavour)
+        yield from failing(package, limits.asked.get(package, SpecifierSet()), family, limits.flavour, kinds)
 
 
 def failing(
-    package: str, specifier: SpecifierSet, family: Family, flavour: str | None = None
+    package: str,
+    specifier: SpecifierSet,
+    family: Family,
+    flavour: str | None = None,
+    kinds: Collection[str] = (),
 ) -> Iterator[ConflictFact]:
-    """Why builds of a package do not run on the machines: the newest build for each distinct reason."""
-    named = [o for o in family.judged(package) if o.matches(specifier) and _for_these(o, family)]
+    """Why builds of a package do not run on the machines: the newest build for each distinct reason.
+
+    Args:
+        package: The package.
+        specifier: Which of its builds.
+        family: The torch family on the machines.
+        flavour: Only builds of this one.
+        kinds: The kinds of limits that are to blame: of a build's failures, those of other kinds are passed over.
+    """
+    matching = [option for option in family.judged(package) if option.matches(specifier)]
+    named = [option for option in matching if _for_these(option, family)]
+    with_cuda = [option for option in named if option.build.variant != "cpu"]
+    if named and not with_cuda:
+        yield from _told([o for o in matching if o.build.cuda and o not in named][:1], family, ())
     # That a CPU build does not use the GPU is only worth saying where nothing else was asked for.
-    options = [o for o in named if o.build.variant != "cpu"] or named
+    options = with_cuda or named
+    of_flavour = [option for option in options if flavour in (None, option.build.variant)]
+    if options and not of_flavour:
+        newest = [option for option in named if option.version.public == named[0].version.public]
+        yield ConflictFact(published_as(package, named[0].version.public, newest))
+    yield from _told(of_flavour, family, kinds)
+
+
+def _told(options: Sequence[Option], family: Family, kinds: Collection[str]) -> Iterator[ConflictFact]:
+    """The failures of builds, those of the first build for each distinct wording."""
     told: dict[str, ConflictFact] = {}
     for option in options:
-        if flavour and option.build.variant != flavour:
-            continue
-        for reason in option.verdict.failures[:1]:
-            source = family.catalogue.source(reason.source)
-            label = f"{package} {option.build.version} [{option.build.variant}]"
-            told.setdefault(reason.text, ConflictFact(f"{label}: {reason.text}", source.title if source else None))
+        failures = option.verdict.failures
+        blamed = [reason for reason in failures if _KINDS.get(reason.rule) in kinds] or list(failures[:1])
+        if blamed:
+            text = "; ".join(reason.text for reason in blamed)
+            source = family.catalogue.source(blamed[0].source)
+            told.setdefault(blamed[0].text, ConflictFact(f"{option.label}: {text}", source.title if source else None))
     yield from list(told.values())[:_EXAMPLES]
 
 

@@ -18,6 +18,7 @@ from envsolve.resolve.family import Family, Option
 from envsolve.resolve.fleet import Fleet
 from envsolve.resolve.limits import Limit, Limits, best_of, best_under
 from envsolve.resolve.outcome import Remedy
+from envsolve.resolve.unpublished import first_that_fits, without_flavour
 
 #: CPython versions that a remedy may propose: those that torch was ever published for.
 _PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
@@ -54,6 +55,8 @@ def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: S
     """
     own = [limit for limit in every if limit.kind in ("asked", "flavour")]
     single = sorted((limit for limit in own if limit in core), key=lambda limit: not _relaxable(limit, limits))
+    for name in [limit.name for limit in single if limit.kind == "asked" and "+" in str(limits.asked[limit.name])]:
+        yield from first_that_fits(name, [str(without_flavour(limits.asked[name]))], family, limits)
     remedies = [remedy for limit in single if (remedy := _without(family, limits, every, [limit]))]
     together = _without(family, limits, every, own) if own and not remedies else None
     yield from remedies or filter(None, [together])
@@ -147,7 +150,7 @@ def _driver_remedy(family: Family, limits: Limits) -> Iterator[Remedy]:
 
 
 def _drivers(facts: Facts) -> Sequence[Driver]:
-    """The first driver of every branch, and the floors of the CUDA families, which lie within a branch; oldest first."""
+    """The first driver of every branch, and the floors of the CUDA families, which lie within one; oldest first."""
     first = {branch.branch: branch for branch in facts.drivers}
     within = (floor.linux for floor in facts.floors)
     floors = [Driver(version, first[name].cuda) for version in within if (name := version.partition(".")[0]) in first]

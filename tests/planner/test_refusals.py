@@ -61,7 +61,7 @@ def test_a_version_that_is_not_known_is_not_blamed_on_the_machine(torch_world: W
     plan = torch_world.plan("torch==3.7")
     assert [fact.fact for fact in plan.conflict] == [
         "torch==3.7 was asked for",
-        "the builds of torch that are known: 2.9.1 to 2.14.1, and none of them is ==3.7",
+        "the builds of torch that are known: 2.9.1 to 2.14.1, and none of them is ==3.7; the nearest: 2.14.1",
     ]
 
 
