@@ -89,10 +89,12 @@ def assemblers(
         return
     cards = tuple(dict.fromkeys(_cards(machines, facts)))
     failures = {card: reason for card in cards if (reason := card.runs(release, facts)).ok is False}
+    if not failures:
+        return
     replaced = {p.override for card in failures if (p := chosen_ptxas(release, card.cc))}
     for toolkit in sorted(facts.toolkits, key=lambda t: (minor(t.version)[0], -minor(t.version)[1])):
         packages = _packages(toolkit.version, compilers)
-        if packages is None or not failures or not _takes(release, toolkit.version):
+        if packages is None or not _takes(release, toolkit.version):
             continue
         given = _given(release, replaced, toolkit, packages)
         if all(_serves(given, replaced, card, facts) for card in cards):

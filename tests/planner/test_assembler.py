@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from envsolve.api import describe_target
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
+from envsolve.compat.life import can_exist
+from envsolve.compat.triton import triton_runs
+from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planner.assembler import assemblers
 from envsolve.render.pylock import render
 from tests.planner.worlds import chosen, codes
@@ -52,6 +57,25 @@ def test_which_ptxas_serves(triton: str, targets: list[str], package: str | None
     found = list(assemblers(triton, machines, Facts.of(catalogue), catalogue.compilers))
     assert [str(need.requirement) for need in found[0].needs] == [package] if found else package is None
     assert (list(found[0].environment) if found else []) == variables
+
+
+def test_over_the_whole_grid_a_ptxas_is_given_where_it_helps_and_nowhere_else() -> None:
+    """Every Triton with every card on driver branches that serve it."""
+    catalogue, given = Catalogue(), 0
+    facts = Facts.of(catalogue)
+    for release, cc, branch in product(catalogue.tritons, catalogue.architectures, catalogue.drivers[::5]):
+        driver = Driver(branch.first, branch.cuda)
+        gpu = Gpu(None, cc)
+        if can_exist(gpu, driver, facts.architectures, facts.drivers).ok is not True or gpu.cc is None:
+            continue
+        machine = Machine(platform=Platform("linux", "x86_64"), driver=driver, gpus=(gpu,))
+        before = triton_runs(release, gpu.cc, driver, "linux", facts.toolkits, facts.floors)
+        for one in assemblers(release.version, [machine], facts, catalogue.compilers):
+            given += 1
+            after = triton_runs(one.release, gpu.cc, driver, "linux", facts.toolkits, facts.floors)
+            assert (before.ok, after.ok) == (False, True), (release.version, cc, branch.branch)
+            assert cc in release.targets
+    assert given > 50
 
 
 @pytest.fixture
