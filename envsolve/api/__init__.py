@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from envsolve.api.catalogue import check_facts, facts, facts_summary, measure, update_facts
 from envsolve.api.environments import diagnose, envs, install, verify, verify_compiles
-from envsolve.api.guards import forecast, guard, unguard
+from envsolve.api.guards import forecast, guard, mend, remedy, restore, unguard
 from envsolve.api.machines import describe_target, detect, load_machines
 from envsolve.api.plans import builds, plan, plan_groups, standing, what_if
 
@@ -26,8 +26,11 @@ __all__ = [
     "install",
     "load_machines",
     "measure",
+    "mend",
     "plan",
     "plan_groups",
+    "remedy",
+    "restore",
     "standing",
     "unguard",
     "update_facts",

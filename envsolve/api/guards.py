@@ -1,9 +1,9 @@
-"""Guarding the torch of an environment: ``forecast``, ``guard``, ``unguard``."""
+"""Changing an environment with care: ``forecast``, ``guard``, ``unguard``, ``remedy``, ``mend``, ``restore``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from envsolve.api.machines import detect, machines_given
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from envsolve.guard.keep import Kept
     from envsolve.guard.model import Forecast
     from envsolve.machine.model import Machine
+    from envsolve.mend.fix import Mended, Mending
 
 
 def forecast(
@@ -66,3 +67,71 @@ def unguard(prefix: StrPath) -> Kept:
     from envsolve.guard.keep import remove
 
     return remove(path_of(prefix, "prefix"))
+
+
+def remedy(
+    prefix: StrPath, machines: Sequence[Machine] | None = None, environ: Mapping[str, str] = os.environ
+) -> Mending | None:
+    """What the least remedy of an environment would do; None where nothing is wrong with it.
+
+    Args:
+        prefix: The environment.
+        machines: What it is to work on; this host where None.
+        environ: Environment variables that decide beside its files, and those of the installer.
+
+    Raises:
+        UsageError: There is no environment at ``prefix``.
+        ImpossibleError: The least remedy is none that pip or uv carries out; the hint says what to do.
+        EnvsolveError: The installer says that it cannot.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.mend.fix import look
+
+    return look(path_of(prefix, "prefix"), machines_given(machines) or (detect(),), Catalogue(), environ)
+
+
+def mend(
+    mending: Mending,
+    machines: Sequence[Machine] | None = None,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+    environ: Mapping[str, str] = os.environ,
+) -> Mended:
+    """Carry out what :func:`remedy` gave, and diagnose the environment again; its state before is saved.
+
+    Args:
+        mending: What is to be done.
+        machines: As for :func:`remedy`.
+        progress: Told each line that the installer prints.
+        environ: Environment variables.
+
+    Raises:
+        VerificationError: It did not help, and the environment is as before, or what to run is said.
+        EnvsolveError: The installer failed, likewise.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.mend.fix import mend as carry_out
+
+    return carry_out(mending, machines_given(machines) or (detect(),), Catalogue(), environ, progress)
+
+
+def restore(
+    prefix: StrPath, *, progress: Callable[[str], None] = lambda _: None, environ: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """Put back the packages that an environment had before it was mended last, and forget that state.
+
+    Returns:
+        The names of the packages that were put back or removed.
+
+    Raises:
+        UsageError: No state is saved.
+        VerificationError: It could not be put back; the hint says exactly what to run.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.mend.restore import put_back
+    from envsolve.mend.state import last
+
+    path, state = last(path_of(prefix, "prefix"))
+    names = put_back(state, Catalogue(), environ, progress)
+    path.unlink()
+    return names

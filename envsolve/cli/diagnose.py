@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from envsolve import api
-from envsolve.cli import options
+from envsolve.cli import _mending, options
 from envsolve.cli.output import check_target, deliver, remark
 from envsolve.errors import UsageError
 from envsolve.files import read_regular
@@ -35,6 +35,13 @@ def command(
     python: Annotated[
         Path | None, typer.Option("--python", metavar="EXE", help="Its interpreter, in place of --prefix.")
     ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Show the least remedy of the environment and, confirmed, carry it out.")
+    ] = False,
+    sure: Annotated[bool, typer.Option("--yes", "-y", help="Carry it out without asking.")] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Put back the packages that were there before the last --fix.")
+    ] = False,
     machine: options.MachineFiles = None,
     target: options.TargetText = None,
     gpu: options.GpuNames = None,
@@ -60,9 +67,17 @@ def command(
             "what shall be diagnosed?",
             hint="give --log FILE, or --log - and the text on the standard input, or --prefix DIR for an environment",
         )
+    if (fix or restore) and (prefix is None or log is not None or installed is not None or fix is restore):
+        raise UsageError("--fix and --restore change one environment", hint="give one of them, with --prefix DIR alone")
+    if restore and prefix is not None:
+        _mending.restore(prefix)
+        return
     check_target(output)
     described = bool(machine or target or gpu or driver or platform)
     named = options.machines(machine, target, gpu, driver, platform) if described else None
+    if fix and prefix is not None:
+        _mending.fix(prefix, named, sure)
+        return
     listed = _read(str(installed)).decode("utf-8", "replace") if installed else None
     found = api.diagnose(_read(log) if log else "", named, installed=listed, prefix=prefix)
     if form == "json":

@@ -1,0 +1,1 @@
+"""Carrying out the least remedy of an environment, and putting back what was there before."""
