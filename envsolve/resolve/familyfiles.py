@@ -83,16 +83,25 @@ class FamilyFiles:
         filename = self.filename(build)
         fact = build.files.get(python_tag(build.pythons, self._python) or build.pythons[0])
         hashes = {"sha256": fact.sha256} if fact and fact.sha256 else {}
-        if place.kind == "release":
-            tag = place.tags.get(build.version, f"v{build.version}")
-            url = place.url.format(tag=tag, filename=quote(filename))
-            return IndexFile(filename, url, "", hashes, build.requires_python, size=fact.size if fact else None)
-        page = place.url.format(torch=".".join(map(str, minor(_first(build.torch)))), variant=build.variant)
-        try:
-            listed = next(f for f in self._client.project(build.package, page) if f.filename == filename)
-        except (StopIteration, IndexUnavailableError):
-            raise BuildGoneError(filename) from None
-        return IndexFile(filename, listed.url, "", listed.hashes or hashes, listed.requires_python, size=listed.size)
+        words = {
+            "torch": ".".join(map(str, minor(_first(build.torch)))),
+            "variant": build.variant,
+            "tag": place.tags.get(build.version, f"v{build.version}"),
+            "filename": quote(filename),
+        }
+        scheme = place.url
+        if place.kind == "links":
+            try:
+                for file in self._client.project(build.package, place.url.format_map(words)):
+                    if file.filename == filename:
+                        return IndexFile(filename, file.url, "", file.hashes or hashes, file.requires_python)
+                raise BuildGoneError(filename)
+            except IndexUnavailableError:
+                if place.scheme is None:
+                    raise BuildGoneError(filename) from None
+                scheme = place.scheme
+        size = fact.size if fact else None
+        return IndexFile(filename, scheme.format_map(words), "", hashes, build.requires_python, size=size)
 
     def filename(self, build: Build) -> str:
         """The build's file name for the planned Python."""

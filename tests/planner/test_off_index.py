@@ -115,10 +115,21 @@ def test_a_page_of_links_gives_the_address(extensions: World) -> None:
     assert (found.index, found.hashes) == (None, {"sha256": SHA})
 
 
-def test_a_page_of_links_that_cannot_be_read_leaves_compiling(extensions: World) -> None:
+@pytest.mark.parametrize("status", [404, 503])
+def test_a_page_of_links_that_gives_no_address_leaves_compiling(extensions: World, status: int) -> None:
+    extensions.server.fault("/links/", status=status)
     plan = ask(extensions, "torch==2.9.1", "torch-scatter")
     assert package(plan, "torch-scatter").kind == "sdist"
     assert "ready-wheel-unread" in codes(plan)
+
+
+def test_the_scheme_of_its_files_stands_in_for_a_page_that_cannot_be_read(extensions: World) -> None:
+    scheme = f"{extensions.server.url}/links/torch-{{torch}}.0%2B{{variant}}/{{filename}}"
+    extensions.places[-1] = replace(extensions.places[-1], scheme=scheme)
+    extensions.server.fault("/links/", status=503)
+    found = package(ask(extensions, "torch==2.9.1", "torch-scatter"), "torch-scatter")
+    name = "torch_scatter-2.1.2%2Bpt29cu128-cp312-cp312-linux_x86_64.whl"
+    assert found.url == f"{extensions.server.url}/links/torch-2.9.0%2Bcu128/{name}"
 
 
 def test_what_is_asked_for_by_hash_or_by_address_is_that_file(extensions: World) -> None:

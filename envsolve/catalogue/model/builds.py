@@ -169,6 +169,8 @@ class IndexPlace:
         kind: ``simple`` for a package index, ``links`` for one page of links to wheels, ``release`` where ``url`` is
             the address of each file.
         tags: The release of a version, where it is not ``v`` and the version.
+        scheme: The address of each file that a page of links leads to, where these follow a scheme; for when that page
+            cannot be read.
     """
 
     name: str
@@ -177,3 +179,4 @@ class IndexPlace:
     source: str
     kind: Literal["simple", "links", "release"] = "simple"
     tags: Mapping[str, str] = field(default_factory=dict)
+    scheme: str | None = None
