@@ -100,6 +100,8 @@ def _is_unasked(
 def _new_causes(before: Scene, after: Scene, environment: Environment) -> tuple[Diagnosis, ...]:
     """What the rules find wrong afterwards and not today, its commands addressed to the environment."""
     today = {answer.cause for answer in weighed(before) if isinstance(answer, Finding)}
+    if not after.gpus:
+        today.add("cpu-build")  # Where no GPU is known to be there, such a build may be just right.
     new = [answer for answer in weighed(after) if isinstance(answer, Finding) and answer.cause not in today]
     return tuple(
         replace(

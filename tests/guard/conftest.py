@@ -32,6 +32,10 @@ class Shop:
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
+    def cpu_url(self) -> str:
+        return self.torch_url.replace("cu126", "cpu")
+
+    @property
     def environ(self) -> dict[str, str]:
         uv = {"UV_DEFAULT_INDEX": self.url, "PIP_INDEX_URL": self.url}
         path = os.pathsep.join([str(Path(program("uv")).parent), os.environ["PATH"]])
@@ -60,6 +64,7 @@ def served() -> Iterator[IndexServer]:
         default.wheel("strict", "1.0", requires=["torch>=2.7"])
         default.wheel("harmless", "1.0")
         server.index("/whl/cu126/", style="pytorch").wheel("torch", "2.6.0+cu126", files=TORCH)
+        server.index("/whl/cpu/", style="pytorch").wheel("torch", "2.6.0+cpu")
         yield server
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from envsolve import api
+from envsolve.machine.model import Gpu
 from tests.guard.conftest import OLD_DRIVER, Shop
 
 UV = ("uv", "pip", "install", "--python", "{prefix}")
@@ -64,6 +67,15 @@ def test_a_torch_asked_for_by_name_that_runs_is_installed(shop: Shop, installer:
     assert done.returncode == 0, done.stderr
     assert "(cu124) " in done.stderr or "(cu124)" in done.stderr
     assert shop.installed()["torch"] == "2.6.0"
+
+
+@pytest.mark.parametrize(("gpus", "works"), [(None, "unknown"), ((), "yes")], ids=["unknown", "none"])
+def test_a_cpu_build_is_not_refused_where_no_gpu_is_known(shop: Shop, gpus: tuple[Gpu, ...] | None, works: str) -> None:
+    machine = replace(api.describe_target("linux-x86_64, glibc 2.35"), gpus=gpus)
+    words = ["uv", "pip", "install", "--python", str(shop.prefix), "--default-index", shop.cpu_url, "torch==2.6.0+cpu"]
+    found = api.forecast(words, [machine], shop.environ)
+    assert found is not None
+    assert (found.works, found.refused, found.causes) == (works, False, ())
 
 
 @BOTH
