@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint network gpu bench catalogue-docs clean
+.PHONY: demo test lint network gpu grid bench catalogue-docs clean
 
 $(READY): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -34,6 +34,10 @@ network: $(READY)
 
 gpu: $(READY)
 	$(BIN)/python -m pytest -m gpu
+
+# Every card on every driver, of which `test` tries a sample; takes a quarter of an hour.
+grid: $(READY)
+	$(BIN)/python -m pytest -m grid
 
 bench: $(READY)
 	$(BIN)/python bench/plan.py

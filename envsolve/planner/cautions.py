@@ -48,7 +48,10 @@ def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> It
             yield Caution(
                 "gpu-unknown", text, "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine"
             )
-        elif machine.gpus and not (machine.driver and (machine.driver.version or machine.driver.cuda)):
+        for gpu in dict.fromkeys(gpu for gpu in machine.gpus or () if gpu.cc is None):
+            text = f"the compute capability of {gpu.label} is not known, so no build could be judged for it"
+            yield Caution("gpu-unknown", text, "name it: --gpu 8.9 (nvidia-smi --query-gpu=compute_cap --format=csv)")
+        if machine.gpus and not (machine.driver and (machine.driver.version or machine.driver.cuda)):
             text = "the machine's driver is not known, so whether it runs this CUDA is not known"
             yield Caution("driver-unknown", text, "name it: --driver VERSION (nvidia-smi shows it)")
         version = machine.driver.version if machine.driver else None

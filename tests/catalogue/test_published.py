@@ -45,6 +45,12 @@ def test_an_unknown_flavour_lists_the_known_ones(text: str) -> None:
     assert (caught.value.hint or "").startswith("there are cpu, cu92,")
 
 
+def test_a_flavour_that_never_was_is_answered_with_its_neighbours() -> None:
+    with pytest.raises(UsageError, match="torch was never published for it") as caught:
+        check_flavour("cu131", CATALOGUE)
+    assert (caught.value.hint or "").startswith("the nearest are cu130 and cu132; there are cpu,")
+
+
 @pytest.mark.parametrize(("text", "python"), [("3.12", "3.12"), ("3.12.4", "3.12"), ("python3.9", "3.9")])
 def test_known_pythons(text: str, python: str) -> None:
     assert check_python(text, CATALOGUE) == python

@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.planner.questions import Questions, questions
 from tests.smallworld import NEW, OLD, World, small_world
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with small_world(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Questions]:
+    with questions(tmp_path_factory.mktemp("questions")) as made:
         yield made
 
 
