@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from envsolve.catalogue.model import Signature
+from envsolve.diagnose.vocabulary import Vocabulary
 
 #: Characters of a window before and after the anchor: the longest symbol names and requirement lines fit.
 _BEFORE, _AFTER = 600, 1200
@@ -67,6 +68,11 @@ class Text:
     def lower(self) -> str:
         """The text in lower case, position by position."""
         return self.plain.lower()
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """Tells which anchors need not be looked for."""
+        return Vocabulary(self.lower)
 
     @cached_property
     def starts(self) -> list[int]:
@@ -129,6 +135,8 @@ def _places(text: Text, anchors: Sequence[str]) -> list[int]:
     """Where anchors stand, in order, no two within the window of one another's line."""
     found: list[int] = []
     for anchor in anchors:
+        if not text.vocabulary.allows(anchor):
+            continue
         position, tries = text.lower.find(anchor), 0
         while position >= 0 and tries < _TRIES:
             found.append(position)

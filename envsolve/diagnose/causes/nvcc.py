@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from envsolve.compat.code import libraries_serve
 from envsolve.compat.versions import minor
@@ -145,14 +146,20 @@ def _elsewhere(scene: Scene, nvcc: str) -> bool:
     return minor(nvcc) in versions and len(versions) > 1
 
 
-_NVCC = re.compile(r"(?<![\w/.-])[\w./$~-]{1,200}/bin/nvcc\b")
+_NVCC = re.compile(r"/bin/nvcc\b")
+_BEFORE = re.compile(r"[\w./$~-]{1,200}$")
+_PLACES = 200
 
 
 def _other_nvccs(scene: Scene, taken: str) -> list[str]:
     """Other paths of an nvcc that the report names, where it tells of something that failed."""
     if not scene.mentions("fail", "error", "wrong", "mismatch", "incorrect"):
         return []
-    return [path for path in dict.fromkeys(_NVCC.findall(scene.report.text)) if path != taken]
+    text = scene.report.text
+    found = islice(_NVCC.finditer(text), _PLACES)
+    folders = ((at, _BEFORE.search(text, max(0, at.start() - 200), at.start())) for at in found)
+    paths = dict.fromkeys(folder[0] + at[0] for at, folder in folders if folder)
+    return [path for path in paths if path != taken]
 
 
 def _versions(scene: Scene) -> list[str]:

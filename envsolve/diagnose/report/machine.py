@@ -230,7 +230,8 @@ def _capability_of_start(name: str, catalogue: Catalogue) -> str | None:
 
 def _toolkits(observations: Iterable[Observation]) -> tuple[Toolkit, ...] | None:
     """Each version once a folder; what people say counts where no program or path tells."""
-    seen = [(fact, observation.trust) for observation in observations if isinstance(fact := observation.fact, Toolkit)]
+    told = ((fact, observation.trust) for observation in observations if isinstance(fact := observation.fact, Toolkit))
+    seen = list(dict.fromkeys(told))
     if any(trust > Trust.STATED for _, trust in seen):
         seen = [(toolkit, trust) for toolkit, trust in seen if trust > Trust.STATED]
     paths = {toolkit.path for toolkit, _ in seen if toolkit.version is None}

@@ -7,12 +7,23 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate, chain
+
+from envsolve.diagnose.vocabulary import Vocabulary
 
 MAX_LINE = 10_000
 """Characters of a line that are looked at: pip lists all that it installed in one line."""
 MAX_LINES = 200_000
 """Lines that are looked at from the start of a text, and as many from its end."""
+SAME_SHAPE = 20
+"""Lines that differ in numbers alone, of which so many from the start and from the end are searched.
+
+A program that repeats a message a hundred thousand times tells by it what it tells by the first and the last ones.
+"""
 _MAX_QUOTE = 200
+_DIGITS = {ord(digit): "0" for digit in "123456789"}
+#: Each halves a run of zeros: enough for numbers of 32 digits.
+_HALVINGS = 5
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -74,18 +85,24 @@ class Log:
                 if part:
                     lines.append(Line(number, len(lines), _clean(part[:MAX_LINE])))
         self.lines = tuple(lines)
-        lowered = [line.text.lower() for line in lines]
-        self._lowered = "\n".join(lowered)
-        self._starts: list[int] = []
-        start = 0
-        for lower in lowered:
-            self._starts.append(start)
-            start += len(lower) + 1
+        lowered = "\n".join(line.text for line in lines).lower()
+        kept = _without_repetition(lowered)
+        self._searched = [lines[index] for index in kept] if lines else []
+        every = lowered.split("\n")
+        lowered = "\n".join(every[index] for index in kept)
+        self._lowered = lowered
+        self._starts = [0, *accumulate(len(every[index]) + 1 for index in kept[:-1])]
+        self._vocabulary = Vocabulary(lowered)
 
     def containing(self, *words: str) -> Iterator[Line]:
-        """Lines that hold any of the words (lower case), in order; case does not count."""
+        """Lines that hold any of the words (lower case, ASCII), in order; case does not count.
+
+        Of lines that differ in nothing but numbers the first and the last few stand for all: see :data:`SAME_SHAPE`.
+        """
         found: set[int] = set()
         for word in words:
+            if not self._vocabulary.allows(word):
+                continue
             at = self._lowered.find(word)
             while at >= 0:
                 index = bisect_right(self._starts, at) - 1
@@ -93,7 +110,7 @@ class Log:
                 if index + 1 == len(self._starts):
                     break
                 at = self._lowered.find(word, self._starts[index + 1])
-        return (self.lines[index] for index in sorted(found))
+        return (self._searched[index] for index in sorted(found) if self._searched)
 
     def after(self, line: Line, count: int) -> tuple[Line, ...]:
         """The ``count`` lines that follow."""
@@ -102,6 +119,23 @@ class Log:
     def before(self, line: Line, count: int) -> tuple[Line, ...]:
         """The ``count`` lines that precede, the nearest first."""
         return self.lines[max(0, line.index - count) : line.index][::-1]
+
+
+def _without_repetition(lowered: str) -> list[int]:
+    """The places of the lines to search: all but the middle ones of those that differ in numbers alone."""
+    shapes = lowered.translate(_DIGITS)
+    for _ in range(_HALVINGS):
+        shapes = shapes.replace("00", "0")
+    seen: dict[str, list[int]] = {}
+    for index, shape in enumerate(shapes.split("\n")):
+        seen.setdefault(shape, []).append(index)
+    if all(len(places) <= 2 * SAME_SHAPE for places in seen.values()):
+        return list(range(lowered.count("\n") + 1))
+    ends = (
+        places if len(places) <= 2 * SAME_SHAPE else places[:SAME_SHAPE] + places[-SAME_SHAPE:]
+        for places in seen.values()
+    )
+    return sorted(chain.from_iterable(ends))
 
 
 def decode(data: bytes) -> str:

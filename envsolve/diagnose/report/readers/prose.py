@@ -53,6 +53,7 @@ _CAPABILITY = re.compile(
     r"\b(?:capabilit(?:y|ies)|of|and|cc)[ :(]{1,3}(?:of |is )?(\d{1,2}\.\d)\b(?!\.\d)", re.IGNORECASE
 )
 _OF_A_CARD = re.compile(r"(?=.{0,400}\b(?:cards?|GPUs?|devices?|nodes?)\b).{0,400}\b(?:capabilit|cc \d)", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _LONGEST = 2000  # characters of a paragraph
 _SPOKEN = {"pytorch": "torch", "libtorch": "torch", "flash-attention": "flash-attn", "flashattention": "flash-attn"}
 # Outside any environment as people speak of them, although conda packages have these names.
@@ -69,7 +70,9 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
         if _NO_PROSE.match(line.text):
             continue
         for sentence in sentences(line.text[:_LONGEST]):
-            yield from (Observation(fact, line, Trust.STATED) for fact in _stated(sentence, catalogue))
+            # A version has a digit; of what else is stated, only names of cards may have none.
+            facts = _stated if _DIGIT.search(sentence) else _cards
+            yield from (Observation(fact, line, Trust.STATED) for fact in facts(sentence, catalogue))
 
 
 def _stated(sentence: str, catalogue: Catalogue) -> Iterator[Fact]:

@@ -42,8 +42,12 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     """Each program's version."""
     for line in log.containing("cuda compilation tools", "build cuda_"):
         yield from _nvcc(line, log)
+    # A build names the same folders in each of its commands: once is enough.
+    places: set[str] = set()
+    folders: set[tuple[str, ...]] = set()
     for line in log.containing("/bin/nvcc"):
-        if match := _RUN_NVCC.search(line.text):
+        if (match := _RUN_NVCC.search(line.text)) and match[1] not in places:
+            places.add(match[1])
             yield Observation(Toolkit(None, match[1], True), line, Trust.IMPLIED)
     for line in log.containing(
         "mismatches",
@@ -67,7 +71,9 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             yield Observation(HostCompiler("msvc", match[1] or f"19.{match[2]}"), line, Trust.PRINTED)
     for line in log.containing("/usr/local/cuda-", "gpu computing toolkit"):
         for path, version, windows in _FOLDER.findall(line.text):
-            yield Observation(Toolkit(version or windows, path or None), line, Trust.IMPLIED)
+            if (path, version, windows) not in folders:
+                folders.add((path, version, windows))
+                yield Observation(Toolkit(version or windows, path or None), line, Trust.IMPLIED)
 
 
 def _nvcc(line: Line, log: Log) -> Iterator[Observation]:
