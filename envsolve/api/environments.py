@@ -97,13 +97,13 @@ def verify_compiles(
     from envsolve.catalogue.gpu_names import find_gpu
     from envsolve.catalogue.load import Catalogue
     from envsolve.machine.cc import ComputeCapability
-    from envsolve.verify.runner import run_compile_checks
+    from envsolve.verify.without_gpu import check_without_gpu
 
     catalogue = Catalogue()
     names = items(gpus, str, "gpus")
     cards = [ComputeCapability.parse(find_gpu(name, catalogue).compute_capability) for name in names]
     chosen = items(only, str, "only")
-    return run_compile_checks(path_of(python, "python"), cards, time_limit=time_limit, only=chosen)
+    return check_without_gpu(path_of(python, "python"), cards, time_limit=time_limit, only=chosen)
 
 
 def diagnose(

@@ -70,12 +70,12 @@ def memory(ordinal: str) -> list[str]:
     from check_driver import DriverError, free_memory
 
     try:
-        free, total = free_memory(int(ordinal))
+        free = free_memory(int(ordinal))
     except (DriverError, OSError):  # No driver, or a GPU that answers nothing any more.
         return []
     if free >= SCARCE_MIB:
         return []
-    return [f"out of memory is likely: GPU {ordinal} has {free} of {total} MiB free"]
+    return [f"out of memory is likely: GPU {ordinal} has {free} MiB free"]
 
 
 def watch_the_caller() -> int | None:

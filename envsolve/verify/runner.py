@@ -73,9 +73,9 @@ def run_compile_checks(
     time_limit: float = 120.0,
     environment: Mapping[str, str] | None = None,
     folder: Path = BUILT_IN,
-    only: Sequence[str] = (),
+    only: Sequence[str] | None = None,
 ) -> Report:
-    """Check, without any GPU or driver, that an environment compiles kernels for given cards and carries their code.
+    """Check, without any GPU or driver, that an environment compiles kernels for given cards.
 
     Args:
         python: The environment's interpreter.
@@ -83,7 +83,7 @@ def run_compile_checks(
         time_limit: Seconds for each check.
         environment: Variables to set for the checks, beside those already set; a plan's ``environment``.
         folder: Where the check scripts are.
-        only: Names of the checks to run; all where empty.
+        only: Names of the checks to run, which may be none; all where None.
 
     Raises:
         UsageError: As :func:`run_checks`, or ``gpus`` is empty.
@@ -92,7 +92,7 @@ def run_compile_checks(
     if not gpus:
         raise UsageError("no compute capability to compile for", hint="Name one, such as 9.0 (--gpu 9.0).")
     scripts = [script for script in find_scripts(folder) if script.compiles]
-    wanted = chosen(scripts, only, quick=False)
+    wanted = scripts if only is None else [script for script in scripts if script.name in only]
     with signals_raised():
         remove_abandoned()
         target = find_target(python, time_limit, environment)
@@ -148,6 +148,9 @@ def _run(
     if status != "pass":
         signatures = Catalogue().signatures
         cause = cause_of(detail, signatures)
+        if status == "fail" and result and cause is None:
+            # The error may name a program that failed, and the program's own words be on stderr alone.
+            cause = cause_of(ran.ended.stderr, signatures)
         if status == "fail" and (explanation := explanation_of(detail, signatures)):
             detail = f"{detail}\n{explanation}"
     settings = [f"{name}={value}" for name, value in target.environment.items()]

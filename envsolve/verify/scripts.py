@@ -56,12 +56,18 @@ def chosen(scripts: Sequence[Script], names: Sequence[str], *, quick: bool) -> t
     Raises:
         UsageError: A name is no script's.
     """
-    known = {script.name for script in scripts}
-    if unknown := [name for name in names if name not in known]:
-        raise UsageError(
-            f"there is no check {', '.join(unknown)}", hint=f"the checks are {', '.join(s.name for s in scripts)}"
-        )
+    expect_known(names, [script.name for script in scripts])
     return tuple(s for s in scripts if (not names or s.name in names) and (s.quick or not quick))
+
+
+def expect_known(names: Sequence[str], known: Sequence[str]) -> None:
+    """Make sure that names are those of checks.
+
+    Raises:
+        UsageError: One is not.
+    """
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"there is no check {', '.join(unknown)}", hint=f"the checks are {', '.join(known)}")
 
 
 def _read(path: Path) -> Script:

@@ -41,11 +41,11 @@ def check(capability):
         os.environ["TRITON_CACHE_DIR"] = cache  # An old cubin must not stand in for a new one.
         import triton
 
-        cubin = compiled(triton, arch)
-    expect_architecture(cubin, arch)
+        for cubin in compiled(triton, arch):
+            expect_architecture(cubin, arch)
     if not assemblers:
         raise RuntimeError("Triton {} made a cubin without running a ptxas".format(triton.__version__))
-    detail = "Triton {}: cubin for sm_{} by {}".format(triton.__version__, arch, version_of(assemblers[-1]))
+    detail = "Triton {}: cubins for sm_{} by {}".format(triton.__version__, arch, version_of(assemblers[-1]))
     return {"detail": "; ".join([detail, *without_effect(assemblers[-1])])}
 
 
@@ -58,7 +58,10 @@ def without_effect(program):
 
 
 def compiled(triton, arch):
-    """Compile ``out = x * y + 1`` ahead of time; no constants, whose spelling differs between Tritons."""
+    """Compile ahead of time: an element-wise kernel, and one for the matrix units, which may be known for fewer cards.
+
+    They have no constants, whose spelling differs between Tritons.
+    """
     global tl
     import triton.language as tl
 
@@ -78,9 +81,17 @@ def compiled(triton, arch):
         inside = at < count
         tl.store(out + at, tl.load(x + at, mask=inside) * tl.load(y + at, mask=inside) + 1.0, mask=inside)
 
-    signature = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "count": "i32"}
-    source = ASTSource(multiply_add, signature)
-    return triton.compile(source, target=GPUTarget("cuda", arch, 32)).asm["cubin"]
+    @triton.jit
+    def multiply(left, right, out):
+        rows, columns = tl.arange(0, 32), tl.arange(0, 32)
+        at = rows[:, None] * 32 + columns[None, :]
+        tl.store(out + at, tl.dot(tl.load(left + at), tl.load(right + at)))
+
+    for kernel, signature in (
+        (multiply_add, {"x": "*fp32", "y": "*fp32", "out": "*fp32", "count": "i32"}),
+        (multiply, {"left": "*fp16", "right": "*fp16", "out": "*fp32"}),
+    ):
+        yield triton.compile(ASTSource(kernel, signature), target=GPUTarget("cuda", arch, 32)).asm["cubin"]
 
 
 def assembler(event, arguments):

@@ -108,13 +108,13 @@ class Driver:
 
 
 def free_memory(ordinal):
-    """Free and total memory of a GPU, in MiB; a GPU too full for another context has none free."""
+    """Free memory of a GPU, in MiB; none where it is too full for another context."""
     try:
         driver = Driver(ordinal)
     except DriverError as error:
         if error.status != OUT_OF_MEMORY:
             raise
-        return 0, 0
+        return 0
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    return free.value >> 20, total.value >> 20
+    return free.value >> 20

@@ -1,0 +1,147 @@
+"""What an environment's files say without a run: whether its libraries carry code for a card, and are all found."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.measure.library import read_library
+from envsolve.catalogue.measure.model import arch_order
+from envsolve.compat.code import best_code
+from envsolve.compat.verdict import Level
+from envsolve.diagnose.environment.layout import prefix_of
+from envsolve.diagnose.environment.loading import CUDA_LIBRARY, shadows
+from envsolve.diagnose.environment.model import Environment, SharedLibrary
+from envsolve.diagnose.environment.read import read_outline
+from envsolve.errors import UsageError
+from envsolve.machine.cc import ComputeCapability
+from envsolve.verify.report import Check, Status
+
+LOADER = "loader"
+COVERAGE = "arch-coverage"
+NAMES = (LOADER, COVERAGE)
+#: Libraries that packages of torch's family share with it, beside CUDA's own.
+_TORCH_LIBRARIES = ("libtorch", "libc10")
+#: CUDA's own without a distribution: each with its parts. Others (cuFFTW, cuFile) hold next to no code, for few cards.
+_OF_CONDA = re.compile(r"lib(torch_cuda|cublas|cudnn|cufft(?!w)|curand|cusolver|cusparse(?!Lt)|nccl)")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code of one distribution.
+
+    Attributes:
+        owner: Its name; where conda installed it, the library's, ``cublas``.
+        archs: All SASS and PTX in its libraries; of torch the list that its kernels are compiled for.
+    """
+
+    owner: str
+    archs: tuple[str, ...]
+
+
+def static_checks(
+    python: Path, gpus: Sequence[ComputeCapability], names: Sequence[str], environ: Mapping[str, str]
+) -> Iterator[Check]:
+    """Check the files of an interpreter's environment; nothing of it is run.
+
+    Args:
+        python: The interpreter.
+        gpus: The cards that its libraries shall carry code for.
+        names: Which of :data:`NAMES` to check.
+        environ: Variables that decide beside the files, LD_LIBRARY_PATH among them.
+    """
+    if not names:
+        return
+    started = time.monotonic()
+    environment = read_outline(prefix_of(python), environ)
+    if LOADER in names:
+        yield _loader(environment, time.monotonic() - started)
+    if COVERAGE in names:
+        started = time.monotonic()
+        codes = tuple(_codes(environment))
+        seconds = time.monotonic() - started
+        yield from (coverage(codes, gpu, seconds / len(gpus)) for gpu in gpus)
+
+
+def coverage(codes: Sequence[Code], gpu: ComputeCapability, seconds: float) -> Check:
+    """Judge the code of every distribution for a card, by the rules for SASS and PTX."""
+    if not codes:
+        return Check(COVERAGE, str(gpu), "skip", 0.0, "no library of this environment carries CUDA code")
+    architectures = Catalogue().architectures
+    best = {code.owner: best_code(code.archs, gpu, architectures) for code in codes}
+    without = [code for code in codes if best[code.owner][0] is Level.NONE]
+    if without:
+        lines = [f"{code.owner} carries no code for {gpu}: it has {' '.join(code.archs)}" for code in without]
+        return Check(COVERAGE, str(gpu), "fail", round(seconds, 3), "\n".join(lines), "no-kernel-for-gpu")
+    by_ptx = [f"{owner} ({arch.name})" for owner, (level, arch) in best.items() if level is Level.PTX and arch]
+    detail = f"{len(codes)} distributions carry code for it"
+    if "torch" in best and (arch := best["torch"][1]):
+        detail += f", torch {arch.name}"
+    if by_ptx:
+        detail += f"; as PTX alone, which the driver must be new enough for: {', '.join(by_ptx)}"
+    return Check(COVERAGE, str(gpu), "pass", round(seconds, 3), detail)
+
+
+def _codes(environment: Environment) -> Iterator[Code]:
+    files = {library.real: library for library in environment.libraries if _owner(library)}
+    for owner, group in groupby(sorted(files.values(), key=_owner), key=_owner):
+        archs = {arch: None for library in group for arch in _archs(library)}
+        torch = environment.torch if owner == "torch" else None
+        if torch and torch.code:
+            archs = dict.fromkeys(torch.code)
+        if archs:
+            yield Code(owner, tuple(sorted(archs, key=lambda arch: (arch.startswith("compute"), arch_order(arch)))))
+
+
+def _archs(library: SharedLibrary) -> tuple[str, ...]:
+    try:
+        with Path(library.path).open("rb") as file:
+            read = read_library(file, Path(library.path).name)
+    except (OSError, UsageError):  # damaged: the loader's check tells
+        return ()
+    return (*read.sass, *read.ptx)
+
+
+def _owner(library: SharedLibrary) -> str:
+    """What a library is judged together with; empty where it decides nothing: what auditwheel copied into a wheel."""
+    if Path(library.path).parent.name.endswith(".libs"):
+        return ""
+    match = _OF_CONDA.match(library.soname)
+    return library.owner or (match[1] if match else "")
+
+
+def _loader(environment: Environment, seconds: float) -> Check:
+    problems = list(loader_problems(environment))
+    status: Status = "fail" if problems else "pass" if environment.libraries else "skip"
+    detail = "\n".join(problem for problem, _ in problems)
+    if not problems:
+        count = len(environment.libraries)
+        detail = f"{count} libraries find all of CUDA and torch that they need" if count else "there is no CUDA library"
+    return Check(LOADER, None, status, round(seconds, 3), detail, next((cause for _, cause in problems), None))
+
+
+def loader_problems(environment: Environment) -> Iterator[tuple[str, str | None]]:
+    """What the loader will not find, or find elsewhere than it should; each with its cause."""
+    outside = {name for folder in environment.loader for name in folder.libraries}
+    own = {library.soname for library in environment.libraries} | {Path(lib.path).name for lib in environment.libraries}
+    told: set[str] = set()
+    for library in environment.libraries:
+        if library.cut_off:
+            yield f"{library.path} is cut off: its file is shorter than its headers say", None
+        for name in library.needed:
+            of_cuda = CUDA_LIBRARY.fullmatch(name) or name.startswith(_TORCH_LIBRARIES)
+            if of_cuda and name not in {*own, *outside, *library.reached, *told}:
+                told.add(name)
+                cause = "library-mismatch" if CUDA_LIBRARY.fullmatch(name) else "mixed-flavours"
+                yield (
+                    f"{library.path} needs {name}, which is neither in the environment nor on the loader's path",
+                    cause,
+                )
+    for shadow in shadows(environment):
+        text = f"{shadow.name}: LD_LIBRARY_PATH puts {shadow.outside} before the environment's own {shadow.own}"
+        yield text, "library-shadowed"

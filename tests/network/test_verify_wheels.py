@@ -1,0 +1,100 @@
+"""Real wheels compiled for cards that are not there: what comes out agrees with the catalogue, cell by cell."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.compat.code import best_code
+from envsolve.compat.triton import triton_runs
+from envsolve.compat.verdict import Level
+from envsolve.machine.cc import ComputeCapability
+from envsolve.verify.report import Check, Report
+from envsolve.verify.without_gpu import check_without_gpu
+from tests.network.tools import Tools, program
+
+pytestmark = [
+    pytest.mark.network,
+    pytest.mark.skipif(sys.platform != "linux", reason="Triton has wheels for Linux alone"),
+]
+CARDS = tuple(map(ComputeCapability.parse, ["7.5", "8.0", "9.0", "10.0", "12.0", "12.1"]))
+CATALOGUE = Catalogue()
+
+# Triton, the toolkit whose NVRTC stands beside it, and the wheels that hold that NVRTC and, from 13 on, a whole nvcc.
+SMALL = {
+    "triton 3.2, CUDA 12.4": ("3.2.0", "12.4", ["nvidia-cuda-nvrtc-cu12==12.4.*"]),
+    "triton 3.3, CUDA 12.8": ("3.3.1", "12.8", ["nvidia-cuda-nvrtc-cu12==12.8.*"]),
+    "triton 3.6, CUDA 12.9": ("3.6.0", "12.9", ["nvidia-cuda-nvrtc-cu12==12.9.*"]),
+    "triton 3.9, CUDA 13.0": (
+        "3.9.0",
+        "13.0",
+        [f"nvidia-{part}==13.0.*" for part in ("cuda-nvrtc", "cuda-nvcc", "cuda-crt", "nvvm", "cuda-runtime")],
+    ),
+}
+
+
+def environment(tools: Tools, name: str, *requirements: str) -> Path:
+    folder = tools.folder / name
+    tools.run(program("uv"), "venv", "--quiet", "--python", sys.executable, str(folder))
+    tools.uv("install", "--quiet", "--python", str(folder / "bin" / "python"), *requirements)
+    return folder / "bin" / "python"
+
+
+def cells(report: Report, name: str) -> dict[str | None, str]:
+    return {check.gpu: check.status for check in report.checks if check.name == name}
+
+
+def toolkit_knows(cuda: str) -> dict[str | None, str]:
+    (toolkit,) = (toolkit for toolkit in CATALOGUE.toolkits if toolkit.version == cuda)
+    return {str(card): "pass" if card.sm in toolkit.archs else "fail" for card in CARDS}
+
+
+def triton_knows(version: str) -> dict[str | None, str]:
+    (release,) = (release for release in CATALOGUE.tritons if release.version == version)
+    # Without a driver the rule tells no more than whether the assembler knows the card: no, or not known to fail.
+    reasons = {card: triton_runs(release, card, None, "linux", CATALOGUE.toolkits, CATALOGUE.floors) for card in CARDS}
+    return {str(card): "fail" if reason.ok is False else "pass" for card, reason in reasons.items()}
+
+
+@pytest.mark.parametrize(("triton", "cuda", "wheels"), SMALL.values(), ids=SMALL)
+def test_what_compiles_is_what_the_catalogue_says(tools: Tools, triton: str, cuda: str, wheels: list[str]) -> None:
+    python = environment(tools, f"small-{triton}", f"triton=={triton}", "setuptools", *wheels)
+    report = check_without_gpu(python, CARDS, only=["nvrtc", "nvcc", "triton-compile"])
+    assert cells(report, "nvrtc") == toolkit_knows(cuda)
+    assert cells(report, "triton-compile") == triton_knows(triton)
+    has_nvcc = any("nvcc" in wheel for wheel in wheels)
+    assert cells(report, "nvcc") == (toolkit_knows(cuda) if has_nvcc else {str(card): "skip" for card in CARDS})
+
+
+@pytest.fixture(scope="module")
+def torch(tools: Tools) -> Iterator[Report]:
+    """A whole torch with all that it brings: 2.5 GB."""
+    yield check_without_gpu(
+        environment(tools, "torch", "torch==2.11.0", "torchvision"), [*CARDS, ComputeCapability(7, 0)]
+    )
+
+
+def of(report: Report, name: str) -> dict[str | None, Check]:
+    return {check.gpu: check for check in report.checks if check.name == name}
+
+
+def test_the_code_in_a_real_torch_is_what_the_catalogue_says(torch: Report) -> None:
+    builds = [b for b in CATALOGUE.builds("torch") if b.version == "2.11.0" and "x86_64" in b.platform and b.cuda]
+    (build,) = (build for build in builds if build.index == "default")
+    checks = of(torch, "arch-coverage")
+    for card in CARDS:
+        level, arch = best_code(build.code, card, CATALOGUE.architectures)
+        assert level is not Level.NONE
+        assert checks[str(card)].status == "pass"
+        assert arch is not None
+        assert f"torch {arch.name}" in checks[str(card)].detail
+    assert checks["7.0"].cause == "no-kernel-for-gpu"
+    assert "torch carries no code for 7.0" in checks["7.0"].detail
+
+
+def test_the_libraries_of_a_real_torch_find_each_other(torch: Report) -> None:
+    assert of(torch, "loader")[None].status == "pass"
