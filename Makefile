@@ -21,8 +21,9 @@ $(READY): pyproject.toml hatch_build.py
 demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
+# One process a core: most of the time goes to starting Pythons.
 test: $(READY) lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)
 	$(BIN)/ruff check .
