@@ -17,7 +17,7 @@ from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform
 from envsolve.resolve.family import DEFAULT
 
-_ERRORS = ("cpu-assert", "cpu-backend", "cpu-local", "cpu-conda", "torch-cuda-none", "cpu-word")
+_ERRORS = ("cpu-assert", "cpu-backend", "cpu-local", "cpu-conda", "torch-cuda-none", "cpu-word", "cpu-torch-words")
 #: Lines of a list of what there is: nobody complains in them.
 _STATES = frozenset({"cpu-local", "cpu-conda", "torch-cuda-none"})
 _OF_A_MISSING_GPU = frozenset(
@@ -70,13 +70,15 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         return
     if not (strong or weak or proved) or (scene.machine.gpus == () and strong is None):
         return
-    if strong and strong.signature.id == "cpu-local" and torch and torch.variant not in (None, "cpu"):
+    other = torch is not None and torch.variant not in (None, "cpu")
+    if other and strong and strong.signature.id in ("cpu-local", "cpu-torch-words"):
         return
     # A text that only shows a CPU build's version, on a machine of which no GPU is known, may be what was wanted.
     grounds = Grounds.SUGGESTED
     if strong and proved:
         grounds = Grounds.CONFIRMED
-    elif strong:
+    elif strong and (strong.signature.id != "cpu-torch-words" or scene.first("cuda-unavailable")):
+        # People also speak of the CPU build that they do not have.
         grounds = Grounds.STATED
     if strong and strong.signature.id in _STATES and any(_of_another_kind(m) for m in scene.matches):
         grounds = Grounds.SUGGESTED
