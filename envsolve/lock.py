@@ -117,7 +117,10 @@ def assumptions_of(plan: Plan) -> Assumptions:
         python=plan.python,
         os=_common(platform.os for platform in platforms),
         arch=_common(platform.arch for platform in platforms),
-        libc=oldest_libc(package.filename for package in plan.packages if package.filename),
+        libc=oldest_libc(
+            (package.filename for package in plan.packages if package.filename),
+            (package.libc for package in plan.packages if package.libc),
+        ),
         driver_required=plan.driver.required if plan.driver else None,
         compat_libcuda=_compat_of(plan),
         cuda=plan.cuda,
@@ -135,13 +138,17 @@ def _compat_of(plan: Plan) -> str | None:
     return min(found, key=minor, default=None)
 
 
-def oldest_libc(filenames: Iterable[str]) -> str | None:
+def oldest_libc(filenames: Iterable[str], stated: Iterable[str] = ()) -> str | None:
     """The oldest libc that runs every one of these wheels, ``glibc 2.28``; None where none of them asks.
 
-    File names that are not wheels are passed over.
+    Args:
+        filenames: Those that are not wheels are passed over.
+        stated: What is known of wheels whose file name says nothing of it, or too little.
     """
     wheels = (name.removesuffix(".whl") for name in filenames if name.endswith(".whl"))
-    needs = [need for need in (libc_needed(stem.rpartition("-")[2]) for stem in wheels) if need is not None]
+    named = (libc_needed(stem.rpartition("-")[2]) for stem in wheels)
+    known = (libc_of(Platform(libc=text)) for text in stated)
+    needs = [need for need in (*named, *known) if need is not None]
     return libc_text(max(needs, key=lambda need: need[1])) if needs else None
 
 

@@ -45,6 +45,8 @@ class PlannedPackage:
         requires: Names of the packages of this plan that it depends on.
         why: What asked for it, in the words of the requirement.
         requires_python: Its Requires-Python.
+        evidence: How it is known that there is such a build; None for packages that the catalogue does not describe.
+        libc: Oldest libc that runs its binaries, ``glibc 2.32``, where that is known beside what its file name says.
     """
 
     name: str
@@ -60,6 +62,7 @@ class PlannedPackage:
     size: int | None = None
     requires_python: str | None = None
     evidence: str | None = None
+    libc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,4 +76,5 @@ def _package(chosen: Chosen, file: IndexFile | None) -> PlannedPackage:
         size=file.size if file else None,
         requires_python=file.requires_python if file else None,
         evidence=build.evidence.value if build else None,
+        libc=build.libc if build else None,
     )

@@ -45,6 +45,12 @@ def test_oldest_libc(names: tuple[str, ...], libc: str | None) -> None:
     assert oldest_libc(names) == libc
 
 
+def test_a_libc_that_no_file_name_tells() -> None:
+    names = ("a-1-cp312-cp312-linux_x86_64.whl", "b-1-py3-none-manylinux_2_28_x86_64.whl")
+    assert oldest_libc(names, ["glibc 2.32"]) == "glibc 2.32"
+    assert oldest_libc(names, ["glibc 2.17"]) == "glibc 2.28"
+
+
 @pytest.mark.parametrize(
     ("driver", "fits"),
     [

@@ -8,6 +8,7 @@ import pytest
 
 from envsolve.catalogue.model import Build, Evidence, FileFact, IndexPlace
 from envsolve.errors import UsageError
+from envsolve.lock import assumptions_of
 from envsolve.plan import Plan
 from envsolve.render import render
 from tests.planner.worlds import codes, package
@@ -96,9 +97,10 @@ def test_a_wheel_of_another_abi_is_none(extensions: World) -> None:
 
 
 def test_a_file_without_a_known_hash_is_told_and_locked_by_none(extensions: World) -> None:
-    wheel(extensions, "flash-attn", "2.9.0", "releases")
+    wheel(extensions, "flash-attn", "2.9.0", "releases", libc="glibc 2.32")
     plan = ask(extensions, "torch==2.9.1", "flash-attn")
     assert package(plan, "flash-attn").version == "2.9.0+cu12torch2.9"
+    assert assumptions_of(plan).libc == "glibc 2.32"
     (told,) = (w.message for w in plan.warnings if w.code == "off-index-wheel")
     assert told.endswith("; that it is there is what the project's build workflow says; its sha256 is not known")
     with pytest.raises(UsageError, match="no public list has the sha256"):
