@@ -61,19 +61,20 @@ def check_facts(
         environ: Environment variables, for the index configuration.
 
     Raises:
-        UsageError: Nothing of a package can be measured, or a wheel cannot be read.
+        UsageError: Nothing of a package can be measured, a wheel cannot be read, or the folder is no catalogue.
         IndexUnavailableError: The index fails.
     """
     import random
 
     from envsolve.catalogue.check import check
+    from envsolve.catalogue.file import named_folder
     from envsolve.catalogue.load import Catalogue
     from envsolve.index.client import IndexClient
     from envsolve.index.settings import read_settings
 
     if sample < 1:
         raise UsageError(f"a sample of {sample}: there is nothing to check", hint="give a number from 1 on")
-    catalogue = Catalogue(None if folder is None else path_of(folder, "folder"))
+    catalogue = Catalogue() if folder is None else Catalogue(named_folder(path_of(folder, "folder")))
     drawn = random.randrange(10**6) if seed is None else seed
     with IndexClient(read_settings(environ)) as client:
         return check(client, catalogue, items(packages, str, "packages"), sample, drawn, progress)
@@ -128,6 +129,8 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
         from envsolve.index.served import measure_served
 
         found = measure_served(what, every, environ)
+    elif isinstance(what, str) and "://" in what:
+        raise UsageError(f"{what} is no address of http or https", hint="download it, and name the file")
     else:
         found = measure_path(path_of(what, "what"), every=every)
     if not found.carries_cuda:

@@ -1,7 +1,8 @@
 """Measuring again what the catalogue says, and comparing field by field: a sample of it, drawn at random.
 
 A release is measured as ``envsolve index update`` measures it; of records that are kept by hand, what the index lists
-and METADATA says is compared. Releases that the catalogue lacks are no disagreement: they are update's matter.
+and METADATA says is compared, and GPU code that was measured. Releases that the catalogue lacks are no disagreement:
+they are update's matter.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ def _measured_again(index: Index, step: Step, groups: Sequence[list[Any]]) -> It
             yield from _compare(step, group, same)
     # Of what measuring tells too little to make a record, and somebody made one by hand, the listing tells something.
     if left_out and step.kind is kinds.BUILDS and step.source:
-        yield from _measured_again(index, listing(step.file), left_out)
+        known = [record for group in left_out for record in group]
+        yield from _measured_again(index, listing(step.file, known), left_out)
     else:
         for group in left_out:
             yield from _compare(step, group, ())

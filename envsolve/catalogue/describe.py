@@ -92,7 +92,7 @@ def _in_full(kind: Kind[Any], record: Any, numbers: Mapping[str, int], requires:
     rows = []
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
-        if field.name in (*_NOT_SHOWN, *kind.key) or value is None or value in ((), "", False):
+        if field.name in (*_NOT_SHOWN, *kind.key) or value is None or value in ((), {}, "", False):
             continue
         known = getattr(record, "cited", {}).get(field.name, record)
         rows.append((f"  {field.name.replace('_', ' ')}", _text(value), _known(known, numbers)))

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
 
 from envsolve.catalogue import kinds
 from envsolve.catalogue.file import sources_of
 from envsolve.catalogue.kinds import KINDS, Kind
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Build, Source
+from envsolve.catalogue.model import Architecture, Build, Source, SourceProject
 from envsolve.errors import UsageError
 
 _MOST_NAMES = 40
@@ -37,7 +39,8 @@ def find_facts(catalogue: Catalogue, what: str, which: Sequence[str]) -> Facts:
     """What is known of one thing.
 
     Args:
-        what: A package (``torch``), or a kind of fact (``driver``, ``gpu``, ``toolkit``). ``triton`` is both.
+        what: A package (``torch``), or a kind of fact (``driver``, ``gpu``, ``toolkit``). ``triton`` is both. Of a
+            package without builds (``deepspeed``), what compiling it takes.
         which: What narrows it: a version, a flavour, an index; a driver branch; the name of a card.
 
     Raises:
@@ -50,11 +53,36 @@ def find_facts(catalogue: Catalogue, what: str, which: Sequence[str]) -> Facts:
         found[kinds.BUILDS.name] = _builds(catalogue, name, which)
     if kind is not None:
         found[kind.name] = _matching(kind, catalogue.records(kind), which)
+    if not found and (compiled := tuple(p for p in catalogue.source_projects if p.package == name)):
+        found[kinds.SOURCE_PROJECTS.name] = _compiled(compiled, which)
     if not found:
-        things = sorted({*catalogue.packages(), *(word_of(k) for k in KINDS.values() if k is not kinds.BUILDS)})
-        raise UsageError(f"the catalogue describes no {what}", hint=f"it describes {', '.join(things)}")
+        raise _unknown(catalogue, what, name)
     named = {key for records in found.values() for record in records for key in sources_of(record)}
     return Facts(found, {key: source for key in sorted(named) if (source := catalogue.source(key))})
+
+
+def _compiled(projects: Sequence[SourceProject], which: Sequence[str]) -> tuple[SourceProject, ...]:
+    """What compiling a package takes, of the versions named."""
+    found = tuple(p for p in projects if all(_takes(p.versions, word) for word in which))
+    if not found:
+        said = f"the catalogue describes no {projects[0].package} {' '.join(which)}"
+        raise UsageError(said, hint=f"it describes {'; '.join(f'{p.package} {p.versions}' for p in projects)}")
+    return found
+
+
+def _takes(versions: str, version: str) -> bool:
+    try:
+        return SpecifierSet(versions).contains(version, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _unknown(catalogue: Catalogue, what: str, name: str) -> UsageError:
+    words = sorted(word_of(kind) for kind in KINDS.values() if kind is not kinds.BUILDS)
+    things = sorted({*catalogue.packages(), *(project.package for project in catalogue.source_projects), *words})
+    close = [thing for thing in things if name and thing.startswith(f"{name}-")] or get_close_matches(name, things, n=5)
+    known = f"did you mean {', '.join(close)}" if close else f"it describes {', '.join(things)}"
+    return UsageError(f"the catalogue describes no {what or 'such thing'}", hint=known)
 
 
 def _builds(catalogue: Catalogue, package: str, which: Sequence[str]) -> tuple[Build, ...]:
@@ -115,6 +143,10 @@ def _selected(kind: Kind[Any], records: Sequence[Any], which: Sequence[str]) -> 
 
 def _names(kind: Kind[Any], record: Any) -> Iterator[str]:
     """What people call a record by."""
+    if isinstance(record, Build):
+        yield f"{record.version}{record.local}"
+    if isinstance(record, Architecture):
+        yield f"sm_{record.compute_capability.replace('.', '')}"
     for part in (*kind.identity(record), getattr(record, "aliases", ()), getattr(record, "tags", ())):
         if isinstance(part, (tuple, list)):
             yield from map(str, part)

@@ -19,7 +19,8 @@ from msgspec.structs import force_setattr
 
 from envsolve.catalogue.kinds import Record
 from envsolve.catalogue.model import Build, Source
-from envsolve.errors import EnvsolveError
+from envsolve.errors import EnvsolveError, UsageError
+from envsolve.files import is_folder, read_regular
 
 _log = logging.getLogger("envsolve.catalogue")
 _Schema = Literal["envsolve.catalogue/1"]
@@ -52,17 +53,30 @@ def data_folder() -> Path:
     raise EnvsolveError("this installation has no catalogue (index_data/)", hint="reinstall envsolve")
 
 
-def read_file(path: Path, record: type[Record], *, hint: str = "reinstall envsolve") -> CatalogueFile[Record]:
+def named_folder(path: Path) -> Path:
+    """A folder that somebody named as a catalogue.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if not is_folder(path / "builds"):
+        raise UsageError(f"{path} is no catalogue: it has no folder builds", hint="name the index_data/ of a checkout")
+    return path
+
+
+def read_file(path: Path, record: type[Record]) -> CatalogueFile[Record]:
     """One file, decoded and checked, with the groups of ``requires`` as they are written.
 
     Raises:
-        EnvsolveError: It is missing, or not a catalogue file of such records; the hint is the caller's.
+        EnvsolveError: It is missing, or not a catalogue file of such records.
     """
     try:
-        file: CatalogueFile[Record] = _decoder(cast(Any, record)).decode(path.read_bytes())
+        return _decoded(read_regular(path), record)
     except (OSError, msgspec.MsgspecError) as error:
-        raise EnvsolveError(f"the catalogue file {path.name} cannot be read: {error}", hint=hint) from error
-    return file
+        raise EnvsolveError(
+            f"the catalogue file {path.name} cannot be read: {_said(error)}",
+            hint=f"bring {path} back as it was, or reinstall envsolve",
+        ) from error
 
 
 def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | None:
@@ -73,21 +87,29 @@ def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | N
     """
     hint = _to_delete(path)
     try:
-        schema = msgspec.json.decode(path.read_bytes(), type=_Head).schema
+        data = read_regular(path)
+        schema = msgspec.json.decode(data, type=_Head).schema
+        if schema == SCHEMA:
+            return _decoded(data, record)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.MsgspecError) as error:
-        raise EnvsolveError(f"your own catalogue file {path.name} cannot be read: {error}", hint=hint) from error
-    if schema != SCHEMA:
-        _log.warning(
-            "%s is not used: it is of the form %s, and this envsolve reads %s; delete it", path, schema, SCHEMA
-        )
-        return None
-    return read_file(path, record, hint=hint)
+        raise EnvsolveError(f"your own catalogue file {path.name} cannot be read: {_said(error)}", hint=hint) from error
+    _log.warning("%s is not used: it is of the form %s, and this envsolve reads %s; delete it", path, schema, SCHEMA)
+    return None
 
 
 def _to_delete(path: Path) -> str:
     return f"delete {path}, then measure again what it held: envsolve index update"
+
+
+def _decoded(data: bytes, record: type[Record]) -> CatalogueFile[Record]:
+    file: CatalogueFile[Record] = _decoder(cast(Any, record)).decode(data)
+    return file
+
+
+def _said(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 @cache
@@ -96,14 +118,16 @@ def _decoder(record: Any) -> msgspec.json.Decoder[Any]:
 
 
 def check_forms(records: tuple[Any, ...], path: Path) -> None:
-    """Hold the records of the user's own file to the forms of their values.
+    """Hold the records of the user's own file to the forms of their values, and builds to the place of the file.
 
     Raises:
         EnvsolveError: One has another form: the file is damaged, and the hint is to delete it.
     """
-    from envsolve.catalogue.forms import misshapen
+    from envsolve.catalogue.forms import misplaced, misshapen
 
-    if wrong := next((said for record in records for said in misshapen(record)), None):
+    place, package = path.parent.name, path.stem
+    found = (said for record in records for said in (*misshapen(record), *misplaced(record, place, package)))
+    if wrong := next(found, None):
         raise EnvsolveError(f"your own catalogue file {path.name} is damaged: {wrong}", hint=_to_delete(path))
 
 

@@ -92,6 +92,15 @@ def misshapen(value: Any) -> Iterator[str]:
                 yield f"{name}: {part!r}"
 
 
+def misplaced(record: Any, place: str, package: str) -> Iterator[str]:
+    """What of a build is not what the path of its file says, ``builds/<place>/<package>.json``."""
+    if isinstance(record, Build):
+        if record.index != place:
+            yield f"index: {record.index!r}"
+        if record.package != package:
+            yield f"package: {record.package!r}"
+
+
 def _fields(value: Any) -> Sequence[str]:
     if isinstance(value, msgspec.Struct):
         return value.__struct_fields__

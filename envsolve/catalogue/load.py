@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,8 @@ from envsolve.catalogue.model import (
 )
 from envsolve.catalogue.overlay import in_force, laid_over, overlay_folder
 from envsolve.errors import EnvsolveError
+
+_log = logging.getLogger("envsolve.catalogue")
 
 
 class Catalogue:
@@ -175,6 +178,7 @@ class Catalogue:
             path.relative_to(folder).with_suffix("").as_posix()
             for folder in self._folders
             for path in folder.glob("builds/*/*.json")
+            if path.parent.name in self._place_names
         }
         return tuple(sorted(found))
 
@@ -199,9 +203,18 @@ class Catalogue:
     @cached_property
     def _places(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The places that have files of builds: package indexes, and those that are none."""
-        names = sorted({path.name for folder in self._folders for path in folder.glob("builds/*")})
+        names = self._place_names
         outside = tuple(name for name in names if name != "default" and self.indexes[name].kind != "simple")
         return tuple(name for name in names if name not in outside), outside
+
+    @cached_property
+    def _place_names(self) -> tuple[str, ...]:
+        """The folders of builds whose address is known; the user's own may have been written for another envsolve."""
+        names = sorted({path.name for folder in self._folders for path in folder.glob("builds/*")})
+        unknown = [name for name in names if name != "default" and name not in self.indexes]
+        if unknown:
+            _log.warning("builds of places that no index describes are not used: %s", ", ".join(unknown))
+        return tuple(name for name in names if name not in unknown)
 
     def _builds_at(self, places: tuple[str, ...], package: str) -> tuple[Build, ...]:
         key = (places, package)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,10 @@ from packaging.version import Version
 
 from envsolve.catalogue import kinds
 from envsolve.catalogue.bound import bound_builds
+from envsolve.catalogue.extensions import extension_of
 from envsolve.catalogue.kinds import Kind
 from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.measure.artefact import WheelFile
 from envsolve.catalogue.model import Build, Evidence, Toolkit, TritonRelease
 from envsolve.catalogue.refresh import (
     Index,
@@ -34,7 +37,7 @@ NVCC = "measured-nvcc-wheels"
 BOUND = "measured-cuda-runtime"
 # The Windows wheels of 1.7.0 hold no METADATA, so that no installer takes them.
 _TORCH_SINCE = "1.7.1"
-_LISTED = ("build_tag", "released", "requires", "requires_python")
+_LISTED = ("build_tag", "local", "released", "requires", "requires_python")
 _OF_TRITON = ("arch_specific_from", "host_needs", "ptxas")
 _OF_TORCH = (*_LISTED, "code", "cuda", "cxx11_abi", "nccl", "own_ptxas")
 
@@ -99,12 +102,17 @@ def listed(catalogue: Catalogue) -> list[Step]:
     """The other files of builds on the default index."""
     measured = {step.file for step in steps(catalogue)}
     files = [file for file in catalogue.build_files if file.startswith("builds/default/") and file not in measured]
-    return list(map(listing, files))
+    return [listing(file, catalogue.file(file)) for file in files]
 
 
-def listing(file: str) -> Step:
-    """What the index lists and METADATA says of the builds of a file, whether or not more can be measured."""
-    return Step(file, kinds.BUILDS, "", partial(_listed_builds, file), _is_build, tells=_LISTED)
+def listing(file: str, known: Sequence[Build]) -> Step:
+    """What the index lists and METADATA says of builds, and what the main libraries of those that were measured carry.
+
+    That is less than measuring tells: which CUDA family a build is bound to, and which torch, is not among it.
+    """
+    read = [build for build in known if build.code and build.known("code").evidence is Evidence.MEASURED]
+    measure = partial(_listed_builds, file, lambda release: any(_is_build(build, release) for build in read))
+    return Step(file, kinds.BUILDS, "", measure, _is_build, tells=_LISTED)
 
 
 def unrecorded(known: Sequence[Build]) -> Wanted:
@@ -135,10 +143,22 @@ def _bound_builds(catalogue: Catalogue, file: str, index: Index, wanted: Wanted)
     return bound_builds(index, file.rsplit("/", 1)[-1], since, BOUND, torches, wanted, catalogue.toolkits)
 
 
-def _listed_builds(file: str, index: Index, wanted: Wanted) -> list[Build]:
+def _listed_builds(file: str, coded: Wanted, index: Index, wanted: Wanted) -> list[Build]:
+    def of(release: Release) -> list[Build]:
+        builds = with_metadata(index, release, record_of(release, "", Evidence.PUBLISHED, ""))
+        return _with_code(index, release, builds) if coded(release) else builds
+
     found = filter(wanted, releases(index.project(file.rsplit("/", 1)[-1]), "0"))
-    named = each(lambda release: with_metadata(index, release, record_of(release, "", Evidence.PUBLISHED, "")), found)
-    return [build for builds in named for build in builds]
+    return [build for builds in each(of, found) for build in builds]
+
+
+def _with_code(index: Index, release: Release, builds: Sequence[Build]) -> list[Build]:
+    file = release.representative
+    with closing(index.open(file)) as stream:
+        extension = extension_of(release.package, WheelFile(stream, file.filename))
+    if extension is None:
+        return list(builds)
+    return [replace(build, code=extension.code, cxx11_abi=extension.cxx11_abi) for build in builds]
 
 
 def _without(wanted: Wanted) -> Wanted:

@@ -14,14 +14,14 @@ from typing import Any
 from packaging.version import Version
 
 from envsolve.catalogue import kinds
-from envsolve.catalogue.file import SCHEMA, CatalogueFile, read_file, read_own_file, sources_of
+from envsolve.catalogue.file import SCHEMA, CatalogueFile, named_folder, read_file, read_own_file, sources_of
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Source
 from envsolve.catalogue.overlay import in_force
 from envsolve.catalogue.refresh import Index
 from envsolve.catalogue.steps import Step, steps
 from envsolve.catalogue.write import build_order, dump_catalogue_file, group_requires
-from envsolve.errors import EnvsolveError
+from envsolve.errors import EnvsolveError, IndexUnavailableError
 from envsolve.files import replace_file
 
 
@@ -37,11 +37,13 @@ def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]
         Files written, with what was added to each (``torch 2.15.0 manylinux_2_28_x86_64``).
 
     Raises:
-        UsageError: A wheel cannot be read, or a release works in a way that measuring does not know.
-        IndexUnavailableError: The index fails.
+        UsageError: The folder is no catalogue, a wheel cannot be read, or a release works in a way that measuring does
+            not know.
+        IndexUnavailableError: The index fails, or has no torch.
         EnvsolveError: A file cannot be written; it is as it was.
     """
-    catalogue = Catalogue(folder)
+    catalogue = Catalogue(named_folder(folder))
+    _check_index(index)
     written = {}
     for step in steps(catalogue):
         if new := _new(index, catalogue, step):
@@ -70,6 +72,7 @@ def update_overlay(index: Index, folder: Path, base: Path, date: str) -> dict[Pa
         EnvsolveError: As :func:`update`; or a file of the folder is damaged.
     """
     catalogue = Catalogue(base, folder)
+    _check_index(index)
     written = {}
     for step in steps(catalogue):
         if new := _new(index, catalogue, step):
@@ -87,6 +90,13 @@ def merged(known: Iterable[Build], new: Sequence[Build]) -> list[Build]:
     replaced = {(build.version, build.platform) for build in new}
     kept = [build for build in known if (build.version, build.platform) not in replaced]
     return sorted([*kept, *new], key=build_order)
+
+
+def _check_index(index: Index) -> None:
+    """An index that has no torch is the wrong address: that nothing new is there says nothing."""
+    if not index.project("torch"):
+        hint = "check the address of the index, and that it carries all packages"
+        raise IndexUnavailableError("the package index has no torch, so it does not tell what is new", hint=hint)
 
 
 def _new(index: Index, catalogue: Catalogue, step: Step) -> list[Any]:
@@ -122,7 +132,8 @@ def _write(
         sources: Where the source of the new records is described, whatever its date there.
     """
     cited = {key: sources[key] for record in new for key in sources_of(record)}
-    dated = {**cited, **file.sources, step.source: replace(sources[step.source], date=date)}
+    dated = {**file.sources, step.source: replace(sources[step.source], date=date)}
+    dated |= {key: source for key, source in cited.items() if key not in dated}
     if step.kind is kinds.BUILDS:
         known = [
             replace(build, requires=tuple(line for group in build.requires or () for line in file.requires[group]))
@@ -159,7 +170,7 @@ def _unwritable(path: Path, error: OSError) -> EnvsolveError:
 
 
 def _names(new: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(name_of(record) for record in new)
+    return tuple(dict.fromkeys(map(name_of, new)))
 
 
 def name_of(record: Any) -> str:

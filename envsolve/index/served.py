@@ -8,8 +8,9 @@ from urllib.parse import unquote, urldefrag, urlsplit
 from envsolve.catalogue.measure import Measurement
 from envsolve.catalogue.measure import measure as measure_file
 from envsolve.errors import UsageError
-from envsolve.index.address import split_login
+from envsolve.index.address import redact, split_login
 from envsolve.index.client import IndexClient
+from envsolve.index.errors import MissingFileError
 from envsolve.index.model import IndexFile
 from envsolve.index.settings import read_settings
 
@@ -29,5 +30,10 @@ def measure_served(what: str, every: bool, environ: Mapping[str, str]) -> Measur
         ) from None
     address = urldefrag(what).url
     name = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
-    with IndexClient(read_settings(environ)) as client, client.open(IndexFile(name, address, "")) as file:
-        return measure_file(file, name, every=every)
+    if not name:
+        raise UsageError(f"{redact(address)} names no file", hint="write it as https://host/path/file.whl")
+    try:
+        with IndexClient(read_settings(environ)) as client, client.open(IndexFile(name, address, "")) as file:
+            return measure_file(file, name, every=every)
+    except MissingFileError:
+        raise MissingFileError(f"there is no {redact(address)}") from None

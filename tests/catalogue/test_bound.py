@@ -11,7 +11,7 @@ from envsolve.catalogue.bound import bound_builds, torch_of
 from envsolve.catalogue.measure.artefact import WheelFile
 from envsolve.catalogue.measure.runtime import cuda_major
 from envsolve.catalogue.model import Build, Evidence
-from tests.catalogue.measure.artefacts import elf, wheel
+from tests.catalogue.measure.artefacts import elf, pe, wheel
 from tests.catalogue.test_refresh import Memory, Published
 
 LINUX = "manylinux_2_28_x86_64"
@@ -42,9 +42,12 @@ def major_of(members: Mapping[str, bytes | str]) -> int | None:
         ({"x/a.so": elf(["libcudart-d0da41ae.so.11.0"])}, 11),
         ({"x/a.so": elf(["libcudart.so.12"]), "x/tiny.so": elf(["libtorch.so"])}, 12),
         ({"x/a.so": elf(["libtorch_cuda.so", "libcusparse.so.12"])}, None),
-        ({"x/a.dll": b"MZ..c10_cuda.dll\0cudart64_12.dll\0"}, 12),
-        ({"x/a.pyd": b"MZ..cudart64_110.dll\0"}, 11),
-        ({"x/a.dll": b"MZ..cudart64_12.dll\0..see cudart64_13.dll\0"}, None),
+        ({"x/a.dll": pe(["c10_cuda.dll", "cudart64_12.dll"])}, 12),
+        ({"x/a.pyd": pe(["cudart64_110.dll"])}, 11),
+        ({"x/a.dll": pe(["KERNEL32.dll"], ["cublas64_13.dll", "cublasLt64_13.dll"])}, 13),  # the runtime is linked in
+        ({"x/a.dll": pe(["cublas64_13.dll"], tail=b"see cudart64_12.dll\0")}, 13),
+        ({"x/a.dll": pe(["KERNEL32.dll"], tail=b"cudart64_12.dll\0")}, 12),
+        ({"x/a.dll": pe(["cudnn64_9.dll"], tail=b"cudart64_12.dll\0..see cudart64_13.dll\0")}, None),
         ({"x/a.py": "cudart64_12.dll"}, None),
     ],
 )

@@ -13,7 +13,7 @@ from envsolve.catalogue.extensions import compiled_with
 from envsolve.catalogue.measure.extension import Extension
 from envsolve.catalogue.model import Build, Evidence, Toolkit
 from envsolve.errors import UsageError
-from tests.catalogue.measure.artefacts import CUBIN, PTX, container, elf, entry, wheel
+from tests.catalogue.measure.artefacts import CUBIN, PTX, container, elf, entry, pe, wheel
 from tests.catalogue.test_bound import TORCHES
 from tests.catalogue.test_refresh import Memory, Published
 
@@ -138,7 +138,7 @@ def test_what_one_of_several_libraries_serves() -> None:
         ),
         (
             "onnxruntime-gpu",
-            {"onnxruntime/capi/onnxruntime_providers_cuda.dll": b"MZ..cudart64_12.dll\0" + KERNELS},
+            {"onnxruntime/capi/onnxruntime_providers_cuda.dll": pe(["cudart64_12.dll"], tail=KERNELS)},
             "cu128",
         ),
         ("jax-cuda13-plugin", {"jax_cuda13_plugin/_prng.so": elf(tail=container(entry(CUBIN, 90)))}, "cu130"),

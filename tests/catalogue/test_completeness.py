@@ -9,12 +9,14 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from envsolve._default_index import DEFAULT_INDEX
+from envsolve.catalogue.file import data_folder
 from envsolve.catalogue.load import Catalogue
 from envsolve.index.client import IndexClient
 from envsolve.index.settings import IndexSettings
 
 pytestmark = pytest.mark.network
 
+CATALOGUE = Catalogue(data_folder())
 # The companions' first releases are those for torch 1.7.
 SINCE = {"torch": "1.7", "triton": "2.0", "torchvision": "0.8", "torchaudio": "0.7"}
 # Their .dist-info folder has another name, so that they hold no METADATA for an installer: torch 1.7.0 on Windows.
@@ -42,7 +44,7 @@ def is_wanted(filename: str, package: str) -> bool:
 
 @pytest.mark.parametrize("package", SINCE)
 def test_every_wheel_is_recorded(index: IndexClient, package: str) -> None:
-    builds = [build for build in Catalogue().builds(package) if build.index == "default"]
+    builds = [build for build in CATALOGUE.builds(package) if build.index == "default"]
     known = {build.filename(python): fact.sha256 for build in builds for python, fact in build.files.items()}
     newest = {(build.version, build.platform): int(build.build_tag or -1) for build in builds}
     listed = {f.filename: f for f in index.project(package) if f.yanked is None and is_wanted(f.filename, package)}
@@ -53,6 +55,17 @@ def test_every_wheel_is_recorded(index: IndexClient, package: str) -> None:
     )
     assert not lacking
     assert set(known) <= {file.filename for file in index.project(package)}
+
+
+@pytest.mark.parametrize("file", [file for file in CATALOGUE.build_files if file.startswith("builds/default/")])
+def test_every_file_that_is_recorded_is_offered_as_recorded(index: IndexClient, file: str) -> None:
+    """Files that were withdrawn are none that an installer chooses."""
+    listed = {f.hashes["sha256"]: f.size for f in index.project(file.rsplit("/", 1)[-1]) if f.yanked is None}
+    facts = {b.filename(python): fact for b in CATALOGUE.file(file) for python, fact in b.files.items()}
+    assert facts
+    gone = [name for name, fact in facts.items() if fact.sha256 not in listed]
+    assert not gone
+    assert not [n for n, fact in facts.items() if fact.sha256 and fact.size not in (None, listed[fact.sha256])]
 
 
 def replaced(filename: str, newest: dict[tuple[str, str], int]) -> bool:

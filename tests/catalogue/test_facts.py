@@ -35,6 +35,9 @@ CATALOGUE = Catalogue()
         ("image 12.9.1-cudnn-devel-ubuntu22.04", "images", {"12.9.1"}),
         ("conda pytorch 2.9.1 win-64", "conda", {"2.9.1"}),
         ("index pytorch", "indexes", {"pytorch"}),
+        ("torch 2.9.1+cu128 win_amd64", "builds", {"win_amd64"}),
+        ("architecture sm_90", "architectures", {"9.0"}),
+        ("deepspeed", "source_projects", {"deepspeed"}),
         ("image-requirement 12.9.1", "image_requirements", {"12.9.1"}),
     ],
 )
@@ -53,7 +56,12 @@ def test_a_package_that_is_a_kind_too_is_shown_as_both() -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("foo", "architecture, "),
+        ("quux", "architecture, "),
+        ("", "architecture, "),
+        ("tortch", "did you mean torch, "),
+        ("jax", "did you mean jax-cuda12-pjrt, "),
+        ("deepspeed 0.1", "it describes deepspeed >="),
+        ("deepspeed newest", "it describes deepspeed >="),
         ("torch 2.9.9", "it describes 1.7.0, "),
         ("torch 2.9.1 cu999", "2.9.1 exists as cpu, cu126"),
         ("gpu RTX 4099", "did you mean RTX 4090"),
@@ -61,7 +69,7 @@ def test_a_package_that_is_a_kind_too_is_shown_as_both() -> None:
     ],
 )
 def test_what_is_not_known_is_told_with_what_is(words: str, hint: str) -> None:
-    what, *which = words.split()
+    what, *which = words.split() or [""]
     with pytest.raises(UsageError) as failure:
         find_facts(CATALOGUE, what, which)
     assert hint in str(failure.value.hint)

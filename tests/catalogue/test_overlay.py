@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_all_records_of_a_build_are_replaced_together(base: Path, own: Path) -> 
 
 
 def test_a_package_that_only_the_user_knows(base: Path, own: Path) -> None:
-    path = write(own, build("2.10.0"), date="2026-07-01")
+    path = write(own, replace(build("2.10.0"), package="torchfoo"), date="2026-07-01")
     path.rename(path.with_name("torchfoo.json"))
     assert Catalogue(base, own).packages() == ("torch", "torchfoo")
     assert len(Catalogue(base, own).builds("torchfoo")) == 1
@@ -113,6 +114,8 @@ def test_where_the_folder_is(monkeypatch: pytest.MonkeyPatch, own: Path) -> None
         lambda text: text.replace('"requires": ["2.12.0"]', '"requires": ["none"]'),
         lambda text: text.replace('"source": "m"', '"source": "none"'),
         lambda text: text.replace('"version": "2.12.0"', '"version": "two"'),
+        lambda text: text.replace('"package": "torch"', '"package": "torchfoo"'),
+        lambda text: text.replace('"index": "default"', '"index": "pytorch"'),
     ],
 )
 def test_damage_names_the_file_to_delete(base: Path, own: Path, spoil: Callable[[str], str]) -> None:
@@ -123,6 +126,28 @@ def test_damage_names_the_file_to_delete(base: Path, own: Path, spoil: Callable[
     with pytest.raises(EnvsolveError) as failure:
         Catalogue(base, own).builds("torch")
     assert f"delete {path}" in str(failure.value.hint)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_no_file_and_nobody_waits_for_it(base: Path, own: Path) -> None:
+    path = write(own, build("2.12.0"), date="2026-07-01")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(EnvsolveError, match="pipe or a device"):
+        Catalogue(base, own).builds("torch")
+
+
+def test_a_place_that_no_index_describes_is_left_aside_with_a_warning(
+    own: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(own, build("99.0"), date="2099-01-01")
+    (own / "builds" / "nowhere").mkdir()
+    path.rename(own / "builds" / "nowhere" / "torch.json")
+    with caplog.at_level(logging.WARNING):
+        catalogue = Catalogue(data_folder(), own)
+        assert "99.0" not in {b.version for b in catalogue.builds("torch")}
+        assert "builds/nowhere/torch" not in catalogue.build_files
+    assert "nowhere" in caplog.text
 
 
 def test_another_form_of_file_is_left_aside_with_a_warning(

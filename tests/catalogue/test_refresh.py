@@ -22,8 +22,9 @@ from envsolve.catalogue.refresh import (
     torch_builds,
     triton_releases,
 )
-from envsolve.catalogue.update import update
+from envsolve.catalogue.update import update, update_overlay
 from envsolve.catalogue.write import dump_catalogue_file
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.index.model import CoreMetadata
 from tests.catalogue.measure.artefacts import torch_wheel, wheel
 from tests.catalogue.measure.test_ptxas import STRINGS
@@ -213,3 +214,16 @@ def test_update_measures_what_is_new_and_writes_what_changed(tmp_path: Path) -> 
     (build,) = catalogue.builds("torch")
     assert build.pythons == ("cp311", "cp314")
     assert catalogue.date == "2026-03-03"
+
+
+def test_an_index_without_torch_does_not_tell_what_is_new(tmp_path: Path) -> None:
+    (tmp_path / "builds").mkdir()
+    with pytest.raises(IndexUnavailableError, match="has no torch"):
+        update(Memory([]), tmp_path, "2026-02-02")
+    with pytest.raises(IndexUnavailableError, match="has no torch"):
+        update_overlay(Memory([]), tmp_path / "own", tmp_path, "2026-02-02")
+
+
+def test_a_folder_that_is_no_catalogue_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no catalogue"):
+        update(Memory([]), tmp_path, "2026-02-02")

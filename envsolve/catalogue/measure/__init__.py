@@ -6,6 +6,7 @@ costs the few members that hold the answer.
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,9 @@ from envsolve.errors import UsageError
 
 __all__ = ["Assembler", "Library", "Measurement", "measure", "measure_path", "measure_wheel", "measure_wheel_libraries"]
 
+# The largest wheels hold 4 GiB; what is far larger takes minutes to look through, and is none.
+_LARGEST = 32 << 30
+
 
 def measure_path(path: Path, *, every: bool = False) -> Measurement:
     """Measure what is at a local path: a wheel, a shared library, a ``ptxas``, an environment or ``site-packages``.
@@ -30,11 +34,14 @@ def measure_path(path: Path, *, every: bool = False) -> Measurement:
     Raises:
         UsageError: There is nothing there, or nothing that can be measured.
     """
-    if path.is_dir():
-        return measure_environment(path, every=every)
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is a pipe or a device, not a file")
     try:
+        kind = path.stat()
+        if stat.S_ISDIR(kind.st_mode):
+            return measure_environment(path, every=every)
+        if not stat.S_ISREG(kind.st_mode):
+            raise UsageError(f"{path} is a pipe or a device, not a file")
+        if kind.st_size > _LARGEST:
+            raise UsageError(f"{path} is larger than {_LARGEST >> 30} GiB: that is no wheel, and no library")
         with path.open("rb") as file:
             return measure(file, path.name, every=every)
     except OSError as error:

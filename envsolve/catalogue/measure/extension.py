@@ -61,8 +61,7 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
                 needed += elf.read_elf(file, path).needed
                 abis.update(_CHECK_FAIL.findall(elf.dynamic_strings(file, path)))
             else:
-                file.seek(0)
-                of_dlls.add(major_in_dll(file))
+                of_dlls.add(major_in_dll(file, path))
             file.seek(0)
             for entries in fatbin.containers(file):
                 lists[_archs(entries)] += 1

@@ -9,6 +9,7 @@ from typing import IO
 from envsolve.catalogue.measure import elf, fatbin, pe
 from envsolve.catalogue.measure.extension import common_code
 from envsolve.catalogue.measure.model import Library, arch_order
+from envsolve.catalogue.measure.runtime import major_needed
 
 # 64-bit and little-endian, as CUDA has it: anything else is no library of a CUDA package, and no damage either.
 _ELF = elf.MAGIC + b"\x02\x01"
@@ -17,12 +18,6 @@ _NVIDIA = re.compile(
     r"lib(cu(da|blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)"
     r"|(cu(da|blas|dnn|fft|rand|solver|sparse|pti|tensor)|nv(cuda|rtc|jitlink|jpeg|tools|toolsext|comp|mdi|infer)|nccl)"
     r"[\w.-]*\.dll$",
-    re.IGNORECASE,
-)
-# Those of them whose name carries the CUDA major: cuDNN, cuFFT and others count their own versions.
-_MAJOR = re.compile(
-    r"lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)(?:-[0-9a-f]+)?\.so\.(\d+)(?:\.\d+)*"
-    r"|(?:cudart64|cublas64|cublasLt64)_(\d\d)\d?\.dll",
     re.IGNORECASE,
 )
 # c10's torchCheckFail takes a std::string; every extension that links libtorch calls it.
@@ -61,7 +56,7 @@ def read_library(file: IO[bytes], name: str) -> Library:
         ptx_isas={arch: isas[arch] for arch in sorted(isas, key=arch_order)},
         code=common_code(lists),
         needed=needed,
-        cuda_major=next((int(m[1] or m[2]) for m in map(_MAJOR.fullmatch, needed) if m), None),
+        cuda_major=major_needed(needed),
         cxx11_abi=abi,
     )
 

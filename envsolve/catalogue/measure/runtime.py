@@ -6,12 +6,17 @@ import re
 from collections.abc import Iterable
 from typing import IO
 
-from envsolve.catalogue.measure import elf
+from envsolve.catalogue.measure import elf, pe
 from envsolve.catalogue.measure.artefact import WheelFile
 
-# Libraries whose soname or DLL name carries the CUDA major (cuFFT and cuSPARSE count their own versions); a wheel that
-# brings a copy along has a hash in its name.
-_SONAME = re.compile(r"lib(?:cudart|nvrtc)(?:-[0-9a-f]+)?\.so\.(\d+)(?:\.\d+)*")
+# Libraries whose soname or DLL name carries the CUDA major: cuDNN, cuFFT and cuSPARSE count their own versions. A copy
+# that a wheel brings along has a hash in its name.
+_NAMED = re.compile(
+    r"lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)(?:-[0-9a-f]+)?\.so\.(\d+)(?:\.\d+)*"
+    r"|(?:cudart64|cublas64|cublasLt64)_(\d\d)\d?\.dll",
+    re.IGNORECASE,
+)
+# What a library that loads the runtime itself names it by.
 _DLL = re.compile(rb"cudart64_(\d\d)\d?\.dll")
 _LIBRARY = re.compile(r"\.(so(\.\d+)*|dll|pyd)$")
 _CHUNK = 1 << 20
@@ -24,7 +29,7 @@ def cuda_major(wheel: WheelFile) -> int | None:
     """The CUDA major of a wheel, from the smallest of its libraries that names one.
 
     Returns:
-        None where no library of up to 2 MiB (compressed) needs the CUDA runtime or NVRTC.
+        None where no library of up to 2 MiB (compressed) needs a library of CUDA's that tells.
 
     Raises:
         UsageError: A library is damaged.
@@ -42,22 +47,35 @@ def cuda_major(wheel: WheelFile) -> int | None:
 
 def major_needed(libraries: Iterable[str]) -> int | None:
     """The CUDA major that the names of needed libraries tell: 13 for ``libcudart.so.13``; None where none does."""
-    return next((int(match[1]) for match in map(_SONAME.fullmatch, libraries) if match), None)
+    return next((int(match[1] or match[2]) for match in map(_NAMED.fullmatch, libraries) if match), None)
 
 
 def _major_in(file: IO[bytes], name: str) -> int | None:
     if file.read(len(elf.MAGIC)) == elf.MAGIC:
         return major_needed(elf.read_elf(file, name).needed)
-    file.seek(0)
-    return major_in_dll(file)
+    return major_in_dll(file, name)
 
 
-def major_in_dll(file: IO[bytes]) -> int | None:
-    """The CUDA major of the runtime DLL that a Windows library names, read from where the file stands.
+def major_in_dll(file: IO[bytes], name: str) -> int | None:
+    """The CUDA major of a Windows library: of the DLLs that it imports, else of the one runtime that it names anywhere.
+
+    A library with the runtime linked in imports cuBLAS alone, or nothing.
+
+    Args:
+        file: Seekable.
+        name: For messages.
 
     Returns:
-        None where it names none, or several: one of them is then but in a message.
+        None where it names no runtime, or several: one of them is then but in a message.
+
+    Raises:
+        UsageError: It is damaged.
     """
+    file.seek(0)
+    image = name.lower().endswith((".dll", ".pyd")) and file.read(len(pe.MAGIC)) == pe.MAGIC
+    if image and (imported := major_needed(pe.read_pe(file, name).needed)):
+        return imported
+    file.seek(0)
     tail = b""
     found: set[int] = set()
     while chunk := file.read(_CHUNK):
