@@ -86,6 +86,7 @@ def test_the_code_in_a_real_torch_is_what_the_catalogue_says(torch: Report) -> N
     builds = [b for b in CATALOGUE.builds("torch") if b.version == "2.11.0" and "x86_64" in b.platform and b.cuda]
     (build,) = (build for build in builds if build.index == "default")
     checks = of(torch, "arch-coverage")
+    assert build.code
     for card in CARDS:
         level, arch = best_code(build.code, card, CATALOGUE.architectures)
         assert level is not Level.NONE

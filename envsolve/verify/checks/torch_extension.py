@@ -63,6 +63,8 @@ def check(ordinal):
         raise SkipTest("torch cannot build extensions here: {}".format(error)) from None
     if cpp_extension.CUDA_HOME is None:
         raise SkipTest("torch finds no CUDA toolkit to build with: CUDA_HOME is not set, and no nvcc is on PATH")
+    if not cpp_extension.is_ninja_available():
+        raise SkipTest("torch builds an extension at run time with ninja, which is not on PATH")
     device = torch.device("cuda", int(ordinal))
     os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "{}.{}".format(*torch.cuda.get_device_capability(device)))
     with tempfile.TemporaryDirectory() as folder:
