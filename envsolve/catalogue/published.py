@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from shlex import quote
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.errors import UsageError
 
 _CUDA = re.compile(r"(?:cu(?:da)?)?[\s_=-]*(\d+)\.?(\d)(?:\.\d+)?", re.IGNORECASE)
+_FLAVOUR = re.compile(r"cu\d{2,3}")
 _PYTHON = re.compile(r"(?:c?python|cp|py)?\s*(\d+)\.?(\d+)?(?:\.\d+)?(t)?", re.IGNORECASE)
 _TAG = re.compile(r"cp3(\d+)t?")
 
@@ -26,20 +26,19 @@ def pythons(catalogue: Catalogue) -> tuple[str, ...]:
 
 
 def check_flavour(text: str, catalogue: Catalogue) -> str:
-    """The flavour, if it is one.
+    """The flavour, if it is one, or lies between two: that torch was never published for that one is a plan's answer.
 
     Raises:
-        UsageError: Torch was never published for it; the hint tells what was probably meant, and all that there are.
+        UsageError: It is none; the hint tells what was probably meant, and all that there are.
     """
     known = flavours(catalogue)
-    if text in known:
+    if text in known or nearest_flavours(text, catalogue):
         return text
     plain = text.strip().lower()
     match = _CUDA.fullmatch(plain)
     meant = next((name for name in (f"cu{match[1]}{match[2]}" if match else plain, plain) if name in known), None)
     listed = f"there are {', '.join(known)}"
-    near = _around(match[1] + match[2], known) if match else None
-    guess = f"did you mean {meant}? " if meant else f"the nearest are {' and '.join(near)}; " if near else ""
+    guess = f"did you mean {meant}? " if meant else ""
     raise UsageError(
         f"--cuda {quote(text)}: torch was never published for it"
         if meant is None
@@ -48,12 +47,14 @@ def check_flavour(text: str, catalogue: Catalogue) -> str:
     )
 
 
-def _around(digits: str, known: Sequence[str]) -> tuple[str, str] | None:
-    """The nearest flavours of an older and of a newer CUDA; None for a CUDA that does not lie between two."""
-    of_cuda = sorted((name for name in known if name.startswith("cu")), key=lambda name: _cuda(name[2:]))
-    older = [name for name in of_cuda if _cuda(name[2:]) < _cuda(digits)]
-    newer = [name for name in of_cuda if _cuda(name[2:]) > _cuda(digits)]
-    return (older[-1], newer[0]) if older and newer else None
+def nearest_flavours(name: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """The flavours of the next older and the next newer CUDA; empty for what does not lie between two."""
+    if not _FLAVOUR.fullmatch(name):
+        return ()
+    of_cuda = sorted((known for known in flavours(catalogue) if known != "cpu"), key=lambda known: _cuda(known[2:]))
+    older = [known for known in of_cuda if _cuda(known[2:]) < _cuda(name[2:])]
+    newer = [known for known in of_cuda if _cuda(known[2:]) > _cuda(name[2:])]
+    return (older[-1], newer[0]) if older and newer else ()
 
 
 def _cuda(digits: str) -> tuple[int, int]:

@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterator, Sequence
 
 from packaging.specifiers import SpecifierSet
 
+from envsolve.catalogue.published import flavours
 from envsolve.compat.platform import same_system
 from envsolve.machine.model import Platform
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.limits import Limit, Limits, best_under, limits_of
 from envsolve.resolve.outcome import Conflict, ConflictFact
 from envsolve.resolve.remedies import remedies
-from envsolve.resolve.unpublished import explain_unpublished, published_as
+from envsolve.resolve.unpublished import explain_unpublished, explain_unpublished_flavour, published_as
 
 _EXAMPLES = 4
 # The kind of limit that makes a rule fail; the platform's rule may be that of either of two.
@@ -29,6 +30,8 @@ def explain(family: Family, limits: Limits) -> Conflict | None:
     for name, specifier in limits.asked.items():
         if not any(option.matches(specifier) for option in family.judged(name)):
             return explain_unpublished(name, family, limits)
+    if limits.flavour and limits.asked and limits.flavour not in flavours(family.catalogue):
+        return explain_unpublished_flavour(limits.flavour, family, limits)
     every = tuple(limits_of(family, limits))
     if not limits.asked or best_under(family, limits, every) is not None:
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from envsolve.catalogue.published import nearest_flavours
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.limits import Limits, best_of
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
@@ -41,6 +42,23 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
         fact = ConflictFact(f"{text}; the nearest: {near}" if near else text)
     remedies = dict.fromkeys(_remedies(name, pin, versions, family, limits))
     return Conflict((asked, fact), tuple(remedies))
+
+
+def explain_unpublished_flavour(flavour: str, family: Family, limits: Limits) -> Conflict:
+    """Why a flavour that torch was never published for is no answer; the nearest that has one, and any that has."""
+    near = nearest_flavours(flavour, family.catalogue)
+    text = f"torch was never published for {flavour}"
+    facts = (
+        ConflictFact(f"the CUDA flavour {flavour} was asked for"),
+        ConflictFact(f"{text}; the nearest are {' and '.join(near)}" if near else text),
+    )
+    found: dict[Remedy, None] = {}
+    for other in (*reversed(near), None):
+        best = best_of(family, replace(limits, flavour=other))
+        if best is not None:
+            action = f"ask for --cuda {other}" if other else f"relax --cuda {flavour}"
+            found[Remedy(action, ", ".join(option.label for option in best))] = None
+    return Conflict(facts, tuple(found))
 
 
 def published_as(name: str, version: str, options: list[Option]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.published import check_flavour, check_python, flavours, pythons
+from envsolve.catalogue.published import check_flavour, check_python, flavours, nearest_flavours, pythons
 from envsolve.errors import UsageError
 
 CATALOGUE = Catalogue()
@@ -45,10 +45,13 @@ def test_an_unknown_flavour_lists_the_known_ones(text: str) -> None:
     assert (caught.value.hint or "").startswith("there are cpu, cu92,")
 
 
-def test_a_flavour_that_never_was_is_answered_with_its_neighbours() -> None:
-    with pytest.raises(UsageError, match="torch was never published for it") as caught:
-        check_flavour("cu131", CATALOGUE)
-    assert (caught.value.hint or "").startswith("the nearest are cu130 and cu132; there are cpu,")
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("cu131", ("cu130", "cu132")), ("cu125", ("cu124", "cu126")), ("cu999", ()), ("13.1", ())]
+)
+def test_a_flavour_that_never_was_lies_between_two(name: str, nearest: tuple[str, ...]) -> None:
+    assert nearest_flavours(name, CATALOGUE) == nearest
+    if nearest:
+        assert check_flavour(name, CATALOGUE) == name  # the plan answers it
 
 
 @pytest.mark.parametrize(("text", "python"), [("3.12", "3.12"), ("3.12.4", "3.12"), ("python3.9", "3.9")])

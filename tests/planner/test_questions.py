@@ -162,3 +162,18 @@ def test_a_driver_too_old_in_a_data_centre(ask: Questions) -> None:
     assert ways[2] == "install driver 525.60.13 or newer (branch R525)"
     desktop = ask.plan(f"RTX 3090, driver 470.256.02, {HERE}", "torch>=2.8")
     assert not any("cuda-compat" in way for way in remedies(desktop))
+
+
+def test_a_flavour_that_torch_was_never_published_for(ask: Questions) -> None:
+    plan = ask.plan(f"H100, driver 580.95.05, {HERE}", "torch", cuda="cu131")
+    assert facts(plan) == [
+        "the CUDA flavour cu131 was asked for",
+        "torch was never published for cu131; the nearest are cu130 and cu132",
+    ]
+    assert list(remedies(plan)) == ["ask for --cuda cu132", "ask for --cuda cu130", "relax --cuda cu131"]
+
+
+def test_a_flavour_that_never_was_on_a_driver_for_neither_neighbour(ask: Questions) -> None:
+    plan = ask.plan(f"H100, driver 535.104.05, {HERE}", "torch", cuda="cu131")
+    (unlocked,) = remedies(plan).values()
+    assert unlocked.endswith("[cu126]")
