@@ -41,7 +41,9 @@ def command(
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json, for --dry-run.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE, for --dry-run.")] = None,
 ) -> None:
-    """Say what an install would do to torch before it happens, and run it when all is well.
+    """Say what an install would do to torch.
+
+    Before it happens; run it when all is well.
 
     The installer's own dry run tells what would come and go; the rules say whether that runs on this machine. What
     would break or replace torch unasked is refused with exit code 4. Otherwise the command runs, and its exit code

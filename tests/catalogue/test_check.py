@@ -145,7 +145,7 @@ def test_a_file_kept_by_hand_is_compared_with_the_listing(index: Memory, folder:
     assert [wrong.field for wrong in found.disagreements] == ["files.cp312.sha256"]
 
 
-@pytest.mark.parametrize("sha256", [hashlib.sha256(KERNELS).hexdigest(), "0" * 64])
+@pytest.mark.parametrize("sha256", [hashlib.sha256(KERNELS).hexdigest(), "0" * 64], ids=["right", "wrong"])
 def test_a_record_made_by_hand_in_a_measured_file_is_compared_with_the_listing(
     index: Memory, folder: Path, sha256: str
 ) -> None:
