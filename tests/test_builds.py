@@ -7,8 +7,12 @@ from typing import Literal
 
 import pytest
 
-from envsolve.builds import BuildLine, BuildList, ReasonLine
+from envsolve.builds import BuildLine, BuildList, ReasonLine, list_builds
 from envsolve.builds.describe import describe
+from envsolve.catalogue.file import data_folder
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.targets import machine_from_target
+from envsolve.machine.target import parse_target
 
 Verdict = Literal["native", "family", "ptx", "none", "unknown"]
 
@@ -41,6 +45,25 @@ def test_one_version_on_two_indexes_is_told_apart() -> None:
         f"torch 2.9.0    cu126  native    on {H100}  (default)",
         f"torch 2.9.0    cu126  native    on {H100}  without Triton  (pytorch)",
     ]
+
+
+def test_a_screenful_is_shown_of_whole_versions_and_how_many_more_there_are() -> None:
+    newest = [replace(build("native", version="2.9.0"), local=f"+a{number}") for number in range(39)]
+    next_one = [replace(build("native", version="2.8.0"), local=f"+b{number}") for number in range(5)]
+    old = [build("native", version="2.7.0"), build("none", version="2.6.0")]
+    lines = text(*newest, *next_one, *old)
+    assert len(lines) == 45
+    assert lines[-1] == "and 1 more of 1 version: --all lists every build"
+    assert len(text(*newest, *next_one)) == 44
+    assert len(text(*newest, *next_one, *old, every=True)) == 46
+
+
+def test_builds_for_the_newest_torch_come_first() -> None:
+    catalogue = Catalogue(data_folder())
+    machine = machine_from_target(parse_target("H100, driver 580.95, linux-x86_64, glibc 2.35"), catalogue)
+    found = list_builds("flash-attn", [machine], "3.12", catalogue).builds
+    named = [build.torch for build in found if build.version == "2.8.3" and build.variant == "cu130"]
+    assert named == ["==2.10.*", "==2.9.*"]
 
 
 def test_one_version_for_two_platforms_is_told_apart() -> None:

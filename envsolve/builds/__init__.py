@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
@@ -81,10 +83,16 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
     judged = [as_judged(machine, None, catalogue.drivers) for machine in machines]
     family = Family(catalogue, facts, tuple(judged), python)
     lines: dict[BuildLine, None] = {}
-    for option in (*family.judged(name), *family.judged_outside(name)):
-        for line in _lines(option, judged, python, facts, catalogue):
-            lines[line] = None
+    for options in (family.judged(name), family.judged_outside(name)):
+        found = [line for option in options for line in _lines(option, judged, python, facts, catalogue)]
+        lines |= dict.fromkeys(sorted(found, key=_newness, reverse=True))
     return BuildList("envsolve.builds/1", tuple(lines))
+
+
+def _newness(line: BuildLine) -> tuple[Version, Version]:
+    """Of builds of one version, those for the newest torch come first: as text, 2.9 would stand before 2.10."""
+    torch = re.search(r"\d+(\.\d+)*", line.torch or "")
+    return Version(line.version), Version(torch[0] if torch else "0")
 
 
 def _lines(

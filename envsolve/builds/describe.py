@@ -7,25 +7,45 @@ from collections.abc import Iterator, Sequence
 
 from envsolve.builds import BuildLine, BuildList
 
+# Lines; of some packages hundreds of builds run on one card.
+_SCREEN = 40
+
 
 def describe(found: BuildList, *, every: bool = False, reasons: bool = False) -> str:
     """The list as text: a line per build and GPU, then why verdicts are unknown, where some are.
 
     Args:
         found: The list.
-        every: Also the builds that do not run, each with what forbids it.
+        every: All builds, those that do not run included, each with what forbids it; else the newest that run.
         reasons: All reasons of every line.
     """
-    shown = [build for build in found.builds if every or build.verdict != "none"]
-    if not shown:
+    running = [build for build in found.builds if every or build.verdict != "none"]
+    if not running:
         return _nothing(found.builds)
+    shown = running if every else _newest(running)
     # A machine whose platform is not known has one build for several.
     told = Counter((_version(build), build.variant, build.index, build.gpu) for build in shown)
     platforms = max(told.values()) > 1
     lines = [line for build in shown for line in _lines(build, reasons, platforms)]
     if not reasons:
         lines += _unknowns(shown)
+    if len(shown) < len(running):
+        lines.append(_older(running[len(shown) :]))
     return "\n".join(lines)
+
+
+def _newest(builds: Sequence[BuildLine]) -> Sequence[BuildLine]:
+    """Those of the newest versions, each version whole, until a screen is full."""
+    if len(builds) <= _SCREEN:
+        return builds
+    last = builds[_SCREEN - 1]
+    same = (number for number, build in enumerate(builds) if number >= _SCREEN and build.version != last.version)
+    return builds[: next(same, len(builds))]
+
+
+def _older(builds: Sequence[BuildLine]) -> str:
+    versions = {build.version for build in builds}
+    return f"and {len(builds)} more of {len(versions)} version{'s' * (len(versions) != 1)}: --all lists every build"
 
 
 def _lines(build: BuildLine, reasons: bool, platforms: bool) -> Iterator[str]:

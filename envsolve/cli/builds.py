@@ -20,7 +20,7 @@ def command(
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,
     python: options.PythonVersion = None,
-    every: Annotated[bool, typer.Option("--all", help="Also those that do not run, with the reason.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All, also those that do not run, with the reason.")] = False,
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
