@@ -61,7 +61,14 @@ def install(
     )
 
 
-def verify(python: StrPath, *, time_limit: float = 120.0, only: Sequence[str] = (), quick: bool = False) -> Report:
+def verify(
+    python: StrPath,
+    *,
+    time_limit: float = 120.0,
+    only: Sequence[str] = (),
+    quick: bool = False,
+    plan: StrPath | None = None,
+) -> Report:
     """Check the environment of an interpreter on the GPUs at hand.
 
     Args:
@@ -69,15 +76,19 @@ def verify(python: StrPath, *, time_limit: float = 120.0, only: Sequence[str] = 
         time_limit: Seconds for each check.
         only: Names of the checks to run; all where empty.
         quick: Whether to run only those that show the most in the least time.
+        plan: The JSON of a plan, which what is seen is held against.
 
     Raises:
-        UsageError: That is no Python, the time limit is not positive, or ``only`` names no check.
+        UsageError: That is no Python or no plan, the time limit is not positive, or ``only`` names no check.
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
+    from envsolve.verify.expectations import Expected, held_against, read_expected
     from envsolve.verify.runner import run_checks
 
     names = items(only, str, "only")
-    return run_checks(path_of(python, "python"), time_limit=time_limit, only=names, quick=quick)
+    expected = read_expected(path_of(plan, "plan")) if plan is not None else Expected()
+    report = run_checks(path_of(python, "python"), time_limit=time_limit, only=names, quick=quick)
+    return held_against(report, expected)
 
 
 def verify_compiles(

@@ -23,6 +23,9 @@ def command(
         list[str] | None, typer.Option("--only", metavar="CHECK", help="Run this check alone; repeatable.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only what shows the most in the least time.")] = False,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="A plan's JSON: hold what is seen against it.")
+    ] = None,
     time_limit: Annotated[float, typer.Option("--time-limit", metavar="SECONDS", help="For each check.")] = 120.0,
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
@@ -44,16 +47,14 @@ def command(
         raise UsageError(
             "--compile-only: for which card?", hint="add --gpu, with a name or --gpu 9.0; it may be repeated"
         )
-    if quick and compile_only:
-        raise UsageError(
-            "--quick chooses among the checks that run on a GPU", hint="leave out --quick or --compile-only"
-        )
+    if compile_only and (quick or plan):
+        raise UsageError("--quick and --plan are for checks that run on a GPU", hint="leave out --compile-only")
     executable = interpreter_of(prefix) if prefix else python
     assert executable is not None
     if gpu:
         report = api.verify_compiles(executable, gpu, time_limit=time_limit, only=only or ())
     else:
-        report = api.verify(executable, time_limit=time_limit, only=only or (), quick=quick)
+        report = api.verify(executable, time_limit=time_limit, only=only or (), quick=quick, plan=plan)
     if form == "json":
         from envsolve.jsontext import dump
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
@@ -22,6 +23,7 @@ class Check:
         detail: What was seen; for a failure the raw error text.
         cause: Root cause of a failure or a skip where its text tells it, one of the documented codes; else None.
         command: The shell command that repeats just this check; None where none was started.
+        seen: What else it saw, by name: ``code`` of torch (``sass``, ``ptx``), ``cuda`` and ``newest_ptx`` of a driver.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Check:
     detail: str
     cause: str | None = None
     command: str | None = None
+    seen: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,7 @@ def _run(
         detail,
         cause,
         shlex.join([*(["env", *settings] if settings else []), *ran.command]),
+        result.seen if result else {},
     )
     return check, result.devices if result else None
 

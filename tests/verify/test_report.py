@@ -50,6 +50,7 @@ def test_json() -> None:
                 "detail": "PTXASError: no\nfatal: sm_121a",
                 "cause": "triton-ptxas-lacks-arch",
                 "command": "py x",
+                "seen": {},
             }
         ],
     }

@@ -41,7 +41,7 @@ def check():
         raise no_gpu("the driver lists no CUDA-capable device")
     devices = [describe(cuda, ordinal) for ordinal in range(count.value)]
     runs = "{}.{}".format(version.value // 1000, version.value % 1000 // 10)
-    return {"detail": "CUDA {} driver; {}".format(runs, "; ".join(devices)), "devices": devices}
+    return {"detail": "CUDA {} driver; {}".format(runs, "; ".join(devices)), "devices": devices, "seen": {"cuda": runs}}
 
 
 def describe(cuda, ordinal):
