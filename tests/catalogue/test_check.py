@@ -18,7 +18,7 @@ from envsolve.catalogue.update import update
 from envsolve.catalogue.write import dump_catalogue_file, group_requires
 from envsolve.cli.main import run
 from envsolve.errors import UsageError
-from tests.catalogue.measure.artefacts import torch_wheel, wheel
+from tests.catalogue.measure.artefacts import CUBIN, container, elf, entry, torch_wheel, wheel
 from tests.catalogue.test_refresh import NVCC, TRITON, Memory, Published
 from tests.indexserver import IndexServer
 
@@ -99,6 +99,7 @@ TORCH = "builds/default/torch.json"
         (TORCH, set_("requires_python", ">=3.12"), "requires_python"),
         (TORCH, lambda record: record.pop("requires"), "requires"),
         (TORCH, set_("released", "2020-01-01"), "released"),
+        (TORCH, set_("local", "+cu128"), "local"),
         (TORCH, set_("pythons", ["cp312", "cp399"]), "pythons"),
         (TORCH, set_("version", "2.10.9"), "version"),
         (TORCH, set_("platform", "manylinux_2_17_x86_64"), "version"),
@@ -164,6 +165,27 @@ def test_a_record_made_by_hand_in_a_measured_file_is_compared_with_the_listing(
     (folder / "builds/default/kernels.json").write_text(dump_catalogue_file(sources, [build]))
     wrong = [wrong.field for wrong in checked(index, folder, "kernels").disagreements]
     assert wrong == (["files.cp312.sha256"] if sha256 == "0" * 64 else [])
+
+
+@pytest.mark.parametrize(("code", "fields"), [(("sm_90",), []), (("sm_80",), ["code"])])
+def test_code_that_was_measured_is_compared_where_the_rest_of_a_record_is_kept_by_hand(
+    index: Memory, folder: Path, code: tuple[str, ...], fields: list[str]
+) -> None:
+    library = elf(["libcudart.so.13"], tail=container(entry(CUBIN, 90)))
+    data = wheel("sgl-kernel", "1.0", {"sgl_kernel/common_ops.abi3.so": library})
+    index.files.append(Published("sgl_kernel-1.0-cp310-abi3-manylinux2014_x86_64.whl", data))
+    build = Build(
+        *("sgl-kernel", "1.0", "cu130", "manylinux2014_x86_64", ("cp310-abi3",), "default"),
+        *(Evidence.MEASURED, "pins"),
+        code=code,
+        torch="==2.11.*",
+        requires=(),
+        requires_python=">=3.9",
+        released="2026-01-21",
+    )
+    sources = {"pins": Source("Pins of another project", "2026-01-01")}
+    (folder / "builds/default/sgl-kernel.json").write_text(dump_catalogue_file(sources, [build]))
+    assert [wrong.field for wrong in checked(index, folder, "sgl-kernel").disagreements] == fields
 
 
 @pytest.mark.parametrize(
