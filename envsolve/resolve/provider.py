@@ -199,7 +199,10 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                 )
         undeclared = self._family.undeclared(candidate.name, candidate.version)
         for line in (*self.metadata(candidate).requires_dist, *undeclared):
-            yield from self.needs_in(line, candidate.extra or "", candidate.label)
+            for need in self.needs_in(line, candidate.extra or "", candidate.label):
+                # What a candidate meets itself is no need: as one it would forbid all its other versions.
+                if not (isinstance(need, PackageNeed) and _met_by_itself(need, candidate)):
+                    yield need
 
     def metadata(self, candidate: Candidate) -> CoreMetadata:
         """The candidate's core metadata: from the catalogue for family builds, else from its index."""
@@ -256,3 +259,8 @@ def _parsed(line: str) -> Requirement | None:
 def _bracket(extras: Iterable[str]) -> str:
     names = ",".join(sorted(extras))
     return f"[{names}]" if names else ""
+
+
+def _met_by_itself(need: PackageNeed, candidate: Candidate) -> bool:
+    own = (need.name, need.extra) in ((candidate.name, None), (candidate.name, candidate.extra))
+    return own and need.url is None and need.specifier.contains(candidate.version, prereleases=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -121,7 +121,12 @@ def answerable(world: World, asked: list[str]) -> bool:
     return False
 
 
-@settings(max_examples=150, deadline=None)
+# A package that asks for itself: what it meets itself must not keep the solver from its other versions.
+SELF_NEEDED: World = {"a": {"3": ()}, "b": {"1": (), "2": ("b>=2",)}, "c": {"1": ("b<2",)}, "d": {"1": ("c",)}}
+
+
+@example(SELF_NEEDED, ["b", "d"])
+@settings(max_examples=100, deadline=None)
 @given(worlds, st.lists(lines, min_size=1, max_size=3))
 def test_the_solver_finds_an_answer_exactly_where_there_is_one(world: World, asked: list[str]) -> None:
     solution = by_solver(world, asked)
