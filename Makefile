@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint network gpu grid bench catalogue-docs clean
+.PHONY: demo test lint network gpu slow grid bench catalogue-docs clean
 
 $(READY): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -37,6 +37,9 @@ gpu: $(READY)
 	$(BIN)/python -m pytest -m gpu
 
 # Every card on every driver, of which `test` tries a sample; takes a quarter of an hour.
+slow: $(READY)
+	$(BIN)/python -m pytest -n auto -m slow
+
 grid: $(READY)
 	$(BIN)/python -m pytest -m grid
 

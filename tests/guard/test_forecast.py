@@ -15,7 +15,9 @@ from tests.guard.conftest import OLD_DRIVER, Shop
 
 UV = ("uv", "pip", "install", "--python", "{prefix}")
 PIP = (sys.executable, "-m", "pip", "--python", "{prefix}", "install")
-BOTH = pytest.mark.parametrize("installer", [UV, PIP], ids=["uv", "pip"])
+BOTH = pytest.mark.parametrize(
+    "installer", [pytest.param(UV, id="uv"), pytest.param(PIP, id="pip", marks=pytest.mark.slow)]
+)
 
 
 def guard(shop: Shop, installer: tuple[str, ...], *rest: str, options: tuple[str, ...] = ()) -> Any:

@@ -120,6 +120,7 @@ def stalled(tmp_path: Path) -> Iterator[tuple[Hold, Plan]]:
         yield server.hold(entry.url), plan_of(planned(wheel, index.address(entry)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("manager", "number"),
     [("uv", signal.SIGINT), ("uv", signal.SIGTERM), ("pip", signal.SIGINT)],
@@ -164,6 +165,7 @@ def test_a_killed_manager_fails_the_install(stalled: tuple[Hold, Plan], place: P
     assert beside(prefix) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end orphans")
 def test_no_orphan_outlives_a_killed_install(stalled: tuple[Hold, Plan], place: Path, manager: str) -> None:
     download, plan = stalled
@@ -180,6 +182,7 @@ def test_no_orphan_outlives_a_killed_install(stalled: tuple[Hold, Plan], place: 
     assert beside(prefix) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 def test_what_a_killed_install_was_building_is_ended_by_the_next(place: Path, manager: str) -> None:
     prefix, mark = place / "env", place / "builder"

@@ -93,7 +93,7 @@ def shop(request: pytest.FixtureRequest, served: IndexServer, tmp_path: Path) ->
     return made
 
 
-@pytest.mark.parametrize("shop", ["uv", "pip"], indirect=True)
+@pytest.mark.parametrize("shop", ["uv", pytest.param("pip", marks=pytest.mark.slow)], indirect=True)
 def test_mended_and_put_back(shop: Workshop) -> None:
     before = shop.freeze()
     assert shop.causes() == ["driver-too-old"]
