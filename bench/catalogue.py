@@ -1,8 +1,9 @@
 """Times what one plan loads of the catalogue, each time in a fresh process: imports by themselves, then the facts.
 
-The facts are those that a plan for ``torch torchvision`` on a described machine reads: builds of both and of triton,
-toolkits, floors, drivers, cards, architectures, Triton releases, the family and the indexes. Medians of wall and of CPU
-time; on a computer that other programs share, CPU time is the steadier one.
+The facts are those that ``envsolve plan`` reads for a described machine, in its order: cards, drivers, toolkits, Triton
+releases and the rest, then every build of the packages asked for, on all indexes, with its files, hashes and
+dependencies. A real plan is asked first whether it reads just these. Medians of wall and of CPU time; on a computer
+that other programs share, CPU time is the steadier one.
 
     python bench/catalogue.py [--runs N]
 """
@@ -17,47 +18,70 @@ import statistics
 import subprocess
 import sys
 
-PARTS = ("imports", "torch and triton", "torchvision", "the rest")
+PLANS = ("torch", "torch torchvision torchaudio")
+PARTS = ("imports", "facts of machines and packages", "builds")
+OF_MACHINES = ("gpus", "drivers", "tritons", "toolkits", "floors", "architectures", "indexes", "family", "compilers")
 CHILD = """
-import json, time
+import json, sys, time
 def now(): return time.perf_counter(), time.process_time()
 marks = [now()]
 import platformdirs  # which every plan imports, for the cache of the indexes
 from envsolve.catalogue.load import Catalogue
 marks.append(now())
 catalogue = Catalogue()
-catalogue.builds("torch"), catalogue.builds("triton")
+for name in {of_machines!r}: getattr(catalogue, name)
 marks.append(now())
-catalogue.builds("torchvision")
-marks.append(now())
-catalogue.toolkits, catalogue.floors, catalogue.drivers, catalogue.gpus, catalogue.architectures
-catalogue.tritons, catalogue.family, catalogue.indexes
+for package in (*sys.argv[1:], "triton"): catalogue.builds(package)
 marks.append(now())
 print(json.dumps([[b - a for a, b in zip(*pair)] for pair in zip(marks, marks[1:])]))
 """
+READ_BY_A_PLAN = """
+import sys
+from envsolve import api
+from envsolve.catalogue.load import Catalogue
+seen, loaded = [], Catalogue._loaded
+Catalogue._loaded = lambda self, file, kind: (seen.append(file), loaded(self, file, kind))[1]
+machine = api.describe_target("RTX 4090, driver 550.54, linux-x86_64, glibc 2.35")
+api.plan(sys.argv[1:], machines=[machine], python="3.12")
+print("\\n".join(dict.fromkeys(seen)))
+"""
 
 
-def sample() -> list[list[float]]:
+def child(program: str, plan: str) -> str:
+    """What a program prints, run by itself on the packages of a plan."""
+    command = [sys.executable, "-c", program, *plan.split()]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def sample(plan: str) -> list[list[float]]:
     """Wall and CPU seconds of each part, in one fresh process."""
-    done = subprocess.run([sys.executable, "-c", CHILD], check=True, capture_output=True, text=True)
-    result: list[list[float]] = json.loads(done.stdout)
+    result: list[list[float]] = json.loads(child(CHILD.format(of_machines=OF_MACHINES), plan))
     return result
 
 
+def check(plan: str) -> None:
+    """Say which files a real plan reads that are not timed here, or the other way round."""
+    read = {file.rsplit("/", 1)[-1] for file in child(READ_BY_A_PLAN, plan).split()}
+    if wrong := read ^ {*OF_MACHINES, *plan.split(), "triton"}:
+        raise SystemExit(f"what a plan for {plan} reads is not what is timed: {', '.join(sorted(wrong))}")
+
+
 def main() -> None:
-    """Measure and print a Markdown table in milliseconds."""
+    """Measure and print Markdown tables in milliseconds."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--runs", type=int, default=21)
     runs = options.parse_args().runs
-    sample()  # byte code and the file cache
-    samples = [sample() for _ in range(runs)]
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, medians of {runs}\n")
-    print("| part | wall (ms) | CPU (ms) |\n|---|---:|---:|")
-    for number, part in enumerate(PARTS):
-        wall, cpu = (statistics.median(s[number][clock] for s in samples) * 1e3 for clock in (0, 1))
-        print(f"| {part} | {wall:.1f} | {cpu:.1f} |")
-    wall, cpu = (statistics.median(sum(part[clock] for part in s[1:]) for s in samples) * 1e3 for clock in (0, 1))
-    print(f"| all facts of the plan | {wall:.1f} | {cpu:.1f} |")
+    print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, medians of {runs}")
+    for plan in PLANS:
+        check(plan)
+        sample(plan)  # byte code and the file cache
+        samples = [sample(plan) for _ in range(runs)]
+        print(f"\n| `{plan}` | wall (ms) | CPU (ms) |\n|---|---:|---:|")
+        for number, part in enumerate(PARTS):
+            wall, cpu = (statistics.median(s[number][clock] for s in samples) * 1e3 for clock in (0, 1))
+            print(f"| {part} | {wall:.1f} | {cpu:.1f} |")
+        wall, cpu = (statistics.median(sum(part[clock] for part in s[1:]) for s in samples) * 1e3 for clock in (0, 1))
+        print(f"| all facts of the plan | {wall:.1f} | {cpu:.1f} |")
 
 
 if __name__ == "__main__":

@@ -22,12 +22,15 @@ def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
-        data = file.read(limit + 1)
+        # Room for the limit would cost more than to read a small file. What the kernel makes up has no size.
+        data = file.read(min(status.st_size, limit) + 1)
+        if len(data) > status.st_size:
+            data += file.read(limit + 1 - len(data))
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit // 2**20} MiB", str(path))
     return data
