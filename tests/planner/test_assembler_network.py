@@ -19,9 +19,9 @@ pytestmark = [
 @pytest.mark.parametrize(
     ("triton", "target", "cc", "said"),
     [
-        ("3.5.1", "GB10, driver 580.95.05", "12.1", "cubin for sm_121 by ptxas 12.9."),
-        ("3.6.0", "Thor, driver 580.95.05", "11.0", "cubin for sm_110 by ptxas 13."),
-        ("3.7.1", "RTX 5090, driver 570.86.10", "12.0", "cubin for sm_120 by ptxas 12.9."),
+        ("3.5.1", "GB10, driver 580.95.05", "12.1", "cubins for sm_121 by ptxas 12.9."),
+        ("3.6.0", "Thor, driver 580.95.05", "11.0", "cubins for sm_110 by ptxas 13."),
+        ("3.7.1", "RTX 5090, driver 570.86.10", "12.0", "cubins for sm_120 by ptxas 12.9."),
     ],
 )
 def test_triton_compiles_with_the_ptxas_of_the_plan(
