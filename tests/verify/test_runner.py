@@ -150,8 +150,10 @@ def waiting_run(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
     checks.mkdir()
     scratch.mkdir()
     write_check(checks, CHILDREN.format(place=str(place), then="time.sleep(60)"))
+    # Under nohup a hangup is ignored, and every child inherits that.
     code = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from pathlib import Path
 from envsolve.errors import EnvsolveError
 from envsolve.verify.runner import run_checks
