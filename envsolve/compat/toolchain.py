@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Architecture, Build, CxxStandard, Toolkit, TorchExtension
+from envsolve.catalogue.model import Architecture, Build, CompilerPackages, CxxStandard, Toolkit, TorchExtension
 from envsolve.compat.arch import parse_arch
 from envsolve.compat.code import best_code, sass_level
 from envsolve.compat.verdict import Level, Reason
@@ -125,6 +125,16 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
         return None, Reason("toolchain", False, text)
     listed = ";".join(str(cc) for cc in sorted({cc for cc in found if cc}))
     return listed, Reason("toolchain", True, f"TORCH_CUDA_ARCH_LIST={listed} compiles for every card")
+
+
+def covers(packages: CompilerPackages, cuda: str) -> bool:
+    """Whether a compiler's packages are those of a CUDA version, ``12.8``."""
+    return minor(packages.first) <= minor(cuda) and (packages.last is None or minor(cuda) <= minor(packages.last))
+
+
+def ptxas_packages(cuda: str, compilers: Iterable[CompilerPackages]) -> CompilerPackages | None:
+    """The packages of pip that hold the ptxas of a CUDA version."""
+    return next((one for one in compilers if one.manager == "pip" and one.ptxas and covers(one, cuda)), None)
 
 
 def _entries(torch: Build, facts: CompilerFacts) -> list[ComputeCapability] | None:

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from envsolve.catalogue.model import CompilerPackages, Ptxas, Toolkit, TritonRelease
 from envsolve.compat.facts import Facts
 from envsolve.compat.forward import lifted
+from envsolve.compat.toolchain import ptxas_packages
 from envsolve.compat.triton import chosen_ptxas, triton_runs
 from envsolve.compat.verdict import Reason
 from envsolve.compat.versions import minor
@@ -93,7 +94,7 @@ def assemblers(
         return
     replaced = {p.override for card in failures if (p := chosen_ptxas(release, card.cc))}
     for toolkit in sorted(facts.toolkits, key=lambda t: (minor(t.version)[0], -minor(t.version)[1])):
-        packages = _packages(toolkit.version, compilers)
+        packages = ptxas_packages(toolkit.version, compilers)
         if packages is None or not _takes(release, toolkit.version):
             continue
         given = _given(release, replaced, toolkit, packages)
@@ -114,14 +115,6 @@ def _cards(machines: Sequence[Machine], facts: Facts) -> Iterator[_Card]:
         for gpu in machine.gpus or ():
             if gpu.cc is not None:
                 yield _Card(gpu.cc, lifted(machine, facts.forward), os)
-
-
-def _packages(cuda: str, compilers: Sequence[CompilerPackages]) -> CompilerPackages | None:
-    """The packages of pip that hold the ptxas of a CUDA version."""
-    for one in compilers:
-        if one.ptxas and minor(one.first) <= minor(cuda) and (one.last is None or minor(cuda) <= minor(one.last)):
-            return one
-    return None
 
 
 def _takes(release: TritonRelease, cuda: str) -> bool:

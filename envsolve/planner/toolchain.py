@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, CompilerPackages, SourceProject
-from envsolve.compat.toolchain import CompilerFacts, GccRange, arch_list, gcc_for, nvcc_for
+from envsolve.compat.toolchain import CompilerFacts, GccRange, arch_list, covers, gcc_for, nvcc_for
 from envsolve.compat.versions import minor, numbers
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Machine
@@ -96,7 +96,7 @@ def _nvcc_packages(cuda: str, compilers: Sequence[CompilerPackages]) -> dict[str
     return {
         one.manager: tuple(line.format(cuda=cuda, major=major, minor=lesser) for line in one.packages)
         for one in compilers
-        if "nvcc" in one.provides and minor(one.first) <= (major, lesser) <= minor(one.last or cuda)
+        if "nvcc" in one.provides and covers(one, cuda)
     }
 
 

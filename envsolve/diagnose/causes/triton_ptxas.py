@@ -101,7 +101,7 @@ def _knowing(
         )
         if _toolkit_path(scene, wanted):
             yield Remedy(text, f"export {variable}={at}/bin/ptxas")
-        if wheel := ptxas_remedy(wanted, variable):
+        if wheel := ptxas_remedy(scene, wanted, variable):
             yield wheel
         if not _toolkit_path(scene, wanted):
             yield Remedy(text, f"export {variable}={at}/bin/ptxas")
@@ -167,7 +167,7 @@ def _loading(scene: Scene, ptxas: Ptxas | None) -> Iterator[Remedy]:
             )
             yield Remedy(text, f"export {variable}={at}/bin/ptxas")
     newest = next((t for t in reversed(scene.catalogue.toolkits) if family and minor(t.version)[0] == family), None)
-    if newest and ptxas and (wheel := ptxas_remedy(".".join(newest.version.split(".")[:2]), ptxas.override)):
+    if newest and ptxas and (wheel := ptxas_remedy(scene, ".".join(newest.version.split(".")[:2]), ptxas.override)):
         yield wheel
     yield from _with_own_ptxas(scene)
     # Torch options of the first tier are those whose Triton runs here.

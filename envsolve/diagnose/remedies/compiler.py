@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.catalogue.model import CompilerPackages
-from envsolve.compat.toolchain import CompilerFacts, GccRange, gcc_for
+from envsolve.compat.toolchain import CompilerFacts, GccRange, covers, gcc_for, ptxas_packages
 from envsolve.compat.versions import minor
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
@@ -17,7 +17,7 @@ _SITE = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')
 def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
     """Ways to an nvcc of a CUDA version, those that leave the system alone first."""
     wanted = ".".join(cuda.split(".")[:2]) if cuda else "12.8"
-    whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and _covers(c, wanted)]
+    whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and covers(c, wanted)]
     order = {"pip": 1, "conda": 0 if scene.mentions("conda", "mamba", "pixi") else 2, "apt": 3}
     if scene.os == "windows":
         whole = [packages for packages in whole if packages.manager != "apt"]
@@ -32,29 +32,20 @@ def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
         )
 
 
-def ptxas_remedy(cuda: str, variable: str) -> Remedy | None:
-    """A ptxas out of a wheel for Triton; None for a CUDA whose wheels have none.
-
-    The folders are those of NVIDIA's wheels nvidia-cuda-nvcc-cu12 and nvidia-cuda-nvcc.
-    """
-    major = minor(cuda)[0]
-    if major not in (12, 13):
+def ptxas_remedy(scene: Scene, cuda: str, variable: str) -> Remedy | None:
+    """A ptxas of CUDA 12 or newer out of a wheel for Triton; None for a CUDA whose wheels have none."""
+    holder = ptxas_packages(cuda, scene.catalogue.compilers)
+    if holder is None or minor(cuda) < (12, 0):
         return None
-    package, folder = ("nvidia-cuda-nvcc-cu12", "cuda_nvcc") if major == 12 else ("nvidia-cuda-nvcc", "cu13")
     text = f"Give Triton a ptxas of CUDA {cuda} out of a wheel, which changes no other package."
-    install = f'pip install --no-deps "{package}=={cuda}.*"'
-    return Remedy(text, f"{install} && export {variable}={_SITE}/nvidia/{folder}/bin/ptxas")
+    wheels = " ".join(f'"{line.format(cuda=cuda)}"' for line in holder.ptxas_packages)
+    return Remedy(text, f"pip install --no-deps {wheels} && export {variable}={_SITE}/{holder.ptxas}")
 
 
 def gcc_range(scene: Scene) -> GccRange | None:
     """The gcc majors that compile extensions for the torch at hand; None where its build is not known."""
     build = scene.torch.build if scene.torch else None
     return gcc_for(build, CompilerFacts.of(scene.catalogue)) if build is not None and build.cuda is not None else None
-
-
-def _covers(packages: CompilerPackages, cuda: str) -> bool:
-    last = minor(packages.last) if packages.last else (99, 0)
-    return minor(packages.first) <= minor(cuda) <= last
 
 
 def _text(packages: CompilerPackages, cuda: str, known: bool) -> str:
