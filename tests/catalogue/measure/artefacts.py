@@ -80,16 +80,18 @@ def pe(imports: Sequence[str] = (), delayed: Sequence[str] = (), *, machine: int
 
 
 def wheel(name: str, version: str, members: Mapping[str, bytes | str], *, requires: Sequence[str] = ()) -> bytes:
-    """A wheel with METADATA and WHEEL."""
+    """A wheel with METADATA and WHEEL; the same bytes, and so the same hash, whenever it is made."""
     info = f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: >=3.9\n"
     metadata += "".join(f"Requires-Dist: {line}\n" for line in requires)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, data in members.items():
-            archive.writestr(path, data)
-        archive.writestr(f"{info}/METADATA", metadata + "\nA description.\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: cp312-cp312-linux_x86_64\n")
+        for path, data in {
+            **members,
+            f"{info}/METADATA": metadata + "\nA description.\n",
+            f"{info}/WHEEL": "Wheel-Version: 1.0\nTag: cp312-cp312-linux_x86_64\n",
+        }.items():
+            archive.writestr(zipfile.ZipInfo(path), data, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
