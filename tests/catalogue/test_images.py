@@ -33,6 +33,8 @@ def tags(catalogue: Catalogue) -> set[str]:
         ("nvidia/cuda:13.0.0-base-ubuntu20.04", False),  # Ubuntu 20.04 ends at 12.9.1
         ("nvidia/cuda:12.7.0-base-ubuntu22.04", False),  # never was
         ("pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel", True),
+        ("python:3.12-slim-bookworm", True),
+        ("python:3.9-slim-trixie", False),
     ],
 )
 def test_which_tags_are_known(tags: set[str], tag: str, published: bool) -> None:
@@ -42,12 +44,13 @@ def test_which_tags_are_known(tags: set[str], tag: str, published: bool) -> None
 def test_an_image_stands_on_a_known_distribution(catalogue: Catalogue) -> None:
     assert {i.distribution for i in catalogue.images if i.distribution} <= set(catalogue.distributions)
     for image in catalogue.images:
-        assert bool(image.cuda) is bool(image.distribution), "either the record or the tag says the CUDA version"
+        says = image.repository != "python" and bool(image.distribution)
+        assert bool(image.cuda) is says, "either the record or the tag says the CUDA version, and python has none"
 
 
 def test_what_an_image_asks_of_the_driver(catalogue: Catalogue) -> None:
     needs = catalogue.image_requirements
-    assert {i.version for i in catalogue.images if i.distribution and i.version <= "13.1.0"} <= set(needs)
+    assert {i.version for i in catalogue.images if i.cuda and i.version <= "13.1.0"} <= set(needs)
     assert needs["12.9.1"].cuda == "12.9"
     older = needs["11.0.3"].or_drivers
     assert [group.brands for group in older] == [("tesla",)]

@@ -13,10 +13,10 @@ class Image:
     """The container images of one release on one distribution.
 
     Attributes:
-        repository: ``nvidia/cuda`` or ``pytorch/pytorch``.
-        version: First part of the tags: the toolkit's version (``12.9.1``) or torch's.
+        repository: ``nvidia/cuda``, ``pytorch/pytorch`` or ``python``.
+        version: First part of the tags: the version of the toolkit (``12.9.1``), of torch, or of Python (``3.12``).
         kinds: Middle parts of the tags: ``base``, ``runtime``, ``cudnn-devel``, ``cuda12.6-cudnn9-runtime``.
-        cuda: Toolkit version inside; empty where the kinds say it.
+        cuda: Toolkit version inside; empty where the kinds say it, and where there is none.
         distribution: Last part of the tags and key of ``distributions.json``, ``ubuntu22.04``; empty where tags
             end with the kind.
         cudnn: cuDNN in the kinds that have it, ``9.8.0``; None where it is not known.
