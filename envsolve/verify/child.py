@@ -1,4 +1,4 @@
-"""One child process: bounded in time and output, and gone with all its descendants afterwards."""
+"""A child process: bounded in time and output, and gone with all its descendants afterwards."""
 
 from __future__ import annotations
 
@@ -36,8 +36,45 @@ class Ended:
     seconds: float
 
 
-def run_child(command: Sequence[str], *, environment: Mapping[str, str], folder: Path, time_limit: float) -> Ended:
-    """Run a command in a process group of its own and kill the whole group when it ends, however it ends.
+class Running:
+    """A child process that was started; made by :func:`running`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], time_limit: float) -> None:
+        assert process.stderr is not None
+        self._process = process
+        self._stderr = process.stderr
+        self._tail = _Tail(process.stderr.fileno())
+        self._started = time.monotonic()
+        self._limit = time_limit
+        self._ended: Ended | None = None
+
+    def ended(self) -> Ended | None:
+        """How it ended; None while it runs. One that is past its time limit is killed, with its whole group."""
+        over = time.monotonic() - self._started >= self._limit
+        if self._ended is None and (self._process.poll() is not None or over):
+            self._ended = self._end(timed_out=self._process.returncode is None)
+        return self._ended
+
+    def kill(self) -> None:
+        """Kill what is left of it; nothing where it has ended."""
+        if self._ended is None:
+            self._ended = self._end(timed_out=False)
+
+    def _end(self, *, timed_out: bool) -> Ended:
+        kill_group(self._process)
+        self._process.wait()
+        seconds = time.monotonic() - self._started
+        self._tail.join(_DRAIN_SECONDS)
+        if not self._tail.is_alive():
+            self._stderr.close()
+        return Ended(None if timed_out else self._process.returncode, self._tail.text(), seconds)
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str], *, environment: Mapping[str, str], folder: Path, time_limit: float
+) -> Iterator[Running]:
+    """Run a command in a process group of its own, and kill the whole group when it ends or the block is left.
 
     Stdout is dropped; only the tail of stderr is kept, so that a child which writes without end costs no memory. Where
     this process is killed outright, Linux kills the child; the harness watches :data:`LIFELINE` and kills its group.
@@ -51,8 +88,6 @@ def run_child(command: Sequence[str], *, environment: Mapping[str, str], folder:
     Raises:
         OSError: The program cannot be started.
     """
-    started = time.monotonic()
-    timed_out = False
     with _lifeline() as lifeline:
         process = subprocess.Popen(
             command,
@@ -65,19 +100,11 @@ def run_child(command: Sequence[str], *, environment: Mapping[str, str], folder:
             pass_fds=() if lifeline is None else (lifeline,),
             preexec_fn=None if lifeline is None else die_with_parent,
         )
-        assert process.stderr is not None
-        tail = _Tail(process.stderr.fileno())
+        child = Running(process, time_limit)
         try:
-            process.wait(time_limit)
-        except subprocess.TimeoutExpired:
-            timed_out = True
+            yield child
         finally:  # Also on Ctrl-C: the terminal's signal does not reach another session.
-            kill_group(process)
-            process.wait()
-            tail.join(_DRAIN_SECONDS)
-    if not tail.is_alive():
-        process.stderr.close()
-    return Ended(None if timed_out else process.returncode, tail.text(), time.monotonic() - started)
+            child.kill()
 
 
 @contextlib.contextmanager

@@ -11,11 +11,14 @@ modules without which it is skipped, ``VARIABLES`` the environment variables tha
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
 import signal
 import sys
+import tempfile
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from unittest import SkipTest
 
 # A context takes some 500 MiB on newer cards, cuBLAS and cuDNN tens to hundreds more.
 SCARCE_MIB = 1024
+CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
 def load(path: str) -> Any:
@@ -45,15 +49,25 @@ def outcome(path: str, function: str, arguments: list[str]) -> dict[str, Any]:
     if missing:
         return {"status": "skip", "detail": " and ".join(missing) + " is not installed in this environment"}
     on_a_gpu = function == "check" and script.RUNS_ON == "gpu"
+    took = {}
     try:
-        return {"status": "pass", **getattr(script, function)(*arguments)}
+        if "torch" in script.NEEDS:
+            took["imports"] = seconds_of_importing("torch")
+        return {"status": "pass", **took, **getattr(script, function)(*arguments)}
     except SkipTest as reason:
-        return {"status": "skip", "detail": str(reason)}
+        return {"status": "skip", "detail": str(reason), **took}
     except Exception as error:
         traceback.print_exc()
         words = "".join(traceback.format_exception_only(type(error), error)).strip()
         notes = [*settings(script), *(memory(*arguments) if on_a_gpu else ())]
-        return {"status": "fail", "detail": "\n".join([words, *notes])}
+        return {"status": "fail", "detail": "\n".join([words, *notes]), **took}
+
+
+def seconds_of_importing(name: str) -> float:
+    """Import a module; reports tell its time from that of the check, which it often exceeds."""
+    started = time.monotonic()
+    importlib.import_module(name)
+    return time.monotonic() - started
 
 
 def settings(script: Any) -> list[str]:
@@ -94,6 +108,16 @@ def watch_the_caller() -> int | None:
     return watcher
 
 
+def watched_outcome(watcher: int | None) -> dict[str, Any]:
+    """The outcome of the check that the command line names; the watcher ends with it."""
+    try:
+        return outcome(sys.argv[1], sys.argv[2], sys.argv[3:])
+    finally:
+        if watcher is not None:
+            os.kill(watcher, signal.SIGKILL)
+            os.waitpid(watcher, 0)
+
+
 def main() -> int:
     """Run the check that the command line names; return the exit code."""
     # Python puts this file's folder first: its modules must not stand before those that are verified.
@@ -104,12 +128,10 @@ def main() -> int:
     # Proves that the result is this file's: no program that is not Python, and no check, can know it.
     token = os.environ.pop("ENVSOLVE_TOKEN", None)
     watcher = watch_the_caller()
-    try:
-        result = outcome(sys.argv[1], sys.argv[2], sys.argv[3:])
-    finally:
-        if watcher is not None:
-            os.kill(watcher, signal.SIGKILL)
-            os.waitpid(watcher, 0)
+    with tempfile.TemporaryDirectory() as caches:
+        # An old kernel must not stand in for a new one.
+        os.environ.update(dict.fromkeys(CACHES, caches))
+        result = watched_outcome(watcher)
     place = os.environ.get("ENVSOLVE_RESULT")
     if place:
         Path(place).write_text(json.dumps({**result, "token": token}), encoding="utf-8")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from envsolve.machine.model import Machine
+
 SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
 Status = Literal["pass", "fail", "skip"]
 
@@ -23,7 +25,10 @@ class Check:
         detail: What was seen; for a failure the raw error text.
         cause: Root cause of a failure or a skip where its text tells it, one of the documented codes; else None.
         command: The shell command that repeats just this check; None where none was started.
-        seen: What else it saw, by name: ``code`` of torch (``sass``, ``ptx``), ``cuda`` and ``newest_ptx`` of a driver.
+        seen: What else it saw, by name: ``code`` of torch (``sass``, ``ptx``), ``cuda`` and ``mode`` of a driver,
+            ``ptxas`` and its CUDA, ``nvcc``, ...
+        expected: What a plan says of these, by the same names, in words; empty where no plan was held against it.
+        imports: Seconds of importing torch within ``seconds``; None where it was not imported.
     """
 
     name: str
@@ -34,19 +39,55 @@ class Check:
     cause: str | None = None
     command: str | None = None
     seen: Mapping[str, str] = field(default_factory=dict)
+    expected: Mapping[str, str] = field(default_factory=dict)
+    imports: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that is not as it was in an earlier report.
+
+    Attributes:
+        kind: ``version`` (of a package or the driver), ``check`` (how it ended), ``time`` (how long it took), ``gpu``,
+            or ``python``.
+        name: Of the package or the check.
+        gpu: Of the check, as there.
+        before: What it was; None for what is new.
+        now: What it is; None for what is gone.
+        worse: Whether it passed before and passes no longer.
+    """
+
+    kind: Literal["version", "check", "time", "gpu", "python"]
+    name: str
+    gpu: str | None
+    before: str | None
+    now: str | None
+    worse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Every check of one verification, in the order in which they ran.
+    """Every check of one verification, in the order of the ladder.
 
     Attributes:
         python: The interpreter that was verified.
+        made: When it began, ISO 8601 with the offset from UTC.
+        seconds: Wall time of all checks; they run side by side, so it is less than the sum of theirs.
+        machine: Where it ran, as far as it decides.
+        versions: What is installed in the environment, and ``envsolve``, ``python`` and ``driver``: version by name.
+        plan: The file that the checks were held against.
+        changes: What is not as in an earlier report; None where none was compared.
     """
 
     schema: Literal["envsolve.checks/1"] = SCHEMA
     python: str | None = None
     checks: tuple[Check, ...] = ()
+    made: str | None = None
+    seconds: float | None = None
+    machine: Machine | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    plan: str | None = None
+    changes: tuple[Change, ...] | None = None
 
     @property
     def passed(self) -> bool:
@@ -57,3 +98,13 @@ class Report:
     def failed(self) -> bool:
         """Whether a check failed; a report may be neither passed nor failed, where nothing could be checked."""
         return any(check.status == "fail" for check in self.checks)
+
+    @property
+    def worse(self) -> bool:
+        """Whether a check that passed in the earlier report passes no longer, be it that it could not be tried."""
+        return any(change.worse for change in self.changes or ())
+
+    @property
+    def import_seconds(self) -> float | None:
+        """Seconds that importing torch took the process that had to wait least for it; None where none imported it."""
+        return min((check.imports for check in self.checks if check.imports is not None), default=None)

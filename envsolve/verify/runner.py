@@ -10,7 +10,11 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,8 +29,10 @@ from envsolve.verify.report import Check, Report, Status
 from envsolve.verify.scratch import remove_abandoned
 from envsolve.verify.scripts import BUILT_IN, Script, chosen, find_scripts
 from envsolve.verify.target import Ran, Target, find_target
+from envsolve.verify.together import places, run_together
 
-_HARNESS = Path(__file__).with_name("harness.py")
+HARNESS = Path(__file__).with_name("harness.py")
+"""Runs a function of a script in the interpreter that is verified."""
 _DETAIL_CHARACTERS = 8000
 _TAIL_LINES = 20
 DRIVER = "driver"
@@ -63,7 +69,7 @@ def run_checks(
     with signals_raised():
         remove_abandoned()
         target = find_target(python, time_limit, environment)
-        return Report(python=str(target.python), checks=tuple(_checks_here(target, wanted)))
+        return _timed(target, lambda: _checks_here(target, wanted))
 
 
 def run_compile_checks(
@@ -96,35 +102,81 @@ def run_compile_checks(
     with signals_raised():
         remove_abandoned()
         target = find_target(python, time_limit, environment)
-        checks = tuple(
-            _run(target, script, script.compiles, str(gpu), gpu=str(gpu))[0]
-            for gpu in gpus
-            for script in wanted
-            if script.compiles
-        )
-    return Report(python=str(target.python), checks=checks)
+        steps = [Step(s, s.compiles, (str(gpu),), str(gpu)) for gpu in gpus for s in wanted if s.compiles]
+        return _timed(target, lambda: [check for check, _ in _run(target, steps, places(1))])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a script: a check on one GPU, say."""
+
+    script: Script
+    function: str
+    arguments: tuple[str, ...] = ()
+    gpu: str | None = None
+
+
+def _timed(target: Target, checks: Callable[[], Iterable[Check]]) -> Report:
+    began, started = datetime.now(timezone.utc).astimezone(), time.monotonic()
+    found = tuple(checks())
+    seconds = round(time.monotonic() - started, 3)
+    made = began.isoformat(timespec="seconds")
+    return Report(python=str(target.python), checks=found, made=made, seconds=seconds, versions=target.versions)
 
 
 def _checks_here(target: Target, scripts: Sequence[Script]) -> Iterator[Check]:
-    """Run the host's checks, then each GPU's, then those of all; one of the first lists the GPUs (``devices``)."""
+    """Run the first check, which lists the GPUs (``devices``); then, side by side, the host's and each GPU's.
+
+    Those of several GPUs have the machine for themselves, one after another.
+    """
+    host = [Step(script, "check") for script in scripts if script.runs_on == "host"]
     devices: tuple[str, ...] = ()
+    for check, listed in _run(target, host[:1], 1):
+        devices = listed or ()
+        yield check
+    single = [script for script in scripts if script.runs_on == "gpu"]
+    on_one = [
+        Step(script, "check", (str(ordinal),), f"{ordinal}: {device}")
+        for script in single
+        for ordinal, device in enumerate(devices)
+    ]
+    yield from (check for check, _ in _run(target, [*host[1:], *on_one], places(len(devices))))
+    if not devices:
+        yield from (Check(s.name, None, "skip", 0.0, "the driver lists no GPU to run it on") for s in single)
     for script in scripts:
-        if script.runs_on == "host":
-            check, listed = _run(target, script, "check")
-            devices = devices if listed is None else listed
-            yield check
-    for script in scripts:
-        if script.runs_on == "gpu":
-            if not devices:
-                yield Check(script.name, None, "skip", 0.0, "the driver lists no GPU to run it on")
-            for ordinal, device in enumerate(devices):
-                yield _run(target, script, "check", str(ordinal), gpu=f"{ordinal}: {device}")[0]
-    for script in scripts:
-        if script.runs_on == "gpus":
-            if len(devices) < 2:
-                yield Check(script.name, None, "skip", 0.0, f"needs two GPUs; the driver lists {len(devices)}")
-            else:
-                yield _run(target, script, "check", str(len(devices)))[0]
+        if script.runs_on != "gpus":
+            continue
+        if len(devices) < 2:
+            yield Check(script.name, None, "skip", 0.0, f"needs two GPUs; the driver lists {len(devices)}")
+        else:
+            yield from (check for check, _ in _run(target, [Step(script, "check", (str(len(devices)),))], 1))
+
+
+_Ended = tuple[Check, "tuple[str, ...] | None"]
+"""A check that ran, and the GPUs that it listed, where it did."""
+
+
+def _run(target: Target, steps: Sequence[Step], at_once: int) -> list[_Ended]:
+    """Run steps side by side, and each that fails there once more, alone: that is its result.
+
+    Beside others a sound check may fail, for want of memory or time, or on a GPU that serves one process alone.
+    """
+    starts = [partial(target.start, HARNESS, str(s.script.path), s.function, *s.arguments) for s in steps]
+    ended = {number: _ended(target, steps[number], ran) for number, ran in run_together(starts, at_once)}
+    if at_once > 1 and len(steps) > 1:
+        for number, start in enumerate(starts):
+            if (beside := ended[number][0]).status == "fail":
+                ((_, ran),) = run_together([start], 1)
+                alone, devices = _ended(target, steps[number], ran)
+                ended[number] = _noted(alone, beside), devices
+    return [ended[number] for number in range(len(steps))]
+
+
+def _noted(alone: Check, beside: Check) -> Check:
+    if alone.status == "fail":
+        return alone
+    words = (beside.detail.splitlines() or [""])[0]
+    return replace(alone, detail=f"{alone.detail}; this is alone: beside other checks it failed ({words})")
 
 
 class _Result(msgspec.Struct):
@@ -135,13 +187,10 @@ class _Result(msgspec.Struct):
     token: str
     devices: tuple[str, ...] | None = None
     seen: Mapping[str, str] = {}
+    imports: float | None = None
 
 
-def _run(
-    target: Target, script: Script, function: str, *arguments: str, gpu: str | None = None
-) -> tuple[Check, tuple[str, ...] | None]:
-    """A check that ran, and the GPUs that it listed, where it did."""
-    ran = target.run(_HARNESS, str(script.path), function, *arguments)
+def _ended(target: Target, step: Step, ran: Ran) -> _Ended:
     result = _read_result(ran)
     status, detail = _judge(ran.ended, result, target.time_limit)
     cause = None
@@ -155,14 +204,15 @@ def _run(
             detail = f"{detail}\n{explanation}"
     settings = [f"{name}={value}" for name, value in target.environment.items()]
     check = Check(
-        script.name,
-        gpu,
+        step.script.name,
+        step.gpu,
         status,
         round(ran.ended.seconds, 3),
         detail,
         cause,
         shlex.join([*(["env", *settings] if settings else []), *ran.command]),
         result.seen if result else {},
+        imports=round(result.imports, 3) if result and result.imports is not None else None,
     )
     return check, result.devices if result else None
 
@@ -172,9 +222,9 @@ def _judge(ended: Ended, result: _Result | None, time_limit: float) -> tuple[Sta
     if ended.returncode is None:
         return "fail", _with_tail(f"did not end within {time_limit:g} s and was killed", ended)
     if result is None:
-        return "fail", _with_tail(f"{_ending(ended.returncode)} and left no valid result", ended)
+        return "fail", _with_tail(f"{ending(ended.returncode)} and left no valid result", ended)
     if result.status != "fail" and ended.returncode != 0:
-        return "fail", _with_tail(f"reported {result.status}, yet {_ending(ended.returncode)}", ended)
+        return "fail", _with_tail(f"reported {result.status}, yet {ending(ended.returncode)}", ended)
     return result.status, _bounded(result.detail)
 
 
@@ -186,7 +236,8 @@ def _read_result(ran: Ran) -> _Result | None:
     return result if result.token == ran.token else None
 
 
-def _ending(returncode: int) -> str:
+def ending(returncode: int) -> str:
+    """How a process ended, in words."""
     if returncode >= 0:
         return f"ended with exit code {returncode}"
     try:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from envsolve.errors import UsageError
-from envsolve.verify.child import Ended, run_child
+from envsolve.verify.child import Ended, Running, running
 from envsolve.verify.scratch import scratch_folder
+from envsolve.verify.together import wait
 
 OLDEST = (3, 8)
 _SAY_VERSION = Path(__file__).with_name("say_version.py")
@@ -41,6 +43,21 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """A script that was started; what it leaves must be taken before the block that started it is left."""
+
+    running: Running
+    place: Path
+    token: str
+    command: tuple[str, ...]
+
+    def ran(self) -> Ran | None:
+        """What it left, once it has ended; None while it runs."""
+        ended = self.running.ended()
+        return None if ended is None else Ran(ended, _content(self.place), self.token, self.command)
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """The interpreter to verify and how to run it; made by :func:`find_target`.
 
@@ -48,11 +65,21 @@ class Target:
         python: Absolute path.
         time_limit: Seconds for each script.
         environment: Variables to set beside those already set.
+        versions: What is installed, version by project name, as the interpreter itself sees it.
     """
 
     python: Path
     time_limit: float
     environment: Mapping[str, str]
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def start(self, script: Path, *arguments: str) -> contextlib.AbstractContextManager[Job]:
+        """Start a script, which is gone with its whole process group when the block is left.
+
+        Raises:
+            UsageError: The interpreter cannot be started.
+        """
+        return self._start((str(self.python), "-X", "faulthandler", str(script), *arguments), self.time_limit)
 
     def run(self, script: Path, *arguments: str) -> Ran:
         """Run a script to its end.
@@ -60,42 +87,42 @@ class Target:
         Raises:
             UsageError: The interpreter cannot be started.
         """
-        command = (str(self.python), "-X", "faulthandler", str(script), *arguments)
-        return self._run(command, self.time_limit)
+        with self.start(script, *arguments) as job:
+            return wait(job.ran)
 
-    def _run(self, command: tuple[str, ...], time_limit: float) -> Ran:
+    @contextlib.contextmanager
+    def _start(self, command: tuple[str, ...], time_limit: float) -> Iterator[Job]:
         token = secrets.token_hex(16)
         # One scratch folder a script, for everything it writes: no cache of an earlier run can make a check pass.
-        with scratch_folder() as scratch:
+        with scratch_folder() as scratch, contextlib.ExitStack() as stack:
             place = scratch / "result.json"
             own = {"ENVSOLVE_RESULT": str(place), "ENVSOLVE_TOKEN": token}
             folders = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(scratch))
+            environment = {**os.environ, **self.environment, **own, **folders}
             try:
-                ended = run_child(
-                    command,
-                    environment={**os.environ, **self.environment, **own, **folders},
-                    folder=scratch,
-                    time_limit=time_limit,
-                )
+                child = running(command, environment=environment, folder=scratch, time_limit=time_limit)
+                job = Job(stack.enter_context(child), place, token, command)
             except OSError as error:
                 raise UsageError(
                     f"{self.python} cannot be run: {error.strerror}", hint="Is it a Python for this machine?"
                 ) from error
-            return Ran(ended, _content(place), token, command)
+            yield job
 
-    def probe(self) -> None:
-        """Make sure that it is a Python that can run the checks.
+    def probed(self) -> Target:
+        """Make sure that it is a Python that can run the checks, and note what is installed in it.
 
         Raises:
             UsageError: It is none, or one that is too old, or it does not answer.
         """
         limit = min(self.time_limit, _PROBE_SECONDS)
-        ran = self._run((str(self.python), str(_SAY_VERSION)), limit)
-        answer = _version(ran)
-        if answer is not None and answer >= OLDEST:
-            return
+        with self._start((str(self.python), str(_SAY_VERSION)), limit) as job:
+            ran = wait(job.ran)
+        answer = _answer(ran)
+        if answer is not None and answer.version >= OLDEST:
+            python = ".".join(map(str, answer.version))
+            return replace(self, versions={"python": python, **answer.packages})
         if answer is not None:
-            why = f"it is Python {'.'.join(map(str, answer))}"
+            why = f"it is Python {'.'.join(map(str, answer.version))}"
         elif ran.ended.returncode is None:
             why = f"it did not say its version within {limit:g} s"
         else:
@@ -116,22 +143,21 @@ def find_target(python: str | os.PathLike[str], time_limit: float, environment: 
     if found is None:
         raise UsageError(f"there is no executable at {os.fspath(python)}", hint=_WHICH)
     # Absolute, links kept: a virtual environment is known by its link.
-    target = Target(Path(found).absolute(), time_limit, environment or {})
-    target.probe()
-    return target
+    return Target(Path(found).absolute(), time_limit, environment or {}).probed()
 
 
-class _Version(msgspec.Struct):
+class _Answer(msgspec.Struct):
     token: str
     version: tuple[int, int, int]
+    packages: Mapping[str, str] = {}
 
 
-def _version(ran: Ran) -> tuple[int, int, int] | None:
+def _answer(ran: Ran) -> _Answer | None:
     try:
-        answer = msgspec.json.decode(ran.result or b"", type=_Version)
+        answer = msgspec.json.decode(ran.result or b"", type=_Answer)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return answer.version if answer.token == ran.token else None
+    return answer if answer.token == ran.token else None
 
 
 def _content(place: Path) -> bytes | None:

@@ -51,8 +51,16 @@ def test_json() -> None:
                 "cause": "triton-ptxas-lacks-arch",
                 "command": "py x",
                 "seen": {},
+                "expected": {},
+                "imports": None,
             }
         ],
+        "made": None,
+        "seconds": None,
+        "machine": None,
+        "versions": {},
+        "plan": None,
+        "changes": None,
     }
 
 

@@ -6,14 +6,10 @@ Triton itself chooses the ptxas. Which one it ran is read off the process that i
 from __future__ import annotations
 
 import os
-import re
-import shlex
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 from check_cubin import expect_architecture
+from check_ptxas import assemblers, seen, version_of
 
 NAME = "triton-compile"
 RUNS_ON = "architecture"
@@ -35,18 +31,15 @@ def check(capability):
         raise RuntimeError("Triton supports devices of compute capability 7.0 and newer, not {}".format(capability))
     if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y"):
         raise RuntimeError("with TRITON_INTERPRET set, Triton compiles nothing: it interprets kernels on the CPU")
-    assemblers = []
-    sys.addaudithook(lambda event, arguments: assemblers.extend(assembler(event, arguments)))
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["TRITON_CACHE_DIR"] = cache  # An old cubin must not stand in for a new one.
-        import triton
+    ran = assemblers()
+    import triton
 
-        for cubin in compiled(triton, arch):
-            expect_architecture(cubin, arch)
-    if not assemblers:
+    for cubin in compiled(triton, arch):
+        expect_architecture(cubin, arch)
+    if not ran:
         raise RuntimeError("Triton {} made a cubin without running a ptxas".format(triton.__version__))
-    detail = "Triton {}: cubins for sm_{} by {}".format(triton.__version__, arch, version_of(assemblers[-1]))
-    return {"detail": "; ".join([detail, *without_effect(assemblers[-1])])}
+    detail = "Triton {}: cubins for sm_{} by {}".format(triton.__version__, arch, version_of(ran[-1]))
+    return {"detail": "; ".join([detail, *without_effect(ran[-1])]), "seen": seen(ran)}
 
 
 def without_effect(program):
@@ -92,21 +85,3 @@ def compiled(triton, arch):
         (multiply, {"left": "*fp16", "right": "*fp16", "out": "*fp32"}),
     ):
         yield triton.compile(ASTSource(kernel, signature), target=GPUTarget("cuda", arch, 32)).asm["cubin"]
-
-
-def assembler(event, arguments):
-    """Yield the program of a started ``... --gpu-name=...`` process; Triton 3.0 starts it through a shell."""
-    if event != "subprocess.Popen":
-        return
-    words = [os.fspath(word) for word in arguments[1]]
-    if len(words) == 3 and words[1] == "-c":
-        words = shlex.split(words[2])
-    if any(word.startswith("--gpu-name=") for word in words):
-        yield words[0]
-
-
-def version_of(program):
-    """Say which ptxas it is: ``ptxas-blackwell 12.9.86``."""
-    text = subprocess.run([program, "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
-    match = re.search(r"\bV(\d+\.\d+\.\d+)", text)
-    return "{} {}".format(Path(program).name, match.group(1) if match else text.strip())

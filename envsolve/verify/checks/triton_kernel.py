@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
+
+from check_ptxas import assemblers, seen
 
 NAME = "triton-kernel"
 RUNS_ON = "gpu"
@@ -18,24 +19,23 @@ def check(ordinal):
     """Launch ``out = x * y + 1`` over whole numbers, which float32 holds exactly."""
     if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y"):
         raise RuntimeError("with TRITON_INTERPRET set, Triton compiles nothing: it interprets kernels on the CPU")
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["TRITON_CACHE_DIR"] = cache  # An old cubin must not stand in for a new one.
-        import torch
-        import triton
+    ran = assemblers()
+    import torch
+    import triton
 
-        torch.cuda.set_device(int(ordinal))
-        x, y = (torch.randint(-1000, 1000, (COUNT,)) for _ in range(2))
-        out = torch.full((COUNT,), float("nan"), device="cuda")
-        kernel()[(triton.cdiv(COUNT, BLOCK),)](x.float().cuda(), y.float().cuda(), out, COUNT)
-        torch.cuda.synchronize()
-        wrong = int((out.cpu().double() != (x * y + 1).double()).sum())
+    torch.cuda.set_device(int(ordinal))
+    x, y = (torch.randint(-1000, 1000, (COUNT,)) for _ in range(2))
+    out = torch.full((COUNT,), float("nan"), device="cuda")
+    kernel()[(triton.cdiv(COUNT, BLOCK),)](x.float().cuda(), y.float().cuda(), out, COUNT)
+    torch.cuda.synchronize()
+    wrong = int((out.cpu().double() != (x * y + 1).double()).sum())
     if wrong:
         raise ArithmeticError("{} of {} values differ from the CPU's".format(wrong, COUNT))
-    return {"detail": "Triton {}: all {} values are the CPU's".format(triton.__version__, COUNT)}
+    return {"detail": "Triton {}: all {} values are the CPU's".format(triton.__version__, COUNT), "seen": seen(ran)}
 
 
 def kernel():
-    """Define the kernel; importing Triton waits until the cache folder is set."""
+    """Define the kernel; Triton is imported in the check alone."""
     global tl
     import triton
     import triton.language as tl
