@@ -7,7 +7,7 @@ importing this package costs nothing.
 from __future__ import annotations
 
 from envsolve.api.catalogue import check_facts, facts, facts_summary, measure, update_facts
-from envsolve.api.environments import diagnose, envs, install, verify, verify_compiles
+from envsolve.api.environments import diagnose, envs, install, probe, verify, verify_compiles
 from envsolve.api.guards import forecast, guard, mend, remedy, restore, unguard
 from envsolve.api.machines import describe_target, detect, load_machines
 from envsolve.api.plans import builds, plan, plan_groups, standing, what_if
@@ -29,6 +29,7 @@ __all__ = [
     "mend",
     "plan",
     "plan_groups",
+    "probe",
     "remedy",
     "restore",
     "standing",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from envsolve import api
 from envsolve.cli import _mending, options
-from envsolve.cli.output import check_target, deliver, remark
+from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import UsageError
 from envsolve.files import read_regular
+
+if TYPE_CHECKING:
+    from envsolve.diagnose.model import Diagnoses, Probe
 
 #: No build log is larger; a larger text is most often the wrong file.
 _MAX_BYTES = 64 * 2**20
@@ -35,6 +38,12 @@ def command(
     python: Annotated[
         Path | None, typer.Option("--python", metavar="EXE", help="Its interpreter, in place of --prefix.")
     ] = None,
+    run: Annotated[
+        bool, typer.Option("--run", help="Then try torch, CUDA and Triton in its own interpreter, on this machine.")
+    ] = False,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", metavar="SECONDS", help="For each step of --run.")
+    ] = 60.0,
     fix: Annotated[
         bool, typer.Option("--fix", help="Show the least remedy of the environment and, confirmed, carry it out.")
     ] = False,
@@ -47,14 +56,14 @@ def command(
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    form: options.Form = "text",
+    output: options.OutputFile = None,
 ) -> None:
     """Name what is wrong, and what to do.
 
-    Reads machine, versions and errors out of a text, and an environment's files without running anything of it, and
-    weighs them against the catalogue. Options win over the text; this host counts only where an environment is named,
-    since reports come from other machines.
+    Reads machine, versions and errors out of a text, and an environment's files without running anything of it unless
+    --run says so, and weighs them against the catalogue. Options win over the text; this host counts only where an
+    environment is named, since reports come from other machines.
     """
     if prefix is not None and python is not None:
         raise UsageError("--prefix and --python both name the environment", hint="give one of them")
@@ -69,30 +78,38 @@ def command(
         )
     if (fix or restore) and (prefix is None or log is not None or installed is not None or fix is restore):
         raise UsageError("--fix and --restore change one environment", hint="give one of them, with --prefix DIR alone")
+    if run and (prefix is None or fix or restore):
+        raise UsageError("--run tries an environment on this computer", hint="name it: --prefix DIR --run")
     if restore and prefix is not None:
         _mending.restore(prefix)
         return
     check_target(output)
-    described = bool(machine or target or gpu or driver or platform)
-    named = options.machines(machine, target, gpu, driver, platform) if described else None
+    named = options.machines_named(machine, target, gpu, driver, platform)
+    if run and named is not None:
+        raise UsageError("--run tries the environment on this machine", hint="leave out what describes another")
     if fix and prefix is not None:
         _mending.fix(prefix, named, sure)
         return
     listed = _read(str(installed)).decode("utf-8", "replace") if installed else None
-    found = api.diagnose(_read(log) if log else "", named, installed=listed, prefix=prefix)
-    if form == "json":
-        from envsolve.jsontext import dump
-
-        deliver(dump(found), output)
-    else:
-        from envsolve.diagnose.describe import describe
-
-        nothing = (
-            "Nothing is known to be wrong with this environment." if log is None else "No cause is known for this."
-        )
-        deliver(describe(found, nothing), output)
+    text = _read(log) if log else ""
+    probes = _tried(prefix, time_limit) if run and prefix is not None else ()
+    found = api.diagnose(text, named, installed=listed, prefix=prefix, probes=probes)
+    deliver_as(form, found, lambda: _words(found, log), output)
     if output is not None:
         remark(f"causes: {', '.join(d.cause for d in found.diagnoses) or 'none known'}")
+
+
+def _tried(prefix: Path, time_limit: float) -> tuple[Probe, ...]:
+    remark(f"trying {prefix} in its own interpreter, each step for at most {time_limit:g} s")
+    return api.probe(prefix, time_limit=time_limit)
+
+
+def _words(found: Diagnoses, log: str | None) -> str:
+    from envsolve.diagnose.describe import describe
+
+    if log is None and not any(probe.failed for probe in found.probes):
+        return describe(found, "Nothing is known to be wrong with this environment.")
+    return describe(found, "No cause is known for this.")
 
 
 def _read(name: str) -> bytes:

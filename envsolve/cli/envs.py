@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from envsolve import api
 from envsolve.cli import options
-from envsolve.cli.output import check_target, deliver, remark
+from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import UsageError
 
 
@@ -22,26 +22,22 @@ def command(
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    form: options.Form = "text",
+    output: options.OutputFile = None,
 ) -> None:
     """Find environments and say whether their torch works.
 
     Looks where venv, conda, pixi, uv, pipx and poetry keep environments, and in the folders named (else in the current
     one). Reads files alone: nothing is imported or run.
     """
+    from envsolve.diagnose.environment.survey import describe
+
     check_target(output)
     machines = options.machines(machine, target, gpu, driver, platform)
     if len(machines) > 1:
         raise UsageError("the environments are judged on one machine", hint="give one --machine")
     found = api.envs(folders or [Path()], machines[0])
-    if form == "json":
-        from envsolve.jsontext import dump
-
-        deliver(dump(found), output)
-    else:
-        from envsolve.diagnose.environment.survey import describe
-
-        deliver(describe(found), output)
+    deliver_as(form, found, lambda: describe(found), output)
+    if form == "text":
         broken = sum(e.works == "no" for e in found.environments)
         remark(f"{len(found.environments)} environments, {broken} with a torch that does not work here")

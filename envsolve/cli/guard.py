@@ -12,7 +12,7 @@ import typer
 
 from envsolve import api
 from envsolve.cli import options
-from envsolve.cli.output import check_target, deliver, remark
+from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import EnvsolveError, UsageError
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def command(
     if prefix is not None:
         raise UsageError("--prefix goes with --write and --remove", hint="the command itself names its environment")
     check_target(output)
-    described = bool(machine or target or gpu or driver or platform)
-    named = options.machines(machine, target, gpu, driver, platform) if described else None
+    named = options.machines_named(machine, target, gpu, driver, platform)
     try:
         found = api.forecast(words, named)
     except EnvsolveError as error:
@@ -67,7 +66,7 @@ def command(
         remark(f"{error.message}\nrun all the same, as --force says")
         found = None
     if dry_run:
-        _deliver(found, form, output)
+        deliver_as(form, found, lambda: _words(found), output)
         raise typer.Exit(4 if found and found.refused else 0)
     if found is not None and (found.changes or found.refused):
         from envsolve.guard.describe import describe
@@ -80,17 +79,10 @@ def command(
     _run(words)
 
 
-def _deliver(found: Forecast | None, form: str, output: Path | None) -> None:
-    if form == "json":
-        from envsolve.jsontext import dump
+def _words(found: Forecast | None) -> str:
+    from envsolve.guard.describe import describe
 
-        deliver(dump(found), output)
-    elif found is None:
-        deliver("The command changes no environment.", output)
-    else:
-        from envsolve.guard.describe import describe
-
-        deliver(describe(found), output)
+    return describe(found) if found else "The command changes no environment."
 
 
 def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | None) -> None:

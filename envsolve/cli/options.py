@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -36,6 +36,8 @@ DriverVersion = Annotated[
 PlatformName = Annotated[
     str | None, typer.Option("--platform", metavar="NAME", help="linux-x86_64, linux-aarch64 or win-amd64.")
 ]
+Form = Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")]
+OutputFile = Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")]
 PythonVersion = Annotated[str | None, typer.Option("--python", metavar="X.Y", help="The environment's Python, '3.12'.")]
 
 
@@ -71,6 +73,23 @@ def machines(
     else:
         return (api.detect(),)
     return tuple(changed(machine, said) for machine in named) if said else tuple(named)
+
+
+def machines_named(
+    files: list[Path] | None,
+    target: str | None,
+    gpus: list[str] | None,
+    driver: str | None,
+    platform: str | None,
+) -> tuple[Machine, ...] | None:
+    """Likewise; None where the options name no machine.
+
+    Raises:
+        UsageError: As :func:`machines`.
+    """
+    if not (files or target or gpus or driver or platform):
+        return None
+    return machines(files, target, gpus, driver, platform)
 
 
 def python_version(text: str | None) -> str | None:

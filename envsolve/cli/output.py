@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,26 @@ def deliver(text: str, target: Path | None) -> None:
         reason = error.strerror or str(error)
         raise EnvsolveError(f"cannot write {target}: {reason}", hint="choose another place after -o") from error
     remark(f"written to {target}")
+
+
+def deliver_as(form: str, value: object, words: Callable[[], str], target: Path | None) -> None:
+    """Deliver a value as JSON, or in words.
+
+    Args:
+        form: ``json`` or ``text``.
+        value: What is delivered.
+        words: Puts it into words, where those are wanted.
+        target: The file; the standard output where None.
+
+    Raises:
+        EnvsolveError: As :func:`deliver`.
+    """
+    if form == "json":
+        from envsolve.jsontext import dump
+
+        deliver(dump(value), target)
+    else:
+        deliver(words(), target)
 
 
 def _print(text: str) -> None:

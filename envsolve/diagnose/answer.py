@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.diagnose.model import Diagnoses
+from envsolve.diagnose.model import Diagnoses, Probe
+from envsolve.diagnose.probed import fed
 from envsolve.diagnose.reason import diagnose
 from envsolve.diagnose.report import decode, read_installed, read_report
 from envsolve.machine.model import Machine
@@ -19,6 +20,7 @@ def answer(
     prefix: Path | None,
     catalogue: Catalogue,
     environ: Mapping[str, str],
+    probes: Sequence[Probe] = (),
 ) -> Diagnoses:
     """The root causes.
 
@@ -29,16 +31,19 @@ def answer(
         prefix: An environment on this computer, whose files win over both.
         catalogue: The facts.
         environ: Environment variables that decide in an environment beside its files.
+        probes: What was tried in it.
 
     Raises:
         UsageError: The list of packages holds none, or there is no environment at ``prefix``.
     """
     text = decode(log) if isinstance(log, bytes) else log
     listed = read_installed(installed) if installed else None
-    report = read_report(text, catalogue, machine=machines[0] if machines else None, installed=listed)
+    words = fed(text, probes)
+    report = read_report(words.text, catalogue, machine=machines[0] if machines else None, installed=listed)
     if prefix is None:
         return diagnose(report, machines[1:], catalogue)
     from envsolve.diagnose.environment.diagnose import diagnose_environment
     from envsolve.diagnose.environment.read import read_environment
 
-    return diagnose_environment(read_environment(prefix, environ), report, machines[1:], catalogue)
+    environment = read_environment(prefix, environ)
+    return words.named(diagnose_environment(environment, report, machines[1:], catalogue, probes))

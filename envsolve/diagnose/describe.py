@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from envsolve.diagnose.model import Diagnoses, Diagnosis, Remedy
+from envsolve.diagnose.model import Diagnoses, Diagnosis, Probe, Remedy
 
 _WIDTH = 100
 _EVIDENCE = 6
@@ -23,6 +23,8 @@ def describe(found: Diagnoses, nothing: str = "No cause is known for this.") -> 
         lines += [*_diagnosis(diagnosis), ""]
     if not found.diagnoses:
         lines += [nothing, ""]
+    if found.probes:
+        lines += ["Tried:", *(line for probe in found.probes for line in _probe(probe)), ""]
     if found.ruled_out:
         lines += ["Looked at and set aside:", *(line for text in found.ruled_out for line in _item(text)), ""]
     if found.next_steps:
@@ -39,6 +41,15 @@ def _diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
     yield "  What to do, the least change first:"
     for remedy in diagnosis.remedies:
         yield from _remedy(remedy)
+
+
+def _probe(probe: Probe) -> Iterator[str]:
+    """How it ended; of an error as much as tells it."""
+    where = f" [{probe.gpu}]" if probe.gpu else ""
+    lines = probe.detail.strip().splitlines() or [""]
+    yield from _item(f"{probe.name}{where} {probe.outcome}: {lines[0]}")
+    if probe.failed:
+        yield from (f"      {line[:_WIDTH]}" for line in lines[1:_EVIDENCE])
 
 
 def _item(text: str) -> list[str]:

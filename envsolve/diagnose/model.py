@@ -58,6 +58,34 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """One thing that was tried in an environment's own interpreter.
+
+    Attributes:
+        name: Stable name, ``torch-import``.
+        gpu: The card that it was tried on; None where it needs none.
+        outcome: ``crashes`` is an end by a signal or without a result, ``hangs`` one by the time limit.
+        detail: What was seen: the error's own words, or how the process ended.
+        printed: The last of what it printed, the traceback included.
+        seconds: Wall time.
+        seen: Facts by name: ``file`` and ``version`` of torch, ``mapped`` (files of CUDA libraries, one a line).
+    """
+
+    name: str
+    gpu: str | None
+    outcome: Literal["works", "fails", "crashes", "hangs", "skipped"]
+    detail: str
+    printed: str = ""
+    seconds: float = 0.0
+    seen: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was tried and did not work."""
+        return self.outcome not in ("works", "skipped")
+
+
+@dataclass(frozen=True, slots=True)
 class Remedy:
     """One way out.
 
@@ -97,9 +125,11 @@ class Diagnoses:
         diagnoses: Most likely first; empty where the cause is not known.
         ruled_out: What was checked and does not hold, for when the cause is not known.
         next_steps: What to run to learn more.
+        probes: What was tried, where that was asked for.
     """
 
     schema: Literal["envsolve.diagnosis/1"]
     diagnoses: tuple[Diagnosis, ...]
     ruled_out: tuple[str, ...] = ()
     next_steps: tuple[Remedy, ...] = ()
+    probes: tuple[Probe, ...] = ()

@@ -75,12 +75,21 @@ class Text:
         return Vocabulary(self.lower)
 
     @cached_property
+    def _breaks(self) -> list[int]:
+        """Where the lines end that an editor counts: a carriage return in a line, or before its end, begins none."""
+        return [match.start() for match in re.finditer("\n" if "\n" in self.original else "\r", self.original)]
+
+    def number_at(self, position: int) -> int:
+        """The number of the line that a position is on, as an editor counts, from 1."""
+        return 1 + bisect_right(self._breaks, position)
+
+    @cached_property
     def starts(self) -> list[int]:
         """Where each line begins."""
         return [0, *(match.end() for match in re.finditer("\n", self.plain))]
 
     def line_at(self, position: int) -> int:
-        """The number of the line that a position is on, from 1."""
+        """The place of the line that a position is on, from 1; carriage returns end lines, too."""
         return bisect_right(self.starts, position)
 
     def end_of(self, line: int) -> int:
@@ -126,7 +135,7 @@ def _matches(text: Text, signature: Signature) -> Iterator[Match]:
             continue
         seen.add(key)
         line = text.line_at(position)
-        yield Match(signature, line, text.quote(line, position), groups)
+        yield Match(signature, text.number_at(position), text.quote(line, position), groups)
         if len(seen) == _MATCHES:
             return
 

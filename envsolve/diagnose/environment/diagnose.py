@@ -11,14 +11,19 @@ from envsolve.diagnose.environment.commands import addressed
 from envsolve.diagnose.environment.model import Environment
 from envsolve.diagnose.environment.needs import torch_distribution
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Diagnoses, Report, Seen
+from envsolve.diagnose.model import Diagnoses, Probe, Report, Seen
+from envsolve.diagnose.probed import held_against
 from envsolve.diagnose.reason import concluded, weighed
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.machine.model import Machine
 
 
 def diagnose_environment(
-    environment: Environment, report: Report, others: Sequence[Machine], catalogue: Catalogue
+    environment: Environment,
+    report: Report,
+    others: Sequence[Machine],
+    catalogue: Catalogue,
+    probes: Sequence[Probe] = (),
 ) -> Diagnoses:
     """What is wrong in an environment on a machine, and what to do about it.
 
@@ -27,12 +32,14 @@ def diagnose_environment(
         report: The machine, and what an error text told; what the environment's files say wins over it.
         others: Further machines that the remedies must serve.
         catalogue: The facts.
+        probes: What was tried in it; the report's text holds what they said.
 
     Returns:
         The diagnoses, likeliest first, their commands addressed to this environment.
     """
     scene = scene_of(report_of(environment, report), others, catalogue)
-    return addressed(concluded(scene, examined(environment, scene)), environment)
+    answers = held_against(environment, probes, examined(environment, scene))
+    return replace(addressed(concluded(scene, answers), environment), probes=tuple(probes))
 
 
 def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]:

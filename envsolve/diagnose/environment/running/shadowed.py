@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from pathlib import PurePosixPath
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePosixPath
 
 from envsolve.diagnose.environment.loading import Shadow, shadows
 from envsolve.diagnose.environment.model import Environment
@@ -12,6 +12,7 @@ from envsolve.diagnose.environment.needs import release
 from envsolve.diagnose.finding import Finding, Grounds
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
+from envsolve.files import real_path
 
 _EXPLANATION = (
     "Torch's own libraries find NVIDIA's by a path inside them, but these find each other by a path that counts "
@@ -36,7 +37,13 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     evidence = tuple(f"{s.outside}: found before {s.own} ({h})" for s, h in found)
     certain = shadow.outside_version is not None
     grounds = Grounds.READ if certain else Grounds.NOTICED
-    yield Finding("library-shadowed", grounds, text, evidence, tuple(_remedies(environment, found)))
+    yield Finding(
+        "library-shadowed",
+        grounds,
+        text,
+        evidence,
+        tuple(off_the_path(environment, {shadow.folder for shadow, _ in found})),
+    )
 
 
 def _older(environment: Environment, shadow: Shadow) -> str | None:
@@ -53,9 +60,14 @@ def _older(environment: Environment, shadow: Shadow) -> str | None:
     )
 
 
-def _remedies(environment: Environment, found: list[tuple[Shadow, str]]) -> Iterator[Remedy]:
-    bad = {shadow.folder for shadow, _ in found}
-    rest = [f.path for f in environment.loader if f.origin == "LD_LIBRARY_PATH" and f.path not in bad]
+def off_the_path(environment: Environment, folders: Collection[str]) -> Iterator[Remedy]:
+    """Commands that take folders off the loader's path, the others left on it."""
+    bad = {real_path(Path(folder)) for folder in folders}
+    listed = [f.path for f in environment.loader if f.origin == "LD_LIBRARY_PATH"]
+    rest = [path for path in listed if real_path(Path(path)) not in bad]
+    if not listed:
+        yield Remedy("Find what brings those copies in (LD_PRELOAD, a library loaded before torch), and leave it out.")
+        return
     if rest:
         text = "Take the folder off the loader's path and leave the others."
         yield Remedy(text, f"export LD_LIBRARY_PATH={shlex.quote(':'.join(rest))}")

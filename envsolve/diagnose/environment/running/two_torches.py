@@ -15,7 +15,7 @@ from envsolve.diagnose.scene import Scene
 _CONDA_NAMES = ("pytorch", "libtorch", "pytorch-gpu", "pytorch-cpu")
 
 #: What is found wrong with a torch that should not be the one in use says nothing of the one that should.
-_CONSEQUENCES = frozenset(
+CONSEQUENCES = frozenset(
     {
         "cpu-build",
         "driver-too-old",
@@ -68,7 +68,7 @@ def _shadowing(environment: Environment, first: TorchFiles) -> Iterator[Finding]
     text = _SHADOWED.format(first=first.label, where=where, own=own.label)
     evidence = (f"{first.site}/torch: {first.label}, imported", f"{own.site}/torch: {own.label}, not imported")
     remedies = tuple(_out_of_the_way(environment, site))
-    yield Finding("torch-replaced", Grounds.READ, text, evidence, remedies, _CONSEQUENCES)
+    yield Finding("torch-replaced", Grounds.READ, text, evidence, remedies, CONSEQUENCES)
 
 
 def _origin(environment: Environment, torch: TorchFiles) -> str | None:
@@ -106,7 +106,7 @@ def _over_conda(environment: Environment, torch: TorchFiles) -> Iterator[Finding
         f'pip uninstall -y torch && conda install --force-reinstall "{record.name}={record.version}={record.build}"',
     )
     keep = Remedy("Or keep pip's, and let conda forget its own.", f"conda remove --force {record.name}")
-    yield Finding("torch-replaced", Grounds.READ, text, evidence, (back, keep), _CONSEQUENCES)
+    yield Finding("torch-replaced", Grounds.READ, text, evidence, (back, keep), CONSEQUENCES)
 
 
 def _overlaid(environment: Environment, scene: Scene, torch: TorchFiles) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ def _overlaid(environment: Environment, scene: Scene, torch: TorchFiles) -> Iter
     what = f"{torch.label} in torch/version.py, and records of {' and '.join(d.version or '?' for d in records)}"
     evidence = (f"{torch.site}/torch/version.py: {torch.version}", *(f"{d.info}: {d.label}" for d in records))
     text = _OVERLAID.format(site=torch.site, what=what)
-    yield Finding("torch-replaced", Grounds.READ, text, evidence, tuple(_anew(scene, torch, records)), _CONSEQUENCES)
+    yield Finding("torch-replaced", Grounds.READ, text, evidence, tuple(_anew(scene, torch, records)), CONSEQUENCES)
 
 
 def _anew(scene: Scene, torch: TorchFiles, records: list[Distribution]) -> Iterator[Remedy]:
