@@ -51,10 +51,13 @@ def command(
     cuda: Cuda = "auto",
     manager: Manager = None,
     form: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="summary, json, pylock, requirements, pip, uv.")
+        str | None, typer.Option("--format", metavar="NAME", help="summary, json, pylock, requirements, pip, uv, ...")
+    ] = None,
+    builder: Annotated[
+        str | None, typer.Option("--for", metavar="docker|apptainer", help="A container file, for its builder.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", metavar="FILE|DIR", help="Write it to FILE; several plans into DIR.")
+        Path | None, typer.Option("-o", metavar="FILE|DIR", help="Write it to FILE; several plans, a file each, into DIR.")
     ] = None,
     allow_groups: Annotated[
         bool, typer.Option("--allow-groups", help="The fewest plans that serve all machines, where one does not.")
@@ -79,6 +82,7 @@ def command(
 
     Judges every published torch build for the machine, resolves the whole set, and writes it down.
     """
+    form = _container_file(builder, form)
     chosen = _format(form or ("pylock" if allow_groups and several.is_folder(output) else None), output)
     check_manager(manager)
     check_asked(requirements, files)
@@ -105,6 +109,8 @@ def command(
     if allow_groups:
         plans = api.plan_groups(requirements or (), machines, **request)
         several.deliver_plans(plans, chosen, output)
+        for made in plans.plans:
+            keeping.tell_kept(made, keep, stays)
         if plans.unserved:
             raise typer.Exit(ImpossibleError.exit_code)
         return
@@ -198,7 +204,25 @@ def _format(named: str | None, output: Path | None) -> str:
     name = output.name if output else ""
     if name.startswith("pylock.") and name.endswith(".toml"):
         return "pylock"
-    return {".json": "json", ".txt": "requirements"}.get(Path(name).suffix, "summary")
+    if name.startswith(("Dockerfile", "Containerfile")):
+        return "dockerfile"
+    return {".json": "json", ".txt": "requirements", ".def": "apptainer"}.get(Path(name).suffix, "summary")
+
+
+def _container_file(builder: str | None, form: str | None) -> str | None:
+    """The format that a builder of containers reads.
+
+    Raises:
+        UsageError: There is no such builder, or the format is not one of containers.
+    """
+    if builder is None:
+        return form
+    read = {"docker": "dockerfile", "podman": "dockerfile", "apptainer": "apptainer"}
+    if builder not in read:
+        raise UsageError(f"--for {builder}: there is no such builder", hint=f"builders: {', '.join(read)}")
+    if form not in (None, "dockerfile", read[builder]):
+        raise UsageError(f"--for {builder} is for a container file, not for --format {form}", hint="leave --format out")
+    return read[builder]
 
 
 def check_manager(manager: str | None) -> None:

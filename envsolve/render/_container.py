@@ -1,0 +1,85 @@
+"""The shell commands by which containers of every kind are built and checked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from envsolve.render._recipe import PREFIX, Recipe
+
+CUDA_HOME = "/usr/local/cuda"
+"""Where the toolkit is while sources are compiled."""
+COMPAT = "/usr/local/cuda/compat"
+"""Where a libcuda that is newer than the driver is; the NVIDIA container runtime looks there, too."""
+PYTHON = f"{PREFIX}/bin/python"
+CREATE = f"python -m venv {PREFIX}"
+INSTALL_WHEELS = f"{PYTHON} -m pip install --no-deps --require-hashes -r {PREFIX}/wheels.txt"
+VERIFY = ("envsolve", "verify", "--prefix", PREFIX)
+
+# Gigabytes that one compiler of CUDA code takes; flash-attention's README warns of as much for each job.
+_JOB_GB = 4
+_JOBS = (
+    "import os; memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'); "
+    f"print(max(1, min(os.cpu_count(), memory // {_JOB_GB}000000000)))"
+)
+
+
+def apt_install(packages: tuple[str, ...]) -> tuple[str, ...]:
+    """Debian packages, without leaving the lists of all others."""
+    words = " ".join(packages)
+    return (
+        "apt-get update",
+        f"apt-get install -y --no-install-recommends {words}",
+        "rm -rf /var/lib/apt/lists/*",
+    )
+
+
+def install_sources(made: Recipe) -> tuple[str, ...]:
+    """What is built, in order: what the builds take, source distributions, repositories."""
+    isolation = ""
+    commands = []
+    if made.compiling:
+        isolation = " --no-build-isolation"
+        jobs = f'export MAX_JOBS="${{MAX_JOBS:-$(python -c "{_JOBS}")}}"'
+        if made.compiling.build_requires:
+            commands.append(f"{PYTHON} -m pip install {shlex.join(made.compiling.build_requires)}")
+        commands.append(jobs)
+    if made.sources:
+        commands.append(f"{PYTHON} -m pip install --no-deps --require-hashes{isolation} -r {PREFIX}/sources.txt")
+    commands += [f"{PYTHON} -m pip install --no-deps{isolation} {shlex.quote(tree)}" for tree in made.trees]
+    return tuple(commands)
+
+
+def check(made: Recipe) -> tuple[str, ...]:
+    """What can be checked without a GPU and without envsolve."""
+    has_torch = any(line.startswith("torch=") for line in made.constraints)
+    return (f"{PYTHON} -m pip check", *([f"{PYTHON} -c 'import torch'"] if has_torch else []))
+
+
+def install_envsolve(made: Recipe) -> tuple[str, ...]:
+    """envsolve in an environment of its own, of a Python that it runs on, and the kernels compiled."""
+    gpus = [word for gpu in made.gpus for word in ("--gpu", gpu)]
+    compiled = [shlex.join([*VERIFY, "--compile-only", *gpus])] if gpus else []
+    return (
+        "python -m venv /opt/uv",
+        "/opt/uv/bin/python -m pip install uv",
+        "UV_TOOL_BIN_DIR=/usr/local/bin /opt/uv/bin/uv tool install --python '>=3.10' \"${ENVSOLVE}\"",
+        *compiled,
+    )
+
+
+def variables(made: Recipe) -> Mapping[str, str]:
+    """What is set where the environment runs; ``PATH`` is left to each kind of container.
+
+    Source of those that the NVIDIA container runtime reads: NVIDIA Container Toolkit documentation, "Specialized
+    Configurations with Docker". It compares ``driver`` part by part.
+    """
+    constraints = f"{PREFIX}/constraints.txt"
+    found = {"PIP_CONSTRAINT": constraints, "UV_CONSTRAINT": constraints}
+    if made.driver:
+        found |= {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+    if made.compat:
+        found["LD_LIBRARY_PATH"] = COMPAT
+    elif made.driver:
+        found["NVIDIA_REQUIRE_CUDA"] = f"driver>={made.driver}"
+    return found | dict(sorted(made.environment.items()))

@@ -1,0 +1,235 @@
+"""What a container of a plan is made of: the images, and what is installed in which order.
+
+All stages have one base: what one compiles links against the libc that it meets in the other. CUDA comes with the
+wheels, so the base has none. Where sources are compiled, the toolkit's folder is copied out of an image that has it,
+and stays behind in the stage that compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Distribution, Image
+from envsolve.compat.platform import libc_of, libc_serves
+from envsolve.compat.toolchain import CompilerFacts, gcc_for
+from envsolve.compat.versions import minor, numbers
+from envsolve.errors import UsageError
+from envsolve.lock import assumptions_of
+from envsolve.machine.describe import one_line
+from envsolve.machine.model import Platform
+from envsolve.plan import SITE_PACKAGES, Plan, PlannedPackage, Toolchain
+from envsolve.render import requirements
+from envsolve.render._packages import installable, is_tree
+
+PREFIX = "/opt/env"
+"""Where the environment is in the container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A folder that is copied out of another image."""
+
+    image: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """What the stage that compiles takes beside the base.
+
+    Attributes:
+        toolkit: Where nvcc is.
+        apt: Debian packages.
+        arch_list: Default of ``TORCH_CUDA_ARCH_LIST``; None where the GPUs are not known.
+        build_requires: Installed into the environment before the sources, which are compiled against its torch.
+    """
+
+    toolkit: Copied
+    apt: tuple[str, ...]
+    arch_list: str | None
+    build_requires: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A container, step by step.
+
+    Attributes:
+        heading: What it is for, a line each.
+        base: Image of every stage, ``python:3.12-slim-bookworm``.
+        platform: ``linux/amd64`` or ``linux/arm64``.
+        python: ``3.12``.
+        wheels: Requirements with hashes of what is installed as it is.
+        sources: Likewise of what is built from source distributions; None where nothing is.
+        trees: Repositories that are built, ``name @ git+https://...``.
+        constraints: What later installs must keep, one a line.
+        compiling: None where no CUDA code is compiled.
+        compat: A ``libcuda`` that is newer than the driver; None where the driver serves.
+        environment: Variables that the environment needs where it runs.
+        driver: Oldest NVIDIA driver on the host; None for a plan without CUDA code.
+        gpus: Compute capabilities that the plan was judged for, lowest first.
+    """
+
+    heading: tuple[str, ...]
+    base: str
+    platform: str
+    python: str
+    wheels: str
+    sources: str | None
+    trees: tuple[str, ...]
+    constraints: tuple[str, ...]
+    compiling: Compiling | None
+    compat: Copied | None
+    environment: Mapping[str, str]
+    driver: str | None
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """An image that can be the base, and what it stands on."""
+
+    name: str
+    arch: str
+    stands_on: Distribution
+
+    def runs(self, libc: str | None) -> bool:
+        """Whether its libc runs what was made for another one; what is not known does not count as no."""
+        need, have = libc_of(Platform(libc=libc)), libc_of(Platform(libc=self.stands_on.libc))
+        return need is None or (have is not None and libc_serves(have, need))
+
+
+def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
+    """Work out the container of a plan.
+
+    Raises:
+        ImpossibleError: Nothing fits.
+        IndexUnavailableError: Some file has no address or hash.
+        UsageError: No image that is known serves: it is for Windows or a Jetson, no base has its Python or libc, no
+            image has its CUDA version.
+    """
+    packages = installable(plan)
+    _check_system(plan)
+    assumed = assumptions_of(plan)
+    base, compiling = _base(plan, assumed.arch or "x86_64", assumed.libc, catalogue)
+    files = [package for package in packages if not is_tree(package)]
+    sources = [package for package in files if package.kind == "sdist"]
+    site_packages = f"{PREFIX}/lib/python{plan.python}/site-packages"
+    return Recipe(
+        heading=tuple(_heading(plan)),
+        base=base.name,
+        platform="linux/arm64" if base.arch == "aarch64" else "linux/amd64",
+        python=plan.python or "",
+        wheels=_hashed(plan, [package for package in files if package.kind == "wheel"]),
+        sources=_hashed(plan, sources) if sources else None,
+        trees=tuple(f"{package.name} @ {package.url}" for package in packages if is_tree(package)),
+        # The same text, since a build of the same version for another CUDA is another build.
+        constraints=tuple(f"{package.name}==={package.version}" for package in files if package.evidence),
+        compiling=compiling,
+        compat=_compat(assumed.compat_libcuda, base, catalogue),
+        environment={name: value.replace(SITE_PACKAGES, site_packages) for name, value in plan.environment.items()},
+        driver=assumed.driver_required,
+        gpus=assumed.gpus,
+    )
+
+
+def _heading(plan: Plan) -> Iterator[str]:
+    yield f"envsolve plan for {', '.join(plan.requirements) or 'no requirements'}"
+    for machine in plan.machines:
+        yield f"machine: {one_line(machine)}"
+    yield f"Python {plan.python}, flavour {plan.cuda or 'none'}; facts of {plan.catalogue_date}"
+
+
+def _hashed(plan: Plan, packages: Sequence[PlannedPackage]) -> str:
+    return requirements.render(replace(plan, packages=tuple(packages)))
+
+
+def _check_system(plan: Plan) -> None:
+    for platform in (machine.platform for machine in plan.machines if machine.platform):
+        if platform.os == "windows":
+            raise UsageError("containers that use NVIDIA GPUs are Linux", hint="plan for --platform linux-x86_64")
+        if platform.jetson:
+            raise UsageError(
+                "a container on a Jetson needs the libraries of its own L4T release",
+                hint="start from NVIDIA's l4t image for your JetPack, and install --format requirements in it",
+            )
+
+
+def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tuple[_Base, Compiling | None]:
+    """The base on the oldest distribution that serves, and the compilers beside it."""
+    bases = [
+        _Base(f"{image.repository}:{tag}", arch, catalogue.distributions[image.distribution])
+        for image in catalogue.images
+        if image.repository == "python" and image.version == plan.python and arch in image.architectures
+        for tag in image.tags
+    ]
+    serving = [base for base in bases if base.runs(libc)]
+    if not serving:
+        known = ", ".join(f"{base.name} ({base.stands_on.libc})" for base in bases)
+        raise UsageError(
+            f"no image is known that has Python {plan.python} and {libc or 'glibc'} or newer on {arch}",
+            hint=f"known: {known}" if known else "choose another Python: --python",
+        )
+    toolchain = plan.toolchain
+    if toolchain is None or toolchain.nvcc is None:
+        return serving[0], None
+    compiles = _gcc_limits(plan, catalogue)
+    for base in serving:
+        gcc = base.stands_on.gcc
+        toolkit = _toolkit(toolchain.nvcc, "devel", base, catalogue)
+        if toolkit and gcc is not None and compiles(gcc):
+            return base, _compiling(plan, toolchain, toolkit)
+    raise UsageError(
+        f"no images are known that bring nvcc {toolchain.nvcc}, {toolchain.host_compilers} and Python {plan.python}",
+        hint="choose another flavour (--cuda), or versions that have wheels",
+    )
+
+
+def _gcc_limits(plan: Plan, catalogue: Catalogue) -> Callable[[int], bool]:
+    """Whether a gcc major compiles against the plan's torch."""
+    torch = next(package for package in plan.packages if package.name == "torch")
+    version = torch.version.partition("+")[0]
+    build = next(b for b in catalogue.builds("torch") if (b.version, b.variant) == (version, torch.variant))
+    return gcc_for(build, CompilerFacts.of(catalogue)).holds
+
+
+def _compiling(plan: Plan, toolchain: Toolchain, toolkit: Copied) -> Compiling:
+    git = ("git",) if any((package.url or "").startswith("git+") for package in plan.packages) else ()
+    requires = tuple(line for line in toolchain.build_requires if line != "torch")
+    return Compiling(toolkit, ("g++", *git), toolchain.TORCH_CUDA_ARCH_LIST, requires)
+
+
+def _compat(cuda: str | None, base: _Base, catalogue: Catalogue) -> Copied | None:
+    if cuda is None:
+        return None
+    found = _toolkit(cuda, "base", base, catalogue)
+    if found is None:
+        raise UsageError(
+            f"no image is known that has the compat libcuda of CUDA {cuda}",
+            hint="plan for the driver alone, or install the package cuda-compat in an image of your own",
+        )
+    return Copied(found.image, f"{found.folder}/compat")
+
+
+def _toolkit(cuda: str, kind: str, base: _Base, catalogue: Catalogue) -> Copied | None:
+    """The newest of NVIDIA's images of a CUDA version and kind whose programs run on the base."""
+    # Debian's nearest relative before others, and the least that has it before what has more.
+    found = chain.from_iterable(
+        (
+            (numbers(image.version), image.distribution.startswith("ubuntu"), -len(tag), tag)
+            for tag in image.tags
+            if kind in tag.split("-")
+        )
+        for image in catalogue.images
+        if _is_of(image, cuda) and base.runs(catalogue.distributions[image.distribution].libc)
+        if not image.architectures or base.arch in image.architectures
+    )
+    best = max(found, default=None)
+    return Copied(f"nvidia/cuda:{best[-1]}", "/usr/local/cuda-{}.{}".format(*minor(cuda))) if best else None
+
+
+def _is_of(image: Image, cuda: str) -> bool:
+    return image.repository == "nvidia/cuda" and not image.retired and minor(image.version) == minor(cuda)

@@ -1,0 +1,166 @@
+"""Container files: which images they start from, and that real parsers and a real linter take them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.errors import UsageError
+from envsolve.machine.model import Driver, Gpu, Machine, Platform
+from envsolve.plan import SITE_PACKAGES, DriverNeed, Plan, PlannedPackage, Toolchain
+from envsolve.render import render
+from envsolve.render._recipe import Copied, recipe
+from tests.render.plans import FILELOCK, GOOD, TORCH, TRITON, package
+
+HADOLINT = shutil.which("hadolint", path=sysconfig.get_path("scripts")) or shutil.which("hadolint")
+TREE = PlannedPackage(
+    "apex", "0+unread", None, None, None, "git+https://github.com/NVIDIA/apex", {}, "sdist", evidence=None
+)
+SDIST = replace(package("flash-attn", "2.8.3"), filename="flash_attn-2.8.3.tar.gz", kind="sdist")
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+def compiled(torch: str = "2.9.0", cuda: str = "12.6", python: str = "3.12", *sources: PlannedPackage) -> Plan:
+    """A plan that compiles against a torch of a CUDA version."""
+    variant = "cu" + cuda.replace(".", "")
+    built = replace(TORCH, version=f"{torch}+{variant}", variant=variant)
+    toolchain = Toolchain(cuda, "gcc 13", "8.9", "gcc 9 to 13", ("flash-attn",), ("torch", "ninja", "setuptools<81"))
+    packages = (FILELOCK, built, TRITON, *(sources or (SDIST,)))
+    return replace(GOOD, python=python, cuda=variant, packages=packages, toolchain=toolchain)
+
+
+@pytest.mark.parametrize(
+    ("python", "libc", "base"),
+    [
+        ("3.12", None, "python:3.12-slim-bookworm"),
+        ("3.12", "glibc 2.36", "python:3.12-slim-bookworm"),
+        ("3.12", "glibc 2.38", "python:3.12-slim-trixie"),
+        ("3.8", None, "python:3.8-slim-bookworm"),
+    ],
+)
+def test_the_base_has_the_python_and_the_libc(catalogue: Catalogue, python: str, libc: str | None, base: str) -> None:
+    made = recipe(replace(GOOD, python=python, packages=(replace(TORCH, libc=libc), FILELOCK)), catalogue)
+    assert (made.base, made.compiling, made.compat) == (base, None, None)
+
+
+@pytest.mark.parametrize(
+    ("torch", "cuda", "base", "toolkit"),
+    [
+        ("2.9.0", "12.6", "python:3.12-slim-bookworm", "nvidia/cuda:12.6.3-devel-ubuntu22.04"),
+        ("2.9.0", "13.0", "python:3.12-slim-bookworm", "nvidia/cuda:13.0.2-devel-ubuntu22.04"),
+        # The only images of 13.2 with nvcc stand on a libc that is newer than bookworm's, or are for RHEL 8.
+        ("2.13.0", "13.2", "python:3.12-slim-bookworm", "nvidia/cuda:13.2.1-cudnn-devel-rockylinux8"),
+    ],
+)
+def test_nvcc_comes_from_an_image_that_has_torchs_cuda_and_runs_on_the_base(
+    catalogue: Catalogue, torch: str, cuda: str, base: str, toolkit: str
+) -> None:
+    made = recipe(compiled(torch, cuda), catalogue)
+    assert made.base == base
+    assert made.compiling is not None
+    assert made.compiling.toolkit == Copied(toolkit, f"/usr/local/cuda-{cuda}")
+    assert made.compiling.apt == ("g++",)
+    assert made.compiling.build_requires == ("ninja", "setuptools<81")
+
+
+def test_a_base_whose_gcc_nvcc_refuses_is_not_taken(catalogue: Catalogue) -> None:
+    with pytest.raises(UsageError, match="nvcc 11.8") as caught:  # gcc 11 at most, and bookworm has 12
+        recipe(compiled("2.7.0", "11.8"), catalogue)
+    assert "--cuda" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("platform", "says"),
+    [
+        (Platform(os="windows", arch="x86_64"), "Linux"),
+        (Platform(os="linux", arch="aarch64", jetson="36.3"), "L4T"),
+    ],
+)
+def test_where_no_such_container_runs(catalogue: Catalogue, platform: Platform, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        recipe(replace(GOOD, machines=(Machine(platform=platform),)), catalogue)
+    assert caught.value.hint
+
+
+def test_a_python_without_an_image_is_refused(catalogue: Catalogue) -> None:
+    with pytest.raises(UsageError, match=r"Python 3\.6") as caught:
+        recipe(replace(GOOD, python="3.6"), catalogue)
+    assert "--python" in (caught.value.hint or "")
+
+
+def test_an_older_driver_gets_the_compat_libcuda(catalogue: Catalogue) -> None:
+    machine = Machine(
+        platform=Platform(os="linux", arch="x86_64"),
+        driver=Driver("535.183.01", "12.2", compat_libcuda="12.9"),
+        gpus=(Gpu("NVIDIA H100", "9.0"),),
+    )
+    plan = replace(GOOD, machines=(machine,), driver=DriverNeed("575.51.03", "forward-compat", "535.183.01"))
+    made = recipe(plan, catalogue)
+    assert made.compat == Copied("nvidia/cuda:12.9.1-base-ubuntu22.04", "/usr/local/cuda-12.9/compat")
+    text = render(plan, "dockerfile")
+    assert 'LD_LIBRARY_PATH="/usr/local/cuda/compat"' in text
+    assert "NVIDIA_REQUIRE_CUDA" not in text, "the runtime would refuse the very driver that this is for"
+
+
+def test_what_the_image_holds_and_asks_for() -> None:
+    plan = replace(
+        GOOD,
+        packages=(FILELOCK, replace(TORCH, evidence="measured"), replace(TRITON, evidence="measured")),
+        environment={"TRITON_PTXAS_PATH": f"{SITE_PACKAGES}/nvidia/cu13/bin/ptxas"},
+    )
+    text = render(plan, "dockerfile")
+    assert 'NVIDIA_REQUIRE_CUDA="driver>=525.60.13"' in text
+    assert 'TRITON_PTXAS_PATH="/opt/env/lib/python3.12/site-packages/nvidia/cu13/bin/ptxas"' in text
+    assert "torch===2.9.0+cu126\ntriton===3.5.0\nEOF" in text
+    assert "--compile-only --gpu 8.9" in text
+    assert "nvidia/cuda" not in text, "the wheels bring CUDA"
+    assert f"--hash=sha256:{TORCH.hashes['sha256']}" in text
+
+
+def test_a_plan_without_cuda_asks_for_no_driver() -> None:
+    cpu = replace(GOOD, cuda="cpu", packages=(FILELOCK,), support=(), driver=None, environment={})
+    text = render(cpu, "dockerfile")
+    assert "NVIDIA" not in text.replace("NVIDIA GeForce", "")
+    assert "--gpus" not in text
+
+
+PLANS = {"wheels": GOOD, "compiled": compiled(), "tree": compiled("2.9.0", "12.6", "3.12", SDIST, TREE)}
+
+
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint has no wheel for this platform")
+@pytest.mark.parametrize("name", PLANS)
+def test_a_real_parser_and_a_real_linter_take_the_dockerfile(name: str, tmp_path: Path) -> None:
+    parser = pytest.importorskip("dockerfile")
+    path = tmp_path / "Dockerfile"
+    path.write_text(render(PLANS[name], "dockerfile"))
+    words = [command.cmd for command in parser.parse_file(str(path))]
+    assert words.count("FROM") == (3 if name == "wheels" else 4)
+    assert words[-1] == "ENV"
+    linted = subprocess.run([HADOLINT or "", str(path)], capture_output=True, text=True, check=False)
+    assert linted.stdout == "", linted.stdout
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_commands_of_both_kinds_are_the_same(name: str) -> None:
+    docker, apptainer = render(PLANS[name], "dockerfile"), render(PLANS[name], "apptainer")
+    for line in apptainer.splitlines():
+        if line.startswith("    ") and ("pip install" in line or "apt-get" in line):
+            assert line.strip() in docker
+    assert ("--no-install-recommends g++ git\n" in apptainer) is (name == "tree")
+
+
+def test_the_shell_of_a_definition_file_parses(tmp_path: Path) -> None:
+    script = render(PLANS["tree"], "apptainer").split("%post\n")[1].split("\nBootstrap:")[0]
+    (tmp_path / "post.sh").write_text(script)
+    parsed = subprocess.run(["sh", "-n", str(tmp_path / "post.sh")], capture_output=True, text=True, check=False)
+    assert (parsed.returncode, parsed.stderr) == (0, "")
