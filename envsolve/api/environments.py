@@ -1,4 +1,4 @@
-"""Environments on this computer: ``install``, ``verify``, ``verify_compiles``, ``diagnose``, ``envs``."""
+"""Environments on this computer: ``install``, ``verify``, ``verify_compiles``, ``probe``, ``diagnose``, ``envs``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envsolve.arguments import StrPath, items, path_of, paths, python_version
 
 if TYPE_CHECKING:
     from envsolve.diagnose.environment.survey import Survey
-    from envsolve.diagnose.model import Diagnoses
+    from envsolve.diagnose.model import Diagnoses, Probe
     from envsolve.install.environment import Installed
     from envsolve.install.progress import Progress
     from envsolve.machine.model import Machine
@@ -117,12 +117,30 @@ def verify_compiles(
     return check_without_gpu(path_of(python, "python"), cards, time_limit=time_limit, only=chosen)
 
 
+def probe(prefix: StrPath, *, time_limit: float = 60.0, environ: Mapping[str, str] = os.environ) -> tuple[Probe, ...]:
+    """Try what torch, CUDA and Triton of an environment do on this computer, in child processes of its own interpreter.
+
+    Args:
+        prefix: The environment.
+        time_limit: Seconds for each step.
+        environ: Variables to set for the children, over those already set.
+
+    Raises:
+        UsageError: The time limit is not positive.
+        InterruptedBySignalError: SIGTERM or SIGHUP came.
+    """
+    from envsolve.probe.run import probe as try_out
+
+    return try_out(path_of(prefix, "prefix"), environ, time_limit=time_limit)
+
+
 def diagnose(
     log: str | bytes = "",
     machines: Sequence[Machine] | None = None,
     *,
     installed: str | Mapping[str, str] | None = None,
     prefix: StrPath | None = None,
+    probes: Sequence[Probe] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> Diagnoses:
     """The root causes that an error text, a whole report or an environment tells of, with the least change first.
@@ -134,6 +152,7 @@ def diagnose(
         installed: Version by package, or the text of ``pip freeze``, ``pip list`` or ``conda list``; what ``log`` tells
             where None.
         prefix: An environment on this computer, read without running anything of it; its files win over the texts.
+        probes: What :func:`probe` tried in it on this computer.
         environ: Environment variables that decide in an environment beside its files.
 
     Raises:
@@ -142,12 +161,13 @@ def diagnose(
     """
     from envsolve.catalogue.load import Catalogue
     from envsolve.diagnose.answer import answer
+    from envsolve.diagnose.model import Probe
     from envsolve.jsontext import dump
 
     known = machines_given(machines) or ((detect(),) if prefix is not None else ())
     listed = dump(installed) if isinstance(installed, Mapping) else installed
     folder = path_of(prefix, "prefix") if prefix is not None else None
-    return answer(log, known, listed, folder, Catalogue(), environ)
+    return answer(log, known, listed, folder, Catalogue(), environ, items(probes, Probe, "probes"))
 
 
 def envs(
