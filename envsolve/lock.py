@@ -21,6 +21,7 @@ from envsolve.machine.model import Driver, Machine, Platform
 from envsolve.plan import Plan
 
 SCHEMA: Literal["envsolve.lock/1"] = "envsolve.lock/1"
+CLASSES_SCHEMA: Literal["envsolve.lock-classes/1"] = "envsolve.lock-classes/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,32 @@ class Assumptions:
                 hint="make the lock again with envsolve plan",
             )
         return read
+
+
+Classes = Mapping[str, Assumptions]
+"""Classes of machines that one lock serves, by name, each with what its part of the lock assumes."""
+
+
+def classes_to_table(classes: Classes) -> dict[str, Any]:
+    """The ``[tool.envsolve]`` table of a lock for several classes of machines."""
+    return {"schema": CLASSES_SCHEMA, "classes": {name: one.to_table() for name, one in classes.items()}}
+
+
+def classes_from_table(table: Mapping[str, Any] | None) -> Classes:
+    """Read the classes out of a ``[tool.envsolve]`` table; empty where the lock is of one class.
+
+    Raises:
+        UsageError: They are not such that this version understands them.
+    """
+    if table is None or table.get("schema") != CLASSES_SCHEMA:
+        return {}
+    tables = table.get("classes")
+    if not isinstance(tables, Mapping) or not tables or not all(isinstance(one, Mapping) for one in tables.values()):
+        raise UsageError(
+            "the lock's [tool.envsolve] table cannot be read: it names no classes of machines",
+            hint="make the lock again with envsolve plan",
+        )
+    return {name: one for name, table in tables.items() if (one := Assumptions.from_table(table))}
 
 
 def _faults(lock: Assumptions) -> Iterator[str]:

@@ -26,6 +26,7 @@ def install(
     *,
     manager: str | None = None,
     python: str | None = None,
+    groups: Sequence[str] = (),
     machine: Machine | None = None,
     check: bool = True,
     progress: Progress | None = None,
@@ -37,6 +38,8 @@ def install(
         prefix: Where the environment is to stand: nothing yet, or an older environment to replace.
         manager: ``uv`` or ``pip``; uv where it is present, else pip, where None.
         python: ``3.12``, for a lock that serves several Pythons; the one that it was made for where None.
+        groups: Dependency groups of a lock; of one for several classes of machines, the class that is to be installed in
+            place of the machine's own.
         machine: What a lock's assumptions are held against; this host where None.
         check: Whether to verify the environment on the GPUs at hand before it replaces what stands at ``prefix``.
         progress: Told of every step.
@@ -55,6 +58,7 @@ def install(
         path_of(prefix, "prefix"),
         manager=manager,
         python=python_version(python),
+        groups=items(groups, str, "groups"),
         machine=machine or detect(),
         verify=prove if check else None,
         progress=progress or silent,

@@ -27,7 +27,10 @@ def command(
     files: planning.Files = None,
     constraints: planning.Constraints = None,
     extras: planning.Extras = None,
-    groups: planning.Groups = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="NAME", help="A dependency group of the project, or of the lock."),
+    ] = None,
     python: options.PythonVersion = None,
     cuda: planning.Cuda = "auto",
     manager: planning.Manager = None,
@@ -47,7 +50,7 @@ def command(
     planning.check_manager(manager)
     lock = _lock_among(what or [])
     if lock is not None:
-        beside = (files, constraints, extras, groups, exclude_newer, prereleases, index_url, extra_index_url, offline)
+        beside = (files, constraints, extras, exclude_newer, prereleases, index_url, extra_index_url, offline)
         if any(beside) or cuda != "auto":
             raise UsageError("a lock file says itself what is installed", hint="leave out the options that plan")
     flavour = options.cuda_flavour(cuda)
@@ -84,6 +87,7 @@ def command(
             prefix,
             manager=manager,
             python=version,
+            groups=(groups or ()) if lock is not None else (),
             machine=machine,
             check=not no_verify,
             progress=progress,

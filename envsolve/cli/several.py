@@ -31,6 +31,10 @@ def check_place(form: str, output: Path | None) -> None:
             raise UsageError(f"there is no folder {output.parent}", hint="make it, or name another folder after -o")
         return
     check_target(output)
+    if form == "pylock" and output is not None:
+        from envsolve.render.pylock import check_path
+
+        check_path(output)
     if form not in TOGETHER:
         raise UsageError(
             f"--allow-groups may give several plans, and --format {form} holds one",

@@ -20,6 +20,7 @@ from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableErro
 from envsolve.install import interpreters, managers, record, relocate, staging, variables, venv
 from envsolve.install import prefix as prefixes
 from envsolve.install.errors import DamagedFilesError, InstallError, explained
+from envsolve.install.classes import for_machine
 from envsolve.install.files import File, Lock, Wanted, read_lock, wanted
 from envsolve.install.interpreters import Target
 from envsolve.install.managers import Manager
@@ -65,6 +66,7 @@ def install(
     *,
     manager: str | None = None,
     python: str | None = None,
+    groups: Sequence[str] = (),
     machine: Machine | None = None,
     verify: Callable[[Path], bool] | None = None,
     progress: Progress = silent,
@@ -81,6 +83,8 @@ def install(
         manager: ``uv`` or ``pip``; None takes uv where it is present, else pip.
         python: ``3.12``, for a lock that serves several; None takes what the plan or the lock was made for, and for a
             lock that does not say, the first that it has files for: the running one, then the newest.
+        groups: Dependency groups of a lock; of one that envsolve made for several classes of machines, the class. None
+            takes the class that this machine is of, and of other locks the default groups.
         machine: This machine; where given, what ``source`` assumes is held against it.
         verify: Called with the environment's folder before it is put in place; an exception from it fails the install,
             False says that nothing could be proved here.
@@ -95,7 +99,7 @@ def install(
         InstallInterruptedError: SIGINT, SIGTERM or SIGHUP came.
     """
     place = prefixes.resolved(prefix)
-    origin = source if isinstance(source, Plan) else read_lock(source)
+    origin = source if isinstance(source, Plan) else for_machine(read_lock(source), machine, python, groups)
     with signals_raised(), _disk_errors_explained(place):
         target, aim = _aim(origin, python, machine)
         warnings = (*_notes(origin), *_held_against(aim.assumptions, machine))

@@ -26,7 +26,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
-from envsolve.lock import Assumptions, assumptions_of
+from envsolve.lock import Assumptions, Classes, assumptions_of, classes_from_table
 from envsolve.plan import Plan, PlannedPackage
 
 if sys.version_info >= (3, 11):
@@ -77,12 +77,22 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A validated pylock.toml, where it lies, what it assumes of the machine, and what is to be said of it."""
+    """A validated pylock.toml.
+
+    Attributes:
+        path: Where it lies.
+        assumptions: Of the machine; None where it has none, or where it has those of several ``classes``.
+        notes: What is to be said of it.
+        classes: The classes of machines that it has a part for each of (:func:`envsolve.install.classes.for_machine`).
+        groups: Its dependency groups that are to be installed; None for its default ones.
+    """
 
     pylock: Pylock
     path: Path
     assumptions: Assumptions | None
     notes: tuple[str, ...] = ()
+    classes: Classes = field(default_factory=dict)
+    groups: tuple[str, ...] | None = None
 
     @property
     def python(self) -> str | None:
@@ -124,16 +134,18 @@ def read_lock(path: Path) -> Lock:
         raise UsageError(f"the lock {path} is not text in UTF-8", hint=hint) from error
     except (tomllib.TOMLDecodeError, PylockValidationError, PylockUnsupportedVersionError) as error:
         raise UsageError(f"{path} is not a valid pylock.toml: {error}", hint=hint) from error
-    assumptions = Assumptions.from_table((pylock.tool or {}).get("envsolve"))
-    python = assumptions.python if assumptions else None
-    if python and pylock.requires_python and not _admits(pylock.requires_python, python):
-        raise UsageError(
-            f"the lock {path} contradicts itself: requires-python is {pylock.requires_python}, "
-            f"and python in [tool.envsolve] is {python}",
-            hint="make the lock again with envsolve plan",
-        )
+    own = (pylock.tool or {}).get("envsolve")
+    classes = classes_from_table(own)
+    assumptions = None if classes else Assumptions.from_table(own)
+    for python in {one.python for one in (*classes.values(), *filter(None, [assumptions])) if one.python}:
+        if pylock.requires_python and not _admits(pylock.requires_python, python):
+            raise UsageError(
+                f"the lock {path} contradicts itself: requires-python is {pylock.requires_python}, "
+                f"and python in [tool.envsolve] is {python}",
+                hint="make the lock again with envsolve plan",
+            )
     newer = f"the lock's version {pylock.lock_version} is newer than 1.0: what is new in it is not heeded"
-    return Lock(pylock, path, assumptions, (newer,) if pylock.lock_version > Version("1.0") else ())
+    return Lock(pylock, path, assumptions, (newer,) if pylock.lock_version > Version("1.0") else (), classes)
 
 
 def _admits(requires: SpecifierSet, minor: str) -> bool:
@@ -182,7 +194,7 @@ def _from_lock(lock: Lock, target: Target) -> tuple[tuple[File, ...], list[int |
     """The files that the lock has for an interpreter, and their sizes."""
     try:
         # The target's own marker values are complete: nothing is filled in from the Python that runs envsolve.
-        selected = list(lock.pylock.select(environment=target.markers, tags=target.tags))
+        selected = list(lock.pylock.select(environment=target.markers, tags=target.tags, dependency_groups=lock.groups))
     except PylockSelectError as error:
         raise ImpossibleError(
             f"the lock {lock.path} does not fit Python {target.version} here: {error}",

@@ -93,9 +93,7 @@ def about_systems(environments: Sequence[Environment]) -> Iterator[Caution]:
     if others:
         names = " and ".join(other.system for other in others)
         text = f"the files are those of {first.system}; every version chosen is also published for {names}"
-        yield Caution(
-            "several-systems", text, "make a lock for each system, with the torch and flavour of this plan pinned"
-        )
+        yield Caution("several-systems", text, "one lock with the files of each system: --allow-groups -o pylock.toml")
 
 
 def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:

@@ -10,23 +10,29 @@ from envsolve.jsontext import dump
 from envsolve.machine.cc import ComputeCapability
 from envsolve.plan import Plan
 from envsolve.planner.groups import Plans
-from envsolve.render import json, render, summary
+from envsolve.render import json, pylock, render, summary
+from envsolve.render._classes import render_classes
 from envsolve.render._words import count
 
 #: Formats in which several plans stand in one text.
-TOGETHER = ("summary", "json")
+TOGETHER = ("summary", "json", "pylock")
 # A file's name by format, with the group's name in it; a lock's is PEP 751's.
 _FILES = {"pylock": "pylock.{}.toml", "json": "plan.{}.json", "requirements": "requirements.{}.txt"}
 
 
 def render_plans(plans: Plans, form: str, *, sources: bool = False) -> str:
-    """Several plans as one text: a summary for a person, or the ``envsolve.plans/1`` JSON.
+    """Several plans as one text: a summary for a person, the ``envsolve.plans/1`` JSON, or one lock for all.
 
     Args:
         plans: The plans.
         form: One of :data:`TOGETHER`.
         sources: In a summary, where the facts of a conflict were read.
+
+    Raises:
+        EnvsolveError: Not all plans can be locked, or there is none.
     """
+    if form == "pylock":
+        return _lock(plans)
     if form == "json":
         served, unserved = ([json.document(plan) for plan in part] for part in (plans.plans, plans.unserved))
         return dump({"schema": plans.schema, "plans": served, "unserved": unserved})
@@ -35,6 +41,13 @@ def render_plans(plans: Plans, form: str, *, sources: bool = False) -> str:
     every += [("Unserved  nothing that is published serves this machine", plan) for plan in plans.unserved]
     parts = [f"{title}\n{summary.body(plan, sources=sources)}" for title, plan in every]
     return "\n\n".join([*parts, "\n".join(_closing(plans))]) + "\n"
+
+
+def _lock(plans: Plans) -> str:
+    """One lock for all plans; of a single plan it is the ordinary one."""
+    if len(plans.plans) > 1:
+        return render_classes(dict(zip(group_names(plans), plans.plans, strict=True)))
+    return pylock.render((*plans.plans, *plans.unserved)[0])
 
 
 def files(plans: Plans, form: str) -> Mapping[str, str]:
@@ -77,5 +90,5 @@ def _closing(plans: Plans) -> Iterator[str]:
     yield f"In all    {count(len(plans.plans), 'plan')} for {count(served, 'machine')}{rest}"
     yield from summary.facts((*plans.plans, *plans.unserved)[0], datetime.date.today())
     if plans.plans:
-        yield "Next      the same command with -o LOCKS, then on each machine the lock of its plan:"
-        yield f"          envsolve install LOCKS/pylock.{group_names(plans)[0]}.toml --prefix DIR"
+        yield "Next      the same command with -o pylock.toml, then on each machine:"
+        yield "          envsolve install pylock.toml --prefix DIR"

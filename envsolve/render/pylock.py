@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import tomli_w
@@ -33,10 +34,10 @@ def render(plan: Plan) -> str:
     packages = sorted(hashed(plan), key=lambda package: canonicalize_name(package.name))
     lock = Pylock(
         lock_version=Version("1.0"),
-        environments=_environments(plan.machines),
+        environments=[Marker(text) for text in platform_markers(plan.machines)] or None,
         requires_python=SpecifierSet(f"=={plan.python}.*") if plan.python else None,
         created_by="envsolve",
-        packages=[_package(package) for package in packages],
+        packages=[locked_package(package) for package in packages],
         tool={"envsolve": assumptions_of(plan).to_table()},
     )
     lock.validate()
@@ -56,7 +57,8 @@ def check_path(path: Path) -> None:
         )
 
 
-def _package(package: PlannedPackage) -> Package:
+def locked_package(package: PlannedPackage) -> Package:
+    """A lock's entry for a package: its one file."""
     wheel = sdist = archive = None
     if is_direct(package):
         archive = PackageArchive(url=package.url, size=package.size, hashes=strong_hashes(package))
@@ -76,16 +78,16 @@ def _package(package: PlannedPackage) -> Package:
     )
 
 
-def _environments(machines: tuple[Machine, ...]) -> list[Marker] | None:
-    """The platforms the lock is for, as markers; None where one of them is not known."""
+def platform_markers(machines: Sequence[Machine]) -> tuple[str, ...]:
+    """The platforms of machines, as markers, sorted; empty where one of them is not known."""
     found: set[str] = set()
     for machine in machines:
         platform = machine.platform
         if platform is None or platform.arch is None or platform.os not in _PLATFORMS:
-            return None
+            return ()
         arch = _ARCHITECTURES.get((platform.os, platform.arch), platform.arch)
         found.add(f"sys_platform == '{_PLATFORMS[platform.os]}' and platform_machine == '{arch}'")
-    return [Marker(text) for text in sorted(found)] or None
+    return tuple(sorted(found))
 
 
 def _specifier(text: str | None) -> SpecifierSet | None:

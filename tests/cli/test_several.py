@@ -20,15 +20,16 @@ PLANS = Plans(plans=(GOOD,), unserved=(IMPOSSIBLE,))
     [
         ("summary", None, False),
         ("json", None, False),
-        ("pylock", None, True),
+        ("pylock", None, False),
         ("pylock", "locks", False),
         ("json", "plans.json", False),
-        ("pylock", "pylock.toml", True),
+        ("pylock", "pylock.toml", False),
+        ("pylock", "lock.toml", True),
         ("requirements", "r.txt", True),
         ("pylock", "no/such/locks", True),
     ],
 )
-def test_a_format_that_holds_one_plan_needs_a_folder(
+def test_a_format_that_holds_one_plan_needs_a_folder_and_a_lock_its_name(
     form: str, output: str | None, refused: bool, tmp_path: Path
 ) -> None:
     place = tmp_path / output if output else None
