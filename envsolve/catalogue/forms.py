@@ -46,6 +46,7 @@ FORMS: Mapping[str, Callable[[str], object]] = {
     "end_of_life": _iso_date,
     "first_driver": _DRIVER,
     "libc": _matches(r"glibc \d+\.\d+"),
+    "listed_in": _DRIVER,
     "max_cc": _CC,
     "min_cc": _CC,
     "nccl": _RELEASE,

@@ -12,7 +12,7 @@ from envsolve.catalogue.gpu_names import find_gpu
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import CompilerPackages, Evidence, Toolkit
 from envsolve.compat.life import can_exist
-from envsolve.compat.versions import minor
+from envsolve.compat.versions import minor, numbers
 from envsolve.errors import UsageError
 from envsolve.machine.model import Driver, Gpu
 
@@ -173,6 +173,33 @@ def test_cards_live_between_their_first_driver_and_their_last_branch(
 ) -> None:
     gpu = Gpu(compute_capability=cc)
     assert can_exist(gpu, Driver(driver), catalogue.architectures, catalogue.drivers).ok is exists
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "listed"),
+    [
+        ("RTX 3080 Ti", "460.84", None),
+        ("GTX 980", "343.22", None),  # the later changelog gives 343.36, the notes of the time an older one
+        ("V100", "384.98", None),  # the oldest of its boards
+        ("RTX 4090", "520.56.06", None),
+        ("RTX 4060", None, "525.147.05"),  # 525.47.35, a beta for Vulkan, came out later than 525.60.13
+        ("T1000", None, "460.106.00"),  # a list is older than the notes on the later board
+        ("RTX 4050", None, None),
+    ],
+)
+def test_the_driver_that_a_card_came_with(
+    catalogue: Catalogue, name: str, first: str | None, listed: str | None
+) -> None:
+    model = find_gpu(name, catalogue)
+    assert (model.first_driver, model.listed_in) == (first, listed)
+
+
+def test_no_card_is_older_than_its_architecture_and_one_word_on_its_driver_is_enough(catalogue: Catalogue) -> None:
+    for model in catalogue.gpus:
+        known = model.first_driver or model.listed_in
+        since = catalogue.architectures[model.compute_capability].first_driver
+        assert model.first_driver is None or model.listed_in is None
+        assert known is None or since is None or numbers(known) >= numbers(since), model.name
 
 
 def test_tegra_parts_are_islands(catalogue: Catalogue) -> None:

@@ -56,7 +56,10 @@ class GpuModel:
 
     Attributes:
         data_centre: Whether it is one on which NVIDIA supports forward compatibility (rule 8).
-        first_driver: First driver that knows it.
+        first_driver: Lowest Linux driver version whose release notes say that it supports the card. A beta, or the
+            driver of a CUDA toolkit, may have run it some weeks before; and branches overlap in time, so that a higher
+            version that is older than the card may not know it. So no rule refuses a driver for this.
+        listed_in: Where no such notes are known, the lowest version whose own list of GPUs has the card.
         pci_ids: PCI device ids (vendor 10de), lower-case hexadecimal: ``2684``.
     """
 
@@ -67,6 +70,7 @@ class GpuModel:
     aliases: tuple[str, ...] = ()
     data_centre: bool = False
     first_driver: str | None = None
+    listed_in: str | None = None
     pci_ids: tuple[str, ...] = ()
     cited: Mapping[str, Citation] = field(default_factory=dict)
     disputed: tuple[Dispute, ...] = ()
