@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -203,8 +204,7 @@ def _files(python: str, known: FileFact | None, found: FileFact) -> Iterator[tup
 
 
 def _fields(step: Step, record: Any, fresh: Any) -> Iterator[tuple[str, object, object]]:
-    for field in fields(record):
-        name = field.name
+    for name in record.__struct_fields__:
         if name in _NOT_COMPARED or _known_otherwise(step, record, name):
             continue
         said = getattr(record, name)

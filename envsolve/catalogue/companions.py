@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from envsolve.catalogue.extensions import compiled_with, extension_of, with_extension
 from envsolve.catalogue.measure.artefact import WheelFile, read_text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -90,12 +89,12 @@ def _build_rows(builds: Sequence[Build]) -> Iterator[tuple[str, ...]]:
 def _in_full(kind: Kind[Any], record: Any, numbers: Mapping[str, int], requires: bool) -> Iterator[str]:
     yield _title(kind, record)
     rows = []
-    for field in dataclasses.fields(record):
-        value = getattr(record, field.name)
-        if field.name in (*_NOT_SHOWN, *kind.key) or value is None or value in ((), {}, "", False):
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if name in (*_NOT_SHOWN, *kind.key) or value is None or value in ((), {}, "", False):
             continue
-        known = getattr(record, "cited", {}).get(field.name, record)
-        rows.append((f"  {field.name.replace('_', ' ')}", _text(value), _known(known, numbers)))
+        known = getattr(record, "cited", {}).get(name, record)
+        rows.append((f"  {name.replace('_', ' ')}", _text(value), _known(known, numbers)))
     yield from _aligned(rows)
     if not rows:
         yield f"  {_known(record, numbers)}"
@@ -145,11 +144,11 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
-    if dataclasses.is_dataclass(value):
-        parts = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, msgspec.Struct):
+        parts = ((name, getattr(value, name)) for name in value.__struct_fields__)
         return ", ".join(f"{name.replace('_', ' ')} {_text(part)}" for name, part in parts if part not in (None, ()))
     if isinstance(value, tuple):
-        return ("\n" if any(map(dataclasses.is_dataclass, value)) else " ").join(map(_text, value))
+        return ("\n" if any(isinstance(part, msgspec.Struct) for part in value) else " ").join(map(_text, value))
     return str(value)
 
 

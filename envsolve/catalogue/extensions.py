@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from packaging.version import Version
 
 from envsolve.catalogue.measure.artefact import Artefact

@@ -147,7 +147,7 @@ def settle(record: Any, keys: Mapping[str, str], requires: Mapping[str, tuple[st
     Raises:
         KeyError: It names a source or a group that its file lacks.
     """
-    put = object.__setattr__
+    put = force_setattr
     put(record, "source", keys[record.source])
     for noted in (*getattr(record, "cited", {}).values(), *getattr(record, "disputed", ())):
         put(noted, "source", keys[noted.source])

@@ -5,9 +5,8 @@ Decoding checks types alone. The bundled files are held to these forms by the te
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from typing import Any
 
@@ -82,12 +81,12 @@ def misshapen(value: Any) -> Iterator[str]:
     """
     if isinstance(value, _VERSIONED) and not _holds(Version, value.version):
         yield f"version: {value.version!r}"
-    for name in _fields(value):
+    for name in value.__struct_fields__:
         form = _OWN.get((type(value), name)) or FORMS.get(name)
         found = getattr(value, name)
         parts = found if isinstance(found, tuple) else found.values() if isinstance(found, Mapping) else (found,)
         for part in parts:
-            if isinstance(part, msgspec.Struct) or dataclasses.is_dataclass(part):
+            if isinstance(part, msgspec.Struct):
                 yield from misshapen(part)
             elif isinstance(part, str) and form is not None and not _holds(form, part):
                 yield f"{name}: {part!r}"
@@ -100,12 +99,6 @@ def misplaced(record: Any, place: str, package: str) -> Iterator[str]:
             yield f"index: {record.index!r}"
         if record.package != package:
             yield f"package: {record.package!r}"
-
-
-def _fields(value: Any) -> Sequence[str]:
-    if isinstance(value, msgspec.Struct):
-        return value.__struct_fields__
-    return [field.name for field in dataclasses.fields(value)]
 
 
 def _holds(form: Callable[[str], object], text: str) -> bool:

@@ -7,10 +7,10 @@ The records of a release replace those of the same version and platform. They ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from packaging.version import Version
 
 from envsolve.catalogue import kinds

@@ -1,36 +1,34 @@
 """Writing ``index_data/`` files, the inverse of :mod:`envsolve.catalogue.file`, so that their diffs can be reviewed.
 
-One record per line, fields in the order of the dataclass, defaults left out. The same input always gives the same text.
+One record per line, fields in the order of their type, defaults left out. The same input always gives the same text.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from packaging.version import Version
 
 from envsolve.catalogue.file import SCHEMA
 from envsolve.catalogue.model import Build, Source
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 
 def dump_catalogue_file(
     sources: Mapping[str, Source],
-    records: Iterable[DataclassInstance],
+    records: Iterable[msgspec.Struct],
     requires: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """The text of one catalogue file.
 
     Args:
         sources: By the ids that the records' ``source`` fields name.
-        records: Catalogue dataclasses, already in the order wanted (:func:`build_order` for builds).
+        records: Records of the catalogue, already in the order wanted (:func:`build_order` for builds).
         requires: Requires-Dist lines by group name, for files of builds (:func:`group_requires`).
 
     Returns:
@@ -67,7 +65,7 @@ def group_requires(builds: Iterable[Build]) -> tuple[list[Build], dict[str, tupl
         if build.requires not in names:
             count = sum(name.partition("/")[0] == build.version for name in names.values())
             names[build.requires] = f"{build.version}/{count + 1}" if count else build.version
-        grouped.append(dataclasses.replace(build, requires=(names[build.requires],)))
+        grouped.append(replace(build, requires=(names[build.requires],)))
     return grouped, {name: lines for lines, name in names.items()}
 
 
@@ -77,7 +75,7 @@ def _block(key: str, lines: Sequence[str], brackets: str) -> str:
     return f"{_json(key)}: {brackets[0]}\n  " + ",\n  ".join(lines) + f"\n{brackets[1]}"
 
 
-def _entries(mapping: Mapping[str, DataclassInstance]) -> list[str]:
+def _entries(mapping: Mapping[str, msgspec.Struct]) -> list[str]:
     return [f"{_json(key)}: {_json(_plain(value))}" for key, value in mapping.items()]
 
 
@@ -87,16 +85,9 @@ def _json(value: object) -> str:
 
 def _plain(value: object) -> Any:
     """A record as JSON values; a field that equals its default is left out, as decoding fills it in again."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: _plain(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if getattr(value, field.name) != _default(field)
-        }
     if isinstance(value, msgspec.Struct):
-        known = {field.name: getattr(value, field.name) for field in msgspec.structs.fields(value)}
-        defaults = {field.name: field.default for field in msgspec.structs.fields(value)}
-        return {name: _plain(part) for name, part in known.items() if part != defaults[name]}
+        known = ((name, getattr(value, name), default) for name, default in _defaults(type(value)).items())
+        return {name: _plain(part) for name, part, default in known if part != default}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -106,7 +97,8 @@ def _plain(value: object) -> Any:
     return value
 
 
-def _default(field: dataclasses.Field[Any]) -> object:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
+@cache
+def _defaults(record: type[msgspec.Struct]) -> Mapping[str, object]:
+    """The fields of a type, with what nothing equals for those that must be given."""
+    fields = msgspec.structs.fields(record)
+    return {f.name: f.default if f.default_factory is msgspec.NODEFAULT else f.default_factory() for f in fields}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -131,9 +132,9 @@ def _given(release: TritonRelease, replaced: set[str], toolkit: Toolkit, package
         if own.override not in replaced:
             return own
         file = f"the ptxas of {name}"
-        return replace(own, file=file, cuda=toolkit.version, ptx_isa=toolkit.ptx_isa, archs=toolkit.archs)
+        return structs.replace(own, file=file, cuda=toolkit.version, ptx_isa=toolkit.ptx_isa, archs=toolkit.archs)
 
-    return replace(release, ptxas=tuple(map(instead, release.ptxas)))
+    return structs.replace(release, ptxas=tuple(map(instead, release.ptxas)))
 
 
 def _serves(release: TritonRelease, replaced: set[str], card: _Card, facts: Facts) -> bool:

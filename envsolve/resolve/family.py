@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from msgspec import structs
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -250,7 +251,7 @@ class Family:
 
 def _for_any_flavour(option: Option) -> Option:
     """The CPU build of a companion's version that has no other: it loads beside a torch of any flavour."""
-    return replace(option, builds=tuple(replace(build, variant=ANY) for build in option.builds))
+    return replace(option, builds=tuple(structs.replace(build, variant=ANY) for build in option.builds))
 
 
 def _distance(verdict: Verdict) -> tuple[bool, int]:

@@ -7,11 +7,11 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve.catalogue.file import data_folder
 from envsolve.catalogue.load import Catalogue

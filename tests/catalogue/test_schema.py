@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 from collections import Counter
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve.catalogue import pages
 from envsolve.catalogue.file import CatalogueFile, data_folder, read_file
@@ -125,7 +125,7 @@ def test_a_good_record_is_passed(good: Any) -> None:
     ],
 )
 def test_a_value_of_another_form_is_told(record: Any, changes: dict[str, Any]) -> None:
-    assert len(list(misshapen(dataclasses.replace(record, **changes)))) == 1
+    assert len(list(misshapen(replace(record, **changes)))) == 1
 
 
 def test_every_form_is_one_of_a_field() -> None:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from envsolve.catalogue.file import CatalogueFile
 from envsolve.catalogue.load import Catalogue

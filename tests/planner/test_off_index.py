@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from envsolve.catalogue.model import Build, Evidence, FileFact, IndexPlace
 from envsolve.errors import UsageError
@@ -23,7 +22,7 @@ def wheel(world: World, name: str, version: str, index: str, **fields: object) -
         name, version, "cu129", platform, pythons, index, Evidence.DOCUMENTED, "small", local="+cu12torch2.9", code=code
     )
     made = replace(made, torch="==2.9.*", cuda="12.9", cxx11_abi=True)
-    world.builds.append(replace(made, **fields))  # type: ignore[arg-type]
+    world.builds.append(replace(made, **fields))
 
 
 @pytest.fixture

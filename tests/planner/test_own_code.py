@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.targets import machine_from_target

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.plan import Plan
@@ -304,7 +305,7 @@ def test_a_second_cuda_runtime_is_told(torch_world: World) -> None:
         if build.package == "torch" and build.variant == "cu128":
             requires = (*(build.requires or ()), "nvidia-cublas-cu12")
             torch_world.builds.remove(build)
-            torch_world.builds.append(replace(build, requires=requires))
+            torch_world.builds.append(structs.replace(build, requires=requires))
     torch_world.default.wheel("nvidia-cublas-cu12", "12.8")
     torch_world.default.wheel("app", "1.0", requires=["torch", "nvidia-cublas-cu12"])
     assert "mixed-cuda-majors" in codes(torch_world.plan("app"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class CondaBuild:
+class CondaBuild(msgspec.Struct, frozen=True):
     """One build of a package on a conda channel, for several Pythons.
 
     Attributes:
@@ -46,5 +46,5 @@ class CondaBuild:
     depends: tuple[str, ...] = ()
     constrains: tuple[str, ...] = ()
     released: str | None = None
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Evidence(str, Enum):
@@ -20,8 +21,7 @@ class Evidence(str, Enum):
         return list(Evidence).index(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, gc=False):
     """Where facts come from: a title, an address where there is a public one, and the date they were read (ISO)."""
 
     title: str
@@ -29,8 +29,7 @@ class Source:
     url: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Citation:
+class Citation(msgspec.Struct, frozen=True, gc=False):
     """How one field of a record is known, where that differs from the record as a whole.
 
     Attributes:
@@ -41,8 +40,7 @@ class Citation:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dispute:
+class Dispute(msgspec.Struct, frozen=True, gc=False):
     """What another source says of a field. The record's own value wins, for the reason given.
 
     Attributes:

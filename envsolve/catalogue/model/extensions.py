@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class TorchExtension:
+class TorchExtension(msgspec.Struct, frozen=True):
     """What one torch version asks of whoever compiles against it: its headers and ``torch.utils.cpp_extension``.
 
     Attributes:
@@ -28,13 +28,12 @@ class TorchExtension:
     source: str
     gcc: int | None = None
     gcc_min: int | None = None
-    gcc_below: Mapping[str, int] = field(default_factory=dict)
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    gcc_below: Mapping[str, int] = {}
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CxxStandard:
+class CxxStandard(msgspec.Struct, frozen=True):
     """The oldest compilers that implement a C++ standard under its final name and ``__cplusplus`` value.
 
     Attributes:
@@ -48,5 +47,5 @@ class CxxStandard:
     evidence: Evidence
     source: str
     msvc_min: int | None = None
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
+class Floor(msgspec.Struct, frozen=True):
     """Oldest driver that runs a CUDA family through minor-version compatibility.
 
     Attributes:
@@ -27,8 +27,7 @@ class Floor:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class DriverBranch:
+class DriverBranch(msgspec.Struct, frozen=True):
     """A driver branch: the CUDA version and PTX ISA it supports, and its life.
 
     Attributes:
@@ -46,12 +45,11 @@ class DriverBranch:
     lts: bool = False
     kind: Literal["production", "lts", "new-feature"] | None = None
     end_of_life: str | None = None
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GpuModel:
+class GpuModel(msgspec.Struct, frozen=True):
     """A GPU as people name it.
 
     Attributes:
@@ -72,12 +70,11 @@ class GpuModel:
     first_driver: str | None = None
     listed_in: str | None = None
     pci_ids: tuple[str, ...] = ()
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Architecture:
+class Architecture(msgspec.Struct, frozen=True):
     """Life of a compute capability: the first driver branch that knows it and the last that still serves it.
 
     Attributes:
@@ -92,5 +89,5 @@ class Architecture:
     source: str
     island: bool = False
     alias_of: str | None = None
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()

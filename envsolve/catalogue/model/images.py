@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(msgspec.Struct, frozen=True):
     """The container images of one release on one distribution.
 
     Attributes:
@@ -34,7 +34,7 @@ class Image:
     cudnn: str | None = None
     architectures: tuple[str, ...] = ()
     retired: bool = False
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
     @property
@@ -43,8 +43,7 @@ class Image:
         return tuple("-".join(filter(None, (self.version, kind, self.distribution))) for kind in self.kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class OlderDrivers:
+class OlderDrivers(msgspec.Struct, frozen=True):
     """Driver branches that are accepted with cards of some brands: there the image's compat ``libcuda`` may serve.
 
     Attributes:
@@ -55,8 +54,7 @@ class OlderDrivers:
     branches: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ImageRequirement:
+class ImageRequirement(msgspec.Struct, frozen=True):
     """``NVIDIA_REQUIRE_CUDA`` of the ``nvidia/cuda`` images of one toolkit release, as most of them have it.
 
     Attributes:
@@ -70,12 +68,11 @@ class ImageRequirement:
     evidence: Evidence
     source: str
     or_drivers: tuple[OlderDrivers, ...] = ()
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(msgspec.Struct, frozen=True):
     """A release of a Linux distribution.
 
     Attributes:
@@ -90,5 +87,5 @@ class Distribution:
     libc: str | None = None
     python: str | None = None
     gcc: int | None = None
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()

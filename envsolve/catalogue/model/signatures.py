@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from envsolve.catalogue.model.evidence import Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """Words of an error that propose causes; which of them holds, the facts decide.
 
     A text is read in windows of a line and the two after it, as ASCII (any other character is ``?``), with white space
@@ -34,11 +34,10 @@ class Signature:
     source: str
     causes: tuple[str, ...] = ()
     says: str | None = None
-    groups: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Precision:
+class Precision(msgspec.Struct, frozen=True):
     """How often diagnoses that stood on one kind of grounds were right on known reports.
 
     Attributes:

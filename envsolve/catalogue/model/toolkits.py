@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class Ptxas:
+class Ptxas(msgspec.Struct, frozen=True):
     """One assembler inside a Triton wheel.
 
     Attributes:
@@ -32,8 +32,7 @@ class Ptxas:
     max_cc: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TritonRelease:
+class TritonRelease(msgspec.Struct, frozen=True):
     """A Triton release line and the assemblers it bundles.
 
     Attributes:
@@ -60,12 +59,11 @@ class TritonRelease:
     targets: tuple[str, ...] = ()
     ptxas_first: str | None = None
     ptxas_last: str | None = None
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Toolkit:
+class Toolkit(msgspec.Struct, frozen=True):
     """A CUDA toolkit release: the driver shipped with it, PTX ISA, architectures, host compiler limits."""
 
     version: str
@@ -78,12 +76,11 @@ class Toolkit:
     gcc_max: int | None = None
     clang_below: int | None = None
     msvc_below: int | None = None
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerPackages:
+class CompilerPackages(msgspec.Struct, frozen=True):
     """The packages of one package manager that together make up a CUDA compiler, or a part of one.
 
     Attributes:
@@ -106,5 +103,5 @@ class CompilerPackages:
     home: str | None = None
     ptxas: str | None = None
     ptxas_packages: tuple[str, ...] = ()
-    cited: Mapping[str, Citation] = field(default_factory=dict)
+    cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
