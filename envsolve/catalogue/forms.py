@@ -49,6 +49,7 @@ FORMS: Mapping[str, Callable[[str], object]] = {
     "max_cc": _CC,
     "min_cc": _CC,
     "nccl": _RELEASE,
+    "no_matrix_product": _CC,
     "own_ptxas": _RELEASE,
     "pci_ids": _matches(r"[0-9a-f]{4}"),
     "ptx_isa": _matches(r"\d+\.\d+"),

@@ -37,11 +37,12 @@ def triton_runs(
     toolkits: Sequence[Toolkit],
     floors: Sequence[Floor],
 ) -> Reason:
-    """Rule 6: Triton supports the card, its ptxas knows the arch, and the driver loads that ptxas's cubins.
+    """Rule 6: Triton compiles for the card, its ptxas knows the arch, and the driver loads that ptxas's cubins.
 
     A cubin needs the driver family of the ptxas that made it, even where torch's own variant is older. The reason's
-    rule is ``triton-gpu`` where the card is below what Triton supports, ``triton-driver`` where the driver is too old
-    for the cubins, else ``triton``.
+    rule is ``triton-gpu`` where the card is below what Triton supports, ``triton-matrix`` where its compiler makes
+    simple kernels for it but no matrix product, ``triton-driver`` where the driver is too old for the cubins, else
+    ``triton``.
     """
 
     def say(ok: bool | None, text: str, rule: str = "triton") -> Reason:
@@ -55,6 +56,8 @@ def triton_runs(
     name = arch_asked(release, cc)
     if name not in ptxas.archs:
         return say(False, f"compiles with {ptxas.file} {ptxas.cuda}, which does not know {name}")
+    if str(cc) in release.no_matrix_product:
+        return say(False, f"compiles no matrix product for cc {cc}, simpler kernels alone", "triton-matrix")
     fit = driver_runs(ptxas.cuda, driver, os, toolkits, floors)
     if fit.reason.ok:
         return say(True, f"compiles {name} with {ptxas.file} {ptxas.cuda}, whose cubins this driver loads")

@@ -22,7 +22,8 @@ from envsolve.resolve.family import Family, Option
 from envsolve.resolve.solve import Solution
 
 _WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
-_TRITON_RULES = ("triton", "triton-gpu", "triton-driver")
+_WITHOUT_MATRIX = "torch itself runs; torch.compile and Triton kernels fail where they multiply matrices (tl.dot)"
+_TRITON_RULES = ("triton", "triton-gpu", "triton-matrix", "triton-driver")
 _TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
 
 
@@ -108,7 +109,8 @@ def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:
             own = (
                 option.build.own_ptxas if reason.rule == "triton-driver" and _own_ptxas_serves(option, family) else None
             )
-            rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else _WITHOUT_TRITON
+            without = _WITHOUT_MATRIX if reason.rule == "triton-matrix" else _WITHOUT_TRITON
+            rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else without
             yield Caution("triton-limited", f"{reason.text}; {rest}", _TRITON_REMEDY if own else None)
     yield from _held_back(option, family)
 

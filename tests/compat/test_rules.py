@@ -201,6 +201,10 @@ def test_rule_5_libraries(facts: Facts, cuda: str, card: str, ok: bool) -> None:
         ("3.5.1", "12.1", "580.95.05", "13.0", False),  # ptxas 12.8 does not know sm_121a
         ("3.6.0", "12.1", "580.95.05", "13.0", True),
         ("3.6.0", "12.0", "570.144", "12.8", True),
+        ("3.3.0", "12.0", "580.95.05", "13.0", False),  # its ptxas knows sm_120a, its compiler no matrix product
+        ("3.3.0", "10.0", "580.95.05", "13.0", True),
+        ("3.3.1", "12.0", "580.95.05", "13.0", True),
+        ("3.5.0", "10.3", "580.95.05", "13.0", False),
         ("3.7.1", "12.0", "570.144", "12.8", False),  # ptxas-blackwell 13.1: its cubins need R580
         ("3.7.1", "9.0", "535.104.05", "12.2", True),  # Hopper still uses the 12.8 one
         ("3.9.0", "9.0", "570.144", "12.8", False),  # from 3.9 Hopper uses ptxas-blackwell 13.4
@@ -216,6 +220,15 @@ def test_rule_6_triton(
     release = facts.tritons[triton]
     cc = ComputeCapability.parse(card)
     assert triton_runs(release, cc, Driver(driver, cuda), "linux", facts.toolkits, facts.floors).ok is ok
+
+
+def test_rule_6_says_what_triton_still_compiles(facts: Facts) -> None:
+    cc = ComputeCapability.parse("12.0")
+    reason = triton_runs(facts.tritons["3.3.0"], cc, Driver("580.95.05", "13.0"), "linux", facts.toolkits, facts.floors)
+    assert (reason.rule, reason.text) == (
+        "triton-matrix",
+        "Triton 3.3.0 compiles no matrix product for cc 12.0, simpler kernels alone",
+    )
 
 
 @pytest.mark.parametrize(

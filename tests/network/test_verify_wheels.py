@@ -27,6 +27,7 @@ CATALOGUE = Catalogue()
 # Triton, the toolkit whose NVRTC stands beside it, and the wheels that hold that NVRTC and, from 13 on, a whole nvcc.
 SMALL = {
     "triton 3.2, CUDA 12.4": ("3.2.0", "12.4", ["nvidia-cuda-nvrtc-cu12==12.4.*"]),
+    "triton 3.3.0, CUDA 12.8": ("3.3.0", "12.8", ["nvidia-cuda-nvrtc-cu12==12.8.*"]),
     "triton 3.3, CUDA 12.8": ("3.3.1", "12.8", ["nvidia-cuda-nvrtc-cu12==12.8.*"]),
     "triton 3.6, CUDA 12.9": ("3.6.0", "12.9", ["nvidia-cuda-nvrtc-cu12==12.9.*"]),
     "triton 3.9, CUDA 13.0": (

@@ -44,6 +44,8 @@ class TritonRelease(msgspec.Struct, frozen=True):
             ``libcuda-link`` for a ``libcuda.so`` that a linker finds.
         targets: Compute capabilities that its compiler writes PTX for, whichever ptxas then reads it; empty where that
             was not tried.
+        no_matrix_product: Compute capabilities for which it was tried and compiles simpler kernels alone: every
+            ``tl.dot`` ends in an error of its compiler, whichever ptxas there is.
         ptxas_first: Oldest CUDA version whose ptxas it was tried with in place of its own, and works with.
         ptxas_last: Newest CUDA version whose PTX its table knows; None where it knows all that are to come.
     """
@@ -57,6 +59,7 @@ class TritonRelease(msgspec.Struct, frozen=True):
     needs: tuple[str, ...] = ()
     host_needs: tuple[Literal["c-compiler", "python-headers", "libcuda-link"], ...] = ()
     targets: tuple[str, ...] = ()
+    no_matrix_product: tuple[str, ...] = ()
     ptxas_first: str | None = None
     ptxas_last: str | None = None
     cited: Mapping[str, Citation] = {}

@@ -20,6 +20,7 @@ _CAUSES = {
     "triton": "triton-ptxas-lacks-arch",
     "triton-driver": "triton-ptxas-newer-than-driver",
     "triton-gpu": "triton-gpu-unsupported",
+    "triton-matrix": "triton-gpu-unsupported",
 }
 _EXPLANATION = (
     "Triton writes code for the very GPU and runs an assembler, ptxas, that its own wheel brings; what that makes "
@@ -53,7 +54,7 @@ def _overridden(scene: Scene, ptxas: Ptxas | None) -> bool:
 def _remedies(scene: Scene, release: TritonRelease, cc: ComputeCapability, rule: str) -> Iterator[Remedy]:
     ptxas = chosen_ptxas(release, cc)
     if rule != "triton-gpu":
-        if ptxas:
+        if ptxas and rule != "triton-matrix":
             yield from _other_ptxas(scene, ptxas.override, arch_asked(release, cc))
         best = next(iter(scene.family.options("torch")), None)
         if best is not None and best.verdict.triton:
