@@ -32,9 +32,10 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
     """
     if not scene.about_torch:
         return ()
+    if scene.by_conda and (by_conda := conda_remedies(scene)):
+        return by_conda  # pip's torch over conda's would be the next fault
     options = [o for o in _candidates(scene, scene.family) if variants is None or o[0].build.variant in variants]
-    found = [_remedy(scene, option, scene.family) for option in _apart(options)]
-    return (*(conda_remedies(scene) if scene.by_conda else ()), *found)
+    return tuple(_remedy(scene, option, scene.family) for option in _apart(options))
 
 
 def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Remedy | None:
