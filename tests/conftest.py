@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 _PREFIXES = ("PIP_", "UV_", "XDG_", "ENVSOLVE_", "PYTHON")
 _NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NETRC", "APPDATA")
@@ -13,6 +14,10 @@ _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_
 
 # Modules of tests read the catalogue when they are imported: the bundled one, whatever the caller has laid over it.
 os.environ["ENVSOLVE_CATALOGUE"] = os.devnull
+
+# How long an example takes says how busy the computer is: the first one may load the catalogue.
+settings.register_profile("envsolve", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("envsolve")
 
 
 @pytest.fixture(scope="session")
