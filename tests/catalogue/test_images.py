@@ -33,6 +33,8 @@ def tags(catalogue: Catalogue) -> set[str]:
         ("nvidia/cuda:13.0.0-base-ubuntu20.04", False),  # Ubuntu 20.04 ends at 12.9.1
         ("nvidia/cuda:12.7.0-base-ubuntu22.04", False),  # never was
         ("pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel", True),
+        ("pytorch/pytorch:2.5.0-cuda12.1-cudnn9-devel", True),
+        ("pytorch/pytorch:2.12.0-cuda12.8-cudnn9-devel", False),  # torch 2.12 dropped CUDA 12.8
         ("python:3.12-slim-bookworm", True),
         ("python:3.9-slim-trixie", False),
     ],
@@ -50,7 +52,7 @@ def test_an_image_stands_on_a_known_distribution(catalogue: Catalogue) -> None:
 
 def test_what_an_image_asks_of_the_driver(catalogue: Catalogue) -> None:
     needs = catalogue.image_requirements
-    assert {i.version for i in catalogue.images if i.cuda and i.version <= "13.1.0"} <= set(needs)
+    assert {i.version for i in catalogue.images if i.source == "images:dockerfiles"} <= set(needs)
     assert needs["12.9.1"].cuda == "12.9"
     older = needs["11.0.3"].or_drivers
     assert [group.brands for group in older] == [("tesla",)]
