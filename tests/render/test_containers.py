@@ -106,7 +106,7 @@ def test_an_older_driver_gets_the_compat_libcuda(catalogue: Catalogue) -> None:
     )
     plan = replace(GOOD, machines=(machine,), driver=DriverNeed("575.51.03", "forward-compat", "535.183.01"))
     made = recipe(plan, catalogue)
-    assert made.compat == Copied("nvidia/cuda:12.9.1-base-ubuntu22.04", "/usr/local/cuda-12.9/compat")
+    assert made.compat == Copied("nvidia/cuda:12.9.2-base-ubuntu22.04", "/usr/local/cuda-12.9/compat")
     text = render(plan, "dockerfile")
     assert 'LD_LIBRARY_PATH="/usr/local/cuda/compat"' in text
     assert "NVIDIA_REQUIRE_CUDA" not in text, "the runtime would refuse the very driver that this is for"
