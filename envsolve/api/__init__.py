@@ -7,13 +7,15 @@ importing this package costs nothing.
 from __future__ import annotations
 
 from envsolve.api.catalogue import check_facts, facts, facts_summary, measure, update_facts
-from envsolve.api.environments import diagnose, envs, install, probe, verify, verify_compiles
+from envsolve.api.dockerfiles import check_dockerfile
+from envsolve.api.environments import diagnose, envs, install, probe, saved_report, verify, verify_compiles
 from envsolve.api.guards import forecast, guard, mend, remedy, restore, unguard
 from envsolve.api.machines import describe_target, detect, load_machines
 from envsolve.api.plans import builds, plan, plan_groups, standing, what_if
 
 __all__ = [
     "builds",
+    "check_dockerfile",
     "check_facts",
     "describe_target",
     "detect",
@@ -32,6 +34,7 @@ __all__ = [
     "probe",
     "remedy",
     "restore",
+    "saved_report",
     "standing",
     "unguard",
     "update_facts",

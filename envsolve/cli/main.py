@@ -54,7 +54,7 @@ def _add_commands() -> None:
     for module in pkgutil.iter_modules(cli.__path__):
         found = importlib.import_module(f"{cli.__name__}.{module.name}")
         if hasattr(found, "command"):
-            app.command(module.name, epilog=_EPILOG)(found.command)
+            app.command(module.name.replace("_", "-"), epilog=_EPILOG)(found.command)
         elif hasattr(found, "commands"):
             for below in found.commands.registered_commands:
                 below.epilog = _EPILOG

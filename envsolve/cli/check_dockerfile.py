@@ -1,0 +1,42 @@
+"""``envsolve check-dockerfile``: what in a Dockerfile will not work on the machines that it is meant for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from envsolve import api
+from envsolve.cli import options
+from envsolve.cli.output import deliver
+
+_FOUND = 4
+
+
+def command(
+    path: Annotated[Path, typer.Argument(metavar="DOCKERFILE", help="The file.")] = Path("Dockerfile"),
+    machine: options.MachineFiles = None,
+    target: options.TargetText = None,
+    gpu: options.GpuNames = None,
+    driver: options.DriverVersion = None,
+    platform: options.PlatformName = None,
+    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
+    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+) -> None:
+    """Check a Dockerfile for the machines it is meant for.
+
+    Its images, the builds of torch that its pip commands take, the code that it compiles. Nothing is run or downloaded.
+    Exit 4 where something will fail.
+    """
+    report = api.check_dockerfile(path, options.machines(machine, target, gpu, driver, platform))
+    if form == "json":
+        from envsolve.jsontext import dump
+
+        deliver(dump(report), output)
+    else:
+        from envsolve.dockerfiles.describe import describe
+
+        deliver(describe(report, str(path)), output)
+    if any(finding.level == "error" for finding in report.findings):
+        raise typer.Exit(_FOUND)

@@ -1,0 +1,81 @@
+"""A Dockerfile as it is checked: stages, the commands that they run, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One simple command of a RUN instruction.
+
+    Attributes:
+        line: Where its instruction begins, from 1.
+        words: With quotes and the variables that the file sets resolved.
+        variables: What is in force for it.
+    """
+
+    line: int
+    words: tuple[str, ...]
+    variables: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage, and the earlier stage that it is built on.
+
+    Attributes:
+        line: Of its FROM.
+        image: The image that it starts from, with variables resolved; where it is built on an earlier stage, its name.
+        commands: Those of this stage alone, in order.
+        variables: ENV and ARG in force at its end.
+    """
+
+    line: int
+    image: str
+    name: str | None
+    base: Stage | None
+    commands: tuple[Command, ...]
+    variables: Mapping[str, str]
+
+    @property
+    def root(self) -> Stage:
+        """The stage that starts from an image."""
+        return self.base.root if self.base else self
+
+    def history(self) -> Iterator[Command]:
+        """Every command that led to it."""
+        if self.base:
+            yield from self.base.history()
+        yield from self.commands
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something in a Dockerfile that will not work on the machines meant, or that puts what works at risk.
+
+    Attributes:
+        line: From 1.
+        code: Stable name: ``unpublished-build``.
+        level: ``error`` where it fails on a machine, ``warning`` where it can.
+        text: What is wrong, and why.
+        remedies: What to write in its place, the least change first.
+        source: Title of the source of the fact that it rests on.
+    """
+
+    line: int
+    code: str
+    level: Literal["error", "warning"]
+    text: str
+    remedies: tuple[str, ...] = ()
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer of ``envsolve check-dockerfile``, in the order of the file."""
+
+    schema: Literal["envsolve.dockerfile-check/1"] = "envsolve.dockerfile-check/1"
+    findings: tuple[Finding, ...] = field(default=())
