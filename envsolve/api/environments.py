@@ -1,4 +1,4 @@
-"""Environments on this computer: ``install``, ``verify``, ``verify_compiles``, ``probe``, ``diagnose``, ``envs``."""
+"""Environments on this computer: made, verified, tried, diagnosed, listed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from envsolve.install.progress import Progress
     from envsolve.machine.model import Machine
     from envsolve.plan import Plan
+    from envsolve.verify.context import Context
     from envsolve.verify.report import Report
 
 
@@ -72,6 +73,7 @@ def verify(
     only: Sequence[str] = (),
     quick: bool = False,
     plan: StrPath | None = None,
+    before: StrPath | None = None,
 ) -> Report:
     """Check the environment of an interpreter on the GPUs at hand.
 
@@ -80,23 +82,28 @@ def verify(
         time_limit: Seconds for each check.
         only: Names of the checks to run; all where empty.
         quick: Whether to run only those that show the most in the least time.
-        plan: The JSON of a plan, which what is seen is held against.
+        plan: The JSON of a plan, or a lock, which what is seen is held against.
+        before: The JSON of an earlier report, which this one is compared with.
 
     Raises:
-        UsageError: That is no Python or no plan, the time limit is not positive, or ``only`` names no check.
+        UsageError: That is no Python, no plan or no report, the time limit is not positive, or ``only`` names no check.
+        ImpossibleError: The lock has no part for this machine.
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
-    from envsolve.verify.expectations import Expected, held_against, read_expected
     from envsolve.verify.runner import run_checks
 
-    names = items(only, str, "only")
-    expected = read_expected(path_of(plan, "plan")) if plan is not None else Expected()
-    report = run_checks(path_of(python, "python"), time_limit=time_limit, only=names, quick=quick)
-    return held_against(report, expected)
+    names, context = items(only, str, "only"), _context(plan, before)
+    return context.around(run_checks(path_of(python, "python"), time_limit=time_limit, only=names, quick=quick))
 
 
 def verify_compiles(
-    python: StrPath, gpus: Sequence[str], *, time_limit: float = 120.0, only: Sequence[str] = ()
+    python: StrPath,
+    gpus: Sequence[str],
+    *,
+    time_limit: float = 120.0,
+    only: Sequence[str] = (),
+    plan: StrPath | None = None,
+    before: StrPath | None = None,
 ) -> Report:
     """Check, without any GPU, that an environment compiles kernels for cards and carries code for them.
 
@@ -105,6 +112,8 @@ def verify_compiles(
         gpus: Compute capabilities (``9.0``, ``sm_90``) or GPU names.
         time_limit: Seconds for each check.
         only: Names of the checks to run; all where empty.
+        plan: As for :func:`verify`.
+        before: As for :func:`verify`.
 
     Raises:
         UsageError: A GPU is not understood, or none is given; else as :func:`verify`.
@@ -117,8 +126,31 @@ def verify_compiles(
     catalogue = Catalogue()
     names = items(gpus, str, "gpus")
     cards = [ComputeCapability.parse(find_gpu(name, catalogue).compute_capability) for name in names]
-    chosen = items(only, str, "only")
-    return check_without_gpu(path_of(python, "python"), cards, time_limit=time_limit, only=chosen)
+    chosen, context = items(only, str, "only"), _context(plan, before)
+    return context.around(check_without_gpu(path_of(python, "python"), cards, time_limit=time_limit, only=chosen))
+
+
+def saved_report(report: StrPath, *, before: StrPath | None = None) -> Report:
+    """A report that was saved as JSON (``envsolve verify --format json -o FILE``).
+
+    Args:
+        report: The file.
+        before: The JSON of an earlier one, which this one is compared with.
+
+    Raises:
+        UsageError: A file is not there, or is no report.
+    """
+    from envsolve.verify.saved import compared, read_report
+
+    read = read_report(path_of(report, "report"))
+    return compared(read, read_report(path_of(before, "before"))) if before is not None else read
+
+
+def _context(plan: StrPath | None, before: StrPath | None) -> Context:
+    from envsolve.verify.context import read_context
+
+    files = [path_of(file, name) if file is not None else None for name, file in (("plan", plan), ("before", before))]
+    return read_context(detect(), *files)
 
 
 def probe(prefix: StrPath, *, time_limit: float = 60.0, environ: Mapping[str, str] = os.environ) -> tuple[Probe, ...]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from envsolve import api
-from envsolve.cli.output import deliver
+from envsolve.cli.output import check_target, deliver
 from envsolve.errors import UsageError, VerificationError
 
 
 def command(
     prefix: Annotated[Path | None, typer.Option("--prefix", metavar="DIR", help="The environment.")] = None,
     python: Annotated[Path | None, typer.Option("--python", metavar="EXE", help="Its interpreter.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="A saved report (JSON): show it, run nothing.")
+    ] = None,
     compile_only: Annotated[bool, typer.Option("--compile-only", help="Compile for --gpu; needs no GPU.")] = False,
     gpu: Annotated[
         list[str] | None, typer.Option("--gpu", metavar="NAME|CC", help="Compile for this card; repeatable.")
@@ -24,11 +27,19 @@ def command(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only what shows the most in the least time.")] = False,
     plan: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="A plan's JSON: hold what is seen against it.")
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="A plan's JSON, or a pylock.toml: hold what is seen against it."),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", metavar="FILE", help="An earlier report (JSON): say what is not as it was."),
     ] = None,
     time_limit: Annotated[float, typer.Option("--time-limit", metavar="SECONDS", help="For each check.")] = 120.0,
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
     output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
+    ] = None,
 ) -> None:
     """Prove an environment.
 
@@ -36,32 +47,62 @@ def command(
     """
     from envsolve.verify.interpreter import interpreter_of
 
-    if (prefix is None) == (python is None):
-        raise UsageError("which environment?", hint="give --prefix DIR or --python EXE")
+    if [prefix, python, report].count(None) != 2:
+        raise UsageError("which environment?", hint="give one of --prefix DIR, --python EXE, --report FILE")
+    _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick)
+    for target in (output, html):
+        check_target(target)
+    if report:
+        found = api.saved_report(report, before=compare)
+    else:
+        executable = interpreter_of(prefix) if prefix else python
+        assert executable is not None
+        choice: dict[str, Any] = {"time_limit": time_limit, "only": only or (), "plan": plan, "before": compare}
+        if compile_only:
+            found = api.verify_compiles(executable, gpu or (), **choice)
+        else:
+            found = api.verify(executable, quick=quick, **choice)
+    if html:
+        from envsolve.verify.page import page
+
+        deliver(page(found), html)
+    if form == "json":
+        from envsolve.jsontext import dump
+
+        deliver(dump(found), output)
+    else:
+        from envsolve.verify.describe import describe
+
+        deliver(describe(found), output)
+    if not found.passed or found.worse:
+        raise typer.Exit(VerificationError.exit_code)
+
+
+def _refuse_at_odds(
+    gpu: list[str] | None,
+    only: list[str] | None,
+    plan: Path | None,
+    report: Path | None,
+    *,
+    compile_only: bool,
+    quick: bool,
+) -> None:
+    """Options that ask for two things at once."""
+    from envsolve.verify.report import LOADER
+
+    if report and (gpu or only or plan or compile_only or quick):
+        raise UsageError(
+            "--report shows what was seen, and runs nothing",
+            hint="leave out all but --compare, --format, -o and --html; or give --prefix DIR in place of --report",
+        )
     if gpu and not compile_only:
         raise UsageError(
             "--gpu names cards to compile for, without running anything",
             hint="add --compile-only; leave --gpu out to run on the GPUs of this machine",
         )
-    if compile_only and not gpu:
+    if compile_only and not gpu and only != [LOADER]:
         raise UsageError(
             "--compile-only: for which card?", hint="add --gpu, with a name or --gpu 9.0; it may be repeated"
         )
-    if compile_only and (quick or plan):
-        raise UsageError("--quick and --plan are for checks that run on a GPU", hint="leave out --compile-only")
-    executable = interpreter_of(prefix) if prefix else python
-    assert executable is not None
-    if gpu:
-        report = api.verify_compiles(executable, gpu, time_limit=time_limit, only=only or ())
-    else:
-        report = api.verify(executable, time_limit=time_limit, only=only or (), quick=quick, plan=plan)
-    if form == "json":
-        from envsolve.jsontext import dump
-
-        deliver(dump(report), output)
-    else:
-        from envsolve.verify.describe import describe
-
-        deliver(describe(report), output)
-    if not report.passed:
-        raise typer.Exit(VerificationError.exit_code)
+    if compile_only and quick:
+        raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")

@@ -1,89 +1,193 @@
-"""What a plan expected against what was seen: a surprise fails, also where the numbers agree."""
+"""What was expected against what was seen: a surprise fails, also where the numbers agree."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import PurePath
 
-import msgspec
+from packaging.version import InvalidVersion, Version
 
-from envsolve.errors import UsageError
-from envsolve.files import read_regular
-from envsolve.plan import DriverNeed, Support
-from envsolve.verify.report import Check, Report
+from envsolve.compat.versions import minor, reaches
+from envsolve.plan import SITE_PACKAGES
+from envsolve.verify.expected import Expected
+from envsolve.verify.report import Check, Report, Status
 
-_CAPABILITY = re.compile(r"\(cc (\d+\.\d+)\)")
+PLAN = "plan"
+"""Name of the check that holds the packages of an environment against a plan."""
+_CAPABILITY = re.compile(r"(?:.*\(cc )?(\d+\.\d+)\)?")
 _FLAVOUR = re.compile(r"cu(\d+)(\d)")
-_WORDS = {"sass": "machine code", "ptx": "PTX that the driver compiles"}
-_CODE_OF = {"native": "sass", "family": "sass", "ptx": "ptx"}
+_CODES = {"sass": "machine code", "ptx": "PTX that the driver compiles"}
+#: For the ptxas of Triton; inductor prefers one that some torch builds bring.
+_BY_TRITON = ("triton-kernel", "triton-dot", "triton-compile")
+_OVERRIDES = ("TRITON_PTXAS_BLACKWELL_PATH", "TRITON_PTXAS_PATH")
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """The part of a plan's JSON that a run can be held against.
+class Wanted:
+    """An expectation in words, and whether what was seen meets it."""
 
-    Attributes:
-        cuda: The flavour, ``cu126``.
-        support: As :class:`envsolve.plan.Plan` has it, and ``driver``.
-    """
-
-    cuda: str | None = None
-    support: tuple[Support, ...] = ()
-    driver: DriverNeed | None = None
-
-
-def read_expected(path: Path) -> Expected:
-    """Read what the JSON of a plan (``envsolve plan --format json``) expects.
-
-    Raises:
-        UsageError: There is no such file, or it is no plan.
-    """
-    try:
-        return msgspec.json.decode(read_regular(path), type=Expected)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path} is no plan: {error}", hint="envsolve plan ... --format json -o FILE makes one"
-        ) from error
+    words: str
+    met: bool
 
 
 def held_against(report: Report, expected: Expected) -> Report:
-    """Hold what checks saw against a plan: a check that passed and saw something else fails.
+    """Hold what checks saw, and what is installed, against what is expected.
 
-    What no check saw, or the plan does not say, is as it was.
+    A check that passed and saw something else fails. What no check saw, or nobody expects, is as it was.
     """
-    return replace(report, checks=tuple(_held(check, expected) for check in report.checks))
+    checks = tuple(_held(check, expected) for check in report.checks)
+    packages = _packages(report.versions, expected)
+    return replace(report, checks=(*packages, *checks), plan=expected.source)
 
 
 def _held(check: Check, expected: Expected) -> Check:
-    if check.status != "pass":
+    wanted = {name: found for name, rule in _RULES.items() if name in check.seen and (found := rule(check, expected))}
+    if not wanted or check.status == "skip":
         return check
-    found = (
-        _code(check, expected) if "code" in check.seen else _driver(check, expected) if "cuda" in check.seen else None
-    )
-    if found is None:
-        return check
-    agrees, words = found
-    ending = f"as the plan expects: {words}" if agrees else f"and the plan expects otherwise: {words}"
-    return replace(check, status="pass" if agrees else "fail", detail=f"{check.detail}; {ending}")
+    held = replace(check, expected={name: found.words for name, found in wanted.items()})
+    if check.status == "fail":
+        return held
+    surprises = [f"{_LABELS[name]} is {check.seen[name]}" for name, found in wanted.items() if not found.met]
+    if surprises:
+        words = "; ".join(f"{_LABELS[name]}: {found.words}" for name, found in wanted.items() if not found.met)
+        detail = f"{', '.join(surprises)}, and the plan expects otherwise: {words}\n{check.detail}"
+        return replace(held, status="fail", detail=detail)
+    words = ", ".join(found.words for found in wanted.values())
+    return replace(held, detail=f"{check.detail}; as the plan expects: {words}")
 
 
-def _code(check: Check, expected: Expected) -> tuple[bool, str] | None:
-    """Whether torch's code is of the expected kind, and that kind in words; None where none is expected."""
-    match = _CAPABILITY.search(check.gpu or "")
-    for support in expected.support:
-        wanted = _CODE_OF.get(support.level)
-        if support.package == "torch" and wanted and match and support.compute_capability == match[1]:
-            return check.seen["code"] == wanted, f"{_WORDS[wanted]} ({support.code})"
-    return None
+def _code(check: Check, expected: Expected) -> Wanted | None:
+    """Torch's code runs as machine code, or as PTX."""
+    code = expected.code.get(_capability(check))
+    if code is None:
+        return None
+    name = f" ({code.name})" if code.name else ""
+    return Wanted(f"{_CODES[code.kind]}{name}", check.seen["code"] == code.kind)
 
 
-def _driver(check: Check, expected: Expected) -> tuple[bool, str] | None:
-    """Whether the driver knows the plan's CUDA in full; None where the plan does not count on it."""
+def _cuda(check: Check, expected: Expected) -> Wanted | None:
+    """The driver knows the plan's CUDA in full, where the plan counts on that."""
     match = _FLAVOUR.fullmatch(expected.cuda or "")
     if not match or expected.driver is None or expected.driver.mode != "full":
         return None
-    needed = int(match[1]), int(match[2])
-    return tuple(
-        map(int, check.seen["cuda"].split("."))
-    ) >= needed, f"one that knows CUDA {match[1]}.{match[2]} in full"
+    cuda = f"{match[1]}.{match[2]}"
+    return Wanted(f"one that knows CUDA {cuda} in full", minor(check.seen["cuda"]) >= minor(cuda))
+
+
+def _kernel_driver(check: Check, expected: Expected) -> Wanted | None:
+    """The kernel's driver is new enough, where no compat library makes up for it."""
+    need = expected.driver
+    if need is None or not need.required or need.mode == "forward-compat":
+        return None
+    return Wanted(f"{need.required} or newer", reaches(check.seen["kernel_driver"], need.required) is not False)
+
+
+def _mode(check: Check, expected: Expected) -> Wanted | None:
+    """The driver's own libcuda is in use, or that of cuda-compat, as planned; a newer driver needs none."""
+    need = expected.driver
+    if need is None or need.mode is None:
+        return None
+    if need.mode != "forward-compat":
+        return Wanted("native: the driver's own libcuda", check.seen["mode"] == "native")
+    newer = bool(need.required and reaches(check.seen.get("kernel_driver") or "0", need.required))
+    return Wanted("compat: the libcuda of cuda-compat", newer or check.seen["mode"] == "compat")
+
+
+def _ptxas(check: Check, expected: Expected) -> Wanted | None:
+    """Triton runs the ptxas that the plan sets, or the one that it brings."""
+    if check.name not in _BY_TRITON:
+        return None
+    named = {name: expected.environment[name] for name in _OVERRIDES if name in expected.environment}
+    if named:
+        met = any(_same_path(check.seen["ptxas"], path) for path in named.values())
+        return Wanted(" or ".join(f"{name}={path}" for name, path in named.items()), met)
+    if _capability(check) not in expected.ptxas:
+        return None
+    return Wanted("the one that Triton brings", "triton" in PurePath(check.seen["ptxas"]).parts)
+
+
+def _ptxas_cuda(check: Check, expected: Expected) -> Wanted | None:
+    """It is of the CUDA that the catalogue has for the Triton of the plan."""
+    cuda = expected.ptxas.get(_capability(check))
+    if check.name not in _BY_TRITON or cuda is None or any(name in expected.environment for name in _OVERRIDES):
+        return None
+    return Wanted(f"CUDA {cuda}", minor(check.seen["ptxas_cuda"]) == minor(cuda))
+
+
+def _nvcc_cuda(check: Check, expected: Expected) -> Wanted | None:
+    """What compiles is the planned nvcc."""
+    if expected.nvcc is None:
+        return None
+    return Wanted(f"CUDA {expected.nvcc}", minor(check.seen["nvcc_cuda"]) == minor(expected.nvcc))
+
+
+def _cuda_home(check: Check, expected: Expected) -> Wanted | None:
+    """The toolkit is where the plan's CUDA_HOME leads."""
+    home = expected.environment.get("CUDA_HOME")
+    return Wanted(home, _same_path(check.seen["cuda_home"], home)) if home else None
+
+
+_RULES: Mapping[str, Callable[[Check, Expected], Wanted | None]] = {
+    "code": _code,
+    "cuda": _cuda,
+    "kernel_driver": _kernel_driver,
+    "mode": _mode,
+    "ptxas": _ptxas,
+    "ptxas_cuda": _ptxas_cuda,
+    "nvcc_cuda": _nvcc_cuda,
+    "cuda_home": _cuda_home,
+}
+_LABELS = {
+    "code": "torch's code",
+    "cuda": "CUDA of the driver",
+    "kernel_driver": "the driver",
+    "mode": "the driver's mode",
+    "ptxas": "the ptxas that ran",
+    "ptxas_cuda": "its CUDA",
+    "nvcc_cuda": "CUDA of nvcc",
+    "cuda_home": "CUDA_HOME",
+}
+
+
+def _same_path(seen: str, wanted: str) -> bool:
+    """Whether a path is the planned one; the folder of packages stands at the start of some, and is not known here."""
+    if wanted.startswith(SITE_PACKAGES):
+        inside = PurePath(wanted.removeprefix(SITE_PACKAGES).lstrip("/")).parts
+        return PurePath(seen).parts[-len(inside) :] == inside
+    return PurePath(seen) == PurePath(wanted)
+
+
+def _capability(check: Check) -> str:
+    """The compute capability of the check's card; empty where it has none."""
+    match = _CAPABILITY.fullmatch(check.gpu or "")
+    return match[1] if match else ""
+
+
+def _packages(versions: Mapping[str, str], expected: Expected) -> tuple[Check, ...]:
+    """One check: whether what is installed is what was planned; none where the plan or the report names nothing."""
+    if not expected.versions or not versions:
+        return ()
+    differing = list(_differing(versions, expected))
+    status: Status = "fail" if differing else "pass"
+    right = f"all {len(expected.versions)} planned packages are there, in the planned versions"
+    return (Check(PLAN, None, status, 0.0, "\n".join(differing) or right),)
+
+
+def _differing(versions: Mapping[str, str], expected: Expected) -> Iterator[str]:
+    for name, wanted in sorted(expected.versions.items()):
+        have = versions.get(name)
+        if have is None and name not in expected.optional:
+            yield f"{name} {' or '.join(wanted)} is planned and not installed"
+        elif have is not None and not any(_same_version(have, version) for version in wanted):
+            yield f"{name} {' or '.join(wanted)} is planned, and {have} is installed"
+
+
+def _same_version(have: str, wanted: str) -> bool:
+    """Whether an installed version is the planned one; a plan without a local part admits any."""
+    try:
+        found, planned = Version(have), Version(wanted)
+    except InvalidVersion:
+        return have == wanted
+    return found == planned if planned.local else found.public == planned.public

@@ -9,6 +9,8 @@ from typing import Literal
 from envsolve.machine.model import Machine
 
 SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
+LOADER = "loader"
+"""The check that reads every library of an environment; it needs no GPU, and no card to compile for."""
 Status = Literal["pass", "fail", "skip"]
 
 

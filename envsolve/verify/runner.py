@@ -92,10 +92,10 @@ def run_compile_checks(
         only: Names of the checks to run, which may be none; all where None.
 
     Raises:
-        UsageError: As :func:`run_checks`, or ``gpus`` is empty.
+        UsageError: As :func:`run_checks`, or ``gpus`` is empty and there is something to compile.
         InterruptedBySignalError: SIGTERM or SIGHUP came; nothing of the checks is left.
     """
-    if not gpus:
+    if not gpus and (only is None or only):
         raise UsageError("no compute capability to compile for", hint="Name one, such as 9.0 (--gpu 9.0).")
     scripts = [script for script in find_scripts(folder) if script.compiles]
     wanted = scripts if only is None else [script for script in scripts if script.name in only]

@@ -20,9 +20,8 @@ from envsolve.diagnose.environment.model import Environment, SharedLibrary
 from envsolve.diagnose.environment.read import read_outline
 from envsolve.errors import UsageError
 from envsolve.machine.cc import ComputeCapability
-from envsolve.verify.report import Check, Status
+from envsolve.verify.report import LOADER, Check, Status
 
-LOADER = "loader"
 COVERAGE = "arch-coverage"
 NAMES = (LOADER, COVERAGE)
 #: Libraries that packages of torch's family share with it, beside CUDA's own.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from pathlib import Path
 from unittest import SkipTest
@@ -41,7 +42,38 @@ def check():
         raise no_gpu("the driver lists no CUDA-capable device")
     devices = [describe(cuda, ordinal) for ordinal in range(count.value)]
     runs = "{}.{}".format(version.value // 1000, version.value % 1000 // 10)
-    return {"detail": "CUDA {} driver; {}".format(runs, "; ".join(devices)), "devices": devices, "seen": {"cuda": runs}}
+    seen = {"cuda": runs, **versions(kernel_driver(), loaded_library())}
+    mode = "; libcuda of cuda-compat" if seen.get("mode") == "compat" else ""
+    detail = "CUDA {} driver{}; {}".format(runs, mode, "; ".join(devices))
+    return {"detail": detail, "devices": devices, "seen": seen}
+
+
+def versions(kernel, library):
+    """Tell the driver's own libcuda, which has exactly the kernel driver's version in its name, from cuda-compat's."""
+    seen = {name: value for name, value in (("kernel_driver", kernel), ("libcuda", library)) if value}
+    named = re.search(r"\.so\.(\d{3,}(?:\.\d+)+)$", library or "")
+    if kernel and named:  # WSL and Jetson name the file without it.
+        seen["mode"] = "native" if named.group(1) == kernel else "compat"
+    return seen
+
+
+def kernel_driver():
+    """The version of the kernel's driver; None where it does not say."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    match = re.search(r"Kernel Module(?:\s+for\s+\S+)?\s+(\d{3,}(?:\.\d+)+)", text)
+    return match.group(1) if match else None
+
+
+def loaded_library():
+    """The file of the libcuda that this process has loaded; None where the system does not say."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.split(None, 5)[5] for line in lines if "/libcuda.so" in line), None)
 
 
 def describe(cuda, ordinal):

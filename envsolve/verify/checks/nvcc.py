@@ -6,14 +6,13 @@ said, and is no failure of the environment.
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 from unittest import SkipTest
 
 from check_cubin import expect_architecture
 from check_driver import Driver
-from check_toolkit import nvcc_path
+from check_toolkit import nvcc_path, seen
 
 NAME = "nvcc"
 RUNS_ON = "gpu"
@@ -65,12 +64,17 @@ def check(ordinal):
     """Compile for the GPU, run the program, and compare every value that it prints."""
     driver = Driver(ordinal)
     major, minor = driver.capability
-    name = compiled(10 * major + minor, Path("program"), [])
+    what = compiled(10 * major + minor, Path("program"), [])
     found = run([str(Path("program").absolute()), str(ordinal)]).split()
     wrong = [i for i in range(COUNT) if found[i : i + 1] != [str(4 * i)]]
     if wrong or len(found) != COUNT:
         raise ArithmeticError("{} of {} values are wrong".format(len(wrong), COUNT))
-    return {"detail": "{}: program for sm_{}{}; all values are right".format(name, major, minor)}
+    return {"detail": "{}: program for sm_{}{}; all values are right".format(name(what), major, minor), "seen": what}
+
+
+def name(what):
+    """Which nvcc it is, in words."""
+    return "nvcc {}".format(what.get("nvcc_cuda", what["nvcc"]))
 
 
 def compile_for(capability):
@@ -79,9 +83,9 @@ def compile_for(capability):
     if nvcc and not answered_for:
         raise SkipTest("{} is the system's, and proves nothing of this environment".format(nvcc))
     arch = int(capability.replace(".", ""))
-    name = compiled(arch, Path("kernel.cubin"), ["--cubin"])
+    what = compiled(arch, Path("kernel.cubin"), ["--cubin"])
     expect_architecture(Path("kernel.cubin").read_bytes(), arch)
-    return {"detail": "{}: cubin for sm_{}".format(name, arch)}
+    return {"detail": "{}: cubin for sm_{}".format(name(what), arch), "seen": what}
 
 
 def compiled(arch, result, options):
@@ -93,12 +97,11 @@ def compiled(arch, result, options):
     target = "--generate-code=arch=compute_{0},code=sm_{0}".format(arch)
     try:
         run([str(nvcc), *options, target, "--output-file", str(result), "kernel.cu"])
-        release = re.search(r"\bV(\d+\.\d+\.\d+)", run([str(nvcc), "--version"]))
     except RuntimeError as error:
         if answered_for:
             raise
         raise SkipTest("{} is the system's, and does not serve this card: {}".format(nvcc, error)) from None
-    return "nvcc {}".format(release.group(1) if release else nvcc)
+    return seen(nvcc)
 
 
 def run(command):

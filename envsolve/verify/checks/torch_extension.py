@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from unittest import SkipTest
 
-from check_toolkit import nvcc_path
+from check_toolkit import NVCC, nvcc_path, seen
 from check_values import expect_equal
 
 NAME = "torch-extension"
@@ -80,7 +80,8 @@ def check(ordinal):
         if status:
             raise RuntimeError("launching the kernel failed: CUDA error {}".format(status))
         expect_equal(values, 4 * torch.arange(COUNT).double(), "kernel of the extension")
-    return {"detail": "built with {}: all {} values are right".format(cpp_extension.CUDA_HOME, COUNT)}
+    detail = "built with {}: all {} values are right".format(cpp_extension.CUDA_HOME, COUNT)
+    return {"detail": detail, "seen": seen(Path(cpp_extension.CUDA_HOME) / "bin" / NVCC)}
 
 
 def built(cpp_extension, folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -61,3 +62,16 @@ def nvcc_path():
         if text and Path(text).is_file():
             return Path(text), False
     return None, False
+
+
+def release(nvcc):
+    """The release of an nvcc, ``13.0.88``; None where it does not say."""
+    text = subprocess.run([str(nvcc), "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    match = re.search(r"\bV(\d+\.\d+\.\d+)", text)
+    return match.group(1) if match else None
+
+
+def seen(nvcc):
+    """The nvcc that compiled, for a plan to be held against."""
+    cuda = release(nvcc)
+    return {"nvcc": str(nvcc), "cuda_home": str(Path(nvcc).parent.parent), **({"nvcc_cuda": cuda} if cuda else {})}

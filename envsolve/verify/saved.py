@@ -1,0 +1,51 @@
+"""A report with what it is of, and a report read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from envsolve import __version__
+from envsolve.errors import UsageError
+from envsolve.files import read_regular
+from envsolve.machine.model import Gpu, Machine
+from envsolve.verify.compare import changes
+from envsolve.verify.report import Report
+
+
+def with_machine(report: Report, machine: Machine) -> Report:
+    """The report, with the machine that it was made on: what decides of it, and the versions of driver and envsolve."""
+    decides = replace(machine, python=None, pythons=None, installers=None, sources={}, gpus=_without_ids(machine))
+    driver = machine.driver.version if machine.driver else None
+    versions: Mapping[str, str] = {
+        **report.versions,
+        "envsolve": __version__,
+        **({"driver": driver} if driver else {}),
+    }
+    return replace(report, machine=decides, versions=versions)
+
+
+def _without_ids(machine: Machine) -> tuple[Gpu, ...] | None:
+    """The GPUs without what tells one such card from another: a report is made to be shown to others."""
+    return None if machine.gpus is None else tuple(replace(gpu, uuid=None) for gpu in machine.gpus)
+
+
+def compared(report: Report, before: Report) -> Report:
+    """The report, with what is not as in an earlier one."""
+    return replace(report, changes=changes(before, report))
+
+
+def read_report(path: Path) -> Report:
+    """Read a report that ``envsolve verify --format json`` wrote.
+
+    Raises:
+        UsageError: There is no such file, or it is no report.
+    """
+    try:
+        return msgspec.json.decode(read_regular(path), type=Report)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        hint = "envsolve verify ... --format json -o FILE makes one"
+        raise UsageError(f"{path} is no report of envsolve verify: {error}", hint=hint) from error
