@@ -16,11 +16,25 @@ from envsolve.index.cache import DiskCache, default_cache_dir
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import DeniedError
 from envsolve.index.fetch import Fetcher
+from envsolve.index.listing import Listing
 from envsolve.index.model import CoreMetadata, IndexFile
 from envsolve.index.settings import IndexSettings
 from envsolve.index.store import Store
 
 _Key = tuple[str, ...]
+
+
+class _Kept:
+    """A job that was done before: its answer is in the cache."""
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    def cancel(self) -> bool:
+        return False
+
+    def result(self) -> object:
+        return self._answer
 
 
 class IndexClient:
@@ -56,7 +70,7 @@ class IndexClient:
         store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)
         self._fetcher = Fetcher(settings, self._credentials, store, offline=offline, connections=concurrency)
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="index")
-        self._jobs: dict[_Key, Future[Any]] = {}
+        self._jobs: dict[_Key, Future[Any] | _Kept] = {}
         self._lock = Lock()
 
     def __enter__(self) -> IndexClient:
@@ -78,20 +92,24 @@ class IndexClient:
             index: The only index to ask; None for the default index and, where it lacks the project, the extras.
 
         Returns:
-            In the order of the page; empty where no index that was asked has the project.
+            Oldest version first; empty where no index that was asked has the project.
 
         Raises:
             IndexUnavailableError: An index that had to be asked did not answer.
             UsageError: The name is none.
         """
+        return tuple(self.listing(name, index))
+
+    def listing(self, name: str, index: str | None = None) -> Listing:
+        """Likewise, sorted by version and read one version at a time."""
         if index is not None:
-            return self._page(name, index, last=True) or ()
+            return self._page(name, index, last=True) or Listing("", index)
         places = (self._default, *self._extras)
         for place in places:
-            files = self._page(name, place, last=place == places[-1])
-            if files is not None:
-                return files
-        return ()
+            found = self._page(name, place, last=place == places[-1])
+            if found is not None:
+                return found
+        return Listing("", self._default)
 
     def also_listed(self, name: str) -> tuple[str, ...]:
         """The extra indexes that list a project too, whoever serves it: what a caller may want to warn of.
@@ -108,10 +126,13 @@ class IndexClient:
         return tuple(found)
 
     def prefetch(self, names: Iterable[str], index: str | None = None) -> None:
-        """Start asking for projects in the background; a failure shows when :meth:`project` asks."""
+        """Read projects from the cache, or start asking for them; a failure shows when :meth:`project` asks."""
         place = self._default if index is None else self._credentials.add(index)
         for name in map(_normalised, names):
-            self._start(("page", name, place), partial(self._fetcher.page, name, place))
+            key = ("page", name, place)
+            if key not in self._jobs:
+                kept = self._fetcher.kept_page(name, place)
+                self._start(key, partial(self._fetcher.page, name, place), _Kept(kept.listing) if kept else None)
 
     def metadata(self, file: IndexFile) -> CoreMetadata:
         """The metadata of a file: from the cache, its ``.metadata`` sibling, or from inside it.
@@ -124,9 +145,12 @@ class IndexClient:
         return result
 
     def prefetch_metadata(self, files: Iterable[IndexFile]) -> None:
-        """Start reading metadata in the background."""
+        """Read metadata from the cache, or start asking for it."""
         for file in files:
-            self._start(_key(file), partial(self._fetcher.metadata, file))
+            key = _key(file)
+            if key not in self._jobs:
+                kept = self._fetcher.kept_metadata(file)
+                self._start(key, partial(self._fetcher.metadata, file), _Kept(kept) if kept else None)
 
     def open(self, file: IndexFile) -> IO[bytes]:
         """The file itself, seekable, read in parts as needed; for ``zipfile.ZipFile``. The caller closes it.
@@ -136,7 +160,7 @@ class IndexClient:
         """
         return self._fetcher.open(file)
 
-    def _page(self, name: str, index: str, *, last: bool) -> tuple[IndexFile, ...] | None:
+    def _page(self, name: str, index: str, *, last: bool) -> Listing | None:
         """One index's answer; None where it has no such project.
 
         Args:
@@ -146,7 +170,7 @@ class IndexClient:
         """
         canonical, place = _normalised(name), self._credentials.add(index)
         try:
-            result: tuple[IndexFile, ...] | None = self._join(
+            result: Listing | None = self._join(
                 ("page", canonical, place), partial(self._fetcher.page, canonical, place)
             )
         except DeniedError as denial:
@@ -155,10 +179,11 @@ class IndexClient:
             raise
         return result
 
-    def _start(self, key: _Key, work: Callable[[], object]) -> None:
+    def _start(self, key: _Key, work: Callable[[], object], kept: _Kept | None) -> None:
+        """Have work done in the background; what was kept is there at once, since threads would only get in the way."""
         with self._lock:
             if key not in self._jobs:
-                self._jobs[key] = self._pool.submit(work)
+                self._jobs[key] = kept or self._pool.submit(work)
 
     def _join(self, key: _Key, work: Callable[[], object]) -> Any:
         """The job's result: of the running or finished one, else of this thread's own work.

@@ -64,6 +64,8 @@ class Credentials:
 
     def _nearest(self, url: str) -> Login | None:
         """The login of the index on the same origin whose address is most like this one: a host may serve several."""
+        if not any(self._logins.values()):
+            return None
         place = origin(url)
         near = [address for address, login in self._logins.items() if login and origin(address) == place]
         # An index whose address starts the URL's first, the longest of those before others.

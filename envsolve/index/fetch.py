@@ -12,9 +12,10 @@ from envsolve.errors import IndexUnavailableError
 from envsolve.index.address import join_project, local_path, origin, redact
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import MetadataUnavailableError, MissingFileError
+from envsolve.index.listing import Listing
 from envsolve.index.metadata import parse_metadata
 from envsolve.index.model import CoreMetadata, IndexFile
-from envsolve.index.page import ACCEPT, HTML_TYPE, PageError, parse_page
+from envsolve.index.page import ACCEPT, HTML_TYPE, PageError, read_page
 from envsolve.index.settings import IndexSettings
 from envsolve.index.store import CachedPage, Store, freshness
 
@@ -48,25 +49,23 @@ class Fetcher:
         if self._started is not None:
             self._started.close()
 
-    def page(self, name: str, index: str) -> tuple[IndexFile, ...] | None:
-        """The files on the page of a normalised name, or None where the index has no such project.
+    def page(self, name: str, index: str) -> Listing | None:
+        """What stands on the page of a normalised name, or None where the index has no such project.
 
         Raises:
             IndexUnavailableError: The index did not answer, or not with a page; offline, that the cache lacks it.
         """
         url = join_project(index, name)
         if url.startswith("file:"):
-            return _local_page(url, index)
-        login = self._credentials.known(url)
-        key = f"{login[0] if login else ''} {url}"
-        kept = self._store.page(key)
-        if kept is not None and (self._offline or kept.fresh_until > self._store.clock()):
-            return kept.files
+            return _local_page(url, index, name)
+        kept = self._store.page(self._key(url))
+        if kept is not None and self._is_good(kept):
+            return kept.listing
         self._refuse_offline(f"the page of {name} on {redact(index)}")
         try:
             answer = self._transport.send(
                 url,
-                lambda response: self._understand(response, url, index, kept),
+                lambda response: self._understand(response, url, index, name, kept),
                 {"Accept": ACCEPT} | (kept.conditions() if kept else {}),
                 time_limit=self._settings.answer_timeout,
             )
@@ -78,30 +77,46 @@ class Fetcher:
         # "No such project" is kept for offline use, and otherwise asked anew: it may be published any moment.
         page, keep = answer or (CachedPage(0, None), True)
         if keep:
-            self._store.keep_page(key, page)
-        return page.files
+            self._store.keep_page(self._key(url), page)
+        return page.listing
+
+    def kept_page(self, name: str, index: str) -> CachedPage | None:
+        """What :meth:`page` would answer from the cache; None where it has to ask."""
+        kept = self._store.page(self._key(join_project(index, name)))
+        return kept if kept is not None and self._is_good(kept) else None
+
+    def _key(self, url: str) -> str:
+        login = self._credentials.known(url)
+        return f"{login[0] if login else ''} {url}"
+
+    def _is_good(self, kept: CachedPage) -> bool:
+        return self._offline or kept.fresh_until > self._store.clock()
 
     def _understand(
-        self, response: requests.Response, url: str, index: str, kept: CachedPage | None
+        self, response: requests.Response, url: str, index: str, name: str, kept: CachedPage | None
     ) -> tuple[CachedPage, bool]:
         """The page in an answer, and whether it may be kept."""
         headers = response.headers
         until = freshness(headers, self._store.clock())
         keep = until is not None
         if response.status_code == 304 and kept is not None:
-            return CachedPage(until or 0, kept.files, kept.etag, kept.last_modified), keep
+            return CachedPage(until or 0, kept.listing, kept.etag, kept.last_modified), keep
         content_type = headers.get("Content-Type", "")
         body = response.raw.read(decode_content=True)  # in one piece: requests' own loop takes 10 KB at a time
         with self._parsing:
             try:
-                files = parse_page(body, content_type, response.url, index)
+                found = read_page(body, content_type, response.url, index, name)
             except PageError as error:
                 if response.url == url:
                     raise
                 raise PageError(f"it leads to {redact(response.url)}: {error}") from None
-        if not files and "html" in content_type and content_type != HTML_TYPE and origin(response.url) != origin(url):
+        if not found and "html" in content_type and content_type != HTML_TYPE and origin(response.url) != origin(url):
             raise PageError(f"it leads to {redact(response.url)}, which lists no files")
-        return CachedPage(until or 0, files, headers.get("ETag"), headers.get("Last-Modified")), keep
+        return CachedPage(until or 0, found, headers.get("ETag"), headers.get("Last-Modified")), keep
+
+    def kept_metadata(self, file: IndexFile) -> CoreMetadata | None:
+        """The metadata of a file from the cache."""
+        return self._store.metadata(file)
 
     def metadata(self, file: IndexFile) -> CoreMetadata:
         """The metadata of a file.
@@ -211,11 +226,11 @@ def _bears(filename: str, name: str) -> bool:
     return canonicalize_name(filename).startswith(f"{canonicalize_name(name)}-")
 
 
-def _local_page(url: str, index: str) -> tuple[IndexFile, ...] | None:
+def _local_page(url: str, index: str, name: str) -> Listing | None:
     """The page of a ``file://`` index, which is ``index.html`` in the project's folder, as pip has it."""
     folder = local_path(url)
     try:
-        return parse_page((folder / "index.html").read_bytes(), HTML_TYPE, url, index)
+        return read_page((folder / "index.html").read_bytes(), HTML_TYPE, url, index, name)
     except FileNotFoundError:
         if not local_path(index).is_dir():
             raise IndexUnavailableError(

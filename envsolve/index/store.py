@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from envsolve.index.cache import DiskCache
+from envsolve.index.listing import Listing
 from envsolve.index.model import CoreMetadata, IndexFile
 
-# Bump when the shape of IndexFile, CoreMetadata or CachedPage changes: older entries are then never looked at.
-_PAGES, _METADATA = "pages-1", "metadata-1"
+# Bump when the shape of Listing, CoreMetadata or CachedPage changes: older entries are then never looked at.
+_PAGES, _METADATA = "pages-2", "metadata-1"
 _UNSAID = 600  # seconds of freshness where an index sends no Cache-Control
 _LONGEST = 24 * 3600
 
@@ -22,20 +23,20 @@ class CachedPage(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         fresh_until: Seconds since the epoch; until then nobody asks again.
-        files: None where the index had no such project.
+        listing: None where the index had no such project.
         etag: For a conditional request.
         last_modified: For a conditional request.
     """
 
     fresh_until: float
-    files: tuple[IndexFile, ...] | None
+    listing: Listing | None
     etag: str | None = None
     last_modified: str | None = None
 
     def conditions(self) -> dict[str, str]:
         """Headers that let the index answer "not modified"."""
         conditions = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
-        return {name: value for name, value in conditions.items() if value and self.files is not None}
+        return {name: value for name, value in conditions.items() if value and self.listing is not None}
 
 
 def freshness(headers: Mapping[str, str], now: float) -> float | None:

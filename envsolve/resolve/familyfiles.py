@@ -49,10 +49,10 @@ class FamilyFiles:
             BuildGoneError: It was reached and does not list the file.
         """
         filename = self.filename(build)
-        for file in self._client.project(build.package, self.index_of(build)):
-            if file.filename == filename:
-                return file
-        raise BuildGoneError(filename)
+        file = self._client.listing(build.package, self.index_of(build)).named(filename)
+        if file is None:
+            raise BuildGoneError(filename)
+        return file
 
     def from_catalogue(self, build: Build) -> IndexFile:
         """The file as the catalogue knows it, for an index out of reach; the address follows the index's scheme."""
@@ -92,10 +92,10 @@ class FamilyFiles:
         scheme = place.url
         if place.kind == "links":
             try:
-                for file in self._client.project(build.package, place.url.format_map(words)):
-                    if file.filename == filename:
-                        return IndexFile(filename, file.url, "", file.hashes or hashes, file.requires_python)
-                raise BuildGoneError(filename)
+                file = self._client.listing(build.package, place.url.format_map(words)).named(filename)
+                if file is None:
+                    raise BuildGoneError(filename)
+                return IndexFile(filename, file.url, "", file.hashes or hashes, file.requires_python)
             except IndexUnavailableError:
                 if place.scheme is None:
                     raise BuildGoneError(filename) from None

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from envsolve.index.client import IndexClient
+from envsolve.index.listing import Listing, read_version
 from envsolve.index.model import IndexFile
+from envsolve.machine.model import Machine
 from envsolve.resolve.cutoff import too_late
 from envsolve.resolve.environment import Environment
 from envsolve.resolve.kept import Kept, in_front
 
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
+
+
+class _Walk:
+    """The versions that some specifiers take, in order, found as far as somebody asked for them.
+
+    Backtracking comes back to the same package with the same specifiers thousands of times, and takes the first.
+    """
+
+    def __init__(self, source: Iterator[tuple[Version, IndexFile]]) -> None:
+        self._source = source
+        self._found: list[tuple[Version, IndexFile]] = []
+
+    def __iter__(self) -> Iterator[tuple[Version, IndexFile]]:
+        place = 0
+        while True:
+            if place == len(self._found):
+                following = next(self._source, None)
+                if following is None:
+                    return
+                self._found.append(following)
+            yield self._found[place]
+            place += 1
 
 
 @dataclass
@@ -31,6 +54,7 @@ class Pool:
         cutoff: First instant that is too late (:func:`cutoff_of`).
         prereleases: Whether pre-releases are wanted even where no specifier names one.
         kept: Versions to stay with.
+        visited: How many versions of all packages were looked at for a file.
     """
 
     client: IndexClient
@@ -40,17 +64,20 @@ class Pool:
     cutoff: str | None = None
     prereleases: bool = False
     kept: Kept = field(default_factory=dict)
-    _versions: dict[str, list[tuple[Version, list[IndexFile]]]] = field(default_factory=dict)
-    _chosen: dict[tuple[str, Version], IndexFile | None] = field(default_factory=dict)
-    _takes: dict[tuple[str, Specifier], frozenset[int]] = field(default_factory=dict)
+    visited: int = 0
+    _listed: dict[str, tuple[Listing, Sequence[int]]] = field(default_factory=dict)
+    _chosen: dict[tuple[str, int], IndexFile | None] = field(default_factory=dict)
+    _takes: dict[tuple[str, Specifier], dict[int, bool]] = field(default_factory=dict)
+    _walks: dict[tuple[str, SpecifierSet], _Walk] = field(default_factory=dict)
 
     def exists(self, name: str) -> bool:
         """Whether any index lists a file of the project that can be read at all."""
-        return bool(self._sorted_versions(name))
+        return bool(self._published(name)[1])
 
     def versions(self, name: str) -> list[Version]:
         """Every version listed, newest first, whether or not it suits the environment."""
-        return [version for version, _ in self._sorted_versions(name)]
+        listing, places = self._published(name)
+        return [_version(listing, place) for place in places]
 
     def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
         """Versions that the specifier takes, those kept first, then the newest, yanked ones last; with the best file.
@@ -58,53 +85,69 @@ class Pool:
         A wheel that runs here goes before an sdist. Pre-releases appear only on request, or where a project has
         published nothing else.
         """
-        published = self._sorted_versions(name)
-        allowed = self._stable_or_wanted(name, specifier)
-        for single in specifier:
-            allowed &= self._accepted(name, single)
+        key = name, specifier
+        if key not in self._walks:
+            self._walks[key] = _Walk(self._candidates(name, specifier))
+        return iter(self._walks[key])
+
+    def served(self, name: str, specifier: SpecifierSet, python: str) -> bool:
+        """Whether a version that the specifier takes has a file for another Python ``X.Y`` on the same platform."""
+        other = Environment.of(Machine(platform=self.environment.platform), python)
+        listing, places = self._published(name)
+        fitting = (p for p in places if specifier.contains(_version(listing, p), prereleases=True))
+        return any(_best([f for f in listing.files(p) if self._may_be(name, f)], other) for p in fitting)
+
+    def _candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
+        listing, _ = self._published(name)
         withdrawn: list[tuple[Version, IndexFile]] = []
-        listed = [published[place] for place in sorted(allowed)]
-        for version, files in in_front(listed, self.kept.get(name, ()), lambda pair: pair[0]):
-            if (name, version) not in self._chosen:
-                everywhere = all(_best(files, other) for other in self.others)
-                self._chosen[name, version] = _best(files, self.environment) if everywhere else None
-            file = self._chosen[name, version]
+        for place in self._taken(name, specifier):
+            file = self._file(name, listing, place)
             if file is None:
                 continue
             if file.yanked is None:
-                yield version, file
+                yield _version(listing, place), file
             else:
-                withdrawn.append((version, file))
+                withdrawn.append((_version(listing, place), file))
         yield from withdrawn
 
-    def _stable_or_wanted(self, name: str, specifier: SpecifierSet) -> frozenset[int]:
-        """Places, in the order of versions, that are no pre-releases; all where those are wanted or the only ones."""
-        every = self._sorted_versions(name)
-        stable = frozenset(place for place, (version, _) in enumerate(every) if not version.is_prerelease)
-        wanted = self.prereleases or bool(specifier.prereleases) or not stable
-        return frozenset(range(len(every))) if wanted else stable
+    def _taken(self, name: str, specifier: SpecifierSet) -> Iterator[int]:
+        """Places of the versions that a specifier takes, in the order of preference."""
+        listing, places = self._published(name)
+        wanted = self.prereleases or bool(specifier.prereleases) or listing.early.issuperset(places)
+        singles = [(single, self._takes.setdefault((name, single), {})) for single in specifier]
+        kept = self.kept.get(name, ())
+        for place in in_front(places, kept, lambda place: _version(listing, place)):
+            if wanted or place not in listing.early:
+                for single, known in singles:
+                    if place not in known:
+                        known[place] = single.contains(_version(listing, place), prereleases=True)
+                    if not known[place]:
+                        break
+                else:
+                    yield place
 
-    def _accepted(self, name: str, single: Specifier) -> frozenset[int]:
-        """Places of the versions that one specifier takes; backtracking asks the same of them thousands of times."""
-        if (name, single) not in self._takes:
-            self._takes[name, single] = frozenset(
-                place
-                for place, (version, _) in enumerate(self._sorted_versions(name))
-                if single.contains(version, prereleases=True)
-            )
-        return self._takes[name, single]
+    def _file(self, name: str, listing: Listing, place: int) -> IndexFile | None:
+        """The best file of a version; None where it has none for every environment."""
+        key = name, place
+        if key not in self._chosen:
+            self.visited += 1
+            files = [file for file in listing.files(place) if self._may_be(name, file)]
+            everywhere = all(_best(files, other) for other in self.others)
+            self._chosen[key] = _best(files, self.environment) if everywhere else None
+        return self._chosen[key]
 
-    def _sorted_versions(self, name: str) -> list[tuple[Version, list[IndexFile]]]:
-        if name not in self._versions:
-            groups: dict[str, list[IndexFile]] = {}
-            for file in self.client.project(name):
-                version = version_in(file.filename, name)
-                listed = version is not None and not too_late(file.upload_time, self.cutoff)
-                if version is not None and listed and taken(file, self.digests.get(name)):
-                    groups.setdefault(version, []).append(file)
-            pairs = [(parsed, files) for text, files in groups.items() if (parsed := _version(text)) is not None]
-            self._versions[name] = sorted(pairs, key=lambda pair: pair[0], reverse=True)
-        return self._versions[name]
+    def _published(self, name: str) -> tuple[Listing, Sequence[int]]:
+        """A project's page, and the places of its versions that have a file which may be taken, newest first."""
+        if name not in self._listed:
+            listing = self.client.listing(name)
+            places: Sequence[int] = range(len(listing.versions) - 1, -1, -1)
+            if self.cutoff is not None or name in self.digests:
+                places = [p for p in places if any(self._may_be(name, file) for file in listing.files(p))]
+            self._listed[name] = listing, places
+        return self._listed[name]
+
+    def _may_be(self, name: str, file: IndexFile) -> bool:
+        return not too_late(file.upload_time, self.cutoff) and taken(file, self.digests.get(name))
 
 
 def taken(file: IndexFile, digests: frozenset[str] | None) -> bool:
@@ -112,22 +155,13 @@ def taken(file: IndexFile, digests: frozenset[str] | None) -> bool:
     return not digests or any(f"{algorithm}:{digest}" in digests for algorithm, digest in file.hashes.items())
 
 
-def version_in(filename: str, name: str) -> str | None:
-    """The version part of a wheel's or sdist's file name; None where the name has neither form."""
-    if filename.endswith(".whl"):
-        parts = filename.split("-", 2)
-        return parts[1] if len(parts) == 3 else None
-    stem = _SDIST.sub("", filename)
-    if stem == filename:
-        return None
-    # The project's name may itself hold dashes in old sdists, so its length decides where the version starts.
-    for cut in (i for i, char in enumerate(stem) if char == "-"):
-        if canonicalize_name(stem[:cut]) == name:
-            return stem[cut + 1 :]
-    return None
+def _version(listing: Listing, place: int) -> Version:
+    version = read_version(listing.versions[place])
+    assert version is not None  # others are not among the versions of a listing
+    return version
 
 
-def _best(files: list[IndexFile], environment: Environment) -> IndexFile | None:
+def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | None:
     """The most specific wheel, else an sdist; not yanked before yanked."""
     ranked = []
     for file in files:
@@ -139,14 +173,6 @@ def _best(files: list[IndexFile], environment: Environment) -> IndexFile | None:
             continue
         ranked.append(((file.yanked is not None, not wheel, rank or 0, file.filename), file))
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
-
-
-@lru_cache(maxsize=65536)
-def _version(text: str) -> Version | None:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return None
 
 
 @lru_cache(maxsize=4096)

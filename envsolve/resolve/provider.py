@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -31,6 +31,8 @@ from envsolve.resolve.needs import (
 )
 from envsolve.resolve.outside import Ready
 from envsolve.resolve.pool import Pool
+
+_Information = RequirementInformation[AnyNeed, AnyCandidate]
 
 
 class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
@@ -71,12 +73,15 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         identifier: str,
         resolutions: Mapping[str, AnyCandidate],
         candidates: Mapping[str, Iterator[AnyCandidate]],
-        information: Mapping[str, Iterator[RequirementInformation[AnyNeed, AnyCandidate]]],
-        backtrack_causes: Sequence[RequirementInformation[AnyNeed, AnyCandidate]],
+        information: Mapping[str, Iterator[_Information]],
+        backtrack_causes: Sequence[_Information],
     ) -> tuple[object, ...]:
         """Torch first, then the flavour and the family, then what is in a conflict, pinned, or asked for directly."""
-        needs = list(information[identifier])
         caused = any(cause.requirement.key == identifier for cause in backtrack_causes)
+        return self.preference(identifier, self.standing(identifier, list(information[identifier])), 0, caused)
+
+    def standing(self, identifier: str, needs: Collection[_Information]) -> tuple[object, ...]:
+        """The part of a preference that its needs settle: whether it is of the family, pinned, or asked for."""
         pinned = any(
             isinstance(n.requirement, PackageNeed) and any(s.operator == "==" for s in n.requirement.specifier)
             for n in needs
@@ -84,7 +89,19 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         asked = any(n.parent is None for n in needs)
         name = identifier.partition("[")[0]
         family = identifier == FLAVOUR or self._family.owns(name)
-        return (name != "torch", not family, not caused, not pinned, not asked, identifier)
+        return (name != "torch", not family, not pinned, not asked)
+
+    @staticmethod
+    def preference(identifier: str, standing: tuple[object, ...], dead_ends: int, caused: bool) -> tuple[object, ...]:
+        """The least is tried first.
+
+        Args:
+            identifier: The solver's name.
+            standing: What its needs settle.
+            dead_ends: How often earlier searches came to a dead end at it.
+            caused: Whether it takes part in the conflict that the search comes back from.
+        """
+        return (*standing[:2], -dead_ends, not caused, *standing[2:], identifier)
 
     def find_matches(
         self,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from resolvelib import BaseReporter, ResolutionImpossible, ResolutionTooDeep
-from resolvelib.resolvers import Resolution
+from resolvelib import ResolutionImpossible
 from resolvelib.structs import State
 
 from envsolve.errors import EnvsolveError
@@ -20,8 +19,7 @@ from envsolve.resolve.needs import (
 )
 from envsolve.resolve.provider import Provider
 from envsolve.resolve.requirements import Need
-
-_MAX_ROUNDS = 200_000
+from envsolve.resolve.search import TooLongError, search
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +39,17 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The packages by name, and the flavour they agree on (None where none has one)."""
+    """What the solver chose.
+
+    Attributes:
+        chosen: The packages by name.
+        flavour: The CUDA flavour that they agree on; None where none has one.
+        rounds: How many rounds the solver took.
+    """
 
     chosen: Mapping[str, Chosen]
     flavour: str | None
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
     Raises:
         UnsolvableError: Nothing satisfies the needs.
         IndexUnavailableError: An index failed.
-        EnvsolveError: No answer within the rounds that the solver is given.
+        EnvsolveError: No answer within the conflicts that the solver may meet.
     """
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
     paired = provider.paired_torch(roots)
@@ -90,15 +95,14 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
 
 def _solved(provider: Provider, roots: Sequence[AnyNeed]) -> Solution:
     # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
-    resolution: Resolution[AnyNeed, AnyCandidate, str] = Resolution(provider, BaseReporter())
     try:
-        state = resolution.resolve(roots, max_rounds=_MAX_ROUNDS)
+        found = search(provider, roots)
     except ResolutionImpossible as impossible:
         raise UnsolvableError([Clash(c.requirement, c.parent) for c in impossible.causes]) from None
-    except ResolutionTooDeep:
+    except TooLongError:
         hint = "pin some of the requirements, the most general ones first"
-        raise EnvsolveError(f"no answer after {_MAX_ROUNDS} rounds of the solver", hint=hint) from None
-    return _solution(state.mapping, _edges(state))
+        raise EnvsolveError("no answer: too many versions contradict each other", hint=hint) from None
+    return _solution(found.state.mapping, _edges(found.state), found.rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,7 @@ def _reached(children: Mapping[str | None, Sequence[_Edge]]) -> set[str]:
     return reached
 
 
-def _solution(mapping: Mapping[str, AnyCandidate], edges: Sequence[_Edge]) -> Solution:
+def _solution(mapping: Mapping[str, AnyCandidate], edges: Sequence[_Edge], rounds: int) -> Solution:
     children: dict[str | None, list[_Edge]] = {}
     askers: dict[str, list[_Edge]] = {}
     for edge in edges:
@@ -154,7 +158,7 @@ def _solution(mapping: Mapping[str, AnyCandidate], edges: Sequence[_Edge]) -> So
         extras = tuple(c.extra for c in stand_ins if c.extra)
         chosen[name] = Chosen(base, extras, tuple(sorted(requires)), tuple(w for w in why if w))
     flavours = [c.variant for c in candidates.values() if isinstance(c, FlavourCandidate)]
-    return Solution(chosen, flavours[0] if flavours else None)
+    return Solution(chosen, flavours[0] if flavours else None, rounds)
 
 
 def _reason(edge: _Edge, candidates: Mapping[str, AnyCandidate]) -> str | None:

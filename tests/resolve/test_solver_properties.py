@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import cast
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -14,43 +12,14 @@ from packaging.version import Version
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
-from envsolve.index.client import IndexClient
-from envsolve.index.model import CoreMetadata, IndexFile
-from envsolve.machine.model import Machine, Platform
-from envsolve.resolve.direct import DirectReferences
-from envsolve.resolve.environment import Environment
-from envsolve.resolve.family import Family
-from envsolve.resolve.familyfiles import FamilyFiles
-from envsolve.resolve.pool import Pool
-from envsolve.resolve.provider import Provider
-from envsolve.resolve.requirements import Need
-from envsolve.resolve.solve import Solution, UnsolvableError, solve
+from envsolve.resolve.solve import Solution, UnsolvableError
+from tests.resolve.worlds import World, solved
 
 NAMES = ("a", "b", "c", "d")
 VERSIONS = ("1", "2", "3")
-MACHINE = Machine(platform=Platform("linux", "x86_64", "glibc 2.35"), gpus=())
-World = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 CATALOGUE = Catalogue()
 FACTS = Facts.of(CATALOGUE)
-
-
-@dataclass
-class WorldClient:
-    """Answers like an index client, out of a mapping of names to versions to requirement lines."""
-
-    world: World
-
-    def project(self, name: str, index: str | None = None) -> tuple[IndexFile, ...]:
-        return tuple(IndexFile(f"{name}-{v}-py3-none-any.whl", "", "") for v in self.world.get(name, {}))
-
-    def metadata(self, file: IndexFile) -> CoreMetadata:
-        name, version, *_ = file.filename.split("-")
-        return CoreMetadata(name, version, self.world[name][version])
-
-    def prefetch(self, names: object) -> None: ...
-
-    def prefetch_metadata(self, files: object) -> None: ...
 
 
 specifiers = st.one_of(
@@ -83,21 +52,8 @@ acyclic_worlds = st.fixed_dictionaries(
 
 
 def by_solver(world: World, asked: list[str]) -> Solution | None:
-    client = cast(IndexClient, WorldClient(world))
-    environment = Environment.of(MACHINE, "3.12")
-    family = Family(CATALOGUE, FACTS, (MACHINE,), "3.12")
-    provider = Provider(
-        environment,
-        family,
-        Pool(client, environment, {}),
-        FamilyFiles(client, CATALOGUE, "3.12"),
-        DirectReferences(client),
-        client,
-        {},
-        {},
-    )
     try:
-        return solve(provider, [Need(Requirement(line), "a test") for line in asked], None)
+        return solved(world, asked, CATALOGUE, FACTS)[0]
     except UnsolvableError:
         return None
 

@@ -1,0 +1,196 @@
+"""A project page as it is kept: its files by version, read one version at a time.
+
+A plan of two hundred packages meets pages with more than a hundred thousand files and takes two hundred of them. So a
+page is sorted once, when it arrives; afterwards only the versions that the solve comes to are made into ``IndexFile``
+values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envsolve.index.lenient import specifier_text
+from envsolve.index.model import IndexFile
+
+_ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz")
+_SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
+
+
+class Entry(msgspec.Struct, rename="kebab", omit_defaults=True, gc=False):
+    """A file as a page in JSON has it (PEP 691, 700, 714); its address may be relative to the page."""
+
+    filename: str
+    url: str
+    hashes: dict[str, str] = {}
+    requires_python: str | None = None
+    yanked: bool | str = False
+    upload_time: str | None = None
+    size: int | None = None
+    core_metadata: bool | dict[str, str] | None = None
+    dist_info_metadata: bool | dict[str, str] | None = None
+
+
+_write = msgspec.msgpack.Encoder().encode
+_read = msgspec.msgpack.Decoder(list[Entry]).decode
+
+
+class Listing(msgspec.Struct, array_like=True, frozen=True):
+    """The files of one project on one index.
+
+    Attributes:
+        url: Where the page was in the end, which relative links start from.
+        index: Address of the index, without credentials.
+        versions: Oldest first, each as its first file spells it.
+        early: Places among ``versions`` of the pre-releases.
+        ends: Where the records of each version end; those of files whose names hold no version come last.
+        records: Entries, version by version.
+    """
+
+    url: str
+    index: str
+    versions: tuple[str, ...] = ()
+    early: frozenset[int] = frozenset()
+    ends: tuple[int, ...] = (0,)
+    records: bytes = b""
+
+    def files(self, place: int) -> tuple[IndexFile, ...]:
+        """The files of the version at a place; at ``len(versions)``, those without one."""
+        start = self.ends[place - 1] if place else 0
+        if start == self.ends[place]:
+            return ()
+        entries = _read(memoryview(self.records)[start : self.ends[place]])
+        found = (_file(entry, self.url, self.index) for entry in entries)
+        return tuple(file for file in found if file is not None)
+
+    def named(self, filename: str) -> IndexFile | None:
+        """The file of a name, if it is listed."""
+        version = version_in(filename)
+        likely = [self.versions.index(version)] if version in self.versions else []
+        places = (*likely, *range(len(self.ends)))
+        return next((file for place in places for file in self.files(place) if file.filename == filename), None)
+
+    def __bool__(self) -> bool:
+        return bool(self.records)
+
+    def __iter__(self) -> Iterator[IndexFile]:
+        for place in range(len(self.ends)):
+            yield from self.files(place)
+
+
+def listing(entries: Iterable[Entry], url: str, index: str, name: str) -> Listing:
+    """Sort the entries of a page.
+
+    Args:
+        entries: In the order of the page.
+        url: Where the page was in the end.
+        index: Address of the index.
+        name: The project, normalised.
+    """
+    groups: dict[str | None, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(version_in(entry.filename, name), []).append(entry)
+    # Two spellings of one version (1.0, 1.0.0) are one version.
+    spelt: dict[Version, list[str]] = {}
+    rest = groups.pop(None, [])
+    for text in groups:
+        version = read_version(text or "")
+        if version is None:
+            rest += groups[text]
+        else:
+            spelt.setdefault(version, []).append(text or "")
+    ordered = sorted(spelt)
+    parts = [_write([entry for text in spelt[version] for entry in groups[text]]) for version in ordered]
+    parts.append(_write(rest) if rest else b"")
+    ends, end = [], 0
+    for part in parts:
+        end += len(part)
+        ends.append(end)
+    early = frozenset(place for place, version in enumerate(ordered) if version.is_prerelease)
+    return Listing(url, index, tuple(spelt[v][0] for v in ordered), early, tuple(ends), b"".join(parts))
+
+
+def version_in(filename: str, name: str | None = None) -> str | None:
+    """The version part of a wheel's or sdist's file name; None where the name has neither form.
+
+    Args:
+        filename: With its suffix.
+        name: The project, normalised: without it, that of an old sdist whose name holds dashes is not found.
+    """
+    if filename.endswith(".whl"):
+        parts = filename.split("-", 2)
+        return parts[1] if len(parts) == 3 else None
+    stem = _SDIST.sub("", filename)
+    if stem == filename:
+        return None
+    if name is None:
+        return stem.rpartition("-")[2]
+    # The project's name may itself hold dashes in old sdists, so its length decides where the version starts.
+    for cut in (i for i, char in enumerate(stem) if char == "-"):
+        if canonicalize_name(stem[:cut]) == name:
+            return stem[cut + 1 :]
+    return None
+
+
+@lru_cache(maxsize=65536)
+def read_version(text: str) -> Version | None:
+    """A version, or None for a text that is none."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def is_archive(filename: str) -> bool:
+    """Whether a name may be that of a wheel or a source archive."""
+    return "/" not in filename and filename.lower().endswith(_ARCHIVES)
+
+
+def _file(entry: Entry, url: str, index: str) -> IndexFile | None:
+    place = resolved(entry.url, url)
+    if place is None or not is_archive(entry.filename):
+        return None
+    metadata = entry.core_metadata
+    if metadata is None:
+        metadata = entry.dist_info_metadata
+    yanked = entry.yanked
+    return IndexFile(
+        entry.filename,
+        place,
+        index,
+        entry.hashes,
+        specifier_text(entry.requires_python),
+        None if yanked is False else "" if yanked is True else yanked,
+        entry.upload_time,
+        entry.size,
+        metadata if isinstance(metadata, dict) else {} if metadata else None,
+    )
+
+
+def resolved(link: str, base: str) -> str | None:
+    """A link's absolute address without fragment; None for one that a page at ``base`` may not give."""
+    link = link.partition("#")[0]
+    if link.startswith(("https://", "http://")) and "[" not in link:  # an IPv6 address may be a broken one
+        return link
+    place = safe_join(base, link)
+    if place is None or not place.startswith(("https://", "http://", "file://")):
+        return None
+    if place.startswith("file:") and not base.startswith("file:"):
+        return None
+    return place
+
+
+def safe_join(base: str, link: str) -> str | None:
+    """A link's address seen from a base; None where that cannot be read."""
+    try:
+        joined = urljoin(base, link)
+        urlsplit(joined)
+    except ValueError:
+        return None
+    return joined

@@ -1,0 +1,128 @@
+"""Resolvelib's search, less what it asks again and again, and begun anew where it goes astray.
+
+Resolvelib asks in every round whether every package's choice still satisfies all that is needed of it, and how urgent
+every open package is: the square of the number of packages, twice. A criterion of its is replaced, never changed, so an
+answer holds as long as the criterion is the same object.
+
+A search that settled the packages in an unlucky order tries the versions of one against those of another, all of them,
+before it comes back to the one that decides. So a search that met many dead ends ends itself, and the next one settles
+first the packages for which no version was left, and those that brought them in. Each search may meet twice as many
+dead ends as the one before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from resolvelib import BaseReporter, ResolutionTooDeep
+from resolvelib.resolvers import Criterion, Resolution
+from resolvelib.structs import RequirementInformation, State
+
+from envsolve.resolve.needs import AnyCandidate, AnyNeed
+from envsolve.resolve.provider import Provider
+
+_Criterion = Criterion[AnyNeed, AnyCandidate]
+_Information = RequirementInformation[AnyNeed, AnyCandidate]
+
+
+_FIRST, _LAST = 32, 4096  # dead ends that the first search may meet, and the last one
+_MAX_ROUNDS = 200_000
+
+
+class TooLongError(Exception):
+    """No search came to an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The end of a search, and how many rounds it and those before it took."""
+
+    state: State[AnyNeed, AnyCandidate, str]
+    rounds: int
+
+
+def search(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
+    """Resolve the whole transitive graph.
+
+    Raises:
+        ResolutionImpossible: Nothing satisfies the needs.
+        TooLongError: That could not be found out.
+    """
+    dead_ends: Counter[str] = Counter()
+    allowed, rounds = _FIRST, 0
+    while allowed <= _LAST:
+        attempt = _Search(provider, Counter(dead_ends), allowed)
+        try:
+            state = attempt.resolve(roots, max_rounds=_MAX_ROUNDS)
+        except (_AstrayError, ResolutionTooDeep):
+            dead_ends += attempt.dead_ends
+            allowed *= 2
+            rounds += attempt.rounds
+        else:
+            return Found(state, rounds + attempt.rounds)
+    raise TooLongError
+
+
+class _Search(Resolution[AnyNeed, AnyCandidate, str]):
+    """Where a later resolvelib names these methods otherwise, its own are in force again: slower, the same answers."""
+
+    def __init__(self, provider: Provider, first: Counter[str], allowed: int) -> None:
+        """Prepare.
+
+        Args:
+            provider: Of candidates and dependencies.
+            first: How often earlier searches came to a dead end at a package: the more, the earlier it is settled.
+            allowed: Dead ends.
+        """
+        super().__init__(provider, BaseReporter())
+        self.rounds = 0
+        self.dead_ends: Counter[str] = Counter()
+        self._provider = provider
+        self._first = first
+        self._left = allowed
+        self._satisfied: dict[str, tuple[_Criterion, AnyCandidate | None, bool]] = {}
+        self._standing: dict[str, tuple[_Criterion, tuple[object, ...]]] = {}
+        self._causes: tuple[list[_Information], frozenset[str]] = [], frozenset()
+
+    def _attempt_to_pin_criterion(self, name: str) -> list[_Criterion]:
+        self.rounds += 1
+        causes: list[_Criterion] = super()._attempt_to_pin_criterion(name)
+        if causes:
+            self._note(name)
+        return causes
+
+    def _note(self, name: str) -> None:
+        """Count a dead end at a package, and at those that brought it in."""
+        brought, waiting = {name}, [name]
+        while waiting:
+            for _, parent in self.state.criteria[waiting.pop()].information:
+                if parent is not None and parent.key not in brought and parent.key in self.state.criteria:
+                    brought.add(parent.key)
+                    waiting.append(parent.key)
+        self.dead_ends.update(brought)
+        self._left -= 1
+        if self._left < 0:
+            raise _AstrayError
+
+    def _is_current_pin_satisfying(self, name: str, criterion: _Criterion) -> bool:
+        pin = self.state.mapping.get(name)
+        known = self._satisfied.get(name)
+        if known is None or known[0] is not criterion or known[1] is not pin:
+            self._satisfied[name] = known = criterion, pin, super()._is_current_pin_satisfying(name, criterion)
+        return known[2]
+
+    def _get_preference(self, name: str) -> tuple[object, ...]:
+        criterion = self.state.criteria[name]
+        known = self._standing.get(name)
+        if known is None or known[0] is not criterion:
+            self._standing[name] = known = criterion, self._provider.standing(name, criterion.information)
+        if self._causes[0] != self.state.backtrack_causes:
+            causes = list(self.state.backtrack_causes)
+            self._causes = causes, frozenset(cause.requirement.key for cause in causes)
+        return self._provider.preference(name, known[1], self._first[name], name in self._causes[1])
+
+
+class _AstrayError(Exception):
+    """A search met more dead ends than it may."""
