@@ -17,8 +17,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.catalogue import kinds
+from envsolve.catalogue.facts import word_of
+from envsolve.catalogue.kinds import Kind
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Build, Evidence, FileFact, TritonRelease
+from envsolve.catalogue.model import Build, Evidence, FileFact
 from envsolve.catalogue.refresh import Index, canonical_requirement
 from envsolve.catalogue.steps import Step, listed, listing, steps
 from envsolve.errors import UsageError
@@ -27,8 +29,6 @@ from envsolve.errors import UsageError
 _NOT_COMPARED = ("cited", "disputed", "evidence", "files", "libc", "pythons", "source", "variant")
 # Specifiers, which may be written in several ways.
 _SPECIFIERS = ("requires_python", "torch", "torch_cuda")
-# What the files of measured facts that are no builds are asked for by.
-_SUBJECTS = {"toolkits": "toolkit", "tritons": "triton"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def check(
 
     Args:
         index: The default package index.
-        packages: Names of packages, and ``toolkit``; every one where empty.
+        packages: Names of packages, ``toolkit`` and ``torch-extension``; every one where empty.
         sample: Releases to check; all where there are no more.
         seed: Of the draw.
         progress: Told which file is looked at.
@@ -98,7 +98,7 @@ def check(
         groups = [group for of, group in drawn if of is step]
         if groups:
             progress(f"{step.file}.json: {len(groups)} of {len(_groups(step, catalogue))} releases")
-            checked += (in_words(record) for group in groups for record in group)
+            checked += (in_words(step.kind, record) for group in groups for record in group)
             wrong += _measured_again(index, step, groups)
     return Checked(seed, tuple(checked), tuple(wrong))
 
@@ -114,15 +114,15 @@ def _drawn(
     return rounds[:sample]
 
 
-def in_words(record: Any) -> str:
-    """``torch 2.9.1 cu128 manylinux_2_28_x86_64``, ``triton 3.6.0``, ``toolkit 12.8``."""
+def in_words(kind: Kind[Any], record: Any) -> str:
+    """``torch 2.9.1 cu128 manylinux_2_28_x86_64``, ``triton 3.6.0``, ``toolkit 12.8``, ``torch-extension 2.9.1``."""
     if isinstance(record, Build):
         return f"{record.package} {record.version} {record.variant} {record.platform}"
-    return f"{'triton' if isinstance(record, TritonRelease) else 'toolkit'} {record.version}"
+    return f"{word_of(kind)} {record.version}"
 
 
 def _subject(step: Step) -> str:
-    return _SUBJECTS.get(step.file) or step.file.rsplit("/", 1)[-1]
+    return step.file.rsplit("/", 1)[-1] if step.kind is kinds.BUILDS else word_of(step.kind)
 
 
 def _release(record: Any) -> tuple[str, str]:
@@ -158,7 +158,7 @@ def _measured_again(index: Index, step: Step, groups: Sequence[list[Any]]) -> It
 def _compare(step: Step, known: Sequence[Any], fresh: Sequence[Any]) -> Iterator[Disagreement]:
     for record in known:
         for field, said, found in _differences(step, record, fresh):
-            yield Disagreement(f"{step.file}.json", in_words(record), field, said, found)
+            yield Disagreement(f"{step.file}.json", in_words(step.kind, record), field, said, found)
 
 
 def _differences(step: Step, record: Any, fresh: Sequence[Any]) -> Iterator[tuple[str, object, object]]:

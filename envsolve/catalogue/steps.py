@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from envsolve.catalogue.extensions import extension_of
 from envsolve.catalogue.kinds import Kind
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.measure.artefact import WheelFile
-from envsolve.catalogue.model import Build, Evidence, Toolkit, TritonRelease
+from envsolve.catalogue.measure.headers import read_extension_needs
+from envsolve.catalogue.model import Build, Evidence, Toolkit, TorchExtension, TritonRelease
 from envsolve.catalogue.refresh import (
     Index,
     Release,
@@ -31,7 +33,9 @@ from envsolve.catalogue.refresh import (
     triton_releases,
     with_metadata,
 )
+from envsolve.errors import UsageError
 
+_log = logging.getLogger("envsolve.catalogue")
 WHEELS = "measured-default-index"
 NVCC = "measured-nvcc-wheels"
 # What files of packages bound to a CUDA family cite; a file that does not is kept by hand.
@@ -40,6 +44,7 @@ BOUND = "measured-cuda-runtime"
 _TORCH_SINCE = "1.7.1"
 _LISTED = ("build_tag", "local", "released", "requires", "requires_python")
 _OF_TRITON = ("arch_specific_from", "host_needs", "ptxas")
+_OF_EXTENSIONS = ("gcc", "gcc_min")
 _OF_TORCH = (*_LISTED, "code", "cuda", "cxx11_abi", "nccl", "own_ptxas")
 
 Wanted = Callable[[Release], bool]
@@ -89,13 +94,14 @@ def steps(catalogue: Catalogue) -> list[Step]:
     bound = [file for file in catalogue.build_files if any(_own_key(b) == BOUND for b in catalogue.file(file))]
     return [
         Step("toolkits", kinds.TOOLKITS, NVCC, partial(_toolkits, catalogue), _is_toolkit),
-        Step("tritons", kinds.TRITONS, WHEELS, _triton_releases, _is_triton, tells=_OF_TRITON),
+        Step("tritons", kinds.TRITONS, WHEELS, _triton_releases, _is_version, tells=_OF_TRITON),
         Step("builds/default/triton", kinds.BUILDS, WHEELS, _triton_builds, _is_build, tells=_LISTED),
         Step("builds/default/torch", kinds.BUILDS, WHEELS, _torch_builds, _is_build, _TORCH_SINCE, _OF_TORCH),
         *(
             Step(file, kinds.BUILDS, BOUND, partial(_bound_builds, catalogue, file), _is_build, tells=_LISTED)
             for file in bound
         ),
+        Step("torch_extensions", kinds.TORCH_EXTENSIONS, WHEELS, _torch_extensions, _is_version, "1.7", _OF_EXTENSIONS),
     ]
 
 
@@ -132,6 +138,32 @@ def _triton_builds(index: Index, wanted: Wanted) -> list[Build]:
 
 def _triton_releases(index: Index, wanted: Wanted) -> list[TritonRelease]:
     return triton_releases(index, "2.0", WHEELS, wanted)
+
+
+def _torch_extensions(index: Index, wanted: Wanted) -> list[TorchExtension]:
+    found = [r for r in releases(index.project("torch"), "0") if r.platform.endswith("x86_64")]
+    return [record for record in each(partial(_torch_extension, index), filter(wanted, found)) if record]
+
+
+def _torch_extension(index: Index, release: Release) -> TorchExtension | None:
+    """None where a new torch puts it in words that nobody can read yet: the rest of it can be used all the same."""
+    file = release.representative
+    try:
+        with closing(index.open(file)) as stream:
+            needs = read_extension_needs(WheelFile(stream, file.filename))
+    except UsageError as error:
+        _log.warning("what compiling against torch %s takes is not recorded: %s", release.version, error)
+        return None
+    return TorchExtension(
+        version=str(release.version),
+        cxx_standard=needs.cxx_standard,
+        archs=needs.archs,
+        evidence=Evidence.MEASURED,
+        source=WHEELS,
+        gcc=needs.gcc,
+        gcc_min=needs.gcc_min,
+        gcc_below=needs.gcc_below,
+    )
 
 
 def _toolkits(catalogue: Catalogue, index: Index, wanted: Wanted) -> list[Toolkit]:
@@ -175,7 +207,7 @@ def _is_build(record: Build, release: Release) -> bool:
     return (record.version, record.platform) == (str(release.version), release.platform)
 
 
-def _is_triton(record: TritonRelease, release: Release) -> bool:
+def _is_version(record: TritonRelease | TorchExtension, release: Release) -> bool:
     return record.version == str(release.version)
 
 

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from packaging.version import Version
 
 from envsolve.catalogue import kinds
+from envsolve.catalogue.facts import word_of
 from envsolve.catalogue.file import SCHEMA, CatalogueFile, named_folder, read_file, read_own_file, sources_of
+from envsolve.catalogue.kinds import Kind
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Source
 from envsolve.catalogue.overlay import in_force
@@ -50,7 +52,7 @@ def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]
             path = folder / f"{step.file}.json"
             file = read_file(path, step.kind.record)
             _write(path, step, file, file.sources, new, date)
-            written[path] = _names(new)
+            written[path] = _names(step.kind, new)
     return written
 
 
@@ -81,7 +83,7 @@ def update_overlay(index: Index, folder: Path, base: Path, date: str) -> dict[Pa
             own = read_own_file(path, step.kind.record) or CatalogueFile(SCHEMA, {}, (), {})
             _make_folder(path.parent)
             _write(path, step, _still_needed(step, bundled, own), bundled.sources, new, date)
-            written[path] = _names(new)
+            written[path] = _names(step.kind, new)
     return written
 
 
@@ -169,12 +171,12 @@ def _unwritable(path: Path, error: OSError) -> EnvsolveError:
     )
 
 
-def _names(new: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(map(name_of, new)))
+def _names(kind: Kind[Any], new: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name_of(kind, record) for record in new))
 
 
-def name_of(record: Any) -> str:
-    """A measured record in words: ``torch 2.15.0 manylinux_2_28_x86_64``, ``triton 3.9.0``, ``CUDA 13.4``."""
+def name_of(kind: Kind[Any], record: Any) -> str:
+    """In words: ``torch 2.15.0 manylinux_2_28_x86_64``, ``triton 3.9.0``, ``torch-extension 2.15.0``."""
     if isinstance(record, Build):
         return f"{record.package} {record.version} {record.platform}"
-    return f"{'CUDA' if hasattr(record, 'gcc_max') else 'triton'} {record.version}"
+    return f"{word_of(kind)} {record.version}"

@@ -41,11 +41,10 @@ def index() -> Memory:
 @pytest.fixture
 def folder(tmp_path: Path, index: Memory) -> Path:
     """A catalogue that was measured from the index."""
-    builds = tmp_path / "builds" / "default"
-    builds.mkdir(parents=True)
+    (tmp_path / "builds" / "default").mkdir(parents=True)
     wheels = {"measured-default-index": Source("Wheels that were read", "2026-01-01")}
-    for path in (builds / "torch.json", builds / "triton.json", tmp_path / "tritons.json"):
-        path.write_text(dump_catalogue_file(wheels, []))
+    for name in ("builds/default/torch", "builds/default/triton", "tritons", "torch_extensions"):
+        (tmp_path / f"{name}.json").write_text(dump_catalogue_file(wheels, []))
     nvcc = {"measured-nvcc-wheels": Source("Wheels that were read", "2026-01-01")}
     (tmp_path / "toolkits.json").write_text(dump_catalogue_file(nvcc, []))
     update(index, tmp_path, "2026-02-02")
@@ -70,6 +69,8 @@ def test_what_was_measured_agrees(index: Memory, folder: Path) -> None:
         "toolkit 12.8",
         "torch 2.10.0 cu128 manylinux_2_28_x86_64",
         "torch 2.11.0 cu130 manylinux_2_28_x86_64",
+        "torch-extension 2.10.0",
+        "torch-extension 2.11.0",
         "triton 3.1.0",
         "triton 3.1.0 any manylinux_2_17_x86_64",
     ]
@@ -108,6 +109,10 @@ TORCH = "builds/default/torch.json"
         ("tritons.json", set_("arch_specific_from", "12.0"), "arch_specific_from"),
         ("toolkits.json", set_("gcc_max", 99), "gcc_max"),
         ("toolkits.json", set_("archs", ["sm_20"]), "archs"),
+        ("torch_extensions.json", set_("cxx_standard", 14), "cxx_standard"),
+        ("torch_extensions.json", set_("archs", ["9.0"]), "archs"),
+        ("torch_extensions.json", set_("gcc", 4), "gcc"),
+        ("torch_extensions.json", lambda record: record.pop("gcc_below"), "gcc_below"),
     ],
 )
 def test_one_wrong_field_is_found(
@@ -230,14 +235,15 @@ def test_the_sample_is_as_large_as_asked_and_its_seed_draws_it_again(index: Memo
 
 def test_a_small_sample_looks_into_many_files(index: Memory, folder: Path) -> None:
     for seed in range(5):
-        found = check(index, Catalogue(folder), (), 4, seed).checked
-        assert {name.split()[0] for name in found} == {"toolkit", "torch", "triton"}
-        assert len(found) == 4
+        found = check(index, Catalogue(folder), (), 5, seed).checked
+        assert {name.split()[0] for name in found} == {"toolkit", "torch", "torch-extension", "triton"}
+        assert len(found) == 5
 
 
 def test_packages_narrow_it(index: Memory, folder: Path) -> None:
     assert {name.split()[0] for name in checked(index, folder, "Torch").checked} == {"torch"}
     assert checked(index, folder, "toolkit").checked == ("toolkit 12.8",)
+    assert checked(index, folder, "torch-extension").checked == ("torch-extension 2.10.0", "torch-extension 2.11.0")
     with pytest.raises(UsageError, match="nothing of numpy can be checked"):
         checked(index, folder, "numpy")
 
@@ -263,7 +269,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[Any, str, st
 
 def test_the_command(served: IndexServer, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = ended(capsys, "--catalogue", str(folder), "--seed", "5")
-    assert (code, out) == (0, "5 records checked, all agree (seed 5)\n")
+    assert (code, out) == (0, "7 records checked, all agree (seed 5)\n")
     assert "builds/default/torch.json: 2 of 2 releases" in err
     corrupt(folder / TORCH, in_file("size", 7))
     code, out, err = ended(capsys, "--catalogue", str(folder), "torch", "--quiet")

@@ -172,15 +172,18 @@ def whole(base: Path) -> Path:
     (base / "builds/default/torch.json").write_text(kept)
     source = {"measured-default-index": READ}
     (base / "builds/default/triton.json").write_text(dump_catalogue_file(source, []))
-    (base / "tritons.json").write_text(dump_catalogue_file(source, []))
+    for name in ("tritons.json", "torch_extensions.json"):
+        (base / name).write_text(dump_catalogue_file(source, []))
     (base / "toolkits.json").write_text(dump_catalogue_file({"measured-nvcc-wheels": READ}, []))
     return base
 
 
 def test_an_update_writes_what_differs_and_the_next_one_nothing(whole: Path, own: Path) -> None:
     before = {path: path.read_bytes() for path in whole.rglob("*.json")}
-    path = own / "builds/default/torch.json"
-    assert update_overlay(index(), own, whole, "2026-07-01") == {path: ("torch 2.12.0 manylinux_2_28_x86_64",)}
+    assert update_overlay(index(), own, whole, "2026-07-01") == {
+        own / "builds/default/torch.json": ("torch 2.12.0 manylinux_2_28_x86_64",),
+        own / "torch_extensions.json": ("torch-extension 2.12.0",),
+    }
     assert [b.version for b in Catalogue(own).builds("torch")] == ["2.12.0"]
     assert [b.version for b in Catalogue(whole, own).builds("torch")] == ["2.10.0", "2.12.0"]
     assert {path: path.read_bytes() for path in whole.rglob("*.json")} == before
@@ -217,7 +220,7 @@ def test_two_updates_at_once_leave_whole_files(whole: Path, own: Path) -> None:
         for done in [pool.submit(update_overlay, index(), own, whole, "2026-07-01") for _ in range(8)]:
             done.result()
     assert [b.version for b in Catalogue(whole, own).builds("torch")] == ["2.10.0", "2.12.0"]
-    assert [path.name for path in own.rglob("*") if path.is_file()] == ["torch.json"]
+    assert {path.name for path in own.rglob("*") if path.is_file()} == {"torch.json", "torch_extensions.json"}
 
 
 def test_a_folder_that_cannot_be_made(whole: Path, tmp_path: Path) -> None:
@@ -243,7 +246,8 @@ def test_the_command_makes_the_next_plan_know_a_release(
         server.index().add("torch", name, torch_wheel(), upload_time="2026-01-21T16:23:25Z")
         monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple/")
         for said in (
-            f"{own / 'builds/default/torch.json'}: torch 99.0 manylinux_2_28_x86_64",
+            f"{own / 'builds/default/torch.json'}: torch 99.0 manylinux_2_28_x86_64\n"
+            f"{own / 'torch_extensions.json'}: torch-extension 99.0",
             "nothing new is published",
         ):
             with pytest.raises(SystemExit) as left:
@@ -252,5 +256,6 @@ def test_the_command_makes_the_next_plan_know_a_release(
             assert capsys.readouterr().err.strip() == said
     catalogue = Catalogue()
     assert [b.cuda for b in catalogue.builds("torch") if b.version == "99.0"] == ["13.0"]
+    assert catalogue.torch_extensions["99.0"].archs == ("3.5", "9.0", "9.0a", "10.0")
     bundled = Catalogue(data_folder()).date or ""
     assert catalogue.date == max(catalogue.own_date or "", bundled), "somewhere it is still the day before"

@@ -191,11 +191,10 @@ def test_toolkits_are_measured_where_a_wheel_exists_and_keep_their_drivers() -> 
 
 
 def test_update_measures_what_is_new_and_writes_what_changed(tmp_path: Path) -> None:
-    builds = tmp_path / "builds" / "default"
-    builds.mkdir(parents=True)
+    (tmp_path / "builds" / "default").mkdir(parents=True)
     source = {"measured-default-index": Source("Wheels", "2026-01-01")}
-    for path in (builds / "torch.json", builds / "triton.json", tmp_path / "tritons.json"):
-        path.write_text(dump_catalogue_file(source, []))
+    for name in ("builds/default/torch", "builds/default/triton", "tritons", "torch_extensions"):
+        (tmp_path / f"{name}.json").write_text(dump_catalogue_file(source, []))
     nvcc = {"measured-nvcc-wheels": Source("Wheels", "2026-01-01")}
     (tmp_path / "toolkits.json").write_text(dump_catalogue_file(nvcc, []))
     index = Memory([torch_file("cp311"), Published("triton-3.1.0-cp312-cp312-manylinux_2_17_x86_64.whl", TRITON)])
@@ -205,6 +204,7 @@ def test_update_measures_what_is_new_and_writes_what_changed(tmp_path: Path) -> 
         "torch.json": ("torch 2.11.0 manylinux_2_28_x86_64",),
         "triton.json": ("triton 3.1.0 manylinux_2_17_x86_64",),
         "tritons.json": ("triton 3.1.0",),
+        "torch_extensions.json": ("torch-extension 2.11.0",),
     }
     assert update(index, tmp_path, "2026-03-03") == {}
 
@@ -214,6 +214,20 @@ def test_update_measures_what_is_new_and_writes_what_changed(tmp_path: Path) -> 
     (build,) = catalogue.builds("torch")
     assert build.pythons == ("cp311", "cp314")
     assert catalogue.date == "2026-03-03"
+
+
+def test_a_torch_whose_words_on_compiling_cannot_be_read_is_recorded_without_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = {"measured-default-index": Source("Wheels", "2026-01-01")}
+    (tmp_path / "builds" / "default").mkdir(parents=True)
+    for name in ("builds/default/torch", "builds/default/triton", "tritons", "torch_extensions"):
+        (tmp_path / f"{name}.json").write_text(dump_catalogue_file(source, []))
+    (tmp_path / "toolkits.json").write_text(dump_catalogue_file({}, []))
+    unreadable = torch_wheel(extra={"torch/utils/cpp_extension.py": "other words"})
+    index = Memory([Published("torch-2.12.0-cp312-cp312-manylinux_2_28_x86_64.whl", unreadable)])
+    assert [path.name for path in update(index, tmp_path, "2026-02-02")] == ["torch.json"]
+    assert "compiling against torch 2.12.0" in caplog.text
 
 
 def test_an_index_without_torch_does_not_tell_what_is_new(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Typed records of the catalogue: what ``index_data/`` holds, one type per kind of fact.
 
-They are msgspec structs where other values are dataclasses: a plan reads thousands, decoded in half the time, and making
-the types takes a tenth of the time at every start. ``msgspec.structs.replace`` makes a changed copy. Those of which there
-are thousands are not tracked by the garbage collector: they hold texts and one another, never in a circle.
+They are msgspec structs where other values are dataclasses: a plan reads thousands, which are decoded in half the time,
+and making the types takes a tenth of the time at every start. ``msgspec.structs.replace`` makes a changed copy. Those
+of which there are thousands are not tracked by the garbage collector: they hold texts and one another, in no circle.
 
 Every record carries its evidence level and the id of its source, so that a verdict can show both; ``cited`` says so of
 the fields that are known in another way, and ``disputed`` what other sources claim.

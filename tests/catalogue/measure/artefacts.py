@@ -99,6 +99,23 @@ ARCH_LITERAL = b"%s: no such\0sm_75 sm_80 sm_90 compute_90\0other\0sm_75\0"
 CHECK_FAIL = b"\0_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcE\0"
 
 
+# What torch says to those who compile against it.
+CPP_EXTENSION = """
+CUDA_GCC_VERSIONS: VersionMap = {
+    '11.0': (MINIMUM_GCC_VERSION, (10, 0)),
+    '11.2': (MINIMUM_GCC_VERSION, (10, 2, 1)),
+    '12.8': ((6, 0, 0), (15, 0)),
+}
+CUDA_CLANG_VERSIONS: VersionMap = {
+    '12.8': ((7, 0), (20, 0)),
+}
+supported_arches = ['3.5', '9.0', '9.0a', '10.0']
+cflags = ['-std=c++17']
+sycl = ['-std=c++20']
+"""
+ATEN = "#error C++17 or later compatible compiler is required to use ATen.\n"
+
+
 def torch_wheel(*, cuda: str | None = "13.0", extra: Mapping[str, bytes | str] | None = None) -> bytes:
     """A wheel that has what torch's have where measuring looks."""
     local = "+cpu" if cuda is None else "+cu" + cuda.replace(".", "")
@@ -106,6 +123,8 @@ def torch_wheel(*, cuda: str | None = "13.0", extra: Mapping[str, bytes | str] |
     members: dict[str, bytes | str] = {
         "torch/version.py": version,
         "torch/lib/libtorch_python.so": elf(tail=(ARCH_LITERAL if cuda else b"") + CHECK_FAIL),
+        "torch/utils/cpp_extension.py": CPP_EXTENSION,
+        "torch/include/ATen/ATen.h": ATEN,
         **(extra or {}),
     }
     return wheel("torch", "2.11.0", members, requires=["filelock", "triton==3.6.0; sys_platform == 'linux'"])

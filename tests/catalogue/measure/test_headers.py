@@ -9,21 +9,8 @@ import pytest
 from envsolve.catalogue.measure.artefact import FolderFiles
 from envsolve.catalogue.measure.headers import ExtensionNeeds, read_extension_needs
 from envsolve.errors import UsageError
+from tests.catalogue.measure.artefacts import ATEN, CPP_EXTENSION
 
-CPP_EXTENSION = """
-CUDA_GCC_VERSIONS: VersionMap = {
-    '11.0': (MINIMUM_GCC_VERSION, (10, 0)),
-    '11.2': (MINIMUM_GCC_VERSION, (10, 2, 1)),
-    '12.8': ((6, 0, 0), (15, 0)),
-}
-CUDA_CLANG_VERSIONS: VersionMap = {
-    '12.8': ((7, 0), (20, 0)),
-}
-supported_arches = ['3.5', '9.0', '9.0a', '10.0']
-cflags = ['-std=c++17']
-sycl = ['-std=c++20']
-"""
-ATEN = "#error C++17 or later compatible compiler is required to use ATen.\n"
 CXX17 = '#error "We need GCC 9 or later."\n'
 
 
