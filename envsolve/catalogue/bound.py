@@ -93,10 +93,12 @@ def _bound(
 ) -> list[Build]:
     named = _named((builds[0].package,))
     extension = extension_of(builds[0].package, wheel)
+    of_main = extension.cuda_major if extension else None
+    if named and of_main not in (None, named[0]):
+        named = None  # the library of transformer-engine-cu12 2.6.0 needs CUDA 13
     alone = named is not None or (extension is not None and not extension.needs_torch)
     if not alone and any(b.torch is None for b in builds):
         return []
-    of_main = extension.cuda_major if extension else None
     measured = (of_main or cuda_major(wheel)) if named is None else None
     of_dependencies = _named(r.name for b in builds for r in _required(b.requires or ()))
     major = named[0] if named else measured or (of_dependencies[0] if of_dependencies else None)

@@ -94,6 +94,14 @@ def test_a_bound_build(
     assert build.code is None
 
 
+def test_a_library_tells_its_cuda_better_than_the_name_of_its_project() -> None:
+    library = {"transformer_engine/libtransformer_engine.so": elf(["libcudart.so.13"])}
+    data = wheel("transformer_engine_cu12", "2.6.0", library, requires=["numpy"])
+    index = Memory([Published(f"transformer_engine_cu12-2.6.0-py3-none-{LINUX}.whl", data)])
+    (build,) = bound_builds(index, "transformer-engine-cu12", "0.1", "s", TORCHES)
+    assert (build.variant, build.cuda, build.evidence) == ("cu130", "13.0", Evidence.MEASURED)
+
+
 @pytest.mark.parametrize(
     ("version", "requires", "needed"),
     [

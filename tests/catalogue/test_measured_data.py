@@ -109,6 +109,21 @@ def test_libraries_and_abi_are_known_of_every_torch_build(catalogue: Catalogue) 
         assert (build.cxx11_abi is None) == build.platform.startswith("win"), (build.version, build.platform)
 
 
+def test_the_code_of_every_cuda_build_on_the_default_index_is_measured(catalogue: Catalogue) -> None:
+    files = (file for file in catalogue.build_files if file.startswith("builds/default/"))
+    builds = [build for file in files for build in catalogue.file(file) if build.variant not in ("cpu", "any")]
+    unknown = [build for build in builds if build.code is None]
+    assert [(b.package, b.version, b.platform) for b in unknown] == [("xformers", "0.0.31", "win_amd64")]
+    documented = [b for b in builds if b not in unknown and b.known("code").evidence is not Evidence.MEASURED]
+    assert [(b.package, b.version) for b in documented] == []
+
+
+def test_a_library_for_another_cuda_than_its_project_names(catalogue: Catalogue) -> None:
+    found = {(b.version, b.platform[-6:]): b.cuda for b in catalogue.builds("transformer-engine-cu12")}
+    assert found["2.6.0", "x86_64"] == found["2.6.0.post1", "arch64"] == "13.0"
+    assert found["2.6.0.post1", "x86_64"] == "12.9"
+
+
 def test_a_rebuilt_wheel_has_its_build_tag(catalogue: Catalogue) -> None:
     name = torch(catalogue, "2.10.0", "manylinux_2_28_x86_64").filename("cp312")
     assert name == "torch-2.10.0-3-cp312-cp312-manylinux_2_28_x86_64.whl"
