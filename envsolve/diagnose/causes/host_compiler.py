@@ -22,6 +22,8 @@ _TOO_NEW = (
     "clang-unsupported",
     "compiler-abi",
 )
+#: What the error says of the years of Visual Studio that nvcc takes.
+_YEARS = re.compile(r"versions between \d{4} and (\d{4})")
 _STANDARD = ("cxx-standard", "cxx-option")
 
 _MISSING = (
@@ -110,7 +112,7 @@ def _unsupported(scene: Scene, match: Match) -> Finding:
         *lines(match),
         *(
             (f"the catalogue: CUDA {toolkit.version} takes gcc up to {toolkit.gcc_max}",)
-            if toolkit and toolkit.gcc_max
+            if toolkit and toolkit.gcc_max and match.signature.id != "msvc-unsupported"
             else ()
         ),
     )
@@ -136,6 +138,10 @@ def _gcc_max(match: Match, toolkit: Toolkit | None) -> int | None:
 
 
 def _limit(match: Match, toolkit: Toolkit | None) -> str:
+    if match.signature.id == "msvc-unsupported":
+        years = _YEARS.search(match.quote)
+        who = f"that of CUDA {toolkit.version} takes" if toolkit else "this one takes"
+        return f"{who} Visual Studio up to {years[1]}" if years else f"{who} only those of its own time"
     newest = _gcc_max(match, toolkit)
     who = f"that of CUDA {toolkit.version} takes" if toolkit else "this one takes"
     return f"{who} gcc up to {newest}" if newest else f"{who} only compilers of its own time"
@@ -150,10 +156,7 @@ def _have(scene: Scene, match: Match) -> str:
 
 def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Remedy]:
     if match.signature.id == "msvc-unsupported":
-        yield Remedy(
-            "Install the older MSVC toolset beside the new one, and build in its prompt.",
-            "vcvarsall.bat x64 -vcvars_ver=14.38",
-        )
+        yield _older_msvc(match, toolkit)
         return
     known = gcc_range(scene)
     newest = _gcc_max(match, toolkit) or (known.last if known else None) or 11
@@ -176,6 +179,19 @@ def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Reme
             "linker.",
             "export CUDA_HOME=$CONDA_PREFIX LIBRARY_PATH=$CONDA_PREFIX/lib:$LIBRARY_PATH",
         )
+
+
+def _older_msvc(match: Match, toolkit: Toolkit | None) -> Remedy:
+    """The toolset below the limit: ``_MSC_VER`` 1940 begins with toolset 14.40, so that 14.39 is the last below it."""
+    years = _YEARS.search(match.quote)
+    if toolkit and toolkit.msvc_below:
+        last = f"14.{toolkit.msvc_below - 1901}"
+        text = f"Install an MSVC toolset up to {last} beside the new one, and build in its prompt."
+        return Remedy(text, f"vcvarsall.bat x64 -vcvars_ver={last}")
+    if years:
+        text = f"Install the Build Tools of Visual Studio {years[1]} beside the newer one, and build in their prompt."
+        return Remedy(text, f"winget install Microsoft.VisualStudio.{years[1]}.BuildTools")
+    return Remedy("Install the Build Tools of an older Visual Studio beside the newer one, and build in their prompt.")
 
 
 def _standard(scene: Scene, match: Match) -> Finding:

@@ -29,6 +29,15 @@ _EXPLANATION = (
 _HIDDEN = " Installers do not show files that the system cannot run, and so say that there is no such version."
 
 
+_ASK_AGAIN = Remedy(
+    "The system's glibc is new enough: uv remembers an older one of this interpreter. Let it ask again.",
+    "uv cache clean && uv sync --refresh",
+)
+_UVS = re.compile(r"You're on Linux \(\W?manylinux_(?P<major>\d+)_(?P<minor>\d+)_(?P<arch>x86_64|aarch64)")
+#: Characters of a report that are looked at for uv's words, and of its hint after them.
+_MOST, _HINT = 1_000_000, 800
+
+
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """The loader names the version that is missing; a wheel's tag names the one that it needs."""
     match = scene.first("glibc", "glibc-virtual")
@@ -51,6 +60,27 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         text = _EXPLANATION.format(need=libc_text(newer), have=have) + _HIDDEN
         explains = frozenset({"no-such-build", "index-confusion", "python-caps-build"})
         yield Finding("libc-too-old", Grounds.CONFIRMED, text, lines(*found), tuple(_remedies(scene)), explains)
+    else:
+        yield from _by_uv(scene)
+
+
+def _by_uv(scene: Scene) -> Iterator[Finding]:
+    """uv says which C library it counts with; it keeps what it once asked of an interpreter, across updates."""
+    match, said = scene.first("uv-wheels", "uv-platform"), _UVS.search(scene.report.text[:_MOST])
+    if match is None or said is None:
+        return
+    counted = (int(said["major"]), int(said["minor"]))
+    tags = re.findall(rf"manylinux_\d+_\d+_{said['arch']}", scene.report.text[said.end() : said.end() + _HINT])
+    needs = [need for tag in tags if (need := libc_needed(tag))]
+    if not needs or any(need[1] <= counted for need in needs):
+        return
+    need, libc = min(need[1] for need in needs), libc_of(scene.machine.platform)
+    stale = libc is not None and libc[1] >= need
+    have = f"uv counts with glibc {counted[0]}.{counted[1]}"
+    text = _EXPLANATION.format(need=f"glibc {need[0]}.{need[1]}", have=have)
+    remedies = [_ASK_AGAIN] if stale else []
+    explains = frozenset({"no-such-build", "index-confusion", "python-caps-build"})
+    yield Finding("libc-too-old", Grounds.CONFIRMED, text, lines(match), (*remedies, *_remedies(scene)), explains)
 
 
 def _refused(scene: Scene) -> tuple[tuple[str, tuple[int, int]], list[Match]] | None:

@@ -133,9 +133,10 @@ def _another_binary(scene: Scene, match: Match | None) -> Iterator[Finding]:
 
 def _unread_remedies(scene: Scene) -> tuple[Remedy, ...]:
     """Where the failing binary's code is not known: torch first, where the report is about torch."""
-    about_torch = scene.torch is not None or scene.mentions("torch")
+    # Of a torch and of cards that are not known, no other torch is known to be better.
+    known = scene.torch is not None or (scene.gpus and scene.mentions("torch"))
     return (
-        *(replacements(scene) if about_torch else ()),
+        *(replacements(scene) if known else ()),
         *_hide_others(scene, scene.gpus),
         *_from_source(scene, scene.gpus),
     )

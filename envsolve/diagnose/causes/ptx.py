@@ -30,17 +30,31 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     if error is None:
         return
     made_with = _toolkit(scene)
-    have = scene.driver.cuda if scene.driver else None
+    have = _read_by_driver(scene)
     newer = bool(made_with and have and minor(made_with) > minor(have))
     what = f"This PTX comes from CUDA {made_with}" if made_with else "This PTX comes from a newer toolkit"
     yield Finding(
         "ptx-newer-than-driver",
         Grounds.CONFIRMED if newer else Grounds.STATED,
-        _EXPLANATION.format(made=what, driver=driver_words(scene)),
+        _EXPLANATION.format(made=what, driver=_driver(scene, have)),
         (*lines(error, scene.first("built-with")), *scene.driver_evidence, *scene.gpu_evidence),
-        tuple(_remedies(scene, made_with if newer else None)),
+        tuple(_remedies(scene, made_with if newer else None, have)),
         explains=frozenset({"driver-too-old", "no-kernel-for-gpu"}),
     )
+
+
+def _read_by_driver(scene: Scene) -> str | None:
+    """The CUDA version whose PTX the driver reads: its own, else what its compiler says in the error."""
+    if scene.driver and scene.driver.cuda:
+        return scene.driver.cuda
+    version = scene.first("jit-version")
+    return cuda_of_ptx(scene, version.groups["known"]) if version else None
+
+
+def _driver(scene: Scene, cuda: str | None) -> str:
+    if cuda is None or (scene.driver and scene.driver.cuda):
+        return driver_words(scene)
+    return f"the driver (which reads that of CUDA {cuda})"
 
 
 def _toolkit(scene: Scene) -> str | None:
@@ -74,8 +88,7 @@ def _of_driver(scene: Scene, ptx_isa: str) -> str | None:
     return next((b.cuda for b in scene.catalogue.drivers if numbers(b.ptx_isa) >= numbers(ptx_isa)), None)
 
 
-def _remedies(scene: Scene, newer: str | None) -> Iterator[Remedy]:
-    have = scene.driver.cuda if scene.driver else None
+def _remedies(scene: Scene, newer: str | None, have: str | None) -> Iterator[Remedy]:
     torch = scene.torch
     if torch and torch.code and scene.unserved([code for code in torch.code if code.startswith("sm_")]):
         yield from replacements(scene)

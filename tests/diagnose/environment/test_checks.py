@@ -229,7 +229,7 @@ BROKEN: list[tuple[Callable[[World], None], str, str, str | None]] = [
     (cpu_build, "cpu-build", "torch/version.py", "torch==2.8.0+cu128"),
     (cpu_build_that_does_not_say_so, "cpu-build", "torch/version.py", "torch==2.8.0+cu128"),
     (vision_of_another_cuda, "mixed-flavours", "needs libcudart.so.13", "torchvision==0.23.0"),
-    (vision_without_cuda, "mixed-flavours", "0.23.0+cpu", "--no-deps --force-reinstall torchvision==0.23.0"),
+    (vision_without_cuda, "mixed-flavours", "0.23.0+cpu", "--force-reinstall --no-deps torchvision==0.23.0+cu128"),
     (extension_of_the_old_abi, "mixed-flavours", "my_ops.so", "--no-binary my-ops my-ops==1.0"),
     (extension_without_code_for_the_card, "no-kernel-for-gpu", "my_ops.so: sm_80", 'TORCH_CUDA_ARCH_LIST="9.0"'),
     (overwritten_cudnn, "library-mismatch", CUDNN, "uninstall -y nvidia-cudnn-cu13 &&"),
