@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 MAX_BYTES = 16 * 2**20
@@ -63,6 +62,8 @@ def replace_file(target: Path, text: str) -> None:
     Raises:
         OSError: It cannot be written; what was there still is.
     """
+    import tempfile  # imports compression and random numbers: not for a run that writes nothing
+
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
     ) as file:

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from packaging.utils import canonicalize_name
-
 from envsolve.api.machines import detect, machines_given
 from envsolve.arguments import StrPath, items, path_of, python_version
 
@@ -122,6 +120,10 @@ def standing(
     Raises:
         UsageError: There is no such lock or environment, or the text holds no package with a version.
     """
+    if lock is None and prefix is None and installed is None:
+        return ()
+    from packaging.utils import canonicalize_name
+
     from envsolve.diagnose.report import read_installed
     from envsolve.install import standing as stands
 

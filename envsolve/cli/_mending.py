@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from envsolve import api
 from envsolve.cli.output import SETTINGS, deliver, remark
@@ -32,7 +32,7 @@ def fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None:
     if not sure:
         if sys.stdin is None or not sys.stdin.isatty():
             raise UsageError("nothing was changed: nobody is there to be asked", hint="say --yes to have it done")
-        typer.confirm("Do it?", abort=True, err=True)
+        click.confirm("Do it?", abort=True, err=True)
     done = api.mend(found, machines, progress=_said)
     remark(f"{found.cause} is mended; to go back: envsolve diagnose --prefix {prefix} --restore")
     if done.remaining:

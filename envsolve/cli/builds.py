@@ -5,24 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from envsolve import api
 from envsolve.cli import options
+from envsolve.cli.declare import argument, option
 from envsolve.cli.output import SETTINGS, deliver
 
 
 def command(
-    package: Annotated[str, typer.Argument(metavar="PACKAGE", help="torch, torchvision, triton, ...")],
+    package: Annotated[str, argument(metavar="PACKAGE", help="torch, torchvision, triton, ...")],
     machine: options.MachineFiles = None,
     target: options.TargetText = None,
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,
     python: options.PythonVersion = None,
-    every: Annotated[bool, typer.Option("--all", help="All, also those that do not run, with the reason.")] = False,
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    every: Annotated[bool, option("--all", help="All, also those that do not run, with the reason.")] = False,
+    form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
+    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
     """List a package's builds and what runs where.
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+import click
 
 from envsolve import api
 from envsolve.cli import options
+from envsolve.cli.declare import argument, option
 from envsolve.cli.output import deliver
 
 _FOUND = 4
 
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="DOCKERFILE", help="The file.")] = Path("Dockerfile"),
+    path: Annotated[Path, argument(metavar="DOCKERFILE", help="The file.")] = Path("Dockerfile"),
     machine: options.MachineFiles = None,
     target: options.TargetText = None,
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
+    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
     """Check a Dockerfile for the machines it is meant for.
 
@@ -39,4 +40,4 @@ def command(
 
         deliver(describe(report, str(path)), output)
     if any(finding.level == "error" for finding in report.findings):
-        raise typer.Exit(_FOUND)
+        raise click.exceptions.Exit(_FOUND)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from envsolve import api
+from envsolve.cli.declare import option
 from envsolve.cli.output import SETTINGS, deliver
 
 
 def command(
-    form: Annotated[Literal["text", "json"] | None, typer.Option("--format", help="text, or json to keep.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE, as JSON.")] = None,
+    form: Annotated[Literal["text", "json"] | None, option("--format", help="text, or json to keep.")] = None,
+    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE, as JSON.")] = None,
 ) -> None:
     """Show what this machine is.
 

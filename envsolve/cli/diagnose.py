@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from envsolve import api
 from envsolve.cli import _mending, options
+from envsolve.cli.declare import option
 from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import UsageError
 from envsolve.files import read_regular
@@ -24,32 +23,28 @@ _MAX_BYTES = 64 * 2**20
 def command(
     log: Annotated[
         str | None,
-        typer.Option("--log", metavar="FILE|-", help="The error, log or whole report; - reads the standard input."),
+        option("--log", metavar="FILE|-", help="The error, log or whole report; - reads the standard input."),
     ] = None,
     installed: Annotated[
         Path | None,
-        typer.Option(
-            "--installed", metavar="FILE", help="What is installed: pip freeze, pip list, conda list, or JSON."
-        ),
+        option("--installed", metavar="FILE", help="What is installed: pip freeze, pip list, conda list, or JSON."),
     ] = None,
     prefix: Annotated[
-        Path | None, typer.Option("--prefix", metavar="DIR", help="An environment on this computer, to be read.")
+        Path | None, option("--prefix", metavar="DIR", help="An environment on this computer, to be read.")
     ] = None,
     python: Annotated[
-        Path | None, typer.Option("--python", metavar="EXE", help="Its interpreter, in place of --prefix.")
+        Path | None, option("--python", metavar="EXE", help="Its interpreter, in place of --prefix.")
     ] = None,
     run: Annotated[
-        bool, typer.Option("--run", help="Then try torch, CUDA and Triton in its own interpreter, on this machine.")
+        bool, option("--run", help="Then try torch, CUDA and Triton in its own interpreter, on this machine.")
     ] = False,
-    time_limit: Annotated[
-        float, typer.Option("--time-limit", metavar="SECONDS", help="For each step of --run.")
-    ] = 60.0,
+    time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each step of --run.")] = 60.0,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Show the least remedy of the environment and, confirmed, carry it out.")
+        bool, option("--fix", help="Show the least remedy of the environment and, confirmed, carry it out.")
     ] = False,
-    sure: Annotated[bool, typer.Option("--yes", "-y", help="Carry it out without asking.")] = False,
+    sure: Annotated[bool, option("--yes", "-y", help="Carry it out without asking.")] = False,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Put back the packages that were there before the last --fix.")
+        bool, option("--restore", help="Put back the packages that were there before the last --fix.")
     ] = False,
     machine: options.MachineFiles = None,
     target: options.TargetText = None,

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from envsolve import api
 from envsolve.cli import options
+from envsolve.cli.declare import argument
 from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import UsageError
 
 
 def command(
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FOLDER]...", help="Where to look besides the tools' own places.")
+        list[Path] | None, argument(metavar="[FOLDER]...", help="Where to look besides the tools' own places.")
     ] = None,
     machine: options.MachineFiles = None,
     target: options.TargetText = None,

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
-import typer
+import click
 
 from envsolve import api
 from envsolve.cli import options
+from envsolve.cli.declare import argument, option
 from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import EnvsolveError, UsageError
 
@@ -22,24 +23,24 @@ if TYPE_CHECKING:
 def command(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND...", help="An installer's own command: pip install X, uv pip install X."),
+        argument(metavar="-- COMMAND...", help="An installer's own command: pip install X, uv pip install X."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Run the command whatever it would do.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do.")] = False,
+    force: Annotated[bool, option("--force", help="Run the command whatever it would do.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only say what it would do.")] = False,
     write: Annotated[
-        bool, typer.Option("--write", help="Leave constraints in the environment that plain installs honour.")
+        bool, option("--write", help="Leave constraints in the environment that plain installs honour.")
     ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take them out again.")] = False,
+    remove: Annotated[bool, option("--remove", help="Take them out again.")] = False,
     prefix: Annotated[
-        Path | None, typer.Option("--prefix", metavar="DIR", help="The environment for --write and --remove.")
+        Path | None, option("--prefix", metavar="DIR", help="The environment for --write and --remove.")
     ] = None,
     machine: options.MachineFiles = None,
     target: options.TargetText = None,
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json, for --dry-run.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE, for --dry-run.")] = None,
+    form: Annotated[Literal["text", "json"], option("--format", help="text or json, for --dry-run.")] = "text",
+    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE, for --dry-run.")] = None,
 ) -> None:
     """Say what an install would do to torch.
 
@@ -67,7 +68,7 @@ def command(
         found = None
     if dry_run:
         deliver_as(form, found, lambda: _words(found), output)
-        raise typer.Exit(4 if found and found.refused else 0)
+        raise click.exceptions.Exit(4 if found and found.refused else 0)
     if found is not None and (found.changes or found.refused):
         from envsolve.guard.describe import describe
 

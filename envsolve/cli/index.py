@@ -5,23 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from envsolve import api
+from envsolve.cli.declare import Commands, argument, option
 from envsolve.cli.output import SETTINGS, deliver, remark
 from envsolve.errors import VerificationError
 
-commands = typer.Typer(help="The facts behind the answers, and how to measure them.", no_args_is_help=True)
+commands = Commands("The facts behind the answers, and how to measure them.")
 
 
-@commands.command()
+@commands.add
 def measure(
-    what: Annotated[str, typer.Argument(metavar="FILE-OR-URL", help="A wheel, a .so, a ptxas, an environment.")],
+    what: Annotated[str, argument(metavar="FILE-OR-URL", help="A wheel, a .so, a ptxas, an environment.")],
     every: Annotated[
-        bool, typer.Option("--all", help="Of torch, every library too: most of the wheel is read then.")
+        bool, option("--all", help="Of torch, every library too: most of the wheel is read then.")
     ] = False,
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
+    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
     """Read the CUDA code inside an artefact.
 
@@ -38,11 +37,11 @@ def measure(
         deliver(describe(found), output)
 
 
-@commands.command()
+@commands.add
 def update(
     into: Annotated[
         Path | None,
-        typer.Option("--into", metavar="DIR", help="The index_data/ of a checkout, in place of your own catalogue."),
+        option("--into", metavar="DIR", help="The index_data/ of a checkout, in place of your own catalogue."),
     ] = None,
 ) -> None:
     """Measure releases that the catalogue lacks.
@@ -56,19 +55,19 @@ def update(
         remark("nothing new is published")
 
 
-@commands.command()
+@commands.add
 def check(
     packages: Annotated[
-        list[str] | None, typer.Argument(metavar="[PACKAGE]...", help="torch, vllm, toolkit, ...; any where left out.")
+        list[str] | None, argument(metavar="[PACKAGE]...", help="torch, vllm, toolkit, ...; any where left out.")
     ] = None,
-    sample: Annotated[int, typer.Option("--sample", metavar="N", help="How many releases to measure again.")] = 20,
+    sample: Annotated[int, option("--sample", metavar="N", help="How many releases to measure again.")] = 20,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="S", help="Draw the sample that an earlier check reported.")
+        int | None, option("--seed", metavar="S", help="Draw the sample that an earlier check reported.")
     ] = None,
     catalogue: Annotated[
-        Path | None, typer.Option("--catalogue", metavar="DIR", help="A catalogue in place of the one in use.")
+        Path | None, option("--catalogue", metavar="DIR", help="A catalogue in place of the one in use.")
     ] = None,
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
+    form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
 ) -> None:
     """Measure a sample of the facts again.
 
@@ -91,17 +90,17 @@ def check(
         )
 
 
-@commands.command()
+@commands.add
 def show(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[WHAT]", help="torch, vllm, ... or driver, gpu, toolkit, image, ..."),
+        argument(metavar="[WHAT]", help="torch, vllm, ... or driver, gpu, toolkit, image, ..."),
     ] = None,
     which: Annotated[
-        list[str] | None, typer.Argument(metavar="[WHICH]...", help="2.9.1 cu128, or 580, or 'RTX 4090'.")
+        list[str] | None, argument(metavar="[WHICH]...", help="2.9.1 cu128, or 580, or 'RTX 4090'.")
     ] = None,
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
+    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
     """Show what is known of something.
 

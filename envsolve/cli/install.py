@@ -7,11 +7,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from envsolve import api
 from envsolve.cli import options
 from envsolve.cli import plan as planning
+from envsolve.cli.declare import argument, option
 from envsolve.cli.output import SETTINGS, remark
 from envsolve.errors import ImpossibleError, UsageError
 
@@ -20,21 +21,21 @@ if TYPE_CHECKING:
 
 
 def command(
-    prefix: Annotated[Path, typer.Option("--prefix", metavar="DIR", help="Where the environment is to stand.")],
+    prefix: Annotated[Path, option("--prefix", metavar="DIR", help="Where the environment is to stand.")],
     what: Annotated[
-        list[str] | None, typer.Argument(metavar="REQ|LOCKFILE", help="Requirements, or one pylock.toml.")
+        list[str] | None, argument(metavar="REQ|LOCKFILE", help="Requirements, or one pylock.toml.")
     ] = None,
     files: planning.Files = None,
     constraints: planning.Constraints = None,
     extras: planning.Extras = None,
     groups: Annotated[
         list[str] | None,
-        typer.Option("--group", metavar="NAME", help="A dependency group of the project, or of the lock."),
+        option("--group", metavar="NAME", help="A dependency group of the project, or of the lock."),
     ] = None,
     python: options.PythonVersion = None,
     cuda: planning.Cuda = "auto",
     manager: planning.Manager = None,
-    no_verify: Annotated[bool, typer.Option("--no-verify", help="Put it in place without proving it.")] = False,
+    no_verify: Annotated[bool, option("--no-verify", help="Put it in place without proving it.")] = False,
     exclude_newer: planning.ExcludeNewer = None,
     prereleases: planning.Prereleases = False,
     index_url: planning.IndexUrl = None,
@@ -78,7 +79,7 @@ def command(
         )
         if source.status == "impossible":
             planning.show_impossible(source)
-            raise typer.Exit(ImpossibleError.exit_code)
+            raise click.exceptions.Exit(ImpossibleError.exit_code)
         planning.tell(source)
     shown = nullcontext(silent) if SETTINGS.quiet else shown_on(sys.stderr, verbose=SETTINGS.verbose)
     with shown as progress:

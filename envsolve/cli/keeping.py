@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from envsolve import api
+from envsolve.cli.declare import option
 from envsolve.cli.output import remark
 from envsolve.errors import UsageError
 
@@ -18,20 +17,20 @@ Pairs = tuple[tuple[str, str], ...]
 
 LockFile = Annotated[
     Path | None,
-    typer.Option("--lock", metavar="FILE", help="A pylock.toml to stay with; by default the one that -o replaces."),
+    option("--lock", metavar="FILE", help="A pylock.toml to stay with; by default the one that -o replaces."),
 ]
-Upgrade = Annotated[bool, typer.Option("-U", "--upgrade", help="Stay with no lock: everything may move.")]
+Upgrade = Annotated[bool, option("-U", "--upgrade", help="Stay with no lock: everything may move.")]
 UpgradePackages = Annotated[
-    list[str] | None, typer.Option("-P", "--upgrade-package", metavar="NAME", help="This package may move.")
+    list[str] | None, option("-P", "--upgrade-package", metavar="NAME", help="This package may move.")
 ]
 Prefer = Annotated[
     str | None,
-    typer.Option("--prefer", metavar="newest|installed", help="The newest, or the least change to what is installed."),
+    option("--prefer", metavar="newest|installed", help="The newest, or the least change to what is installed."),
 ]
-PrefixFolder = Annotated[Path | None, typer.Option("--prefix", metavar="DIR", help="The environment to stay near.")]
+PrefixFolder = Annotated[Path | None, option("--prefix", metavar="DIR", help="The environment to stay near.")]
 InstalledList = Annotated[
     Path | None,
-    typer.Option("--installed", metavar="FILE", help="Likewise as a list: pip freeze, conda list, or JSON."),
+    option("--installed", metavar="FILE", help="Likewise as a list: pip freeze, conda list, or JSON."),
 ]
 
 

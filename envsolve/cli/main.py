@@ -2,63 +2,58 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import io
 import os
 import pkgutil
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
+import click
 
 import envsolve
 from envsolve import cli
+from envsolve.cli import declare
 from envsolve.cli.output import SETTINGS
 from envsolve.errors import EnvsolveError
 
 _EPILOG = "Every command takes --quiet (-q), --verbose (-v) and --debug, too."
 _ANYWHERE = {"--debug": "debug", "--quiet": "quiet", "-q": "quiet", "--verbose": "verbose", "-v": "verbose"}
 
-app = typer.Typer(
-    name="envsolve",
+
+class _Modules(click.Group):
+    """Every module of this folder that has a ``command``, or ``commands``, is one; adding one is adding a file.
+
+    Only the one that is asked for is imported.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        names = [module.name for module in pkgutil.iter_modules(cli.__path__)]
+        return [named for name in names if self.get_command(ctx, named := name.replace("_", "-")) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = cmd_name.replace("-", "_")
+        if not name.isidentifier() or importlib.util.find_spec(f"{cli.__name__}.{name}") is None:
+            return None
+        module = importlib.import_module(f"{cli.__name__}.{name}")
+        if hasattr(module, "command"):
+            return declare.build(module.command, cmd_name, _EPILOG)
+        return module.commands.build(cmd_name, _EPILOG) if hasattr(module, "commands") else None
+
+
+app = _Modules(
     help="Plan, install and prove PyTorch, Triton and CUDA environments that run on the machine at hand.",
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks."),
+        click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, help="Only results and errors."),
+        click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, help="More of what is done, and why."),
+    ],
 )
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"envsolve {envsolve.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More of what is done, and why.")] = False,
-) -> None:
-    """Options that every command takes."""
-
-
-def _add_commands() -> None:
-    """Every module of this folder that has a ``command`` is one; adding a command is adding a file."""
-    for module in pkgutil.iter_modules(cli.__path__):
-        found = importlib.import_module(f"{cli.__name__}.{module.name}")
-        if hasattr(found, "command"):
-            app.command(module.name.replace("_", "-"), epilog=_EPILOG)(found.command)
-        elif hasattr(found, "commands"):
-            for below in found.commands.registered_commands:
-                below.epilog = _EPILOG
-            app.add_typer(found.commands, name=module.name)
+click.version_option(envsolve.__version__, message="envsolve %(version)s")(app)
 
 
 def _prepare_streams() -> None:
@@ -84,9 +79,17 @@ def run(arguments: list[str] | None = None) -> NoReturn:
     for word in [word for word in given[:end] if word in _ANYWHERE]:
         given.remove(word)
         setattr(SETTINGS, _ANYWHERE[word], True)
-    _add_commands()
     try:
-        app(given, prog_name="envsolve")
+        # Not standalone: click's own ways out know neither our errors nor our exit codes. It returns that of an Exit.
+        sys.exit(app.main(given, prog_name="envsolve", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort as ended:
+        if isinstance(ended.__cause__, KeyboardInterrupt):
+            sys.exit(130)
+        print("envsolve: nothing was changed", file=sys.stderr)
+        sys.exit(1)
     except EnvsolveError as error:
         if SETTINGS.debug:
             raise
@@ -106,4 +109,3 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         print(f"envsolve: unforeseen failure: {type(error).__name__}: {error}", file=sys.stderr)
         print("  what to do: run it again with --debug and report what it shows", file=sys.stderr)
         sys.exit(1)
-    sys.exit(0)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from envsolve import api
+from envsolve.cli.declare import option
 from envsolve.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 MachineFiles = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
         "--machine",
         metavar="FILE|DIR",
         help="A machine saved by `envsolve detect -o`, or a folder of them; repeat for one plan good on all.",
@@ -23,22 +22,18 @@ MachineFiles = Annotated[
 ]
 TargetText = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--target", metavar="STRING", help="A machine in words: 'RTX 4090, driver 550.54, python 3.12, linux-x86_64'."
     ),
 ]
-GpuNames = Annotated[
-    list[str] | None, typer.Option("--gpu", metavar="NAME|CC", help="A GPU: 'RTX 4090', 'H100', '8.9'.")
-]
-DriverVersion = Annotated[
-    str | None, typer.Option("--driver", metavar="VERSION", help="The NVIDIA driver, '550.54.15'.")
-]
+GpuNames = Annotated[list[str] | None, option("--gpu", metavar="NAME|CC", help="A GPU: 'RTX 4090', 'H100', '8.9'.")]
+DriverVersion = Annotated[str | None, option("--driver", metavar="VERSION", help="The NVIDIA driver, '550.54.15'.")]
 PlatformName = Annotated[
-    str | None, typer.Option("--platform", metavar="NAME", help="linux-x86_64, linux-aarch64 or win-amd64.")
+    str | None, option("--platform", metavar="NAME", help="linux-x86_64, linux-aarch64 or win-amd64.")
 ]
-Form = Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")]
-OutputFile = Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")]
-PythonVersion = Annotated[str | None, typer.Option("--python", metavar="X.Y", help="The environment's Python, '3.12'.")]
+Form = Annotated[Literal["text", "json"], option("--format", help="text or json.")]
+OutputFile = Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")]
+PythonVersion = Annotated[str | None, option("--python", metavar="X.Y", help="The environment's Python, '3.12'.")]
 
 
 def machines(

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.files import replace_file
 
 
-@dataclass
 class Settings:
     """What the user said of talking, once per process."""
 
-    debug: bool = False
-    quiet: bool = False
-    verbose: bool = False
+    def __init__(self) -> None:
+        self.debug = False
+        self.quiet = False
+        self.verbose = False
 
 
 SETTINGS = Settings()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from envsolve import api
 from envsolve.cli import keeping, options, several
+from envsolve.cli.declare import argument, option
 from envsolve.cli.output import SETTINGS, check_target, deliver, remark
 from envsolve.errors import ImpossibleError, UsageError
 
@@ -17,23 +18,21 @@ if TYPE_CHECKING:
     from envsolve.planner.whatif import WhatIf
 
 Requirements = Annotated[
-    list[str] | None, typer.Argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, a project.")
+    list[str] | None, argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, a project.")
 ]
-Files = Annotated[list[Path] | None, typer.Option("-r", "--requirement", metavar="FILE", help="A requirements file.")]
-Constraints = Annotated[
-    list[Path] | None, typer.Option("-c", "--constraint", metavar="FILE", help="A constraints file.")
-]
-Extras = Annotated[list[str] | None, typer.Option("--extra", metavar="NAME", help="An extra of the project.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", metavar="NAME", help="A dependency group of the project.")]
-Cuda = Annotated[str, typer.Option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA flavour.")]
-Manager = Annotated[str | None, typer.Option("--manager", metavar="pip|uv", help="Who installs it.")]
-ExcludeNewer = Annotated[str | None, typer.Option("--exclude-newer", metavar="DATE", help="Nothing published later.")]
-Prereleases = Annotated[bool, typer.Option("--pre", help="Consider pre-releases.")]
-IndexUrl = Annotated[str | None, typer.Option("--index-url", metavar="URL", help="The default package index.")]
+Files = Annotated[list[Path] | None, option("-r", "--requirement", metavar="FILE", help="A requirements file.")]
+Constraints = Annotated[list[Path] | None, option("-c", "--constraint", metavar="FILE", help="A constraints file.")]
+Extras = Annotated[list[str] | None, option("--extra", metavar="NAME", help="An extra of the project.")]
+Groups = Annotated[list[str] | None, option("--group", metavar="NAME", help="A dependency group of the project.")]
+Cuda = Annotated[str, option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA flavour.")]
+Manager = Annotated[str | None, option("--manager", metavar="pip|uv", help="Who installs it.")]
+ExcludeNewer = Annotated[str | None, option("--exclude-newer", metavar="DATE", help="Nothing published later.")]
+Prereleases = Annotated[bool, option("--pre", help="Consider pre-releases.")]
+IndexUrl = Annotated[str | None, option("--index-url", metavar="URL", help="The default package index.")]
 ExtraIndexUrls = Annotated[
-    list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="Another index, for names that it lacks.")
+    list[str] | None, option("--extra-index-url", metavar="URL", help="Another index, for names that it lacks.")
 ]
-Offline = Annotated[bool, typer.Option("--offline", help="Answer from the cache and the catalogue alone.")]
+Offline = Annotated[bool, option("--offline", help="Answer from the cache and the catalogue alone.")]
 
 
 def command(
@@ -51,20 +50,20 @@ def command(
     cuda: Cuda = "auto",
     manager: Manager = None,
     form: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="summary, json, pylock, requirements, pip, uv, ...")
+        str | None, option("--format", metavar="NAME", help="summary, json, pylock, requirements, pip, uv, ...")
     ] = None,
     builder: Annotated[
-        str | None, typer.Option("--for", metavar="docker|apptainer", help="A container file, for its builder.")
+        str | None, option("--for", metavar="docker|apptainer", help="A container file, for its builder.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", metavar="FILE|DIR", help="Write it to FILE; several plans, a file each, into DIR.")
+        Path | None, option("-o", metavar="FILE|DIR", help="Write it to FILE; several plans, a file each, into DIR.")
     ] = None,
     allow_groups: Annotated[
-        bool, typer.Option("--allow-groups", help="The fewest plans that serve all machines, where one does not.")
+        bool, option("--allow-groups", help="The fewest plans that serve all machines, where one does not.")
     ] = False,
     what_if: Annotated[
         str | None,
-        typer.Option("--what-if", metavar="CHANGE", help="What another machine would give: 'driver 580', 'RTX 5090'."),
+        option("--what-if", metavar="CHANGE", help="What another machine would give: 'driver 580', 'RTX 5090'."),
     ] = None,
     lock: keeping.LockFile = None,
     upgrade: keeping.Upgrade = False,
@@ -112,13 +111,13 @@ def command(
         for made in plans.plans:
             keeping.tell_kept(made, keep, stays)
         if plans.unserved:
-            raise typer.Exit(ImpossibleError.exit_code)
+            raise click.exceptions.Exit(ImpossibleError.exit_code)
         return
     if what_if is not None:
         answer = api.what_if(what_if, requirements or (), machines, **request)
         deliver(_answered(answer, chosen), output)
         if answer.now.status == "impossible":
-            raise typer.Exit(ImpossibleError.exit_code)
+            raise click.exceptions.Exit(ImpossibleError.exit_code)
         return
     made = api.plan(requirements or (), machines, **request)
     deliver(_written(made, chosen), output)
@@ -126,7 +125,7 @@ def command(
         tell(made)
     keeping.tell_kept(made, keep, stays)
     if made.status == "impossible":
-        raise typer.Exit(ImpossibleError.exit_code)
+        raise click.exceptions.Exit(ImpossibleError.exit_code)
 
 
 def _check_question(form: str, *, allow_groups: bool) -> None:

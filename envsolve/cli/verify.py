@@ -5,40 +5,41 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+import click
 
 from envsolve import api
+from envsolve.cli.declare import option
 from envsolve.cli.output import check_target, deliver
 from envsolve.errors import UsageError, VerificationError
 
 
 def command(
-    prefix: Annotated[Path | None, typer.Option("--prefix", metavar="DIR", help="The environment.")] = None,
-    python: Annotated[Path | None, typer.Option("--python", metavar="EXE", help="Its interpreter.")] = None,
+    prefix: Annotated[Path | None, option("--prefix", metavar="DIR", help="The environment.")] = None,
+    python: Annotated[Path | None, option("--python", metavar="EXE", help="Its interpreter.")] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="A saved report (JSON): show it, run nothing.")
+        Path | None, option("--report", metavar="FILE", help="A saved report (JSON): show it, run nothing.")
     ] = None,
-    compile_only: Annotated[bool, typer.Option("--compile-only", help="Compile for --gpu; needs no GPU.")] = False,
+    compile_only: Annotated[bool, option("--compile-only", help="Compile for --gpu; needs no GPU.")] = False,
     gpu: Annotated[
-        list[str] | None, typer.Option("--gpu", metavar="NAME|CC", help="Compile for this card; repeatable.")
+        list[str] | None, option("--gpu", metavar="NAME|CC", help="Compile for this card; repeatable.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="CHECK", help="Run this check alone; repeatable.")
+        list[str] | None, option("--only", metavar="CHECK", help="Run this check alone; repeatable.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Only what shows the most in the least time.")] = False,
+    quick: Annotated[bool, option("--quick", help="Only what shows the most in the least time.")] = False,
     plan: Annotated[
         Path | None,
-        typer.Option("--plan", metavar="FILE", help="A plan's JSON, or a pylock.toml: hold what is seen against it."),
+        option("--plan", metavar="FILE", help="A plan's JSON, or a pylock.toml: hold what is seen against it."),
     ] = None,
     compare: Annotated[
         Path | None,
-        typer.Option("--compare", metavar="FILE", help="An earlier report (JSON): say what is not as it was."),
+        option("--compare", metavar="FILE", help="An earlier report (JSON): say what is not as it was."),
     ] = None,
-    time_limit: Annotated[float, typer.Option("--time-limit", metavar="SECONDS", help="For each check.")] = 120.0,
-    form: Annotated[Literal["text", "json"], typer.Option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each check.")] = 120.0,
+    form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
+    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
+        Path | None, option("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
     ] = None,
 ) -> None:
     """Prove an environment.
@@ -75,7 +76,7 @@ def command(
 
         deliver(describe(found), output)
     if not found.passed or found.worse:
-        raise typer.Exit(VerificationError.exit_code)
+        raise click.exceptions.Exit(VerificationError.exit_code)
 
 
 def _refuse_at_odds(

@@ -19,8 +19,8 @@ from packaging.version import Version
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError
 from envsolve.install import interpreters, managers, record, relocate, staging, variables, venv
 from envsolve.install import prefix as prefixes
-from envsolve.install.errors import DamagedFilesError, InstallError, explained
 from envsolve.install.classes import for_machine
+from envsolve.install.errors import DamagedFilesError, InstallError, explained
 from envsolve.install.files import File, Lock, Wanted, read_lock, wanted
 from envsolve.install.interpreters import Target
 from envsolve.install.managers import Manager

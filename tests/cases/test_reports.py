@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-diagnose = pytest.importorskip("envsolve.cli.diagnose", reason="there is no diagnose command yet")
+from envsolve.cli import declare, diagnose
 
 REPORTS = Path(__file__).with_name("reports.jsonl")
 
@@ -46,9 +45,8 @@ def _diagnoses(case: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         installed = folder / "installed.json"
         installed.write_text(json.dumps(case["installed"]), encoding="utf-8")
         arguments += ["--installed", str(installed)]
-    app = typer.Typer()
-    app.command()(diagnose.command)
-    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    command = declare.build(diagnose.command, "diagnose", "")
+    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
     found: list[dict[str, Any]] = json.loads(done.stdout)["diagnoses"]
     return found
 

@@ -1,0 +1,5 @@
+"""``python -m envsolve``."""
+
+from envsolve.cli.main import run
+
+run()
