@@ -19,6 +19,8 @@ SITE_PACKAGES = "{site_packages}"
 __all__ = [
     "SITE_PACKAGES",
     "Caution",
+    "CondaPin",
+    "CondaTerms",
     "ConflictFact",
     "DriverNeed",
     "Plan",
@@ -40,7 +42,7 @@ class PlannedPackage:
         filename: Wheel or sdist file name.
         url: Where the file is; None where only the catalogue knows of it and no index was reached.
         hashes: Algorithm to hex digest; empty where unknown.
-        kind: ``wheel`` or ``sdist``.
+        kind: ``wheel`` or ``sdist``, or ``conda`` in a plan of conda packages.
         size: Bytes, where known.
         requires: Names of the packages of this plan that it depends on.
         why: What asked for it, in the words of the requirement.
@@ -56,7 +58,7 @@ class PlannedPackage:
     filename: str | None
     url: str | None
     hashes: Mapping[str, str]
-    kind: Literal["wheel", "sdist"]
+    kind: Literal["wheel", "sdist", "conda"]
     requires: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
     size: int | None = None
@@ -117,6 +119,36 @@ class Toolchain:
 
 
 @dataclass(frozen=True, slots=True)
+class CondaPin:
+    """A package that a plan holds fast: its version and, of a CUDA variant, the pattern of its build strings."""
+
+    name: str
+    version: str
+    build: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CondaTerms:
+    """What a plan of conda packages was solved from, and what gives it again.
+
+    Attributes:
+        channels: Names or addresses, the preferred first.
+        subdir: ``linux-64``.
+        virtual: The virtual packages of the machines: ``{"__cuda": "12.4", "__archspec": "1=x86_64"}``.
+        pins: What gives the plan again, also when newer packages are there, and never a CPU variant of what has a CUDA
+            variant in it.
+        pip: Exact requirements that pip installs on top, those of what conda installed among them, so that pip keeps
+            it; empty where there is nothing for pip.
+    """
+
+    channels: tuple[str, ...]
+    subdir: str
+    virtual: Mapping[str, str]
+    pins: tuple[CondaPin, ...]
+    pip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Caution:
     """Something the user should know: stable code, message, and what to do about it."""
 
@@ -139,6 +171,7 @@ class Plan:
             :data:`SITE_PACKAGES`.
         catalogue_date: ISO date of the newest fact of the catalogue.
         own_catalogue_date: Likewise of the user's own catalogue folder; None where nothing of it was used.
+        conda: Only in a plan of conda packages.
     """
 
     schema: Literal["envsolve.plan/1"] = SCHEMA
@@ -157,3 +190,4 @@ class Plan:
     remedies: tuple[Remedy, ...] = ()
     catalogue_date: str | None = None
     own_catalogue_date: str | None = None
+    conda: CondaTerms | None = None

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from envsolve.arguments import StrPath, items, paths, python_version
 from envsolve.catalogue.load import Catalogue
+from envsolve.compat.platform import assumed
 from envsolve.errors import UsageError
 from envsolve.index.client import IndexClient
 from envsolve.index.settings import read_settings
 from envsolve.machine.model import Machine
+from envsolve.plan import Plan
 from envsolve.planner.make import Choices
 from envsolve.resolve.kept import versions_kept
 from envsolve.resolve.requirements import Asked, read_requirements
 
 Answer = TypeVar("Answer")
+_CHANNELS = ("conda-forge",)
+# What markers are weighed with in a conda plan for which no Python is named: the solve has yet to choose it.
+_MARKERS_PYTHON = "3.12"
 
 
 def planned(
@@ -64,3 +70,51 @@ def planned(
     choices = Choices(python_version(python), cuda, exclude_newer, early, versions_kept(keep))
     with IndexClient(settings, offline=offline) as client:
         return planner(asked, machines, choices, Catalogue(), client)
+
+
+def conda_planned(
+    requirements: Sequence[str],
+    machines: Sequence[Machine],
+    *,
+    channels: Sequence[str] = (),
+    files: Sequence[StrPath] = (),
+    constraints: Sequence[StrPath] = (),
+    projects: Sequence[StrPath] = (),
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    python: str | None = None,
+    cuda: str | None = None,
+    exclude_newer: str | None = None,
+    offline: bool = False,
+) -> Plan:
+    """Have a request planned with conda packages; its parts are those of :func:`envsolve.api.plan`, and so the errors.
+
+    Args:
+        machines: At least one.
+        channels: Names or addresses, the preferred first; those that the files name where empty, else conda-forge.
+    """
+    from envsolve.conda.asked import read_asked
+    from envsolve.conda.client import Channels
+    from envsolve.conda.make import make_conda_plan
+    from envsolve.resolve.cutoff import cutoff_of
+    from envsolve.resolve.environment import Environment
+
+    if not (requirements or files or projects):
+        raise UsageError("nothing to plan", hint="name packages, an environment.yml, requirement files or projects")
+    catalogue = Catalogue()
+    version = python_version(python)
+    first = replace(machines[0], platform=assumed(machines[0].platform))
+    asked = read_asked(
+        items(requirements, str, "requirements"),
+        paths(files, "files"),
+        paths(constraints, "constraints"),
+        catalogue.conda_names,
+        Environment.of(first, version or first.python or _MARKERS_PYTHON),
+        projects=paths(projects, "projects"),
+        extras=items(extras, str, "extras"),
+        groups=items(groups, str, "groups"),
+    )
+    names = items(channels, str, "channels") or asked.channels or _CHANNELS
+    cutoff = cutoff_of(exclude_newer) if exclude_newer else None
+    source = Channels(names, offline=offline, exclude_newer=cutoff)
+    return make_conda_plan(asked, machines, Choices(version, cuda, exclude_newer), catalogue, source, names)

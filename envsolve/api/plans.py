@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from envsolve.api.machines import detect, machines_given
 from envsolve.arguments import StrPath, items, path_of, python_version
+from envsolve.errors import UsageError
 
 if TYPE_CHECKING:
     from envsolve.builds import BuildList
@@ -35,6 +36,8 @@ def plan(
     index_url: str | None = None,
     extra_index_urls: Sequence[str] = (),
     offline: bool = False,
+    manager: str | None = None,
+    channels: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> Plan:
     """Resolve requirements for machines; the ``status`` of the plan says whether there is an answer.
@@ -52,11 +55,35 @@ def plan(
         index_url: Default package index; the pip or uv configuration decides where None.
         extra_index_urls: Further indexes, asked only for names that the default one lacks.
         offline: Answer from the cache and the catalogue alone.
+        manager: ``conda`` for a plan of conda packages; all others install the same wheels.
+        channels: conda channels, the preferred first: names or addresses; for ``conda`` alone.
 
     Raises:
-        UsageError: A requirement or a file cannot be read, an argument is of another type, or nothing is asked for.
+        UsageError: A requirement or a file cannot be read, an argument is of another type or goes with another manager,
+            or nothing is asked for.
         IndexUnavailableError: An index that only it can answer for failed.
     """
+    if manager == "conda":
+        return _conda_plan(
+            requirements,
+            machines,
+            keep=keep,
+            index_url=index_url,
+            extra_index_urls=extra_index_urls,
+            prereleases=prereleases,
+            channels=channels,
+            files=files,
+            constraints=constraints,
+            projects=projects,
+            extras=extras,
+            groups=groups,
+            python=python,
+            cuda=cuda,
+            exclude_newer=exclude_newer,
+            offline=offline,
+        )
+    if channels:
+        raise UsageError("channels are conda's", hint="plan with the manager conda")
     from envsolve.planner.make import make_plan
     from envsolve.request import planned
 
@@ -79,6 +106,25 @@ def plan(
         offline=offline,
         environ=environ,
     )
+
+
+def _conda_plan(
+    requirements: Sequence[str],
+    machines: Sequence[Machine] | None,
+    *,
+    keep: Sequence[tuple[str, str]],
+    index_url: str | None,
+    extra_index_urls: Sequence[str],
+    prereleases: bool,
+    **options: Any,
+) -> Plan:
+    from envsolve.request import conda_planned
+
+    given = {"keep": keep, "index_url": index_url, "extra_index_urls": extra_index_urls, "prereleases": prereleases}
+    others = [name for name, value in given.items() if value]
+    if others:
+        raise UsageError(f"{', '.join(others)}: not for conda packages", hint="leave it out, or plan with pip or uv")
+    return conda_planned(requirements, machines_given(machines) or (detect(),), **options)
 
 
 def plan_groups(requirements: Sequence[str], machines: Sequence[Machine], **options: Any) -> Plans:

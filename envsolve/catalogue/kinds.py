@@ -11,6 +11,8 @@ from envsolve.catalogue.model import (
     Build,
     CompilerPackages,
     CondaBuild,
+    CondaChannel,
+    CondaName,
     CxxStandard,
     Distribution,
     DriverBranch,
@@ -55,6 +57,8 @@ ARCHITECTURES = Kind("architectures", Architecture, ("compute_capability",))
 BUILDS = Kind("builds", Build, ("package", "index", "version", "local", "variant", "platform"))
 COMPILERS = Kind("compilers", CompilerPackages, ("manager", "first", "packages"))
 CONDA = Kind("conda", CondaBuild, ("package", "version", "channel", "subdir", "build", "number", "pythons"))
+CONDA_CHANNELS = Kind("conda_channels", CondaChannel, ("name",))
+CONDA_NAMES = Kind("conda_names", CondaName, ("package",))
 CXX_STANDARDS = Kind("cxx_standards", CxxStandard, ("standard",))
 DISTRIBUTIONS = Kind("distributions", Distribution, ("name",))
 DRIVERS = Kind("drivers", DriverBranch, ("branch",))
@@ -85,6 +89,8 @@ KINDS: Mapping[str, Kind[Any]] = {
         GPUS,
         ARCHITECTURES,
         CONDA,
+        CONDA_CHANNELS,
+        CONDA_NAMES,
         IMAGES,
         IMAGE_REQUIREMENTS,
         DISTRIBUTIONS,

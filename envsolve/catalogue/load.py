@@ -16,6 +16,7 @@ from envsolve.catalogue.model import (
     Build,
     CompilerPackages,
     CondaBuild,
+    CondaChannel,
     CxxStandard,
     Distribution,
     DriverBranch,
@@ -136,6 +137,16 @@ class Catalogue:
     def conda(self) -> tuple[CondaBuild, ...]:
         """Builds on conda channels."""
         return self._read(kinds.CONDA)
+
+    @cached_property
+    def conda_channels(self) -> tuple[CondaChannel, ...]:
+        """Conda channels of which there is more to know than their names."""
+        return self._read(kinds.CONDA_CHANNELS)
+
+    @cached_property
+    def conda_names(self) -> Mapping[str, str]:
+        """Names on conda-forge by the names on the package index, where the two differ."""
+        return {n.package: n.conda for n in self._read(kinds.CONDA_NAMES)}
 
     @cached_property
     def family(self) -> Mapping[str, FamilyMember]:

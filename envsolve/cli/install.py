@@ -34,7 +34,8 @@ def command(
     ] = None,
     python: options.PythonVersion = None,
     cuda: planning.Cuda = "auto",
-    manager: planning.Manager = None,
+    manager: options.ManagerName = None,
+    channel: options.ChannelNames = None,
     no_verify: Annotated[bool, option("--no-verify", help="Put it in place without proving it.")] = False,
     exclude_newer: planning.ExcludeNewer = None,
     prereleases: planning.Prereleases = False,
@@ -48,10 +49,10 @@ def command(
     """
     from envsolve.install.progress import shown_on, silent
 
-    planning.check_manager(manager)
+    manager = options.manager_for(manager, None, files, channel)
     lock = _lock_among(what or [])
     if lock is not None:
-        beside = (files, constraints, extras, exclude_newer, prereleases, index_url, extra_index_url, offline)
+        beside = (files, constraints, extras, exclude_newer, prereleases, index_url, extra_index_url, offline, channel)
         if any(beside) or cuda != "auto":
             raise UsageError("a lock file says itself what is installed", hint="leave out the options that plan")
     flavour = options.cuda_flavour(cuda)
@@ -76,6 +77,8 @@ def command(
             index_url=index_url,
             extra_index_urls=extra_index_url or (),
             offline=offline,
+            manager=manager,
+            channels=channel or (),
         )
         if source.status == "impossible":
             planning.show_impossible(source)

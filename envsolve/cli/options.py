@@ -35,6 +35,17 @@ Form = Annotated[Literal["text", "json"], option("--format", help="text or json.
 OutputFile = Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")]
 PythonVersion = Annotated[str | None, option("--python", metavar="X.Y", help="The environment's Python, '3.12'.")]
 
+ManagerName = Annotated[
+    str | None,
+    option("--manager", metavar="pip|uv|conda", help="Who installs it; conda has its own packages."),
+]
+ChannelNames = Annotated[
+    list[str] | None,
+    option("--channel", metavar="NAME|URL", help="A conda channel, the preferred first; conda-forge if none."),
+]
+#: Formats that hold conda packages.
+CONDA_FORMATS = ("conda-lock", "environment-yml", "pixi")
+
 
 def machines(
     files: list[Path] | None,
@@ -113,3 +124,29 @@ def cuda_flavour(text: str) -> str | None:
     from envsolve.catalogue.published import check_flavour
 
     return check_flavour(text, Catalogue())
+
+
+def manager_for(
+    named: str | None, form: str | None, files: list[Path] | None, channels: list[str] | None
+) -> str | None:
+    """The package manager that a request means: conda, also where a format, a file or a channel of conda's says so.
+
+    Raises:
+        UsageError: There is no such manager, or what goes with conda alone is asked of another.
+    """
+    conda_file = next((str(path) for path in files or () if path.suffix in (".yml", ".yaml")), None)
+    by = [f"--format {form}"] if form in CONDA_FORMATS else []
+    by += [f"-r {conda_file}"] if conda_file else []
+    by += ["--channel"] if channels else []
+    if named == "conda" or (named is None and by):
+        return "conda"
+    if by:
+        raise UsageError(f"{by[0]} is for conda packages, not for {named}", hint="plan with --manager conda")
+    if named is not None:
+        from envsolve.install.managers import available
+
+        names = [known.name for known in available()]
+        if named not in names:
+            known = ", ".join((*names, "conda"))
+            raise UsageError(f"--manager {named}: not one of {known}", hint="leave it out to use uv or pip")
+    return named

@@ -25,7 +25,6 @@ Constraints = Annotated[list[Path] | None, option("-c", "--constraint", metavar=
 Extras = Annotated[list[str] | None, option("--extra", metavar="NAME", help="An extra of the project.")]
 Groups = Annotated[list[str] | None, option("--group", metavar="NAME", help="A dependency group of the project.")]
 Cuda = Annotated[str, option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA flavour.")]
-Manager = Annotated[str | None, option("--manager", metavar="pip|uv", help="Who installs it.")]
 ExcludeNewer = Annotated[str | None, option("--exclude-newer", metavar="DATE", help="Nothing published later.")]
 Prereleases = Annotated[bool, option("--pre", help="Consider pre-releases.")]
 IndexUrl = Annotated[str | None, option("--index-url", metavar="URL", help="The default package index.")]
@@ -48,15 +47,17 @@ def command(
     platform: options.PlatformName = None,
     python: options.PythonVersion = None,
     cuda: Cuda = "auto",
-    manager: Manager = None,
+    manager: options.ManagerName = None,
+    channel: options.ChannelNames = None,
     form: Annotated[
-        str | None, option("--format", metavar="NAME", help="summary, json, pylock, requirements, pip, uv, ...")
+        str | None, option("--format", metavar="NAME", help="summary, json, pylock, environment-yml, pip, ...")
     ] = None,
     builder: Annotated[
         str | None, option("--for", metavar="docker|apptainer", help="A container file, for its builder.")
     ] = None,
     output: Annotated[
-        Path | None, option("-o", metavar="FILE|DIR", help="Write it to FILE; several plans, a file each, into DIR.")
+        Path | None,
+        option("-o", metavar="FILE|DIR", help="Write it to FILE; several plans, a file each, into DIR."),
     ] = None,
     allow_groups: Annotated[
         bool, option("--allow-groups", help="The fewest plans that serve all machines, where one does not.")
@@ -83,7 +84,7 @@ def command(
     """
     form = _container_file(builder, form)
     chosen = _format(form or ("pylock" if allow_groups and several.is_folder(output) else None), output)
-    check_manager(manager)
+    manager = options.manager_for(manager, chosen, files, channel)
     check_asked(requirements, files)
     (several.check_place if allow_groups else _check_place)(chosen, output)
     if what_if is not None:
@@ -104,6 +105,10 @@ def command(
         "extra_index_urls": extra_index_url or (),
         "offline": offline,
     }
+    if manager == "conda":
+        if allow_groups or what_if is not None:
+            raise UsageError("--allow-groups and --what-if are not for conda packages", hint="plan one by one")
+        request |= {"manager": manager, "channels": channel or ()}
     machines = options.machines(machine, target, gpu, driver, platform)
     if allow_groups:
         plans = api.plan_groups(requirements or (), machines, **request)
@@ -205,6 +210,10 @@ def _format(named: str | None, output: Path | None) -> str:
         return "pylock"
     if name.startswith(("Dockerfile", "Containerfile")):
         return "dockerfile"
+    if name.startswith("conda-") and name.endswith(".lock"):
+        return "conda-lock"
+    if name in ("environment.yml", "pixi.toml"):
+        return {"environment.yml": "environment-yml", "pixi.toml": "pixi"}[name]
     return {".json": "json", ".txt": "requirements", ".def": "apptainer"}.get(Path(name).suffix, "summary")
 
 
@@ -222,18 +231,3 @@ def _container_file(builder: str | None, form: str | None) -> str | None:
     if form not in (None, "dockerfile", read[builder]):
         raise UsageError(f"--for {builder} is for a container file, not for --format {form}", hint="leave --format out")
     return read[builder]
-
-
-def check_manager(manager: str | None) -> None:
-    """Refuse a package manager that there is no back end for.
-
-    Raises:
-        UsageError: There is none.
-    """
-    if manager is None:
-        return
-    from envsolve.install.managers import available
-
-    names = [known.name for known in available()]
-    if manager not in names:
-        raise UsageError(f"--manager {manager}: not one of {', '.join(names)}", hint="leave it out to use uv or pip")

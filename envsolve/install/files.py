@@ -54,7 +54,7 @@ class File:
 
     name: str
     version: str | None
-    kind: Literal["wheel", "sdist"]
+    kind: Literal["wheel", "sdist", "conda"]
     filename: str
     url: str
     hashes: Mapping[str, str]

@@ -15,13 +15,27 @@ _STRONG = ("sha256", "sha384", "sha512")
 
 
 def installable(plan: Plan) -> tuple[PlannedPackage, ...]:
-    """The packages of a plan that has some.
+    """The packages of a plan of wheels that has some.
+
+    Raises:
+        ImpossibleError: Nothing fits; the message is the plan's conflict, the hint its cheapest remedy.
+        UsageError: It is a plan of conda packages.
+    """
+    possible(plan)
+    if plan.conda is not None:
+        hint = "formats of conda plans: environment-yml, conda-lock, pixi, json"
+        raise UsageError("this is a plan of conda packages, which pip and uv do not install", hint=hint)
+    return plan.packages
+
+
+def possible(plan: Plan) -> None:
+    """Refuse a plan that has no packages because nothing fits.
 
     Raises:
         ImpossibleError: Nothing fits; the message is the plan's conflict, the hint its cheapest remedy.
     """
     if plan.status != "impossible":
-        return plan.packages
+        return
     facts = "; because ".join(fact.fact for fact in plan.conflict)
     hint = in_words(plan.remedies[0]) if plan.remedies else None
     raise ImpossibleError(f"nothing fits, because {facts}" if facts else "nothing fits", hint=hint)
@@ -58,7 +72,8 @@ def no_hashes(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -
         if is_direct(package) and not strong_hashes(package) and package.evidence is not None:
             return UsageError(
                 f"{package.name} {package.version} is on no index, and no public list has the sha256 of {package.url}",
-                hint=f"ask for '{package.name} @ {package.url}#sha256=DIGEST', or use the format pip or uv",
+                hint=f"--format uv (or pip) gives commands that need none; for a lock ask for "
+                f"'{package.name} @ {package.url}#sha256=DIGEST', with the digest of: curl -sL ADDRESS | sha256sum",
             )
         if is_direct(package) and not strong_hashes(package):
             return UsageError(

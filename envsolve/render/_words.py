@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from envsolve.plan import DriverNeed, Plan, Remedy, Support
 
+#: What torch is called on package indexes and on conda channels.
+TORCH = ("torch", "pytorch")
 _FLAVOUR = re.compile(r"cu(\d+)(\d)")
 
 #: What a level means for a GPU, best first.
@@ -44,7 +46,7 @@ def flavour_sentence(plan: Plan) -> str:
     """The plan's flavour and what decided for it: the least that its code can do on a GPU of the plan."""
     if plan.cuda == "cpu":
         return f"cpu: {_why_cpu(plan)}"
-    torch = tuple(item for item in plan.support if item.package == "torch")
+    torch = tuple(item for item in plan.support if item.package in TORCH)
     level = worst_level(torch or plan.support)
     if level is None:
         return f"{plan.cuda}: the GPU code in its builds is not known"
@@ -63,7 +65,7 @@ def in_a_line(plan: Plan) -> str:
     """What the plan holds: ``chosen: cu126, torch 2.14.1+cu126, 29 packages``; or that nothing fits."""
     if plan.status == "impossible":
         return "; ".join(["nothing fits", *(f"because {fact.fact}" for fact in plan.conflict)])
-    torch = next((f"torch {package.version}" for package in plan.packages if package.name == "torch"), None)
+    torch = next((f"{package.name} {package.version}" for package in plan.packages if package.name in TORCH), None)
     return f"chosen: {', '.join(filter(None, [plan.cuda, torch, count(len(plan.packages))]))}"
 
 

@@ -17,9 +17,9 @@ def render(plan: Plan) -> str:
 
 
 def document(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON's own values; an impossible plan has no commands."""
+    """The plan as JSON's own values; an impossible plan, or one of conda packages, has no commands of pip and uv."""
     fields: dict[str, Any] = msgspec.to_builtins(plan, enc_hook=dict)  # the hook meets mappings that are no dict
-    possible = plan.status != "impossible"
+    possible = plan.status != "impossible" and plan.conda is None
     fields["commands"] = {
         "pip": pip.commands(plan) if possible else (),
         "uv": uv.commands(plan) if possible else (),

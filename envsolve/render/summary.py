@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -113,7 +114,10 @@ def facts(plan: Plan, today: datetime.date) -> Iterator[str]:
 def _next(plan: Plan) -> Iterator[str]:
     if plan.status == "impossible":
         return
-    if lack := no_hashes(plan.packages, plan.warnings):
+    if plan.conda is not None:
+        yield "Next      the same command with --format environment-yml, conda-lock or pixi; or:"
+        yield f"          envsolve install --manager conda --prefix DIR {' '.join(map(shlex.quote, plan.requirements))}"
+    elif lack := no_hashes(plan.packages, plan.warnings):
         yield f"Next      no lock can be made of this plan: {lack.message}"
         yield f"          {lack.hint}"
     else:

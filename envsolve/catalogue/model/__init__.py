@@ -15,6 +15,7 @@ from envsolve.catalogue.model.builds import (
     IndexPlace,
     SourceProject,
 )
+from envsolve.catalogue.model.channels import CondaChannel, CondaName
 from envsolve.catalogue.model.conda import CondaBuild
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence, Source
 from envsolve.catalogue.model.extensions import CxxStandard, TorchExtension
@@ -29,6 +30,8 @@ __all__ = [
     "Citation",
     "CompilerPackages",
     "CondaBuild",
+    "CondaChannel",
+    "CondaName",
     "CxxStandard",
     "Dispute",
     "Distribution",

@@ -1,0 +1,56 @@
+"""An explicit lock for ``conda create --file`` (CEP 23): packages by address and hash, in the order of installation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.errors import IndexUnavailableError, UsageError
+from envsolve.plan import Plan, PlannedPackage
+from envsolve.render._conda import activated, conda_terms, heading
+
+
+def render(plan: Plan) -> str:
+    """The file's text.
+
+    Raises:
+        ImpossibleError: Nothing fits.
+        IndexUnavailableError: A channel gives no hash of a package.
+        UsageError: It is a plan of wheels, or pip has to install a part of it.
+    """
+    terms = conda_terms(plan)
+    if terms.pip:
+        hint = "use the format environment-yml"
+        raise UsageError(f"an explicit lock has no place for what pip installs: {', '.join(terms.pip)}", hint=hint)
+    lines = [*heading(plan), f"# platform: {terms.subdir}", *_comments(plan), "@EXPLICIT"]
+    return "\n".join((*lines, *map(_line, in_order(plan.packages)))) + "\n"
+
+
+def in_order(packages: tuple[PlannedPackage, ...]) -> tuple[PlannedPackage, ...]:
+    """Packages with those that they depend on before them."""
+    by_name = {package.name: package for package in packages}
+    done: dict[str, PlannedPackage] = {}
+
+    def visit(package: PlannedPackage, trail: frozenset[str]) -> None:
+        if package.name in done or package.name in trail:
+            return  # conda packages may depend on each other in a circle, as pip and python do
+        for name in sorted(package.requires):
+            visit(by_name[name], trail | {package.name})
+        done[package.name] = package
+
+    for package in packages:
+        visit(package, frozenset())
+    return tuple(done.values())
+
+
+def _comments(plan: Plan) -> Iterator[str]:
+    yield "# install it with: conda create --prefix DIR --file FILE"
+    for name, value in activated(plan).items():
+        yield f"# set where it runs: {name}={value}"
+
+
+def _line(package: PlannedPackage) -> str:
+    digest = package.hashes.get("sha256") or package.hashes.get("md5")
+    if digest is None:
+        hint = "ask whoever runs the channel, or use the format environment-yml"
+        raise IndexUnavailableError(f"{package.index} gives no hash of {package.filename}", hint=hint)
+    return f"{package.url}#{'sha256:' if 'sha256' in package.hashes else ''}{digest}"
