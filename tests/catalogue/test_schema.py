@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from envsolve.catalogue import pages
@@ -142,6 +144,53 @@ def test_the_schema_has_a_definition_for_every_file_and_is_closed() -> None:
     schema = json.loads(pages.schema_text())["$defs"]
     assert {kind_of(name).name for name in FILES} <= set(schema)
     assert all(part["additionalProperties"] is False for part in schema.values() if "properties" in part)
+
+
+SCHEMA = json.loads((DOCS / pages.SCHEMA).read_text("utf-8"))
+FIELDS = {field for part in SCHEMA["$defs"].values() for field in part.get("properties", ())}
+WORDS = set(re.findall(r'"([^"]+)"', " ".join(re.findall(r'"enum": \[[^]]*]', json.dumps(SCHEMA)))))
+
+
+def shape(value: Any) -> Any:
+    """What a schema sees of a value: types, names of fields, and the words that it lists."""
+    if isinstance(value, dict):
+        return (dict, *dict.fromkeys((key if key in FIELDS else str, shape(part)) for key, part in value.items()))
+    if isinstance(value, list):
+        return (list, *dict.fromkeys(map(shape, value)))
+    return value if value in WORDS else type(value)
+
+
+def refusals(name: str, text: str) -> list[str]:
+    """What the published schema says against a file: one record of each shape is looked at, as there are thousands."""
+    data = json.loads(text)
+    data["records"] = list({shape(record): record for record in data["records"]}.values())
+    validator = Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{kind_of(name).name}"})
+    return [error.json_path for error in validator.iter_errors(data)]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_what_the_published_schema_says(name: str) -> None:
+    assert refusals(name, (FOLDER / name).read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("builds/default/torchcodec.json", '"variant": "', '"flavour": "'),
+        ("builds/default/triton.json", '"pythons": ["cp38"', '"pythons": [38'),
+        ("builds/default/triton.json", '"size": 2', '"size": "large", "sizes": 2'),
+        ("builds/natten/natten.json", '"evidence": "documented"', '"evidence": "rumoured"'),
+        ("builds/pytorch/torchcodec.json", '"date": "2026', '"day": "2026'),
+        ("gpus.json", '"compute_capability": "8.9"', '"compute_capability": 8.9'),
+        ("gpus.json", '"evidence": "documented", ', ""),
+        ("torch_extensions.json", '"gcc_below": {"11.0": 10', '"gcc_below": {"11.0": "10"'),
+        ("toolkits.json", '"schema": "envsolve.catalogue/1"', '"schema": "envsolve.catalogue/2"'),
+    ],
+)
+def test_one_damaged_place_is_refused_by_the_published_schema(name: str, right: str, wrong: str) -> None:
+    before, found, after = (FOLDER / name).read_text("utf-8").rpartition(right)
+    assert found
+    assert refusals(name, before + wrong + after)
 
 
 def test_the_tables_in_the_documentation_are_of_todays_facts() -> None:
