@@ -19,7 +19,7 @@ from unittest import SkipTest
 NAME = "probe"
 RUNS_ON = "host"
 ORDER = 0
-NEEDS = ("torch",)
+NEEDS = ()  # What is needed is imported by each step itself, after it has said so.
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES")
 
 LIBRARY = re.compile(r"lib(?:cuda|cu(?:blas|dnn|fft|rand|solver|sparse|pti|dart)|nv|nccl)[\w-]*\.so[\d.]*$")
@@ -34,7 +34,7 @@ CHOICES = (
 
 def torch_import():
     """Import torch, and say from where, and which CUDA libraries came with it."""
-    spec = importlib.util.find_spec("torch")
+    spec = there("torch")
     say("sys.path: " + os.pathsep.join(sys.path))
     say("the user's own packages: {}".format("looked at" if site.ENABLE_USER_SITE else "not looked at"))
     say(f"torch is found at {spec.origin}")
@@ -70,8 +70,7 @@ def torch_cuda():
 
 def triton_ptxas(capability):
     """Say which ptxas Triton chooses for a compute capability, ``9.0``."""
-    if importlib.util.find_spec("triton") is None:
-        raise SkipTest("triton is not installed in this environment")
+    there("triton")
     import triton
 
     say(f"triton is imported from {triton.__file__}")
@@ -79,6 +78,14 @@ def triton_ptxas(capability):
     if path is None:
         raise SkipTest(f"Triton {triton.__version__} does not tell which ptxas it takes")
     return {"detail": f"Triton {triton.__version__} takes {path} ({version})", "seen": {"ptxas": path}}
+
+
+def there(name):
+    """Find a package without importing it."""
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise SkipTest("{} is not installed in this environment".format(name))
+    return spec
 
 
 def chosen(number):
