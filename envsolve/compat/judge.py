@@ -16,6 +16,7 @@ from envsolve.compat.life import can_exist
 from envsolve.compat.platform import libc_fits, platform_fits, python_fits
 from envsolve.compat.triton import TRITON, triton_runs
 from envsolve.compat.verdict import Level, Reason, Verdict
+from envsolve.compat.versions import minor
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu, Machine
 
@@ -74,7 +75,7 @@ class Judge:
         return Verdict(level, code, fit.required, fit.mode, triton.ok if triton else None, told)
 
     def _code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, list[Reason]]:
-        """Rules 2 to 5 and 7 for one GPU; rule 5 for torch alone, whose libraries its companions use."""
+        """Rules 2 to 5 and 7 for one GPU; rule 5 of what stands without torch as far as any CUDA of its major goes."""
         cc = gpu.cc
         if cc is None:
             return Level.UNKNOWN, None, [Reason("sass", None, "the GPU, or its compute capability, is not known")]
@@ -99,6 +100,8 @@ class Judge:
             reasons.append(ptx_loads(cuda, self._lifted))
         if build.package == _TORCH:
             reasons.append(self._serves(cuda, cc))
+        elif arch is not None and (denied := self._no_library_serves(cuda, cc)) is not None:
+            reasons.append(denied)
         return level, arch.name if arch else None, reasons
 
     def _driver(self, cuda: str) -> DriverFit:
@@ -115,6 +118,12 @@ class Judge:
             facts = self._facts
             self._libraries[cuda, cc] = libraries_serve(cuda, cc, facts.toolkits, facts.architectures)
         return self._libraries[cuda, cc]
+
+    def _no_library_serves(self, cuda: str, cc: ComputeCapability) -> Reason | None:
+        """Rule 5 where the libraries are those of torch, or whichever the user has of the build's CUDA major."""
+        major = minor(cuda)[0]
+        served = [self._serves(t.version, cc) for t in self._facts.toolkits if minor(t.version)[0] == major]
+        return None if not served or any(reason.ok for reason in served) else served[-1]
 
     def _as_triton(self, build: Build, gpu: Gpu, host: Sequence[Reason]) -> Verdict:
         """Triton itself: what it compiles for a card runs there, or not."""

@@ -111,8 +111,15 @@ def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:
             )
             without = _WITHOUT_MATRIX if reason.rule == "triton-matrix" else _WITHOUT_TRITON
             rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else without
-            yield Caution("triton-limited", f"{reason.text}; {rest}", _TRITON_REMEDY if own else None)
+            remedy = _TRITON_REMEDY if own else _torch_with_triton(family)
+            yield Caution("triton-limited", f"{reason.text}; {rest}", remedy)
     yield from _held_back(option, family)
+
+
+def _torch_with_triton(family: Family) -> str | None:
+    """Another torch, where something asked for stands in the way of one whose Triton works."""
+    best = next((o for o in family.options("torch") if o.verdict.level.usable and o.verdict.triton), None)
+    return f"{best.label} has a Triton that works here: relax what was asked for" if best else None
 
 
 def _own_ptxas_serves(option: Option, family: Family) -> bool:
@@ -187,11 +194,22 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
 
 def about_unjudged(solution: Solution, family: Family) -> Iterator[Caution]:
     """Packages that carry, or may carry, GPU code of which the facts say nothing."""
+    prove = "prove it once installed: envsolve verify --prefix DIR"
     members = family.catalogue.family
     names = [name for name, chosen in solution.chosen.items() if name in members and chosen.candidate.option is None]
     if names:
         text = f"what GPU code {', '.join(names)} carries, and for which torch, is not known; it was not judged"
-        yield Caution("not-judged", text, "prove it once installed: envsolve verify --prefix DIR")
+        yield Caution("not-judged", text, prove)
+    if any(machine.gpus for machine in family.machines):
+        options = [chosen.candidate.option for chosen in solution.chosen.values() if chosen.candidate.option]
+        unread = [option.label for option in options if _code_unread(option)]
+        if unread:
+            yield Caution("not-judged", f"for which GPUs {', '.join(unread)} carries code is not known", prove)
+
+
+def _code_unread(option: Option) -> bool:
+    build = option.build
+    return build.package != "torch" and build.cuda is not None and build.variant != ANY and build.code is None
 
 
 def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -> Iterator[Caution]:

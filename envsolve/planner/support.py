@@ -48,7 +48,7 @@ def support_of(judged: Sequence[Judged]) -> tuple[Support, ...]:
         if build.package != TRITON and (not build.code or build.variant == ANY):
             continue
         evidence = build.known("code").evidence.value
-        name, cc = gpu.name or "unknown GPU", gpu.compute_capability
+        name, cc = gpu.name or ("GPU" if gpu.compute_capability else "unknown GPU"), gpu.compute_capability
         lines[Support(build.package, name, cc, verdict.level.value, verdict.code, evidence)] = None
     return tuple(lines)
 

@@ -32,7 +32,7 @@ def as_json(answer: WhatIf) -> str:
 
 
 def _lines(answer: WhatIf) -> Iterator[str]:
-    yield f"What if   {answer.change}: {in_a_line(answer.then)}"
+    yield f"What if   {answer.change}: {in_a_line(answer.then).removeprefix('chosen: ')}"
     if not answer.differences:
         yield "          nothing would change"
     told = _told(answer)

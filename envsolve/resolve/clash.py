@@ -12,6 +12,7 @@ from envsolve.resolve.impossible import failing
 from envsolve.resolve.needs import AnyCandidate, Candidate, FlavourNeed, PackageNeed
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.resolve.pool import Pool
+from envsolve.resolve.remedies import PYTHONS
 from envsolve.resolve.solve import Clash
 
 _SHOWN = 5
@@ -29,7 +30,9 @@ def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conf
     # A package that has no build here may have sent the solver back through all versions of what needs it.
     for name in family.barren:
         found += failing(name, SpecifierSet(), family)
-    return Conflict(tuple(found), tuple(_remedies(newest)))
+    asked = [c.need for c in newest if c.parent is None and isinstance(c.need, PackageNeed)]
+    lacking = [remedy for need in asked if not family.owns(need.name) for remedy in _found_elsewhere(need, pool)]
+    return Conflict(tuple(found), (*_remedies(newest), *lacking))
 
 
 def _parties(clashes: Sequence[Clash]) -> list[list[Clash]]:
@@ -100,3 +103,19 @@ def _remedies(clashes: Sequence[Clash]) -> Iterator[Remedy]:
         for rival in clashes:
             if rival.parent is not None and rival.need.key == asked.need.key:
                 yield Remedy(f"ask for {rival.need.text} instead of {asked.need.text}", _label(rival.parent))
+
+
+def _found_elsewhere(need: PackageNeed, pool: Pool) -> Iterator[Remedy]:
+    """Where there is what was asked for and the indexes do not have for this environment."""
+    versions = pool.versions(need.name)
+    if not versions:
+        yield Remedy("check its name, or name the index that has it: --extra-index-url URL", "")
+        return
+    if next(pool.candidates(need.name, need.specifier), None) is not None:
+        return
+    newest = next(pool.candidates(need.name, SpecifierSet()), None)
+    if str(need.specifier) and newest is not None:
+        yield Remedy(f"relax {need.text}", f"{need.name} {newest[0]}")
+    pythons = [python for python in PYTHONS if pool.served(need.name, need.specifier, python)]
+    if pythons:
+        yield Remedy(f"use another Python: {', '.join(pythons)}", f"{need.text} has files for it")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -106,6 +106,10 @@ class Family:
     def follows_torch(self, package: str) -> bool:
         """Whether a package's builds each go with certain builds of torch."""
         return package != "torch" and self.owns(package) and self.catalogue.family[package].agrees_on != "nothing"
+
+    def needs_torch(self, asked: Iterable[str]) -> bool:
+        """Whether torch is among packages, or goes with one of them."""
+        return any(name == "torch" or self.follows_torch(name) for name in asked)
 
     def pairings(self, asked: Mapping[str, SpecifierSet]) -> Iterator[tuple[Option, ...]]:
         """Torch options, best first, each with the best option of every companion that goes with it.

@@ -64,10 +64,10 @@ def _pairings(family: Family, limits: Limits, core: Sequence[Limit]) -> Iterator
 def _failing_builds(family: Family, limits: Limits, kinds: Collection[str]) -> Iterator[ConflictFact]:
     """Of the builds that the request names, why each does not run: one fact per distinct reason.
 
-    They are those of torch, unless a package that stands without torch has none that runs.
+    They are those of torch, unless there are packages beside it of which none has code that runs.
     """
-    alone = [n for n in limits.asked if n != "torch" and not family.follows_torch(n) and not family.options(n)]
-    for package in alone or ("torch",):
+    barren = [name for name in limits.asked if name != "torch" and not family.options(name)]
+    for package in barren or ("torch",):
         yield from failing(package, limits.asked.get(package, SpecifierSet()), family, limits.flavour, kinds)
 
 

@@ -29,7 +29,7 @@ class Limit:
     """One limit, and the fact behind it in words.
 
     Attributes:
-        kind: ``asked``, ``flavour``, ``python``, ``libc``, ``driver`` or ``gpus``.
+        kind: ``asked``, ``flavour``, ``cutoff``, ``python``, ``libc``, ``driver`` or ``gpus``.
         name: The package of an ``asked`` limit, the driver, the card; else what is limited to.
     """
 
@@ -42,6 +42,10 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
     """The limits that a request and its machines set, those most worth telling last."""
     if limits.flavour:
         yield Limit("flavour", limits.flavour, f"the CUDA flavour {limits.flavour} was asked for")
+    if family.cutoff:
+        yield Limit(
+            "cutoff", family.cutoff, f"nothing published from {family.cutoff.partition('T')[0]} on is considered"
+        )
     have = "the machine has" if len(family.machines) == 1 else "the machines have"
     libcs = dict.fromkeys(m.platform.libc for m in family.machines if m.platform and m.platform.libc)
     if libcs:
@@ -69,21 +73,42 @@ def best_under(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[O
     loose = replace(
         family,
         python=family.python if "python" in kinds else None,
+        cutoff=family.cutoff if "cutoff" in kinds else None,
         machines=tuple(_loosened(machine, limited) for machine in family.machines),
     )
-    # Lifting a limit relaxes the specifier of a requirement; one that has none is given up.
+    # Lifting a limit relaxes the specifier of a requirement; one that has none is given up, torch apart.
     asked = {
         name: specifier if name in names else SpecifierSet()
         for name, specifier in limits.asked.items()
-        if name in names or str(specifier)
+        if name in names or str(specifier) or name == "torch"
     }
     return best_of(loose, Limits(asked, limits.flavour if "flavour" in kinds else None))
 
 
 def best_of(family: Family, limits: Limits) -> tuple[Option, ...] | None:
-    """The best torch option that the request allows, then the best matching one of every companion asked for."""
+    """The best torch option that the request allows, then the best matching one of every companion asked for.
+
+    Of a request that torch has no part in, the best option of each package; none where nothing is asked for any more.
+    """
+    if not family.needs_torch(limits.asked):
+        return _each_alone(family, limits)
     pairings = family.pairings(limits.asked)
     return next((options for options in pairings if limits.flavour in (None, options[0].build.variant)), None)
+
+
+def _each_alone(family: Family, limits: Limits) -> tuple[Option, ...] | None:
+    """The best option of each of several packages that stand without torch; None where one has none."""
+
+    def allowed(option: Option) -> bool:
+        flavours = family.flavours_with(option.build)
+        return limits.flavour is None or flavours is None or limits.flavour in flavours
+
+    found = [
+        next((o for o in family.options(name) if o.matches(specifier) and allowed(o)), None)
+        for name, specifier in limits.asked.items()
+    ]
+    options = tuple(option for option in found if option is not None)
+    return options if len(options) == len(found) else None
 
 
 def driver_name(machine: Machine) -> str | None:

@@ -12,26 +12,43 @@ from envsolve.compat.forward import compat_releases, compat_serves
 from envsolve.compat.life import can_exist
 from envsolve.compat.verdict import Level
 from envsolve.compat.versions import numbers, reaches
+from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.describe import told_apart
-from envsolve.machine.model import Driver, Machine, Platform
+from envsolve.machine.model import Driver, Gpu, Machine, Platform
+from envsolve.resolve.channels import conda_forge
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.fleet import Fleet
 from envsolve.resolve.limits import Limit, Limits, best_of, best_under
 from envsolve.resolve.outcome import Remedy
-from envsolve.resolve.unpublished import first_that_fits, without_flavour
+from envsolve.resolve.prereleases import newer_builds
+from envsolve.resolve.siblings import other_cuda
+from envsolve.resolve.sourcebuild import source_build
+from envsolve.resolve.unpublished import first_that_fits, for_a_gpu, without_flavour
 
 #: CPython versions that a remedy may propose: those that torch was ever published for.
-_PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
+PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
 _GLIBC_OF_REMEDY = "glibc 2.28"
 
 
 def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
-    """Changes to one limit of the conflict that let a build through, the cheapest first."""
+    """Changes to one limit of the conflict that let a build through, the cheapest first; failing that, other hardware."""
+    found = tuple(_changes(family, limits, every, core))
+    yield from found
+    if not any(remedy.unlocks for remedy in found):
+        yield from _on_the_cpu(family, limits)
+        yield from _another_card(family, limits)
+
+
+def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
     kinds = {limit.kind for limit in core}
+    yield from for_a_gpu(family, limits)
     yield from _without_gpu(family, limits)
+    if "cutoff" in kinds and (best := best_of(replace(family, cutoff=None), limits)):
+        yield Remedy("leave out --exclude-newer", _named(best))
     yield from _relaxations(family, limits, every, core)
+    yield from other_cuda(family, limits)
     if "python" in kinds:
-        others = [(p, best) for p in _PYTHONS if (best := best_of(replace(family, python=p), limits))]
+        others = [(p, best) for p in PYTHONS if (best := best_of(replace(family, python=p), limits))]
         if others:
             names = ", ".join(p for p, _ in others)
             yield Remedy(f"use another Python: {names}", _named(others[-1][1]))
@@ -41,11 +58,16 @@ def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     if "driver" in kinds:
         yield from _compat_package(family, limits)
         yield from _driver_remedy(family, limits)
+    if kinds & {"gpus", "driver", "libc"}:
+        yield from conda_forge(family, limits)
     if "libc" in kinds:
         newer = [replace(m, platform=replace(m.platform or Platform(), libc=_GLIBC_OF_REMEDY)) for m in family.machines]
         best = best_of(replace(family, machines=tuple(newer)), limits)
         if best is not None:
             yield Remedy(f"run in a container, or on a system, with {_GLIBC_OF_REMEDY} or newer", _named(best))
+    if "gpus" in kinds:
+        yield from newer_builds(family, limits)
+        yield from source_build(family, limits)
 
 
 def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
@@ -64,7 +86,7 @@ def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: S
 
 def _without(family: Family, limits: Limits, every: Sequence[Limit], given_up: Sequence[Limit]) -> Remedy | None:
     best = best_under(family, limits, [limit for limit in every if limit not in given_up])
-    if best is None:
+    if not best:  # also where nothing would be left of the request
         return None
     verb = "relax" if all(_relaxable(limit, limits) for limit in given_up) else "give up"
     return Remedy(f"{verb} " + " and ".join(_demand(limit, limits) for limit in given_up), _named(best))
@@ -80,7 +102,7 @@ def _demand(limit: Limit, limits: Limits) -> str:
 
 def _fewer_machines(family: Family, limits: Limits) -> Iterator[Remedy]:
     """Machines without which there would be a plan for the others."""
-    if len(family.machines) > 1:
+    if len(family.machines) > 1 and family.needs_torch(limits.asked):
         for binding in Fleet(family, limits).bindings(lambda _: True):
             yield Remedy(
                 f"plan for {binding.held} apart (--allow-groups)", f"{binding.torch.label} on {binding.others}"
@@ -102,10 +124,38 @@ def _without_gpu(family: Family, limits: Limits) -> Iterator[Remedy]:
     """An environment that uses no GPU, where only CPU builds were asked for."""
     without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
     named = [o for o in family.judged("torch") if o.matches(limits.asked.get("torch", SpecifierSet()))]
-    if named and all(option.build.variant == "cpu" for option in named):
+    only_cpu = named and all(option.build.variant == "cpu" for option in named)
+    if only_cpu and family.needs_torch(limits.asked):
         best = best_of(without, limits)
         if best is not None:
             yield Remedy("ask for an environment that uses no GPU: --cuda cpu", _named(best))
+
+
+def _another_card(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """A card of the oldest generation after the machine's own for which there is an answer."""
+    own = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
+    if len(family.machines) > 1 or len(own) != 1:
+        return
+    (machine,) = family.machines
+    known = sorted(family.catalogue.gpus, key=lambda model: bool(model.data_centre))
+    models = {model.compute_capability: model.name for model in known}  # those of data centres go before others
+    for cc in sorted(map(ComputeCapability.parse, models)):
+        gpu = Gpu(models[str(cc)], str(cc))
+        exists = can_exist(gpu, machine.driver, family.facts.architectures, family.facts.drivers).ok
+        if cc <= own[0] or exists is False or family.facts.architectures[str(cc)].island:
+            continue
+        best = best_of(replace(family, machines=(replace(machine, gpus=(gpu,)),)), limits)
+        if best is not None and all(_known(option) for option in best):
+            yield Remedy(f"use another GPU, such as {gpu.label}", _named(best))
+            return
+
+
+def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """An environment that leaves the GPUs alone."""
+    without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
+    best = best_of(without, limits) if limits.flavour is None and family.needs_torch(limits.asked) else None
+    if best is not None:
+        yield Remedy("compute on the CPU: --cuda cpu", _named(best))
 
 
 def _compat_package(family: Family, limits: Limits) -> Iterator[Remedy]:
@@ -117,11 +167,16 @@ def _compat_package(family: Family, limits: Limits) -> Iterator[Remedy]:
         with_it = tuple(_with_compat(machine, cuda) for machine in family.machines)
         served = [bool((reason := compat_serves(machine, facts)) and reason.ok) for machine in with_it]
         best = _best_with(family, with_it, served, limits)
-        if best is not None:
+        if best is not None and all(_known(option) for option in best):
             package = f"the libcuda of cuda-compat-{cuda.replace('.', '-')}"
             where = _where(family.machines, served)
             yield Remedy(f"keep the driver and put {package} first on the loader path{where}", _named(best))
             return
+
+
+def _known(option: Option) -> bool:
+    """Whether a package's code is known to run, or is none that the rules judge."""
+    return option.verdict.level.usable or not option.build.cuda
 
 
 def _with_compat(machine: Machine, cuda: str) -> Machine:
@@ -152,9 +207,11 @@ def _driver_remedy(family: Family, limits: Limits) -> Iterator[Remedy]:
 def _drivers(facts: Facts) -> Sequence[Driver]:
     """The first driver of every branch, and the floors of the CUDA families, which lie within one; oldest first."""
     first = {branch.branch: branch for branch in facts.drivers}
-    within = (floor.linux for floor in facts.floors)
+    within = [floor.linux for floor in facts.floors]
     floors = [Driver(version, first[name].cuda) for version in within if (name := version.partition(".")[0]) in first]
-    firsts = [Driver(branch.first, branch.cuda) for branch in facts.drivers]
+    # What came before the floor in its branch was a beta.
+    later = {version.partition(".")[0] for version in within}
+    firsts = [Driver(branch.first, branch.cuda) for branch in facts.drivers if branch.branch not in later]
     return sorted((*firsts, *floors), key=lambda driver: numbers(driver.version or ""))
 
 
@@ -180,7 +237,7 @@ def _where(machines: Sequence[Machine], which: Sequence[bool]) -> str:
 
 
 def _named(options: Sequence[Option]) -> str:
-    torch, *companions = options
-    level = "" if torch.verdict.level in (Level.NATIVE, Level.FAMILY) else f" ({torch.verdict.level.value})"
-    others = ", ".join(f"{o.build.package} {o.build.version}" for o in companions)
-    return f"torch {torch.build.version} [{torch.build.variant}]{level}" + (f" with {others}" if others else "")
+    first, *others = options
+    level = "" if first.verdict.level in (Level.NATIVE, Level.FAMILY) else f" ({first.verdict.level.value})"
+    rest = ", ".join(f"{o.build.package} {o.build.version}" for o in others)
+    return first.label + level + (f" with {rest}" if rest else "")

@@ -28,20 +28,22 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
     options = family.judged(name)
     versions = sorted({Version(option.version.public) for option in options})
     asked = ConflictFact(f"{name}{specifier} was asked for")
+    before = f" from before {family.cutoff.partition('T')[0]}" if family.cutoff else ""
     if not versions:
-        return Conflict(
-            (asked, ConflictFact(f"no build of {name} is known from before the date that was asked for")), ()
-        )
+        fact = ConflictFact(f"no build of {name} is known{before}")
+        return Conflict((asked, fact), tuple(_later(family, limits)))
     pin = _pin(specifier)
     same = [option for option in options if pin and option.version.public == pin.version.public]
     if pin and same:
-        fact = ConflictFact(published_as(name, pin.version.public, same), _source(same[0], family))
+        text = published_as(name, pin.version.public, same) + _of_flavour(name, pin.variant, family)
+        fact = ConflictFact(text, _source(same[0], family))
     else:
         near = ", ".join(map(str, _around(pin.version, versions))) if pin else ""
-        text = f"the builds of {name} that are known: {versions[0]} to {versions[-1]}, and none of them is {specifier}"
+        known = f"the builds of {name} that are known{before}: {versions[0]} to {versions[-1]}"
+        text = f"{known}, and none of them is {specifier}"
         fact = ConflictFact(f"{text}; the nearest: {near}" if near else text)
-    remedies = dict.fromkeys(_remedies(name, pin, versions, family, limits))
-    return Conflict((asked, fact), tuple(remedies))
+    found = (*for_a_gpu(family, limits), *_later(family, limits), *_remedies(name, pin, versions, family, limits))
+    return Conflict((asked, fact), tuple(dict.fromkeys(found)))
 
 
 def explain_unpublished_flavour(flavour: str, family: Family, limits: Limits) -> Conflict:
@@ -58,13 +60,37 @@ def explain_unpublished_flavour(flavour: str, family: Family, limits: Limits) ->
         if best is not None:
             action = f"ask for --cuda {other}" if other else f"relax --cuda {flavour}"
             found[Remedy(action, ", ".join(option.label for option in best))] = None
-    return Conflict(facts, tuple(found))
+    return Conflict(facts, (*for_a_gpu(family, limits), *found))
 
 
 def published_as(name: str, version: str, options: list[Option]) -> str:
     """In which flavours a version was published: ``torch 2.0.0 was published as cpu, cu117, cu118 alone``."""
     variants = sorted({option.build.variant for option in options}, key=lambda variant: (len(variant), variant))
     return f"{name} {version} was published as {', '.join(variants)} alone"
+
+
+def _of_flavour(name: str, variant: str | None, family: Family) -> str:
+    """Which versions there are of a flavour: ``; for cu121 there are 2.1.0 to 2.5.1``."""
+    options = [option for option in family.judged(name) if option.build.variant == variant]
+    versions = sorted({Version(option.version.public) for option in options})
+    if not versions:
+        return ""
+    span = f"there are {versions[0]} to {versions[-1]}" if len(versions) > 1 else f"there is {versions[0]}"
+    return f"; for {variant} {span}"
+
+
+def _later(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """What there is if later days count, too."""
+    if family.cutoff and (best := best_of(replace(family, cutoff=None), limits)):
+        yield Remedy("leave out --exclude-newer", ", ".join(option.label for option in best))
+
+
+def for_a_gpu(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """That a CUDA flavour is planned for the machine that will run it, where it was planned for one without a GPU."""
+    pins = (_pin(specifier) for specifier in limits.asked.values())
+    named = [limits.flavour, *(pin.variant for pin in pins if pin)]
+    if family.wants_cpu and any(flavour not in (None, "cpu") for flavour in named):
+        yield Remedy("plan for the machine that has the GPU: --target 'NAME, driver VERSION'", "")
 
 
 def without_flavour(specifier: SpecifierSet) -> SpecifierSet:
@@ -110,7 +136,9 @@ def first_that_fits(name: str, specifiers: Sequence[str], family: Family, limits
         best = best_of(family, replace(limits, asked={**limits.asked, name: SpecifierSet(specifier)}))
         if best is not None:
             build = next(option.build for option in best if option.build.package == name)
-            yield Remedy(f"ask for {name}=={build.version}+{build.variant}", ", ".join(option.label for option in best))
+            same = {o.build.variant for o in family.judged(name) if o.build.version == build.version}
+            pin = f"{name}=={build.version}" + (f"+{build.variant}" if len(same) > 1 else "")
+            yield Remedy(f"ask for {pin}", ", ".join(option.label for option in best))
             return
 
 

@@ -34,12 +34,17 @@ class Questions:
     def machine(self, target: str) -> Machine:
         return machine_from_target(parse_target(target), self.catalogue)
 
-    def plan(self, targets: str | Sequence[str], *requirements: str, cuda: str | None = None) -> Plan:
+    def plan(
+        self, targets: str | Sequence[str], *requirements: str, cuda: str | None = None, before: str | None = None
+    ) -> Plan:
         machines = [self.machine(t) for t in ([targets] if isinstance(targets, str) else targets)]
-        return self.plan_for(machines, *requirements, cuda=cuda)
+        return self.plan_for(machines, *requirements, cuda=cuda, before=before)
 
-    def plan_for(self, machines: Sequence[Machine], *requirements: str, cuda: str | None = None) -> Plan:
-        return make_plan(read_requirements(requirements), machines, Choices(cuda=cuda), self.catalogue, self.client)
+    def plan_for(
+        self, machines: Sequence[Machine], *requirements: str, cuda: str | None = None, before: str | None = None
+    ) -> Plan:
+        choices = Choices(cuda=cuda, exclude_newer=before)
+        return make_plan(read_requirements(requirements), machines, choices, self.catalogue, self.client)
 
     def groups(self, targets: Sequence[str], *requirements: str) -> Plans:
         machines = [self.machine(target) for target in targets]

@@ -54,6 +54,7 @@ def test_a_companion_without_code_of_its_own_goes_where_torch_goes(
     assert plan.status == "ok"
     assert chosen(plan)["torch-tensorrt"] == "1.0 cu126"
     assert "torch-tensorrt" not in {line.package for line in plan.support}
+    assert ("not-judged" in codes(plan)) is (code is None)
 
 
 @pytest.mark.parametrize(

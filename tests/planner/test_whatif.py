@@ -83,7 +83,7 @@ def test_the_text_and_the_json(torch_world: World) -> None:
     answer = ask(torch_world, "driver 580.95", "torch", target="H100, driver 550.54.15")
     lines = as_text(answer).split("\n\n")[-1].splitlines()
     assert lines == [
-        "What if   driver 580.95: chosen: cu130, torch 2.14.1, 3 packages",
+        "What if   driver 580.95: cu130, torch 2.14.1, 3 packages",
         "                       now            then",
         "          flavour      cu126          cu130",
         "          driver mode  minor-version  full",

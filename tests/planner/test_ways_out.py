@@ -1,0 +1,100 @@
+"""Remedies that lie outside the torch family's own versions, and those of requests that torch has no part in."""
+
+from __future__ import annotations
+
+import pytest
+
+from envsolve.plan import Plan
+from tests.planner.questions import Questions
+from tests.smallworld import World
+
+HERE = "python 3.12, linux-x86_64, glibc 2.35"
+
+
+def ways(plan: Plan) -> list[tuple[str, str]]:
+    assert plan.status == "impossible"
+    return [(remedy.action, remedy.unlocks) for remedy in plan.remedies]
+
+
+def facts(plan: Plan) -> list[str]:
+    return [fact.fact for fact in plan.conflict]
+
+
+def test_a_request_without_torch_is_not_answered_with_torch(ask: Questions) -> None:
+    plan = ask.plan(f"V100, driver 470.223.02, {HERE}", "cupy-cuda12x")
+    assert not any("torch" in action + unlocks for action, unlocks in ways(plan))
+    assert ways(plan)[0] == (
+        "ask for cupy-cuda11x instead of cupy-cuda12x",
+        "cupy-cuda11x 13.6.0 [cu118]",
+    )
+    assert ways(plan)[-1] == ("install driver 525.60.13 or newer (branch R525)", "cupy-cuda12x 14.2.0 [cu129]")
+
+
+def test_what_is_asked_for_beside_torch_can_be_given_up(ask: Questions) -> None:
+    plan = ask.plan(f"V100, driver 470.223.02, {HERE}", "torch", "cupy-cuda12x")
+    assert ("give up cupy-cuda12x", "torch 2.7.1 [cu118]") in ways(plan)
+
+
+def test_libraries_of_no_cuda_of_its_major_serve_the_card(ask: Questions) -> None:
+    plan = ask.plan(f"RTX 5090, driver 580.95.05, {HERE}", "cupy-cuda11x")
+    assert facts(plan)[-1].endswith("the libraries of CUDA 11.8 (sm_35 to sm_90) do not serve cc 12.0")
+    assert ways(plan) == [("ask for cupy-cuda12x instead of cupy-cuda11x", "cupy-cuda12x 14.2.0 [cu129]")]
+
+
+def test_a_card_that_no_build_has_code_for(ask: Questions) -> None:
+    """The CUDA that knows it is named, and what measures a wheel that is in no catalogue; then other hardware."""
+    (first, _), (second, unlocked), (third, _) = ways(ask.plan(f"cc 8.8, driver 580.95.05, {HERE}", "torch"))
+    assert first.startswith("look for a pre-release of torch built with CUDA 13.0 or newer, the first that knows sm_88")
+    assert "envsolve index measure" in first
+    assert second == "compute on the CPU: --cuda cpu" and unlocked.endswith("[cpu]")
+    assert third.startswith("use another GPU, such as NVIDIA L") and third.endswith("(cc 8.9)")
+
+
+def test_a_card_that_every_build_has_dropped(ask: Questions) -> None:
+    plan = ask.plan("GTX 680, driver 470.223.02, python 3.8, linux-x86_64, glibc 2.35", "torch")
+    assert ways(plan) == [
+        ("compute on the CPU: --cuda cpu", "torch 2.4.1 [cpu]"),
+        ("use another GPU, such as Tesla K80 (cc 3.7)", "torch 2.4.1 [cu118]"),
+    ]
+
+
+def test_a_companion_that_never_had_code_for_the_card_says_so(ask: Questions) -> None:
+    plan = ask.plan(f"P100, driver 580.95.05, {HERE}", "vllm")
+    assert any(fact.startswith("vllm 0.19.1 [cu129]: no code for cc 6.0") for fact in facts(plan))
+    ((action, unlocked),) = ways(plan)
+    assert action == "use another GPU, such as Tesla V100 (cc 7.0)" and "with vllm 0.19.1" in unlocked
+
+
+def test_a_date_is_a_limit_like_any_other(ask: Questions) -> None:
+    target = f"RTX 5090, driver 580.95.05, {HERE}"
+    plan = ask.plan(target, "torch", before="2024-12-31")
+    assert facts(plan)[0] == "nothing published from 2025-01-01 on is considered"
+    assert ways(plan) == [("leave out --exclude-newer", "torch 2.15.0 [cu132]")]
+    pinned = ask.plan(target, "torch==2.7.0", before="2024-12-31")
+    assert "known from before 2025-01-01: 1.7.0 to 2.5.1" in facts(pinned)[1]
+    assert ways(pinned) == [("leave out --exclude-newer", "torch 2.7.0 [cu128]")]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "cuda"), [("torch", "cu126"), ("torch", "cu131"), ("torch==2.0.0+cu121", None)]
+)
+def test_cuda_planned_where_there_is_no_gpu(ask: Questions, requirement: str, cuda: str | None) -> None:
+    plan = ask.plan(f"no gpu, {HERE}", requirement, cuda=cuda)
+    assert ways(plan)[0] == ("plan for the machine that has the GPU: --target 'NAME, driver VERSION'", "")
+
+
+def test_a_torch_whose_triton_works_is_named_where_the_request_forbids_it(ask: Questions) -> None:
+    plan = ask.plan(f"cc 12.1, driver 580.95.05, {HERE}", "torch==2.7.1")
+    (limited,) = (caution for caution in plan.warnings if caution.code == "triton-limited")
+    assert limited.remedy == "torch 2.15.0 [cu132] has a Triton that works here: relax what was asked for"
+
+
+def test_ordinary_packages(world: World) -> None:
+    world.default.wheel("old", "1.0", tags="cp37-cp37m-manylinux2014_x86_64")
+    world.default.wheel("old", "2.0")
+    assert ways(world.plan("old==1.0")) == [
+        ("relax old==1.0", "old 2.0"),
+        ("use another Python: 3.7", "old==1.0 has files for it"),
+    ]
+    assert ways(world.plan("old>=3")) == [("relax old>=3", "old 2.0")]
+    assert ways(world.plan("none")) == [("check its name, or name the index that has it: --extra-index-url URL", "")]
