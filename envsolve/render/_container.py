@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from envsolve.compat.versions import numbers
 from envsolve.render._recipe import PREFIX, Recipe
 
 CUDA_HOME = "/usr/local/cuda"
@@ -14,8 +15,10 @@ COMPAT = "/usr/local/cuda/compat"
 PYTHON = f"{PREFIX}/bin/python"
 CREATE = f"python -m venv {PREFIX}"
 INSTALL_WHEELS = f"{PYTHON} -m pip install --no-deps --require-hashes -r {PREFIX}/wheels.txt"
-VERIFY = ("envsolve", "verify", "--prefix", PREFIX)
+VERIFY = ("/opt/envsolve/bin/envsolve", "verify", "--prefix", PREFIX)
 
+# As in pyproject.toml.
+_ENVSOLVE_PYTHON = (3, 10)
 # Gigabytes that one compiler of CUDA code takes; flash-attention's README warns of as much for each job.
 _JOB_GB = 4
 _JOBS = (
@@ -57,13 +60,14 @@ def check(made: Recipe) -> tuple[str, ...]:
 
 
 def install_envsolve(made: Recipe) -> tuple[str, ...]:
-    """envsolve in an environment of its own, of a Python that it runs on, and the kernels compiled."""
+    """envsolve in an environment of its own, and the kernels compiled; nothing on a Python that it does not run on."""
+    if numbers(made.python) < _ENVSOLVE_PYTHON:
+        return ()
     gpus = [word for gpu in made.gpus for word in ("--gpu", gpu)]
     compiled = [shlex.join([*VERIFY, "--compile-only", *gpus])] if gpus else []
     return (
-        "python -m venv /opt/uv",
-        "/opt/uv/bin/python -m pip install uv",
-        "UV_TOOL_BIN_DIR=/usr/local/bin /opt/uv/bin/uv tool install --python '>=3.10' \"${ENVSOLVE}\"",
+        "python -m venv /opt/envsolve",
+        '/opt/envsolve/bin/python -m pip install "${ENVSOLVE}"',
         *compiled,
     )
 
@@ -76,7 +80,7 @@ def variables(made: Recipe) -> Mapping[str, str]:
     """
     constraints = f"{PREFIX}/constraints.txt"
     found = {"PIP_CONSTRAINT": constraints, "UV_CONSTRAINT": constraints}
-    if made.driver:
+    if made.uses_gpus:
         found |= {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
     if made.compat:
         found["LD_LIBRARY_PATH"] = COMPAT

@@ -87,6 +87,11 @@ class Recipe:
     driver: str | None
     gpus: tuple[str, ...]
 
+    @property
+    def uses_gpus(self) -> bool:
+        """Whether it holds code for GPUs."""
+        return bool(self.driver or self.gpus)
+
 
 @dataclass(frozen=True, slots=True)
 class _Base:

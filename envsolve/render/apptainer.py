@@ -42,7 +42,7 @@ def render(plan: Plan) -> str:
 
 
 def _heading(made: Recipe) -> Iterator[str]:
-    nv = " --nv" if made.driver else ""
+    nv = " --nv" if made.uses_gpus else ""
     yield from (f"# {line}" for line in made.heading)
     if made.driver:
         yield f"# The wheels bring CUDA. The host brings its driver: {made.driver} or newer."
@@ -75,10 +75,11 @@ def _build(made: Recipe) -> Iterator[str]:
     yield "    # What is installed on top of this cannot replace the builds that were judged for the GPU."
     yield from _file("constraints.txt", made.constraints)
     yield from (f"    {command}" for command in check(made))
-    yield '    ENVSOLVE="{{ ENVSOLVE }}"'
-    yield '    if [ -n "${ENVSOLVE}" ]; then'
-    yield from (f"        {command}" for command in install_envsolve(made))
-    yield "    fi"
+    if proof := install_envsolve(made):
+        yield '    ENVSOLVE="{{ ENVSOLVE }}"'
+        yield '    if [ -n "${ENVSOLVE}" ]; then'
+        yield from (f"        {command}" for command in proof)
+        yield "    fi"
 
 
 def _compilers(compiling: Compiling) -> Iterator[str]:

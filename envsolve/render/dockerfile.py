@@ -46,8 +46,8 @@ def _heading(made: Recipe) -> Iterator[str]:
         yield f"# The wheels bring CUDA. The host brings its driver: {made.driver} or newer."
     yield "#"
     yield f"# Build, which takes no GPU:   docker build --platform {made.platform} -t NAME ."
-    yield f"# Run:                         docker run --rm{' --gpus all' if made.driver else ''} NAME python PROGRAM"
-    if made.driver:
+    yield f"# Run:                         docker run --rm{' --gpus all' if made.uses_gpus else ''} NAME python PROGRAM"
+    if made.uses_gpus and install_envsolve(made):
         yield "# Prove it on the GPU:         docker build --target check --build-arg ENVSOLVE=WHERE -t NAME-check ."
         yield "#                              docker run --rm --gpus all NAME-check"
         yield "#                              (WHERE: what pip installs envsolve from, or a wheel beside this file)"
@@ -96,13 +96,16 @@ def _compilers(compiling: Compiling) -> Iterator[str]:
 def _check(made: Recipe) -> Iterator[str]:
     """The environment proved as far as that goes without a GPU; run as an image, the stage proves the rest."""
     yield "FROM build AS check"
+    proof = install_envsolve(made)
+    if not proof:
+        yield from _run(check(made))
+        return
     yield "# Given one, the kernels are compiled for the GPU."
     yield "ARG ENVSOLVE"
     yield "WORKDIR /context"
-    proof = " && ".join(install_envsolve(made)).replace(" && ", " \\\n        && ")
-    yield from _run(
-        [*check(made), f'if [ -n "${{ENVSOLVE}}" ]; then \\\n        {proof}; \\\n    fi'], _CACHE, _CONTEXT
-    )
+    chain = " \\\n        && ".join(proof)
+    guarded = f'if [ -n "${{ENVSOLVE}}" ]; then \\\n        {chain}; \\\n    fi'
+    yield from _run([*check(made), guarded], _CACHE, _CONTEXT)
     words = ", ".join(f'"{word}"' for word in VERIFY)
     yield f"ENTRYPOINT [{words}]"
 
