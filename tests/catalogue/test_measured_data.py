@@ -129,6 +129,12 @@ def test_a_rebuilt_wheel_has_its_build_tag(catalogue: Catalogue) -> None:
     assert name == "torch-2.10.0-3-cp312-cp312-manylinux_2_28_x86_64.whl"
 
 
+def test_what_compiling_against_torch_takes_is_measured_of_every_release(catalogue: Catalogue) -> None:
+    linux = {b.version for b in catalogue.file("builds/default/torch") if b.platform.endswith("x86_64")}
+    measured = {e.version for e in catalogue.torch_extensions.values() if e.evidence is Evidence.MEASURED}
+    assert measured == linux
+
+
 def test_every_triton_that_torch_pins_is_known(catalogue: Catalogue) -> None:
     tritons = {release.version for release in catalogue.tritons}
     pins = {
