@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envsolve.api.guards import guard
 from envsolve.api.machines import detect, machines_given
 from envsolve.arguments import StrPath, items, path_of, paths, python_version
+from envsolve.errors import UsageError
 
 if TYPE_CHECKING:
     from envsolve.diagnose.environment.survey import Survey
@@ -34,13 +37,15 @@ def install(
 ) -> Installed:
     """Make the environment of a plan, or of a ``pylock.toml``, at ``prefix``, and prove it before it is put in place.
 
+    Where :func:`guard` holds the torch of the environment that is replaced, it holds that of the new one.
+
     Args:
         source: A plan, or the path of a lock file.
         prefix: Where the environment is to stand: nothing yet, or an older environment to replace.
         manager: ``uv`` or ``pip``; uv where it is present, else pip, where None.
         python: ``3.12``, for a lock that serves several Pythons; the one that it was made for where None.
-        groups: Dependency groups of a lock; of one for several classes of machines, the class that is to be installed in
-            place of the machine's own.
+        groups: Dependency groups of a lock; of one for several classes of machines, the class that is to be installed
+            in place of the machine's own.
         machine: What a lock's assumptions are held against; this host where None.
         check: Whether to verify the environment on the GPUs at hand before it replaces what stands at ``prefix``.
         progress: Told of every step.
@@ -51,12 +56,15 @@ def install(
         EnvsolveError: Others, see :func:`envsolve.install.environment.install`.
     """
     from envsolve.install.environment import install as make_environment
+    from envsolve.install.guarded import is_guarded
     from envsolve.install.progress import silent
     from envsolve.verify.proof import prove
 
-    return make_environment(
+    place = path_of(prefix, "prefix")
+    held = is_guarded(place)
+    made = make_environment(
         Path(source) if isinstance(source, (str, os.PathLike)) else source,
-        path_of(prefix, "prefix"),
+        place,
         manager=manager,
         python=python_version(python),
         groups=items(groups, str, "groups"),
@@ -64,6 +72,10 @@ def install(
         verify=prove if check else None,
         progress=progress or silent,
     )
+    if held:
+        with contextlib.suppress(UsageError):  # the new one may have no torch to be held
+            guard(place)
+    return made
 
 
 def verify(

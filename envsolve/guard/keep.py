@@ -7,7 +7,6 @@ file of constraints is for its ``UV_CONSTRAINT``.
 from __future__ import annotations
 
 import configparser
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,11 @@ from envsolve.diagnose.environment.read import read_outline
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.files import is_folder, read_regular, replace_file
 from envsolve.guard.family import pins_of
+from envsolve.install.guarded import BEGIN, CONFIG, END, without_block
 
 FOLDER = ".envsolve"
 CONSTRAINTS = "constraints.txt"
 _OWN_PINS = "conda-pinned.txt"
-_BEGIN, _END = "# written by envsolve guard --write", "# end of what envsolve guard wrote"
-_CONFIG = "pip.ini" if sys.platform == "win32" else "pip.conf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def write(prefix: Path, catalogue: Catalogue, environ: Mapping[str, str]) -> Kep
     files = {}
     if wheels:
         files[root / FOLDER / CONSTRAINTS] = _text(f"{name}=={version}" for name, version in wheels.items())
-        files[root / _CONFIG] = _with_constraint(root)
+        files[root / CONFIG] = _with_constraint(root)
     if records:
         files |= _pinned(root, records)
     _replace(files)
@@ -68,9 +66,9 @@ def remove(prefix: Path) -> Kept:
     if not is_folder(root):
         raise UsageError(f"there is no folder {root}", hint="--prefix takes the root folder of an environment")
     files: dict[Path, str] = {}
-    config = _read(root / _CONFIG)
-    if _BEGIN in config:
-        files[root / _CONFIG] = _without_block(config)
+    config = _read(root / CONFIG)
+    if BEGIN in config:
+        files[root / CONFIG] = without_block(config)
     own = _read(root / FOLDER / _OWN_PINS).splitlines()
     if own:
         lines = _read(root / "conda-meta/pinned").splitlines()
@@ -107,8 +105,8 @@ def _with_constraint(root: Path) -> str:
     Raises:
         UsageError: It has a constraint of its own, or cannot be read.
     """
-    path = root / _CONFIG
-    kept = _without_block(_read(path))
+    path = root / CONFIG
+    kept = without_block(_read(path))
     parser = configparser.RawConfigParser()
     file = root / FOLDER / CONSTRAINTS
     line = f"constraint = {_unbroken(file)}"
@@ -121,21 +119,13 @@ def _with_constraint(root: Path) -> str:
     if parser.has_section("install"):
         lines = kept.splitlines()
         at = next(n for n, text in enumerate(lines) if text.strip() == "[install]") + 1
-        return _text([*lines[:at], _BEGIN, line, _END, *lines[at:]])
-    return _text([*kept.splitlines(), _BEGIN, "[install]", line, _END])
+        return _text([*lines[:at], BEGIN, line, END, *lines[at:]])
+    return _text([*kept.splitlines(), BEGIN, "[install]", line, END])
 
 
 def _unbroken(file: Path) -> str:
     """A path as pip and uv take it among others: both split the value at white space, and take addresses, too."""
     return file.as_uri() if any(character.isspace() for character in str(file)) else str(file)
-
-
-def _without_block(text: str) -> str:
-    lines = text.splitlines()
-    if _BEGIN not in lines or _END not in lines:
-        return text
-    begin, end = lines.index(_BEGIN), lines.index(_END)
-    return _text([*lines[:begin], *lines[end + 1 :]])
 
 
 def _pinned(root: Path, records: Mapping[str, str]) -> dict[Path, str]:

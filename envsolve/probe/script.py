@@ -23,12 +23,13 @@ NEEDS = ()  # What is needed is imported by each step itself, after it has said 
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES")
 
 LIBRARY = re.compile(r"lib(?:cuda|cu(?:blas|dnn|fft|rand|solver|sparse|pti|dart)|nv|nccl)[\w-]*\.so[\d.]*$")
-#: Where each line of Triton keeps its choice of a ptxas, newest first.
+#: Where each line of Triton keeps its choice of a ptxas, newest first, and what it is asked with; None is the card.
 CHOICES = (
-    ("triton.backends.nvidia.compiler", "get_ptxas"),  # 3.3 and newer
-    ("triton.backends.nvidia.compiler", "_path_to_binary"),  # 3.0 to 3.2
-    ("triton.common.backend", "path_to_ptxas"),  # 2.1 to 2.3
-    ("triton.compiler", "path_to_ptxas"),  # 2.0
+    ("triton.backends.nvidia.compiler", "get_ptxas", None),  # 3.3 and newer, by the card
+    ("triton.backends.nvidia.compiler", "get_ptxas", ()),  # 3.4 and 3.5, which have one for all
+    ("triton.backends.nvidia.compiler", "_path_to_binary", ("ptxas",)),  # 3.0 to 3.2
+    ("triton.common.backend", "path_to_ptxas", ()),  # 2.1 to 2.3
+    ("triton.compiler", "path_to_ptxas", ()),  # 2.0
 )
 
 
@@ -90,19 +91,12 @@ def there(name):
 
 def chosen(number):
     """Path and version of the ptxas that Triton takes, by its own function for that; None where it has none known."""
-    for module, name in CHOICES:
+    for module, name, arguments in CHOICES:
         try:
-            choose = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError):
+            answer = getattr(importlib.import_module(module), name)(*((number,) if arguments is None else arguments))
+        except (ImportError, AttributeError, TypeError):
             continue
-        for arguments in ((number,), (), ("ptxas",)):
-            try:
-                answer = choose(*arguments)
-            except TypeError:
-                continue
-            if isinstance(answer, tuple):
-                return str(answer[0]), str(answer[1])
-            return str(answer.path), str(answer.version)
+        return (str(answer[0]), str(answer[1])) if isinstance(answer, tuple) else (answer.path, str(answer.version))
     return None, None
 
 

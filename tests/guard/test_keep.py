@@ -10,7 +10,9 @@ import pytest
 
 from envsolve import api
 from envsolve.errors import UsageError
+from envsolve.machine.model import Machine
 from tests.guard.conftest import Shop
+from tests.install.wheels import make_wheel, plan_of, planned
 
 
 @pytest.fixture
@@ -82,3 +84,20 @@ def test_condas_pins_are_added_to_those_that_are_there_and_taken_out_again(tmp_p
     api.unguard(tmp_path)
     assert pinned.read_text() == "python 3.12.*\ncuda-version=12.6\n"
     assert api.unguard(tmp_path).files == ()
+
+
+def test_an_environment_of_envsolve_is_replaced_and_its_new_torch_held(tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+
+    def install(version: str) -> None:
+        plan = plan_of(planned(make_wheel(tmp_path, "torch", version)))
+        api.install(plan, prefix, manager="uv", machine=Machine(), check=False)
+
+    install("2.6.0")
+    api.guard(prefix)
+    install("2.7.0")
+    assert "torch==2.7.0" in (prefix / ".envsolve/constraints.txt").read_text()
+    config = prefix / "pip.conf"
+    config.write_text(f"{config.read_text()}[global]\ntimeout = 60\n")
+    with pytest.raises(UsageError, match=r"pip\.conf"):
+        install("2.6.0")
