@@ -42,6 +42,13 @@ class Asked:
         """``torch==2.9.1+cu124``."""
         return f"{self.name}{self.wanted}"
 
+    def takes(self, version: str) -> bool:
+        """Whether a version is among those asked for."""
+        try:
+            return SpecifierSet(self.wanted).contains(version, prereleases=True)
+        except InvalidSpecifier:
+            return False
+
 
 def asked_for(scene: Scene) -> Asked | None:
     """The first package that pip or uv say they did not find; None where they say it of none."""

@@ -29,7 +29,7 @@ _ERRORS = (
     "torch-library-missing",
 )
 #: Warnings that are printed and survived.
-_WARNINGS = ("pip-incompatible", "xformers-ops")
+_WARNINGS = ("pip-incompatible", "xformers-ops", "torchao-extensions")
 
 _EXPLANATION = (
     "{package} {version} is compiled against one torch and one CUDA, and works beside no other: {reason}. Installers "

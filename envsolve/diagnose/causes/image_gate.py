@@ -1,9 +1,10 @@
-"""``image-requires-newer-driver``: the gate of ``NVIDIA_REQUIRE_CUDA``."""
+"""``image-requires-newer-driver``: the gate of ``NVIDIA_REQUIRE_CUDA``, and what NVIDIA's images say at their start."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envsolve.catalogue.targets import driver_branch
 from envsolve.compat.driver import driver_runs
 from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import driver_words, lines
@@ -11,6 +12,7 @@ from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.remedies.driver import driver_knowing
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
 
 _EXPLANATION = (
     "An image states in NVIDIA_REQUIRE_CUDA which driver it wants, and the container runtime refuses to start it on "
@@ -20,9 +22,17 @@ _EXPLANATION = (
     "drivers."
 )
 
+_NGC = (
+    "NVIDIA's framework images say at their start which driver they are built for, here {version} or newer; the host "
+    "has {have}, and the compat libcuda inside the image does not make up for it on this card or driver branch. "
+    "The container starts all the same, and its CUDA code fails where it needs more than the driver has."
+)
+
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """The gate names its own condition; whether it may be lifted, rule 1 says."""
+    if check := scene.first("ngc-driver"):
+        yield _built_for(scene, check)
     gate = scene.first("image-gate")
     if gate is None:
         return
@@ -51,6 +61,19 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     yield Finding(
         "image-requires-newer-driver", grounds, text, evidence, tuple(remedies), frozenset({"driver-too-old"})
     )
+
+
+def _built_for(scene: Scene, check: Match) -> Finding:
+    wanted, have = check.groups["version"], check.groups["have"]
+    branch, older = driver_branch(wanted, scene.catalogue), driver_branch(have, scene.catalogue)
+    within = f", of CUDA {older.cuda} or older" if older else ""
+    remedies = [Remedy(f"Use an older release of the image{within}: its notes name the driver that it wants.")]
+    if branch and (driver := driver_knowing(scene, branch.cuda)):
+        remedies.append(driver)
+    explained = frozenset({"driver-too-old", "compat-libcuda", "driver-needs-reload"})
+    text = _NGC.format(version=wanted, have=have)
+    evidence = (*lines(check), *scene.gpu_evidence)
+    return Finding("image-requires-newer-driver", Grounds.STATED, text, evidence, tuple(remedies), explained)
 
 
 def _lifted(wanted: str) -> Remedy:

@@ -19,7 +19,13 @@ from envsolve.diagnose.signatures import Match
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu
 
-_ERRORS = ("no-kernel-image", "invalid-device-function", "library-arch-mismatch")
+_ERRORS = (
+    "no-kernel-image",
+    "invalid-device-function",
+    "library-arch-mismatch",
+    "kernel-not-compiled",
+    "capability-capped",
+)
 _WARNINGS = ("arch-warning", "arch-range-warning")
 _LIMITS = ("ampere-only", "capability-required")
 

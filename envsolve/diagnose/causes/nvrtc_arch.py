@@ -14,7 +14,7 @@ from envsolve.diagnose.scene import Scene
 from envsolve.machine.model import Gpu
 
 _UNKNOWN = (
-    "Torch compiles some kernels while the program runs, with NVRTC, the compiler library of the CUDA that it was built "
+    "Torch compiles some kernels while the program runs, with NVRTC, the compiler library of the CUDA that it is built "
     "for{which}. NVRTC refuses the architecture of {card}, since that CUDA is older than the card, or newer and has "
     "dropped it{known}. Kernels that torch brings compiled may run all the same; the toolkit on the machine and the "
     "driver have no part in it."

@@ -18,8 +18,19 @@ _EXPLANATION = (
 )
 
 
+_LIBDEVICE = (
+    "A compiler of GPU code, XLA or nvcc, links in libdevice, the toolkit's library of mathematical functions, and "
+    "looks for it in nvvm/libdevice of a toolkit: where it looks there is none. The driver does not bring it; a "
+    "toolkit does, and so does a wheel."
+)
+
+
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """The compiler or the linker names the file."""
+    if match := scene.first("libdevice"):
+        yield Finding(
+            "toolkit-headers-missing", Grounds.STATED, _LIBDEVICE, lines(match), tuple(_with_libdevice(scene))
+        )
     header, library = scene.first("cuda-header"), scene.first("cuda-library-link")
     match = header or library
     if match is None:
@@ -28,6 +39,26 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     remedies = tuple(_remedies(scene, what, linking=header is None))
     yield Finding(
         "toolkit-headers-missing", Grounds.STATED, _EXPLANATION.format(what=what), lines(header, library), remedies
+    )
+
+
+def _with_libdevice(scene: Scene) -> Iterator[Remedy]:
+    if scene.mentions("tensorflow"):
+        yield Remedy(
+            "Install the wheels that TensorFlow finds by itself, libdevice among them.",
+            'pip install "tensorflow[and-cuda]"',
+        )
+    elif scene.mentions("jax", "hlomodule", "xla"):
+        yield Remedy(
+            "Install JAX with the wheels that it finds by itself, libdevice among them.", 'pip install -U "jax[cuda12]"'
+        )
+    if scene.mentions("jax", "xla", "tensorflow"):
+        yield Remedy(
+            "Or name the toolkit that has nvvm/libdevice.", "export XLA_FLAGS=--xla_gpu_cuda_data_dir=/usr/local/cuda"
+        )
+        return
+    yield Remedy(
+        "Name the toolkit that has nvvm/libdevice.", "export CUDA_HOME=/usr/local/cuda && ls $CUDA_HOME/nvvm/libdevice"
     )
 
 

@@ -82,7 +82,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         text = _FIRST_INDEX_TOOK.format(package=match.groups["package"], index=match.groups["index"])
         yield Finding("index-confusion", Grounds.STATED, text, lines(match), tuple(_bind_index(scene)), _OTHERS)
     elif asked := asked_for(scene):
-        yield from _looked_up(scene, asked)
+        yield from _ignored(scene, asked) or _looked_up(scene, asked)
     if match := scene.first("requires-python"):
         text = _REQUIRES_PYTHON.format(
             python=match.group("have") or scene.python or "this one", range=match.group("range", "other")
@@ -132,6 +132,21 @@ def _wheels(scene: Scene, match: Match) -> Iterator[Finding]:
     pythons = ", ".join(f"3.{minor}" for minor in listed) or "others"
     text = _PYTHON.format(asked=asked, python=scene.python or "this one", pythons=pythons)
     yield Finding("python-caps-build", Grounds.STATED, text, lines(match), (*remedies, _another_python("")), _OTHERS)
+
+
+def _ignored(scene: Scene, asked: Asked) -> tuple[Finding, ...]:
+    """What pip itself says: it has the versions asked for, and passed over them for their Pythons."""
+    match = scene.first("pip-ignored")
+    if match is None:
+        return ()
+    listed = re.findall(r"([\w.+!]{1,40}) Requires-Python ([<>=!~][^ ;]{1,40})", match.groups["listed"])
+    ranges = [pythons for version, pythons in listed if asked.takes(version)]
+    if not ranges:
+        return ()
+    text = _REQUIRES_PYTHON.format(python=scene.python or "this one", range=ranges[-1])
+    another = with_another_python(scene)
+    remedies = (another[1],) if another else (_another_python(ranges[-1]),)
+    return (Finding("python-caps-build", Grounds.STATED, text, lines(asked.match, match), remedies, _OTHERS),)
 
 
 def _looked_up(scene: Scene, asked_: Asked) -> Iterator[Finding]:
