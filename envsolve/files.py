@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 MAX_BYTES = 16 * 2**20
 """No requirement, machine or configuration file is larger."""
@@ -54,6 +57,18 @@ def is_folder(path: Path) -> bool:
 def real_path(path: Path) -> Path:
     """A path with its links followed, as far as they lead; a loop of links is left as it is."""
     return Path(os.path.realpath(path))
+
+
+def user_folder(kind: Literal["cache", "data"], environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's folder for envsolve's files of a kind; it need not exist."""
+    if sys.platform == "linux":  # platformdirs does the same after ten milliseconds of importing
+        variable, default = {"cache": ("XDG_CACHE_HOME", ".cache"), "data": ("XDG_DATA_HOME", ".local/share")}[kind]
+        named = environ.get(variable, "").strip()
+        return Path(named if named.startswith("/") else Path.home() / default) / "envsolve"
+    import platformdirs
+
+    find = {"cache": platformdirs.user_cache_path, "data": platformdirs.user_data_path}[kind]
+    return find("envsolve", appauthor=False)
 
 
 def replace_file(target: Path, text: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import lru_cache
 
 from envsolve.catalogue import gpu_notations
@@ -170,6 +169,8 @@ def _nearest(words: tuple[str, ...], catalogue: Catalogue) -> str:
         for form in forms
         for key in (form, _without_board(form))
     }
+    from difflib import get_close_matches
+
     close = dict.fromkeys(names[key] for key in get_close_matches("".join(words), names, 8, 0.6))
     nearest = f"nearest known: {', '.join(list(close)[:5])}; or" if close else "use its full name, or"
     return f"{nearest} give the compute capability (8.9)"

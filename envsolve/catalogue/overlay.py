@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from envsolve.catalogue.kinds import Kind, Record
+from envsolve.files import user_folder
 
 
 def overlay_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """``ENVSOLVE_CATALOGUE``, else ``catalogue`` in the user's data folder of this platform; it need not exist."""
     if environ.get("ENVSOLVE_CATALOGUE"):
         return Path(environ["ENVSOLVE_CATALOGUE"])
-    import platformdirs
-
-    return platformdirs.user_data_path("envsolve", appauthor=False) / "catalogue"
+    return user_folder("data", environ) / "catalogue"
 
 
 def in_force(

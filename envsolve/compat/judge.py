@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from packaging.requirements import Requirement
 
@@ -32,6 +33,7 @@ class Judge:
         self._os = machine.platform.os if machine.platform else None
         self._lifted = lifted(machine, facts.forward)
         self._fits: dict[str, DriverFit] = {}
+        self._codes: dict[tuple[object, ...], tuple[Level, str | None, tuple[Reason, ...]]] = {}
         self._libraries: dict[tuple[str, ComputeCapability], Reason] = {}
         self._tritons: dict[tuple[str, ComputeCapability], Reason] = {}
 
@@ -74,8 +76,17 @@ class Judge:
         told = every if triton is None else (*every, triton)
         return Verdict(level, code, fit.required, fit.mode, triton.ok if triton else None, told)
 
-    def _code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, list[Reason]]:
-        """Rules 2 to 5 and 7 for one GPU; rule 5 of what stands without torch as far as any CUDA of its major goes."""
+    def _code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, tuple[Reason, ...]]:
+        """Rules 2 to 5 and 7 for one GPU; many builds carry the same code."""
+        known = build.known("code")
+        key = (build.code, cuda, gpu, build.package == _TORCH, known.evidence, known.source)
+        if key not in self._codes:
+            level, code, reasons = self._judge_code(build, cuda, gpu)
+            self._codes[key] = level, code, tuple(reasons)
+        return self._codes[key]
+
+    def _judge_code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, list[Reason]]:
+        """Likewise; rule 5 of what stands without torch as far as any CUDA of its major goes."""
         cc = gpu.cc
         if cc is None:
             return Level.UNKNOWN, None, [Reason("sass", None, "the GPU, or its compute capability, is not known")]
@@ -172,6 +183,11 @@ def triton_pin(build: Build) -> str | None:
     """The Triton version that a build pins, ``3.6.0``; None where it pins none."""
     for line in build.requires or ():
         if line.startswith(("triton=", "triton~", "triton (", "pytorch-triton=", "triton ")):
-            specifier = next(iter(Requirement(line).specifier), None)
-            return specifier.version if specifier else None
+            return _pinned(line)
     return None
+
+
+@lru_cache(maxsize=1024)
+def _pinned(line: str) -> str | None:
+    specifier = next(iter(Requirement(line).specifier), None)
+    return specifier.version if specifier else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
@@ -55,9 +56,12 @@ def join_project(index: str, name: str) -> str:
 
 def local_path(url: str) -> Path:
     """The path of a ``file:`` address."""
-    from urllib.request import url2pathname  # imports an HTTP client; only local indexes need it
+    path = _split(url).path
+    if os.name == "nt":
+        from urllib.request import url2pathname  # imports an HTTP client, for the sake of drive letters
 
-    return Path(url2pathname(_split(url).path))
+        return Path(url2pathname(path))
+    return Path(unquote(path))
 
 
 def _split(url: str) -> SplitResult:

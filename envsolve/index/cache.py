@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock, get_ident
 
+from envsolve.files import user_folder
+
 _log = logging.getLogger("envsolve.index")
 _CHECK = 4  # bytes of CRC-32 in front of each entry
 
@@ -19,9 +21,7 @@ def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """``ENVSOLVE_CACHE_DIR``, else the user's cache folder of this platform."""
     if environ.get("ENVSOLVE_CACHE_DIR"):
         return Path(environ["ENVSOLVE_CACHE_DIR"])
-    import platformdirs
-
-    return platformdirs.user_cache_path("envsolve", appauthor=False)
+    return user_folder("cache", environ)
 
 
 class DiskCache:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,11 +12,6 @@ from urllib.parse import quote
 
 from envsolve.errors import UsageError
 from envsolve.files import read_regular
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +52,8 @@ def pip_layers(environ: Mapping[str, str], home: Path, prefix: Path, system: Pat
 
 
 def _pip_layer(text: str, place: str) -> Layer:
+    import configparser  # here, and a TOML reader below: most computers have one kind of file, or none
+
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text, place)
@@ -171,6 +167,11 @@ def _read(path: Path) -> str | None:
 
 
 def _toml(text: str, path: Path) -> Mapping[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
     try:
         table: Mapping[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

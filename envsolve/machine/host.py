@@ -9,21 +9,16 @@ import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from envsolve.machine.architecture import architecture
 from envsolve.machine.model import Platform
 from envsolve.processes import ask
 
-_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 _MUSL_VERSION = re.compile(r"^Version (\d+\.\d+)", re.MULTILINE)
 _TEGRA_RELEASE = re.compile(r"R(\d+)\s*\(release\),\s*REVISION:\s*(\d+(?:\.\d+)*)")
 _CGROUP_RUNTIMES = (("kubepods", "kubernetes"), ("libpod", "podman"), ("docker", "docker"), ("lxc", "lxc"))
 
 Finding = tuple[str | None, str]
 """A value and where it was read."""
-
-
-def architecture(name: str) -> str:
-    """The architecture's name as wheels spell it on Linux: ``AMD64`` is ``x86_64``, ``arm64`` is ``aarch64``."""
-    return _ARCHITECTURES.get(name.lower(), name.lower())
 
 
 def read_platform(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> tuple[Platform, dict[str, str]]:

@@ -16,8 +16,8 @@ import msgspec
 from envsolve.errors import UsageError
 from envsolve.files import read_regular
 from envsolve.jsontext import dump
+from envsolve.machine.architecture import architecture
 from envsolve.machine.cc import ComputeCapability
-from envsolve.machine.host import architecture
 from envsolve.machine.model import SCHEMA, Gpu, Machine
 
 _HINT = f'write one with "envsolve detect --format json -o FILE"; its "schema" is "{SCHEMA}"'

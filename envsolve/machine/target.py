@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from envsolve.errors import UsageError
-from envsolve.machine.host import architecture
+from envsolve.machine.architecture import architecture
 
 GRAMMAR = """\
 a target is a list of parts, separated by commas, in any order and case:
@@ -125,6 +124,8 @@ def _mistyped(part: str) -> str | None:
     first = part.split()[0].lower()
     if match := _KEYWORD.match(part):
         return _write(match.lastgroup or "")
+    from difflib import get_close_matches
+
     close = get_close_matches(first, _EXAMPLES, 1, 0.75)
     if not close:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 
 from packaging.specifiers import SpecifierSet
 
@@ -86,6 +85,8 @@ def _what_exists(name: str, needs: Sequence[object], family: Family, pool: Pool)
     if not versions and owned:
         yield f"no published {name} installs on this machine and Python"
     elif not versions:
+        from difflib import get_close_matches
+
         near = get_close_matches(name, family.catalogue.family, n=1)
         yield f"no configured index has a project named {name}" + (f"; did you mean {near[0]}?" if near else "")
     elif not any(specifier.contains(version, prereleases=True) for version in versions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -32,6 +33,9 @@ from envsolve.resolve.needs import (
 from envsolve.resolve.outside import Ready
 from envsolve.resolve.pool import Pool
 
+# A marker that is one comparison with an extra, or several things and that.
+_OF_EXTRA = re.compile(r""";(?:.*\sand\s)?\s*\(?\s*extra\s*==\s*["']([^"']+)["']\s*\)?\s*$""")
+_OR = re.compile(r"\bor\b")
 _Information = RequirementInformation[AnyNeed, AnyCandidate]
 
 
@@ -62,6 +66,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._client = client
         self._constraints = constraints
         self._ready = ready
+        self._wanted: dict[tuple[str | Requirement, str], bool] = {}
         self._needs: dict[Candidate, tuple[AnyNeed, ...]] = {}
 
     def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
@@ -234,6 +239,17 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             return self._client.metadata(self._files.file(build))
         raise AssertionError(f"{candidate.label} stands for nothing")
 
+    def _wants(self, line: str | Requirement, requirement: Requirement, extra: str) -> bool:
+        """Whether a requirement holds in the environment, for an extra if one is given, and not without it."""
+        if requirement.marker is None:
+            return not extra
+        key = line, extra
+        if key not in self._wanted:
+            wants = self._environment.wants
+            with_extra = wants(requirement.marker, extra)
+            self._wanted[key] = with_extra and not (extra and wants(requirement.marker))
+        return self._wanted[key]
+
     def paired_torch(self, roots: Sequence[AnyNeed]) -> list[PairedNeed]:
         """Needs for a torch that goes with the companions among the roots: the best alone, then any that does.
 
@@ -251,10 +267,10 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
 
     def needs_in(self, line: str | Requirement, extra: str, origin: str) -> Iterator[PackageNeed]:
         """The needs of one requirement line; none where its marker does not hold for the environment and extra."""
-        requirement = _parsed(line) if isinstance(line, str) else line
-        if requirement is None or not self._environment.wants(requirement.marker, extra):
+        if isinstance(line, str) and (only := only_for(line)) is not None and only != extra:
             return
-        if extra and self._environment.wants(requirement.marker):
+        requirement = _parsed(line) if isinstance(line, str) else line
+        if requirement is None or not self._wants(line, requirement, extra):
             return
         name = canonicalize_name(requirement.name)
         words = f"{requirement.name}{_bracket(requirement.extras)}{requirement.specifier}"
@@ -271,6 +287,15 @@ def _parsed(line: str) -> Requirement | None:
         return Requirement(line)
     except InvalidRequirement:
         return None
+
+
+def only_for(line: str) -> str | None:
+    """The extra without which a requirement line does not hold, normalised; None where that takes a closer look.
+
+    Most lines of large packages are of extras that nobody asked for, and reading each costs more than all else.
+    """
+    found = _OF_EXTRA.search(line)
+    return None if found is None or _OR.search(line) else str(canonicalize_name(found[1]))
 
 
 def _bracket(extras: Iterable[str]) -> str:

@@ -5,15 +5,17 @@ The kinds live in :mod:`envsolve.resolve.inputs`: one argument, a requirement fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from envsolve.resolve.inputs.argument import project_path, read_requirement
-from envsolve.resolve.inputs.file import read_file
 from envsolve.resolve.inputs.model import Asked, Need, combine, wrong
-from envsolve.resolve.inputs.project import Project, ask_project, known, load_project
+
+if TYPE_CHECKING:
+    from envsolve.resolve.inputs.project import Project
 
 __all__ = ["Asked", "Need", "read_requirements"]
 
@@ -44,19 +46,39 @@ def read_requirements(
         UsageError: Something cannot be read; the message says where it stands and what is wrong.
     """
     parts: list[Asked] = []
-    named: list[tuple[Project, tuple[str, ...]]] = [(load_project(path), ()) for path in projects]
+    named: list[tuple[Path, tuple[str, ...], str | None]] = [(path, (), None) for path in projects]
     for argument in arguments:
         if found := project_path(argument):
-            named.append((load_project(found[0], _COMMAND_LINE), found[1]))
+            named.append((*found, _COMMAND_LINE))
         else:
             parts.append(Asked(needs=(Need(read_requirement(argument, _COMMAND_LINE), _COMMAND_LINE),)))
-    _check_names([project for project, _ in named], extras, groups)
-    for project, own_extras in named:
-        wanted = own_extras + tuple(extra for extra in extras if _has_extra(project, extra))
-        parts.append(ask_project(project, wanted, [g for g in groups if canonicalize_name(g) in project.group_names]))
-    parts += [read_file(path) for path in files]
-    parts += [read_file(path, "constraints") for path in constraints]
+    if named or extras or groups:
+        parts += _of_projects(named, extras, groups)
+    if files or constraints:
+        from envsolve.resolve.inputs.file import read_file
+
+        parts += [read_file(path) for path in files]
+        parts += [read_file(path, "constraints") for path in constraints]
     return combine(parts)
+
+
+def _of_projects(
+    named: Sequence[tuple[Path, tuple[str, ...], str | None]], extras: Sequence[str], groups: Sequence[str]
+) -> Iterator[Asked]:
+    """What projects ask for.
+
+    Args:
+        named: The path of each, the extras that were written behind it, and where it was named if not as a project.
+        extras: Extras that every project which has them shall have.
+        groups: Likewise dependency groups.
+    """
+    from envsolve.resolve.inputs.project import ask_project, load_project
+
+    loaded = [(load_project(path, place), own) for path, own, place in named]
+    _check_names([project for project, _ in loaded], extras, groups)
+    for project, own_extras in loaded:
+        wanted = own_extras + tuple(extra for extra in extras if _has_extra(project, extra))
+        yield ask_project(project, wanted, [g for g in groups if canonicalize_name(g) in project.group_names])
 
 
 def _has_extra(project: Project, extra: str) -> bool:
@@ -65,6 +87,8 @@ def _has_extra(project: Project, extra: str) -> bool:
 
 def _check_names(projects: Sequence[Project], extras: Sequence[str], groups: Sequence[str]) -> None:
     """Every extra and group must be of at least one project; a misspelt one must not pass as an empty one."""
+    from envsolve.resolve.inputs.project import known
+
     for extra in extras:
         if not any(_has_extra(project, extra) for project in projects):
             there = frozenset(name for project in projects for name in project.extras)

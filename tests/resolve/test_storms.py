@@ -10,6 +10,7 @@ import pytest
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
+from envsolve.resolve.provider import only_for
 from envsolve.resolve.solve import UnsolvableError
 from tests.resolve.worlds import World, solved
 
@@ -90,3 +91,20 @@ def test_packages_that_fight_over_a_pin_meet_where_they_can() -> None:
     solution, work = solved(world, asked, CATALOGUE, FACTS)
     assert str(solution.chosen["core"].candidate.version) == "2.29"
     assert work.rounds == len(solution.chosen)
+
+
+@pytest.mark.parametrize(
+    ("line", "only"),
+    [
+        ("a; extra == 'dev'", "dev"),
+        ('a>=1 ; python_version < "3.9" and extra == "Dev_Tools"', "dev-tools"),
+        ('a ; (extra == "x")', "x"),
+        ('a ; extra == "x" or extra == "y"', None),
+        ("a ; python_version<'3'or sys_platform=='linux'and extra == 'x'", None),
+        ('a ; extra == "x" and python_version < "3.9"', None),
+        ("a ; python_version < '3.9'", None),
+        ("a", None),
+    ],
+)
+def test_the_extra_that_a_line_cannot_do_without(line: str, only: str | None) -> None:
+    assert only_for(line) == only
