@@ -50,9 +50,11 @@ class Running:
 
     def ended(self) -> Ended | None:
         """How it ended; None while it runs. One that is past its time limit is killed, with its whole group."""
-        over = time.monotonic() - self._started >= self._limit
-        if self._ended is None and (self._process.poll() is not None or over):
-            self._ended = self._end(timed_out=self._process.returncode is None)
+        if self._ended is None:
+            if _has_ended(self._process):
+                self._ended = self._end(timed_out=False)
+            elif time.monotonic() - self._started >= self._limit:
+                self._ended = self._end(timed_out=True)
         return self._ended
 
     def kill(self) -> None:
@@ -68,6 +70,17 @@ class Running:
         if not self._tail.is_alive():
             self._stderr.close()
         return Ended(None if timed_out else self._process.returncode, self._tail.text(), seconds)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a child has ended; where the system can tell, it is not reaped yet.
+
+    While it is not, its number is nobody else's, and killing its group cannot hit a stranger. Nor is a lock held that
+    Ctrl-C could leave behind, as within ``Popen.poll``.
+    """
+    if sys.platform == "linux":
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return process.poll() is not None
 
 
 @contextlib.contextmanager

@@ -15,17 +15,18 @@ from envsolve.catalogue.measure.model import arch_order
 from envsolve.compat.code import best_code
 from envsolve.compat.verdict import Level
 from envsolve.diagnose.environment.layout import prefix_of
-from envsolve.diagnose.environment.loading import CUDA_LIBRARY, shadows
+from envsolve.diagnose.environment.loading import shadows
 from envsolve.diagnose.environment.model import Environment, SharedLibrary
 from envsolve.diagnose.environment.read import read_outline
 from envsolve.errors import UsageError
 from envsolve.machine.cc import ComputeCapability
+from envsolve.verify.linking.libraries import Loader, loader_of
+from envsolve.verify.linking.problems import Linking, Problem, read_linking
 from envsolve.verify.report import LOADER, Check, Status
 
 COVERAGE = "arch-coverage"
 NAMES = (LOADER, COVERAGE)
-#: Libraries that packages of torch's family share with it, beside CUDA's own.
-_TORCH_LIBRARIES = ("libtorch", "libc10")
+_NAMED = 3
 #: CUDA's own without a distribution: each with its parts. Others (cuFFTW, cuFile) hold next to no code, for few cards.
 _OF_CONDA = re.compile(r"lib(torch_cuda|cublas|cudnn|cufft(?!w)|curand|cusolver|cusparse(?!Lt)|nccl)")
 
@@ -44,7 +45,11 @@ class Code:
 
 
 def static_checks(
-    python: Path, gpus: Sequence[ComputeCapability], names: Sequence[str], environ: Mapping[str, str]
+    python: Path,
+    gpus: Sequence[ComputeCapability],
+    names: Sequence[str],
+    environ: Mapping[str, str],
+    time_limit: float = 120.0,
 ) -> Iterator[Check]:
     """Check the files of an interpreter's environment; nothing of it is run.
 
@@ -53,14 +58,15 @@ def static_checks(
         gpus: The cards that its libraries shall carry code for.
         names: Which of :data:`NAMES` to check.
         environ: Variables that decide beside the files, LD_LIBRARY_PATH among them.
+        time_limit: Seconds for looking up symbols.
     """
     if not names:
         return
     started = time.monotonic()
     environment = read_outline(prefix_of(python), environ)
     if LOADER in names:
-        yield _loader(environment, time.monotonic() - started)
-    if COVERAGE in names:
+        yield _loader(environment, environ, time.monotonic() - started, time_limit)
+    if COVERAGE in names and gpus:
         started = time.monotonic()
         codes = tuple(_codes(environment))
         seconds = time.monotonic() - started
@@ -114,33 +120,42 @@ def _owner(library: SharedLibrary) -> str:
     return library.owner or (match[1] if match else "")
 
 
-def _loader(environment: Environment, seconds: float) -> Check:
-    problems = list(loader_problems(environment))
-    status: Status = "fail" if problems else "pass" if environment.libraries else "skip"
-    detail = "\n".join(problem for problem, _ in problems)
-    if not problems:
-        count = len(environment.libraries)
-        detail = f"{count} libraries find all of CUDA and torch that they need" if count else "there is no CUDA library"
-    return Check(LOADER, None, status, round(seconds, 3), detail, next((cause for _, cause in problems), None))
+def _loader(environment: Environment, environ: Mapping[str, str], seconds: float, time_limit: float) -> Check:
+    started = time.monotonic()
+    loader = loader_of(environment, environ)
+    if not loader.own:
+        return Check(LOADER, None, "skip", round(seconds, 3), "there is no library in this environment")
+    try:
+        linking = read_linking(loader, time_limit)
+    except TimeoutError:
+        detail = f"the symbols of {len(loader.own)} libraries were not looked up within {time_limit:g} s"
+        return Check(LOADER, None, "fail", round(seconds + time.monotonic() - started, 3), detail)
+    problems = (*_cut_off(environment), *linking.problems, *_shadowed(environment))
+    detail = "\n".join(problem.text for problem in problems) or _sound(loader, linking)
+    cause = next((problem.cause for problem in problems if problem.cause), None)
+    status: Status = "fail" if problems else "pass"
+    return Check(LOADER, None, status, round(seconds + time.monotonic() - started, 3), detail, cause)
 
 
-def loader_problems(environment: Environment) -> Iterator[tuple[str, str | None]]:
-    """What the loader will not find, or find elsewhere than it should; each with its cause."""
-    outside = {name for folder in environment.loader for name in folder.libraries}
-    own = {library.soname for library in environment.libraries} | {Path(lib.path).name for lib in environment.libraries}
-    told: set[str] = set()
+def _sound(loader: Loader, linking: Linking) -> str:
+    text = f"{len(loader.own)} libraries find all that they need, {linking.symbols} symbols included"
+    if not linking.elsewhere:
+        return text
+    lacking = [f"{owner} ({_some(names)})" for owner, names in linking.elsewhere]
+    return f"{text}; some load only where more is installed: {', '.join(lacking)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+
+
+def _cut_off(environment: Environment) -> Iterator[Problem]:
     for library in environment.libraries:
         if library.cut_off:
-            yield f"{library.path} is cut off: its file is shorter than its headers say", None
-        for name in library.needed:
-            of_cuda = CUDA_LIBRARY.fullmatch(name) or name.startswith(_TORCH_LIBRARIES)
-            if of_cuda and name not in {*own, *outside, *library.reached, *told}:
-                told.add(name)
-                cause = "library-mismatch" if CUDA_LIBRARY.fullmatch(name) else "mixed-flavours"
-                yield (
-                    f"{library.path} needs {name}, which is neither in the environment nor on the loader's path",
-                    cause,
-                )
+            yield Problem(f"{library.path} is cut off: its file is shorter than its headers say")
+
+
+def _shadowed(environment: Environment) -> Iterator[Problem]:
     for shadow in shadows(environment):
         text = f"{shadow.name}: LD_LIBRARY_PATH puts {shadow.outside} before the environment's own {shadow.own}"
-        yield text, "library-shadowed"
+        yield Problem(text, "library-shadowed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ def check_without_gpu(
     expect_known(only, [*NAMES, *compiling])
     wanted = only or (*NAMES, *compiling)
     ran = run_compile_checks(python, gpus, time_limit=time_limit, only=[n for n in wanted if n in compiling])
-    static = [name for name in wanted if name in NAMES]
-    checks = tuple(static_checks(Path(ran.python or python), gpus, static, environ))
-    return replace(ran, checks=(*checks, *ran.checks))
+    static, started = [name for name in wanted if name in NAMES], time.monotonic()
+    checks = tuple(static_checks(Path(ran.python or python), gpus, static, environ, time_limit))
+    seconds = (ran.seconds or 0.0) + time.monotonic() - started
+    return replace(ran, checks=(*checks, *ran.checks), seconds=round(seconds, 3))

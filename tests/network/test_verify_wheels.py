@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.code import best_code
@@ -71,32 +74,66 @@ def test_what_compiles_is_what_the_catalogue_says(tools: Tools, triton: str, cud
     assert cells(report, "nvcc") == (toolkit_knows(cuda) if has_nvcc else {str(card): "skip" for card in CARDS})
 
 
+#: The newest torch, with the compilers of its own CUDA beside it: 3 GB.
+TORCH, CUDA = "2.15.0", "13.2"
+COMPILERS = [f"cuda-toolkit[nvcc,crt,nvvm,cudart]=={CUDA}.*"]
+
+
 @pytest.fixture(scope="module")
-def torch(tools: Tools) -> Iterator[Report]:
-    """A whole torch with all that it brings: 2.5 GB."""
-    yield check_without_gpu(
-        environment(tools, "torch", "torch==2.11.0", "torchvision"), [*CARDS, ComputeCapability(7, 0)]
-    )
+def python(tools: Tools) -> Path:
+    return environment(tools, "torch", f"torch=={TORCH}", *COMPILERS)
+
+
+@pytest.fixture(scope="module")
+def whole(python: Path) -> Report:
+    """Everything that can be checked without a GPU."""
+    return check_without_gpu(python, [*CARDS, ComputeCapability(7, 0)])
 
 
 def of(report: Report, name: str) -> dict[str | None, Check]:
     return {check.gpu: check for check in report.checks if check.name == name}
 
 
-def test_the_code_in_a_real_torch_is_what_the_catalogue_says(torch: Report) -> None:
-    builds = [b for b in CATALOGUE.builds("torch") if b.version == "2.11.0" and "x86_64" in b.platform and b.cuda]
-    (build,) = (build for build in builds if build.index == "default")
-    checks = of(torch, "arch-coverage")
+def test_the_newest_torch_agrees_with_the_catalogue_in_every_cell(whole: Report) -> None:
+    (build,) = (
+        b
+        for b in CATALOGUE.builds("torch")
+        if b.version == TORCH and b.index == "default" and "x86_64" in b.platform and b.cuda
+    )
+    assert build.cuda == CUDA
     assert build.code
+    (triton,) = (str(Requirement(line).specifier) for line in build.requires or () if line.startswith("triton"))
+    known = max((r.version for r in CATALOGUE.tritons if r.version in SpecifierSet(triton)), key=Version)
+    older: dict[str | None, str] = {"7.0": "fail"}
+    assert cells(whole, "nvrtc") == {**toolkit_knows(CUDA), **older}
+    assert cells(whole, "nvcc") == {**toolkit_knows(CUDA), **older}
+    assert cells(whole, "triton-compile").items() >= triton_knows(known).items()
+    coverage = of(whole, "arch-coverage")
     for card in CARDS:
         level, arch = best_code(build.code, card, CATALOGUE.architectures)
         assert level is not Level.NONE
-        assert checks[str(card)].status == "pass"
+        assert coverage[str(card)].status == "pass"
         assert arch is not None
-        assert f"torch {arch.name}" in checks[str(card)].detail
-    assert checks["7.0"].cause == "no-kernel-for-gpu"
-    assert "torch carries no code for 7.0" in checks["7.0"].detail
+        assert f"torch {arch.name}" in coverage[str(card)].detail
+    assert coverage["7.0"].cause == "no-kernel-for-gpu"
+    assert "torch carries no code for 7.0" in coverage["7.0"].detail
 
 
-def test_the_libraries_of_a_real_torch_find_each_other(torch: Report) -> None:
-    assert of(torch, "loader")[None].status == "pass"
+def test_the_libraries_of_a_real_torch_find_each_other_and_all_symbols(whole: Report) -> None:
+    check = of(whole, "loader")[None]
+    assert check.status == "pass", check.detail
+    assert "symbols included" in check.detail
+
+
+def test_an_extension_for_another_torch_is_told_by_its_symbols(tools: Tools, python: Path) -> None:
+    """torchvision 0.26 is for torch 2.11; its nms is not there with any other."""
+    other = environment(tools, "mismatched", "--no-deps", "torchvision==0.26.0")
+    (site,), (theirs,) = ((exe.parent.parent).glob("lib/python3*/site-packages") for exe in (other, python))
+    (site / "torch.pth").write_text(f"{theirs}\n")
+    (check,) = check_without_gpu(other, [], only=["loader"]).checks
+    assert (check.status, check.cause) == ("fail", "mixed-flavours")
+    assert "torchvision/_C.so takes symbols that no library gives it: _ZN" in check.detail
+    load = "import ctypes, torch, sys; ctypes.CDLL(sys.argv[1])"
+    library = site / "torchvision" / "_C.so"
+    tried = subprocess.run([other, "-c", load, library], capture_output=True, text=True)
+    assert "undefined symbol: _ZN" in tried.stderr

@@ -184,7 +184,7 @@ def test_a_signal_ends_the_running_check_its_children_and_its_folder(
 ) -> None:
     runner, pids = waiting_run(tmp_path)
     runner.send_signal(number)
-    runner.communicate(timeout=15)
+    runner.communicate(timeout=120)
     assert runner.returncode == code
     assert all(map(wait_until_gone, pids))
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -200,7 +200,7 @@ def test_a_kill_ends_the_running_check_too_and_the_next_run_removes_its_folder(
     remove_abandoned()
     assert left.exists()  # its run lives
     runner.kill()
-    runner.communicate(timeout=15)
+    runner.communicate(timeout=120)
     assert all(map(wait_until_gone, pids))
     with scratch_folder() as other:
         remove_abandoned()

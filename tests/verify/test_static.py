@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from envsolve.diagnose.environment.model import Environment, LoaderFolder, SharedLibrary
 from envsolve.errors import UsageError
 from envsolve.machine.cc import ComputeCapability
-from envsolve.verify.static import Code, coverage, loader_problems
+from envsolve.verify.report import Check
+from envsolve.verify.static import Code, coverage, static_checks
 from envsolve.verify.without_gpu import check_without_gpu
+from tests.verify.elves import library
 
 CODES = (
     Code("nvidia-cublas", ("sm_75", "sm_80", "sm_90", "sm_100f", "compute_120")),
@@ -40,38 +42,91 @@ def test_without_any_code_nothing_is_shown() -> None:
     assert coverage((), ComputeCapability(9, 0), 0.0).status == "skip"
 
 
-TORCH = SharedLibrary("/e/torch/lib/libtorch_cuda.so", "torch", "libtorch_cuda.so", ("libcublas.so.13", "libc.so.6"))
-CUBLAS = SharedLibrary("/e/nvidia/cu13/lib/libcublas.so.13", "nvidia-cublas", "libcublas.so.13", real="/e/cublas")
-VISION = SharedLibrary("/e/torchvision/_C.so", "torchvision", "_C.so", ("libtorch_cuda.so", "libcudart.so.12"))
-BARE = Environment("/e", "venv", "/e/bin/python", "3.12", "x86_64", "/usr", (), ())
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    """A virtual environment with a torch of three libraries."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_bytes(library(gives=["PyLong_AsLong"]))
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {tmp_path / 'bin'}\nversion = 3.12.1\n")
+    install(tmp_path, "nvidia-cublas", {"nvidia/cu13/lib/libcublas.so.13": library(soname="libcublas.so.13")})
+    files = {
+        "torch/version.py": b"__version__ = '2.11.0+cu130'\ncuda = '13.0'\n",
+        "torch/lib/libc10.so": library(soname="libc10.so", gives=["c10_error"]),
+        "torch/lib/libtorch_cuda.so": library(
+            soname="libtorch_cuda.so", needed=["libc10.so", "libcublas.so.13"], takes=["c10_error"], runpath="$ORIGIN"
+        ),
+    }
+    install(tmp_path, "torch", files)
+    return tmp_path
+
+
+def install(prefix: Path, name: str, files: Mapping[str, bytes]) -> None:
+    """Put files into an environment, with the metadata of a distribution."""
+    site = prefix / "lib" / "python3.12" / "site-packages"
+    info = site / f"{name.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "RECORD").write_text("".join(f"{path},,{len(content)}\n" for path, content in files.items()))
+    for path, content in files.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_bytes(content)
+
+
+def loader(prefix: Path, **environ: str) -> Check:
+    (check,) = static_checks(prefix / "bin" / "python", [], ["loader"], environ)
+    return check
+
+
+def test_libraries_that_find_all_that_they_need(prefix: Path) -> None:
+    plugin = library(needed=["libucp.so.0", "libucs.so.0", "libmlx5.so.1", "libfabric.so.1"])
+    install(prefix, "nvidia-nvshmem", {"nvidia/nvshmem/lib/transport.so.3": plugin})
+    check = loader(prefix)
+    assert (check.status, check.cause) == ("pass", None)
+    assert check.detail == (
+        "4 libraries find all that they need, 1 symbols included; "
+        "some load only where more is installed: nvidia-nvshmem (libucp.so.0, libucs.so.0, libmlx5.so.1, ...)"
+    )
 
 
 @pytest.mark.parametrize(
-    ("libraries", "outside", "expected"),
+    ("files", "words", "cause"),
     [
-        ((TORCH, CUBLAS), {}, []),
-        ((TORCH,), {}, [("libtorch_cuda.so needs libcublas.so.13", "library-mismatch")]),
-        ((TORCH,), {"libcublas.so.13": "/usr/lib/libcublas.so.13"}, []),
-        ((TORCH, CUBLAS, VISION), {}, [("_C.so needs libcudart.so.12", "library-mismatch")]),
-        ((CUBLAS, replace(VISION, needed=("libtorch_cuda.so",))), {}, [("needs libtorch_cuda.so", "mixed-flavours")]),
-        ((replace(CUBLAS, cut_off=True),), {}, [("libcublas.so.13 is cut off", None)]),
+        (
+            {"ext/_C.so": library(needed=["libtorch_cuda.so"], takes=["c10_old"])},
+            "_C.so takes symbols that no library gives it: c10_old",
+            "mixed-flavours",
+        ),
+        ({"ext/_C.so": library(needed=["libcudart.so.12"])}, "_C.so needs libcudart.so.12", "library-mismatch"),
+        ({"ext/libtorch_x.so": library()[:-40]}, "libtorch_x.so is cut off", None),
     ],
 )
-def test_what_is_needed_is_found(
-    libraries: tuple[SharedLibrary, ...], outside: dict[str, str], expected: list[tuple[str, str | None]]
-) -> None:
-    folder = LoaderFolder("/usr/lib", "ld.so.conf", outside)
-    problems = list(loader_problems(replace(BARE, libraries=libraries, loader=(folder,))))
-    assert [cause for _, cause in problems] == [cause for _, cause in expected]
-    for (text, _), (words, _) in zip(problems, expected, strict=True):
-        assert words in text
+def test_libraries_that_do_not(prefix: Path, files: Mapping[str, bytes], words: str, cause: str | None) -> None:
+    install(prefix, "ext", files)
+    check = loader(prefix)
+    assert (check.name, check.status, check.cause) == ("loader", "fail", cause)
+    assert words in check.detail
 
 
-def test_a_library_of_the_system_before_the_environments_own() -> None:
-    first = LoaderFolder("/opt", "LD_LIBRARY_PATH", {"libcublas.so.13": "/opt/libcublas.so.13"})
-    ((text, cause),) = loader_problems(replace(BARE, libraries=(TORCH, CUBLAS), loader=(first,)))
-    assert cause == "library-shadowed"
-    assert "/opt/libcublas.so.13" in text
+def test_a_library_of_the_system_before_the_environments_own(prefix: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "cuda"
+    outside.mkdir()
+    (outside / "libcublas.so.13").write_bytes(library(soname="libcublas.so.13"))
+    check = loader(prefix, LD_LIBRARY_PATH=str(outside))
+    assert (check.status, check.cause) == ("fail", "library-shadowed")
+    assert str(outside / "libcublas.so.13") in check.detail
+
+
+def test_symbols_are_looked_up_within_a_time(prefix: Path) -> None:
+    (check,) = static_checks(prefix / "bin" / "python", [], ["loader"], {}, -1.0)
+    assert check.status == "fail"
+    assert "were not looked up within" in check.detail
+
+
+def test_an_environment_without_libraries(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text("")
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    assert loader(tmp_path).status == "skip"
 
 
 def test_a_name_that_no_check_has() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from envsolve.diagnose.environment.model import BuildTools, LoaderFolder
 from envsolve.files import is_file, read_regular, real_path
@@ -29,17 +30,24 @@ _MOST_INCLUDES = 64
 
 def read_loader(environ: Mapping[str, str], root: Path = Path("/")) -> Iterator[LoaderFolder]:
     """Folders with CUDA libraries in the loader's order: LD_LIBRARY_PATH, then its configuration and usual places."""
-    seen: set[Path] = set()
-    for entry in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
-        folder = below(root, entry)
-        if entry and (libraries := _cuda_libraries(folder)):
-            seen.add(real_path(folder))
-            yield LoaderFolder(str(folder), "LD_LIBRARY_PATH", libraries)
+    for folder, origin in loader_folders(environ, root):
+        if libraries := _cuda_libraries(folder):
+            yield LoaderFolder(str(folder), origin, libraries)
+
+
+def loader_folders(
+    environ: Mapping[str, str], root: Path = Path("/")
+) -> Iterator[tuple[Path, Literal["LD_LIBRARY_PATH", "ld.so.conf"]]]:
+    """The folders in which the loader looks for any library, in its order, each once."""
+    named = [below(root, entry) for entry in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if entry]
+    seen = {real_path(folder) for folder in named}
+    for folder in named:
+        yield folder, "LD_LIBRARY_PATH"
     for folder in (*_configured(root / "etc/ld.so.conf", root), *(root / place for place in _STANDARD)):
         real = real_path(folder)
-        if real not in seen and (libraries := _cuda_libraries(folder)):
+        if real not in seen:
             seen.add(real)
-            yield LoaderFolder(str(folder), "ld.so.conf", libraries)
+            yield folder, "ld.so.conf"
 
 
 def _cuda_libraries(folder: Path) -> Mapping[str, str]:
