@@ -124,7 +124,7 @@ def test_the_requirements_of_compilers_are_filled_in_with_a_version(catalogue: C
     [
         ("450", "lts", "2023-07"),
         ("455", None, None),
-        ("470", "lts", None),
+        ("470", "lts", "2024-07"),
         ("535", "lts", "2026-06"),
         ("570", "production", "2026-02"),
         ("575", "new-feature", None),
