@@ -14,6 +14,7 @@ from envsolve._default_index import DEFAULT_INDEX
 from envsolve.machine.cc import ComputeCapability
 from envsolve.verify.runner import run_checks, run_compile_checks
 from envsolve.verify.scripts import BUILT_IN, find_scripts
+from tests.verify.faults import COMPILING, OF_COMPARISONS, ON_A_GPU
 
 PYTHON = Path(sys.executable)
 SHARED = BUILT_IN.with_name("shared")
@@ -63,6 +64,25 @@ def test_a_check_stands_alone(path: Path) -> None:
     text = path.read_text()
     compile(text, str(path), "exec", dont_inherit=True)
     assert "envsolve" not in text
+
+
+FAULTS = [*ON_A_GPU, *COMPILING]
+
+
+def test_every_check_has_a_fault_that_is_seen() -> None:
+    assert {fault[0] for fault in FAULTS} == {path.name for path in BUILT_IN.glob("*.py")}
+
+
+@pytest.mark.parametrize(("file", "old", "new"), sorted({fault[:3] for fault in FAULTS}))
+def test_what_a_fault_breaks_stands_there(file: str, old: str, new: str) -> None:
+    text = (BUILT_IN / file).read_text()
+    assert old in text
+    compile(text.replace(old, new), file, "exec", dont_inherit=True)
+
+
+@pytest.mark.parametrize(("module", "old"), sorted((fault[0], fault[1]) for fault in OF_COMPARISONS))
+def test_what_breaks_a_comparison_stands_there(module: str, old: str) -> None:
+    assert old in (SHARED / module).read_text()
 
 
 @pytest.mark.parametrize("text", ["", "NAME = 'x'\nRUNS_ON = 'moon'\nORDER = 1", "NAME = 'x'\nRUNS_ON = 'gpu'"])
@@ -223,3 +243,25 @@ def test_a_real_triton_that_passes_over_the_ptxas_that_is_named(tmp_path: Path) 
     (check,) = run_compile_checks(python, cards, environment=environment, only=["triton-compile"]).checks
     assert check.status == "pass"
     assert "TRITON_PTXAS_PATH=/no/such/ptxas had no effect: Triton ran " in check.detail
+
+
+@pytest.fixture(scope="module")
+def compilers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Triton, NVRTC and a whole nvcc."""
+    wheels = [f"nvidia-{part}==13.0.*" for part in ("cuda-nvrtc", "cuda-nvcc", "cuda-crt", "nvvm", "cuda-runtime")]
+    return with_packages(tmp_path_factory.mktemp("compilers") / "e", "triton==3.6.0", *wheels)
+
+
+@pytest.mark.network
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton has wheels for Linux alone")
+@pytest.mark.parametrize(("file", "old", "new", "words", "cause"), COMPILING)
+def test_a_broken_compiling_check_fails(
+    tmp_path: Path, compilers: Path, file: str, old: str, new: str, words: str, cause: str | None
+) -> None:
+    shutil.copy(BUILT_IN / file, tmp_path)
+    (sound,) = run_compile_checks(compilers, [ComputeCapability(9, 0)], folder=tmp_path).checks
+    assert sound.status == "pass", sound.detail
+    (tmp_path / file).write_text((BUILT_IN / file).read_text().replace(old, new))
+    (check,) = run_compile_checks(compilers, [ComputeCapability(9, 0)], folder=tmp_path).checks
+    assert (check.status, check.cause) == ("fail", cause), check.detail
+    assert words in check.detail
