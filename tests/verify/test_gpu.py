@@ -22,6 +22,8 @@ from tests.verify.faults import OF_COMPARISONS, ON_A_GPU, Fault
 pytestmark = pytest.mark.gpu
 PYTHON = Path(os.environ.get("ENVSOLVE_GPU_PYTHON", sys.executable))
 """The interpreter that has torch; that of the tests unless told otherwise."""
+PATHS = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+"""What the caller lets that interpreter import; other tests are kept from it."""
 
 
 def _named(fault: Fault) -> str:
@@ -31,7 +33,9 @@ def _named(fault: Fault) -> str:
 def of(folder: Path, name: str, environment: dict[str, str] | None = None) -> Check:
     """How a check of a folder ends on the first GPU."""
     limit = 15 if name == "driver-jit" else 120
-    report = run_checks(PYTHON, folder=folder, only=[name], time_limit=limit, environment=environment)
+    report = run_checks(
+        PYTHON, folder=folder, only=[name], time_limit=limit, environment={**PATHS, **(environment or {})}
+    )
     return next(check for check in report.checks if check.name == name)
 
 
@@ -44,20 +48,20 @@ def told(report: Report) -> float:
 
 
 def test_a_healthy_environment_passes_within_a_minute() -> None:
-    report = run_checks(PYTHON)
+    report = run_checks(PYTHON, environment=PATHS)
     assert told(report) < 60
     passed = {check.name for check in report.checks if check.status == "pass"}
     assert {"driver", "driver-cubin", "driver-jit", "nvrtc", "torch-import", "torch-matmul"} <= passed
 
 
 def test_the_quick_ones_take_less_than_ten_seconds() -> None:
-    assert told(run_checks(PYTHON, quick=True)) < 10
+    assert told(run_checks(PYTHON, quick=True, environment=PATHS)) < 10
 
 
 @pytest.fixture(scope="module")
 def seen() -> Report:
     """What the checks saw that a plan is held against."""
-    return run_checks(PYTHON, only=["driver", "torch-code", "triton-kernel", "nvcc"])
+    return run_checks(PYTHON, only=["driver", "torch-code", "triton-kernel", "nvcc"], environment=PATHS)
 
 
 def test_what_is_there_is_what_a_plan_of_it_expects(seen: Report) -> None:
@@ -117,5 +121,7 @@ def test_a_broken_comparison_fails(tmp_path: Path, module: str, old: str, new: s
     text = (BUILT_IN.with_name("shared") / module).read_text()
     assert old in text
     (tmp_path / module).write_text(text.replace(old, new))
-    check = of(BUILT_IN, name, {"PYTHONPATH": str(tmp_path)})  # Before what the checks share.
+    check = of(
+        BUILT_IN, name, {"PYTHONPATH": os.pathsep.join([str(tmp_path), *PATHS.values()])}
+    )  # Before what the checks share.
     assert (check.status, check.cause) == ("fail", None), check.detail
