@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envsolve.compat.judge import triton_pin
+from envsolve.compat.triton import triton_runs
 from envsolve.diagnose.causes._say import cards, lines
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.installed import public
@@ -19,6 +20,10 @@ _UNSUPPORTED = (
     "Triton generates code for compute capability {least} and newer; {card} is older, or lacks the instruction that "
     "the kernel uses. That holds for every release, so another version changes nothing. Torch's own (eager) kernels "
     "do not need Triton and run on the card as long as torch has code for it."
+)
+_NO_COMPILER = (
+    "Triton's own compiler gave up on the kernel, before any ptxas ran. {said}. Torch's own (eager) kernels run on "
+    "{card} all the same; a torch with another Triton compiles them."
 )
 _MISMATCH = (
     "Torch's compiler (inductor) uses inner parts of Triton that change with every release, so each torch pins one "
@@ -35,6 +40,8 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """The first is Triton's own word; the second is decided by torch's pin."""
     if match := scene.first("triton-old-card", "triton-feature"):
         yield _unsupported(scene, match)
+    if match := scene.first("triton-pass"):
+        yield from _compiler_lacks(scene, match)
     if match := scene.first("triton-import", "triton-pin", "triton-missing"):
         yield from _mismatch(scene, match)
 
@@ -60,6 +67,22 @@ def _unsupported(scene: Scene, match: Match) -> Finding:
     grounds = Grounds.CONFIRMED if old else Grounds.STATED
     evidence = (*lines(match), *scene.gpu_evidence)
     return Finding("triton-gpu-unsupported", grounds, text, evidence, tuple(remedies), frozenset({"no-kernel-for-gpu"}))
+
+
+def _compiler_lacks(scene: Scene, match: Match) -> Iterator[Finding]:
+    """Only where rule 6 knows it of this Triton and this card: the words alone are those of any kernel's fault."""
+    facts, version = scene.facts, public(scene.report.installed, "triton") or _pin(scene)
+    release = facts.tritons.get(version) if version else None
+    for gpu in scene.gpus if release else ():
+        assert release is not None and gpu.cc is not None
+        reason = triton_runs(release, gpu.cc, scene.driver, scene.os, facts.toolkits, facts.floors)
+        if reason.rule in ("triton-gpu", "triton-matrix") and reason.ok is False:
+            text = _NO_COMPILER.format(said=reason.text, card=gpu.label)
+            eager = Remedy("Or run without compiling (eager mode).", "export TORCHDYNAMO_DISABLE=1")
+            evidence = (*lines(match), *scene.gpu_evidence, *(scene.torch.evidence if scene.torch else ()))
+            remedies = (*replacements(scene), eager)
+            yield Finding("triton-gpu-unsupported", Grounds.CONFIRMED, text, evidence, remedies)
+            return
 
 
 def _pin(scene: Scene) -> str | None:
