@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "envsolve"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # The address of the default index, generated at build, and the package's face.
-OUTSIDE = ("_default_index", "__init__")
+OUTSIDE = ("_default_index", "__init__", "__main__")
 MOST_LINES = 400
 # A home folder, bar the one that examples speak of; a root user's has no name to tell.
 HOME = re.compile(rb"/(?:home|Users)/(?!me/)[\w.-]+/")
