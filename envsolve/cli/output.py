@@ -29,16 +29,16 @@ def remark(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def check_target(target: Path | None) -> None:
+def check_target(target: Path | None, option: str = "-o") -> None:
     """Refuse a place that cannot be a file, before work is done for it.
 
     Raises:
         UsageError: It is a folder, or stands in none.
     """
     if target is not None and target.is_dir():
-        raise UsageError(f"{target} is a folder", hint="name a file after -o")
+        raise UsageError(f"{target} is a folder", hint=f"name a file after {option}")
     if target is not None and not target.parent.is_dir():
-        raise UsageError(f"there is no folder {target.parent}", hint="make it, or name another file after -o")
+        raise UsageError(f"there is no folder {target.parent}", hint=f"make it, or name another file after {option}")
 
 
 def deliver(text: str, target: Path | None) -> None:

@@ -51,8 +51,8 @@ def command(
     if [prefix, python, report].count(None) != 2:
         raise UsageError("which environment?", hint="give one of --prefix DIR, --python EXE, --report FILE")
     _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick)
-    for target in (output, html):
-        check_target(target)
+    check_target(output)
+    check_target(html, "--html")
     if report:
         found = api.saved_report(report, before=compare)
     else:

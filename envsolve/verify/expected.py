@@ -101,7 +101,9 @@ class _Plan:
 def _from_plan(path: Path, catalogue: Catalogue) -> Expected:
     try:
         plan = msgspec.json.decode(read_regular(path), type=_Plan)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint=_HINT) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is no plan: {error}", hint=_HINT) from error
     if plan.status == "impossible":
         raise UsageError(f"the plan {path} is impossible: it expects nothing", hint=_HINT)

@@ -44,8 +44,10 @@ def read_report(path: Path) -> Report:
     Raises:
         UsageError: There is no such file, or it is no report.
     """
+    hint = "envsolve verify ... --format json -o FILE makes one"
     try:
         return msgspec.json.decode(read_regular(path), type=Report)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        hint = "envsolve verify ... --format json -o FILE makes one"
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint=hint) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is no report of envsolve verify: {error}", hint=hint) from error

@@ -1,0 +1,110 @@
+"""``envsolve verify``: what it writes where, its exit codes, and options at odds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envsolve import api
+from envsolve.cli.main import run
+from envsolve.jsontext import dump
+from envsolve.verify.report import Check, Report
+from tests.verify.pages import REPORT
+
+PASSED = Report(python="/e/bin/python", checks=(Check("driver", None, "pass", 0.1, "CUDA 13.0 driver"),))
+SKIPPED = replace(PASSED, checks=(Check("driver", None, "skip", 0.1, "no card"),))
+
+
+def ended(*words: str) -> object:
+    """The exit code of a command line."""
+    with pytest.raises(SystemExit) as caught:
+        run(list(words))
+    return caught.value.code or 0
+
+
+def saved(folder: Path, name: str, report: Report) -> str:
+    path = folder / name
+    path.write_text(dump(report))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "code"),
+    [
+        (PASSED, None, 0),
+        (REPORT, None, 4),
+        (SKIPPED, None, 4),
+        (PASSED, PASSED, 0),
+        (PASSED, SKIPPED, 0),
+        (PASSED, replace(PASSED, versions={"torch": "1"}), 0),
+        (
+            replace(PASSED, checks=(*PASSED.checks, replace(SKIPPED.checks[0], name="nvcc"))),
+            replace(PASSED, checks=(*PASSED.checks, replace(PASSED.checks[0], name="nvcc"))),
+            4,
+        ),
+    ],
+)
+def test_exit_codes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], now: Report, before: Report | None, code: int
+) -> None:
+    words = ["verify", "--report", saved(tmp_path, "now.json", now)]
+    words += ["--compare", saved(tmp_path, "before.json", before)] if before else []
+    assert ended(*words) == code
+    shown = capsys.readouterr().out
+    assert (("as in the earlier report" in shown) or ("not as in" in shown)) == bool(before or now.changes)
+
+
+def test_a_page_beside_the_text_and_a_saved_report_shown_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, again = tmp_path / "report.html", tmp_path / "again.json"
+    source = saved(tmp_path, "report.json", REPORT)
+    assert ended("verify", "--report", source, "--html", str(page)) == 4
+    text = capsys.readouterr()
+    assert "fail  triton-kernel" in text.out
+    assert f"written to {page}" in text.err
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert ended("verify", "--report", source, "--format", "json", "-o", str(again)) == 4
+    assert json.loads(again.read_text()) == json.loads(Path(source).read_text())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--report", "r.json", "--prefix", "env"], "which environment?"),
+        (["--report", "r.json", "--quick"], "--report shows what was seen"),
+        (["--report", "r.json", "--plan", "p.json"], "--report shows what was seen"),
+        (["--report", "missing.json"], "missing.json cannot be read: No such file or directory"),
+        (["--prefix", "env", "--compile-only", "--only", "nvrtc"], "for which card?"),
+        (["--prefix", "env", "--compile-only", "--gpu", "9.0", "--quick"], "--quick is for checks that run on a GPU"),
+        (["--prefix", "env", "--html", "no/such/folder.html"], "there is no folder no/such"),
+    ],
+)
+def test_options_at_odds(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ended("verify", *words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_a_run_is_held_against_is_read_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\ntouch ran\n")
+    python.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(api, "detect", lambda: None)
+    for option in ("--plan", "--compare"):
+        assert ended("verify", "--prefix", str(tmp_path), option, "none.json") == 2
+    assert not (tmp_path / "ran").exists()
+    assert "none.json cannot be read: No such file or directory" in capsys.readouterr().err
