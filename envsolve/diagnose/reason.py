@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.causes import weighings
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
 from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Remedy, Report
 from envsolve.diagnose.next_steps import next_steps
+from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.machine.model import Machine
 
@@ -67,8 +69,12 @@ def _diagnosis(finding: Finding, catalogue: Catalogue) -> Diagnosis:
         confidence=round((precision.right + 1) / (precision.of + 2), 2),
         explanation=finding.explanation,
         evidence=tuple(dict.fromkeys(finding.evidence)),
-        remedies=tuple({(r.text, r.command): r for r in finding.remedies}.values()) or (_LOOK_FURTHER,),
+        remedies=tuple(dict.fromkeys(map(_as_taken, finding.remedies))) or (_LOOK_FURTHER,),
     )
+
+
+def _as_taken(remedy: Remedy) -> Remedy:
+    return replace(remedy, command=as_uv_takes_it(remedy.command)) if remedy.command else remedy
 
 
 _LOOK_FURTHER = Remedy("No published build or driver is known to mend this by itself.", "envsolve detect")

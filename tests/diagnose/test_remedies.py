@@ -19,6 +19,7 @@ from envsolve.compat.life import can_exist
 from envsolve.compat.platform import assumed, same_system
 from envsolve.compat.verdict import Level
 from envsolve.diagnose.model import Diagnoses, Remedy
+from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.machine.model import Driver, Machine
 
 REPORTS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "reports.json").read_text(encoding="utf-8"))
@@ -116,3 +117,20 @@ def test_what_is_not_about_torch_is_not_answered_with_torch() -> None:
     found, _ = diagnosed(log, "driver 470.57.02, A100", {"jax": "0.5.0"})
     assert found.diagnoses[0].cause == "driver-too-old"
     assert "torch" not in " ".join(remedy.command or "" for remedy in remedies(found))
+
+
+@pytest.mark.parametrize(
+    ("command", "taken"),
+    [
+        (
+            "uv pip install --force-reinstall torch==2.7.1+cu126 --index-url https://example.org/whl/cu126",
+            "uv pip install --force-reinstall torch==2.7.1+cu126 --index https://example.org/whl/cu126",
+        ),
+        (
+            "pip install torch --index-url https://example.org/whl",
+            "pip install torch --index-url https://example.org/whl",
+        ),
+    ],
+)
+def test_uv_is_told_an_index_that_no_variable_goes_before(command: str, taken: str) -> None:
+    assert as_uv_takes_it(command) == taken

@@ -24,7 +24,8 @@ import pytest
 from envsolve import api
 from envsolve.errors import ImpossibleError
 from envsolve.guard.model import Forecast
-from tests.diagnose.environment.prefixes import CXX11, NUMPY_2, elf
+from tests.catalogue.measure.artefacts import elf
+from tests.diagnose.environment.prefixes import CXX11, NUMPY_2
 
 CLIENTS = [p for p in (os.environ.get("ENVSOLVE_CONDA"), *map(shutil.which, ("conda", "mamba", "micromamba"))) if p]
 pytestmark = [

@@ -80,7 +80,7 @@ class World:
         if match := re.fullmatch(r"unset (\w+)", command):
             self.variables.pop(match[1])
             return ""
-        command = re.sub(r"--index-url https://download\.pytorch\.org(/whl/\w+)", rf"--index {self.wheels}\1/", command)
+        command = re.sub(r"--index(?:-url)? https://download\.pytorch\.org(/whl/\w+)", rf"--index {self.wheels}\1/", command)
         done = subprocess.run(["bash", "-c", command], env=self.environ, capture_output=True, text=True, timeout=150)
         assert done.returncode == 0, f"{command}\n{done.stderr[-3000:]}"
         return done.stdout

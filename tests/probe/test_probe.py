@@ -16,7 +16,8 @@ from envsolve.diagnose.model import Diagnoses, Probe
 from envsolve.errors import UsageError
 from envsolve.probe.run import KERNELS, probe
 from envsolve.verify.scripts import find_scripts
-from tests.diagnose.environment.prefixes import Prefix, elf, install
+from tests.catalogue.measure.artefacts import elf
+from tests.diagnose.environment.prefixes import Prefix, install
 
 CARD = "0: NVIDIA H100 80GB HBM3 (cc 9.0)"
 H100 = api.describe_target("H100, driver 570.86.15, linux-x86_64, glibc 2.35")

@@ -29,7 +29,7 @@ PYTHON = shutil.which("python3.11") or sys.executable
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("torch") / "env"
     subprocess.run([PYTHON, "-m", "venv", folder], check=True)
-    command = [folder / "bin/pip", "install", "-q", "--retries", "1", TORCH, "--extra-index-url", INDEX]
+    command = [str(folder / "bin/pip"), "install", "-q", "--retries", "1", TORCH, "--extra-index-url", INDEX]
     environ = {**os.environ, "PIP_CONSTRAINT": os.devnull}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)
     if "No matching distribution" in done.stderr:

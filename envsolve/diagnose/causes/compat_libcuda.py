@@ -28,7 +28,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     unsupported, mismatch = scene.first("compat-804"), scene.first("mismatch-803")
     evidence = (*lines(unsupported, mismatch), *_loader_lines(scene), *scene.driver_evidence, *scene.gpu_evidence)
     if unsupported:
-        known = [gpu for gpu in scene.gpus if gpu.name and not is_data_centre(scene, gpu.name)]
+        known = [gpu for gpu in scene.gpus if gpu.name and not is_data_centre(scene, gpu)]
         card = f", and {known[0].name} is none of those" if known else ""
         grounds = Grounds.CONFIRMED if known else Grounds.STATED
         text = _UNSUPPORTED.format(card=card)

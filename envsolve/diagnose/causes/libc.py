@@ -71,10 +71,10 @@ def _by_uv(scene: Scene) -> Iterator[Finding]:
         return
     counted = (int(said["major"]), int(said["minor"]))
     tags = re.findall(rf"manylinux_\d+_\d+_{said['arch']}", scene.report.text[said.end() : said.end() + _HINT])
-    needs = [need for tag in tags if (need := libc_needed(tag))]
-    if not needs or any(need[1] <= counted for need in needs):
+    needs = [needed[1] for tag in tags if (needed := libc_needed(tag))]
+    if not needs or min(needs) <= counted:
         return
-    need, libc = min(need[1] for need in needs), libc_of(scene.machine.platform)
+    need, libc = min(needs), libc_of(scene.machine.platform)
     stale = libc is not None and libc[1] >= need
     have = f"uv counts with glibc {counted[0]}.{counted[1]}"
     text = _EXPLANATION.format(need=f"glibc {need[0]}.{need[1]}", have=have)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envsolve.diagnose.environment.model import Environment
 from envsolve.diagnose.model import Diagnoses, Remedy
+from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.files import is_folder
 
 _PIP = re.compile(r"(?<![\w./-])(?:uv pip|(?:python3? -m )?pip3?) (?P<verb>install|uninstall)\b(?P<rest>[^&|;]*)")
@@ -41,7 +42,7 @@ def _pip(environment: Environment, verb: str, rest: str) -> str:
         python = Path(prefix) / ("Scripts/python.exe" if is_folder(Path(prefix) / "Scripts") else "bin/python")
         return f"{shlex.quote(str(python))} -m pip {verb}{rest}"
     # uv asks nothing, and says so where it is told not to.
-    return f"uv pip {verb} --python {shlex.quote(prefix)}{rest.replace(' -y ', ' ')}"
+    return as_uv_takes_it(f"uv pip {verb} --python {shlex.quote(prefix)}{rest.replace(' -y ', ' ')}")
 
 
 def _is_own(environment: Environment, site: str) -> bool:

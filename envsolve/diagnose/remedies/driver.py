@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from envsolve.catalogue.gpu_names import find_gpu
+from dataclasses import replace
+
 from envsolve.compat.driver import driver_runs
+from envsolve.compat.forward import ForwardFacts, compat_serves
 from envsolve.compat.life import can_exist
 from envsolve.compat.versions import minor, numbers
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
-from envsolve.errors import UsageError
-from envsolve.machine.model import Driver
+from envsolve.machine.model import Driver, Gpu
 
 
 def driver_knowing(scene: Scene, cuda: str) -> Remedy | None:
@@ -33,7 +34,9 @@ def driver_running(scene: Scene, cuda: str) -> Remedy | None:
 
 def compat_package(scene: Scene, cuda: str) -> Remedy | None:
     """NVIDIA's forward-compatibility package, where every card is one of a data centre (rule 8)."""
-    if not scene.gpus or scene.os != "linux" or not all(is_data_centre(scene, gpu.name) for gpu in scene.gpus):
+    driver = replace(scene.driver or Driver(), compat_libcuda=cuda)
+    reason = compat_serves(replace(scene.machine, driver=driver), ForwardFacts(scene.catalogue))
+    if scene.os != "linux" or reason is None or not reason.ok:
         return None
     name = "cuda-compat-" + cuda.replace(".", "-")
     folder = f"/usr/local/cuda-{cuda}/compat"
@@ -44,14 +47,10 @@ def compat_package(scene: Scene, cuda: str) -> Remedy | None:
     return Remedy(text, f"sudo apt-get install {name} && export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH")
 
 
-def is_data_centre(scene: Scene, name: str | None) -> bool:
+def is_data_centre(scene: Scene, gpu: Gpu) -> bool:
     """Whether a card is known to be one of a data centre."""
-    if name is None:
-        return False
-    try:
-        return find_gpu(name, scene.catalogue).data_centre
-    except UsageError:
-        return False
+    model = ForwardFacts(scene.catalogue).model(gpu)
+    return model is not None and model.data_centre
 
 
 def _remedy(scene: Scene, version: str, why: str) -> Remedy | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ from envsolve.diagnose.remedies.conda import conda_remedies
 from envsolve.diagnose.scene import Scene
 from envsolve.resolve.family import DEFAULT, Family, Option
 
+#: Where ``uv pip install`` names an index.
+_UV_INDEX = re.compile(r"(?P<words>\buv pip install\b[^&|;]{0,400}?\s)--index-url[ =]")
 #: Companions that most environments with torch have, and that must move with it.
 _CLOSE = ("torchvision", "torchaudio", "torchcodec")
 #: Newest first after the one that most projects are published for.
@@ -89,6 +92,15 @@ def install_command(scene: Scene, options: Sequence[Option]) -> str:
 def installer(scene: Scene) -> str:
     """``uv pip`` where the report shows uv at work, else ``pip``."""
     return "uv pip" if scene.mentions("uv pip ", "uv add ", "uv sync", "uv venv") else "pip"
+
+
+def as_uv_takes_it(command: str) -> str:
+    """A command with the index that it names in the form that uv takes before all others.
+
+    ``UV_DEFAULT_INDEX`` in the shell goes before ``--index-url``, ``UV_INDEX`` before ``--default-index`` as well;
+    ``--index`` goes before both, and leaves what is not on that index to the others (tried with uv 0.13).
+    """
+    return _UV_INDEX.sub(r"\g<words>--index ", command)
 
 
 def named(scene: Scene, option: Option, family: Family) -> Option:

@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from envsolve.compat.versions import minor
+from envsolve.compat.forward import ForwardFacts, compat_serves
 from envsolve.diagnose.environment.model import Environment
 from envsolve.diagnose.finding import Finding, Grounds
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.driver import is_data_centre
 from envsolve.diagnose.scene import Scene
 
 _EXPLANATION = (
-    "The loader finds the libcuda of a cuda-compat package, for CUDA {compat}, before the driver's own, for CUDA "
-    "{own}. {why} The driver's own libcuda must be found first; torch and the driver stay as they are."
-)
-_CARD = (
-    "NVIDIA allows that on data-centre cards alone, and {card} is none, so that every CUDA call fails with error 804."
-)
-_OLDER = (
-    "Such a library must be newer than the driver, and this one is not, so that every CUDA call fails with error 803."
+    "The loader finds the libcuda of a cuda-compat package before the driver's own, and that does not serve here: "
+    "{why}. So every CUDA call fails. The driver's own libcuda must be found first; torch and the driver stay as they "
+    "are."
 )
 
 
 def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Judge the compat library that the machine's loader would take."""
-    driver, compat = scene.driver, scene.compat_libcuda
-    if driver is None or compat is None or driver.cuda is None:
+    if scene.driver is None or scene.compat_libcuda is None:
         return
-    others = [gpu for gpu in scene.gpus if gpu.name and not is_data_centre(scene, gpu.name)]
-    if minor(compat) < minor(driver.cuda):
-        why = _OLDER
-    elif others:
-        why = _CARD.format(card=others[0].name)
-    else:
+    driver = replace(scene.driver, compat_libcuda=scene.compat_libcuda)
+    reason = compat_serves(replace(scene.machine, driver=driver), ForwardFacts(scene.catalogue))
+    # A library for the driver's own CUDA may be the driver's own.
+    if reason is None or reason.ok is not False or driver.compat_libcuda == driver.cuda:
         return
     folders = [f.path for f in environment.loader if f.origin == "LD_LIBRARY_PATH" and "libcuda.so.1" in f.libraries]
-    text = _EXPLANATION.format(compat=compat, own=driver.cuda, why=why)
+    text = _EXPLANATION.format(why=reason.text)
     evidence = (*(f"{folder}/libcuda.so.1: on LD_LIBRARY_PATH" for folder in folders), *scene.driver_evidence)
     yield Finding(
         "compat-libcuda",
