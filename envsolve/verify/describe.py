@@ -6,7 +6,7 @@ import re
 import shlex
 from collections import Counter
 
-from envsolve.verify.report import LOADER, Change, Check, Report
+from envsolve.verify.report import LOADER, PLAN, Change, Check, Report
 
 _INDENT = " " * 6
 _CAPABILITY = re.compile(r"\d+\.\d")
@@ -35,13 +35,16 @@ def _check_lines(check: Check, report: Report) -> list[str]:
 
 def again(check: Check, report: Report) -> str:
     """The command line that verifies with this check alone; compiling checks name a compute capability as their GPU."""
-    python = report.python
-    where: list[str] = []
+    options: list[str] = []
     if check.name == LOADER:
-        where = ["--compile-only"]
+        options = ["--compile-only"]
     elif check.gpu and _CAPABILITY.fullmatch(check.gpu):
-        where = ["--compile-only", "--gpu", check.gpu]
-    return shlex.join(["envsolve", "verify", "--python", python or "python", *where, "--only", check.name])
+        options = ["--compile-only", "--gpu", check.gpu]
+    if report.plan and (check.expected or check.name == PLAN):
+        options += ["--plan", report.plan]
+    # Packages are held against a plan whatever runs; the driver's check takes the least time.
+    name = "driver" if check.name == PLAN else check.name
+    return shlex.join(["envsolve", "verify", "--python", report.python or "python", *options, "--only", name])
 
 
 def summary(report: Report) -> str:
@@ -52,7 +55,7 @@ def summary(report: Report) -> str:
         text += f" in {report.seconds:.1f} s"
         if report.import_seconds is not None:
             text += f", {max(0.0, report.seconds - report.import_seconds):.1f} s beyond importing torch once"
-    if count["pass"] or count["fail"]:
+    if report.passed or report.failed:
         return text
     return f"{text}: nothing could be checked, so nothing is proved; the lines above say what is missing"
 

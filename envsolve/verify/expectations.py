@@ -12,10 +12,8 @@ from packaging.version import InvalidVersion, Version
 from envsolve.compat.versions import minor, reaches
 from envsolve.plan import SITE_PACKAGES
 from envsolve.verify.expected import Expected
-from envsolve.verify.report import Check, Report, Status
+from envsolve.verify.report import PLAN, Check, Report, Status
 
-PLAN = "plan"
-"""Name of the check that holds the packages of an environment against a plan."""
 _CAPABILITY = re.compile(r"(?:.*\(cc )?(\d+\.\d+)\)?")
 _FLAVOUR = re.compile(r"cu(\d+)(\d)")
 _CODES = {"sass": "machine code", "ptx": "PTX that the driver compiles"}
@@ -49,11 +47,13 @@ def _held(check: Check, expected: Expected) -> Check:
     held = replace(check, expected={name: found.words for name, found in wanted.items()})
     if check.status == "fail":
         return held
-    surprises = [f"{_LABELS[name]} is {check.seen[name]}" for name, found in wanted.items() if not found.met]
+    surprises = [
+        f"{_LABELS[name]} is {check.seen[name]}, where the plan expects {found.words}"
+        for name, found in wanted.items()
+        if not found.met
+    ]
     if surprises:
-        words = "; ".join(f"{_LABELS[name]}: {found.words}" for name, found in wanted.items() if not found.met)
-        detail = f"{', '.join(surprises)}, and the plan expects otherwise: {words}\n{check.detail}"
-        return replace(held, status="fail", detail=detail)
+        return replace(held, status="fail", detail="\n".join([*surprises, check.detail]))
     words = ", ".join(found.words for found in wanted.values())
     return replace(held, detail=f"{check.detail}; as the plan expects: {words}")
 

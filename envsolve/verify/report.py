@@ -11,6 +11,8 @@ from envsolve.machine.model import Machine
 SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
 LOADER = "loader"
 """The check that reads every library of an environment; it needs no GPU, and no card to compile for."""
+PLAN = "plan"
+"""The check that holds the packages of an environment against a plan; it proves nothing of what they do."""
 Status = Literal["pass", "fail", "skip"]
 
 
@@ -93,8 +95,8 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether something was checked and nothing failed; a report of skips alone has proved nothing."""
-        return not self.failed and any(check.status == "pass" for check in self.checks)
+        """Whether something was checked and nothing failed; a report of skips, or of packages alone, proves nothing."""
+        return not self.failed and any(check.status == "pass" and check.name != PLAN for check in self.checks)
 
     @property
     def failed(self) -> bool:

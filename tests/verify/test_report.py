@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.signatures import cause_of
 from envsolve.jsontext import dump
-from envsolve.verify.describe import describe
+from envsolve.verify.describe import again, describe
 from envsolve.verify.report import Check, Report, Status
 
 FAILED = Check(
@@ -19,6 +20,27 @@ FAILED = Check(
 
 def check(status: Status) -> Check:
     return Check("c", None, status, 0.1, "d")
+
+
+def test_packages_as_planned_prove_nothing_of_what_they_do() -> None:
+    report = Report(checks=(replace(check("pass"), name="plan"), check("skip")))
+    assert not report.passed
+    assert "nothing is proved" in describe(report)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "expected", "words"),
+    [
+        ("loader", None, {}, "--compile-only --only loader"),
+        ("nvrtc", "9.0", {}, "--compile-only --gpu 9.0 --only nvrtc"),
+        ("nvrtc", "0: H100 (cc 9.0)", {}, "--only nvrtc"),
+        ("torch-code", "0: H100 (cc 9.0)", {"code": "x"}, "--plan plan.json --only torch-code"),
+        ("plan", None, {}, "--plan plan.json --only driver"),
+    ],
+)
+def test_the_command_that_repeats_a_check(name: str, gpu: str | None, expected: dict[str, str], words: str) -> None:
+    failed = Check(name, gpu, "fail", 1.0, "", expected=expected)
+    assert again(failed, Report(python="/e", plan="plan.json")) == f"envsolve verify --python /e {words}"
 
 
 @pytest.mark.parametrize(
