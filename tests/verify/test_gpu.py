@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -24,6 +25,7 @@ PYTHON = Path(os.environ.get("ENVSOLVE_GPU_PYTHON", sys.executable))
 """The interpreter that has torch; that of the tests unless told otherwise."""
 PATHS = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
 """What the caller lets that interpreter import; other tests are kept from it."""
+OLD_PTXAS = os.environ.get("ENVSOLVE_GPU_OLD_PTXAS", "")
 
 
 def _named(fault: Fault) -> str:
@@ -125,3 +127,38 @@ def test_a_broken_comparison_fails(tmp_path: Path, module: str, old: str, new: s
         BUILT_IN, name, {"PYTHONPATH": os.pathsep.join([str(tmp_path), *PATHS.values()])}
     )  # Before what the checks share.
     assert (check.status, check.cause) == ("fail", None), check.detail
+
+
+HOG = """
+import sys, torch
+free, _ = torch.cuda.mem_get_info()
+taken = torch.empty(free - (200 << 20), dtype=torch.uint8, device="cuda")
+print("full", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_full_gpu_is_told_from_one_that_does_not_fit() -> None:
+    environment = {**os.environ, **PATHS}
+    with subprocess.Popen(
+        [PYTHON, "-c", HOG], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as hog:
+        assert hog.stdout is not None
+        assert hog.stdout.readline() == "full\n"
+        check = of(BUILT_IN, "torch-matmul")
+        hog.communicate("")
+    assert (check.status, check.cause) == ("fail", "out-of-memory"), check.detail
+
+
+def test_triton_without_a_compiler(tmp_path: Path) -> None:
+    check = of(BUILT_IN, "triton-kernel", {"PATH": str(tmp_path), "CC": ""})
+    assert (check.status, check.cause) == ("fail", "host-compiler-missing"), check.detail
+
+
+@pytest.mark.skipif(not OLD_PTXAS, reason="ENVSOLVE_GPU_OLD_PTXAS names no ptxas that is too old for the card")
+def test_triton_told_to_use_an_old_ptxas() -> None:
+    named = dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), OLD_PTXAS)
+    check = of(BUILT_IN, "triton-kernel", named)
+    assert check.status == "fail"
+    assert check.cause in ("triton-ptxas-too-old", "triton-ptxas-lacks-arch"), check.detail
+    assert OLD_PTXAS in check.detail
