@@ -193,6 +193,9 @@ class _Result(msgspec.Struct):
 def _ended(target: Target, step: Step, ran: Ran) -> _Ended:
     result = _read_result(ran)
     status, detail = _judge(ran.ended, result, target.time_limit)
+    if result is None:  # It could not say itself which variables a failure may come from.
+        around = {**os.environ, **target.environment}
+        detail = "\n".join([detail, *(f"{n} is set to {around[n]}" for n in step.script.variables if n in around)])
     cause = None
     if status != "pass":
         signatures = Catalogue().signatures

@@ -29,6 +29,7 @@ class Script:
         order: Its ``ORDER``; checks run from low to high, so that the first failure is the most basic one.
         quick: Its ``QUICK``: whether it is one of the few that show the most in the least time.
         builds: Its ``BUILDS``: whether it needs a compiler for CUDA, which running an environment does not.
+        variables: Its ``VARIABLES``: environment variables that a failure may come from.
         compiles: The function that compiles for a named compute capability without a GPU; None where it has none.
     """
 
@@ -39,6 +40,7 @@ class Script:
     quick: bool = False
     builds: bool = False
     compiles: str | None = None
+    variables: tuple[str, ...] = ()
 
 
 def find_scripts(folder: Path = BUILT_IN) -> tuple[Script, ...]:
@@ -85,4 +87,11 @@ def _read(path: Path) -> Script:
     functions = {node.name for node in body if isinstance(node, ast.FunctionDef)}
     compiles = "check" if runs_on == "architecture" else _COMPILE if _COMPILE in functions else None
     quick, builds = (constants.get(key) is True for key in ("QUICK", "BUILDS"))
-    return Script(path, name, cast("RunsOn", runs_on), order, quick, builds, compiles)
+    return Script(path, name, cast("RunsOn", runs_on), order, quick, builds, compiles, _variables(body))
+
+
+def _variables(body: Sequence[ast.stmt]) -> tuple[str, ...]:
+    for node in body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["VARIABLES"]:
+            return tuple(ast.literal_eval(node.value))
+    return ()

@@ -259,6 +259,14 @@ def test_variables_reach_the_check_and_its_command(tmp_path: Path) -> None:
     assert json.loads(again.stdout) == {"status": "pass", "detail": "/a b/ptxas"}
 
 
+def test_what_dies_without_a_word_is_told_with_the_variables_that_it_may_come_from(tmp_path: Path) -> None:
+    path = write_check(tmp_path, "import os; os.abort()")
+    path.write_text("VARIABLES = ('TRITON_PTXAS_PATH', 'CUDA_HOME')\n" + path.read_text())
+    (check,) = run_checks(PYTHON, folder=tmp_path, environment={"TRITON_PTXAS_PATH": "/old/ptxas"}).checks
+    assert check.detail.startswith("was killed by SIGABRT")
+    assert check.detail.endswith("\nTRITON_PTXAS_PATH is set to /old/ptxas")
+
+
 def test_the_command_of_a_failure_fails_again(tmp_path: Path) -> None:
     check = run_one(tmp_path, "raise ValueError('wrong')")
     assert check.command is not None

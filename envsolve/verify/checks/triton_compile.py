@@ -9,14 +9,14 @@ import os
 from pathlib import Path
 
 from check_cubin import expect_architecture
+from check_ptxas import VARIABLES as PTXAS_VARIABLES
 from check_ptxas import assemblers, seen, version_of
 
 NAME = "triton-compile"
 RUNS_ON = "architecture"
 ORDER = 60
 NEEDS = ("triton",)
-PTXAS_VARIABLES = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
-VARIABLES = ("TRITON_INTERPRET", *PTXAS_VARIABLES)
+VARIABLES = ("TRITON_INTERPRET", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 # Triton compiles simple kernels for older cards too, yet serves none of them: PyTorch's inductor refuses them in these
 # words ("Triton only supports devices of CUDA Capability >= 7.0", torch/_inductor/exc.py).
