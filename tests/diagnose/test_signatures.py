@@ -71,13 +71,13 @@ def test_every_code_has_words_or_a_rule_that_finds_it() -> None:
 @pytest.mark.parametrize("signature", SIGNATURES, ids=ids)
 def test_no_pattern_can_be_made_slow(signature: Signature) -> None:
     pattern = re.compile(signature.pattern, re.IGNORECASE | re.ASCII)
-    start = time.perf_counter()
+    start = time.process_time()
     for anchor in signature.anchors:
         for piece in HOSTILE:
             pattern.search((piece * 900)[:900] + anchor + (piece * 900)[:900] + "!")
             pattern.search(anchor + (piece * 1800)[:1800] + "!")
-    spent = time.perf_counter() - start
-    assert spent < 0.02 * len(signature.anchors) * len(HOSTILE), f"{spent:.2f} s"
+    spent = time.process_time() - start
+    assert spent < 0.05 * len(signature.anchors) * len(HOSTILE), f"{spent:.2f} s"
 
 
 @settings(max_examples=60, deadline=None)
@@ -100,9 +100,9 @@ def test_time_grows_with_the_length_of_the_text_and_no_faster() -> None:
 
     def spent(lines: int) -> float:
         text = line * lines
-        start = time.perf_counter()
+        start = time.process_time()
         find_matches(text, SIGNATURES)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     small, large = min(spent(2_000) for _ in range(3)), spent(20_000)
     assert large < 30 * small + 0.2

@@ -63,22 +63,22 @@ def test_retries_end(server: IndexServer, make_client: MakeClient) -> None:
 
 
 def test_an_index_that_stops_answering(server: IndexServer, make_client: MakeClient) -> None:
-    server.fault("/simple/", delay=1.0)
+    server.fault("/simple/", delay=5.0)
     started = time.monotonic()
     with pytest.raises(IndexUnavailableError, match="stopped answering"):
         make_client(server.index(), read_timeout=0.1).project("demo")
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 4.5
     assert server.asked("/simple/") == 2
 
 
 def test_an_index_that_never_answered_is_not_waited_for_again(server: IndexServer, make_client: MakeClient) -> None:
-    server.fault("/simple/", delay=1.0)
+    server.fault("/simple/", delay=5.0)
     client = make_client(server.index(), read_timeout=0.1)
     started = time.monotonic()
     for name in ("one", "two", "three", "four"):
         with pytest.raises(IndexUnavailableError, match="stopped answering"):
             client.project(name)
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 4.5
     assert server.asked("/simple/") == 2
 
 
@@ -90,7 +90,7 @@ def test_an_index_that_drips(server: IndexServer, make_client: MakeClient, body:
     started = time.monotonic()
     with pytest.raises(IndexUnavailableError, match=r"127\.0\.0\.1.* not complete within 1 s"):
         make_client(server.index(), read_timeout=0.5, answer_timeout=1.0).project("demo")
-    assert 0.9 < time.monotonic() - started < 4.0
+    assert 0.9 < time.monotonic() - started < 6.0
     assert server.asked("/simple/") == 1
 
 
@@ -120,7 +120,7 @@ def test_a_dead_index_is_known_dead_in_about_a_second(make_client: MakeClient, a
     for n in range(30):
         with pytest.raises(IndexUnavailableError, match=cause) as caught:
             client.project(f"demo-{n}")
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 6.0, "not once for each"
     assert "--offline" in (caught.value.hint or "")
 
 
