@@ -25,6 +25,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+from tests.indexserver import Hold
+
 RECORDS = Path(__file__).parent / "conda" / "records.json"
 PLACEHOLDER = "/placehold_" + "p" * 240
 _BLOCK = 1 << 17  # the most that a block of a zstd frame holds
@@ -83,14 +85,20 @@ class CondaChannel:
         self._folder, self._name = folder / name, name
         self.root = folder
         self.packages: list[Package] = []
-        self._requested: list[str] = []
+        self._held: dict[str, Hold] = {}
 
     def __enter__(self) -> CondaChannel:
         owner = self
 
         class Handler(SimpleHTTPRequestHandler):
+            def do_GET(self) -> None:
+                for part, hold in owner._held.items():
+                    if part in self.path and self.path.endswith(".conda"):
+                        hold.wait()
+                super().do_GET()
+
             def log_message(self, *_: object) -> None:
-                owner._requested.append(self.path)
+                pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(self.root)))
         self._http.daemon_threads = True
@@ -99,6 +107,8 @@ class CondaChannel:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for hold in self._held.values():
+            hold.release()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -107,9 +117,10 @@ class CondaChannel:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_address[1]}/{self._name}"
 
-    def asked(self, part: str) -> int:
-        """How many requests named it."""
-        return sum(part in path for path in self._requested)
+    def hold(self, part: str) -> Hold:
+        """Answer requests for packages that name it only once they are released."""
+        self._held[part] = Hold()
+        return self._held[part]
 
     def add(self, *packages: Package) -> CondaChannel:
         self.packages += packages

@@ -92,7 +92,7 @@ def unaccounted(environment: Path, folder: str, entries: dict[str, Entry]) -> li
 
     The folder of packages belongs to package managers: what is in it counts as theirs.
     """
-    roots = tuple(f"{path.relative_to(environment)}/" for path in environment.glob(_PACKAGES))
+    roots = ("conda-meta/", *(f"{path.relative_to(environment)}/" for path in environment.glob(_PACKAGES)))
     rest = [name for name in files(environment, folder) if name not in entries and not name.startswith(roots)]
     return sorted(set(rest) - _recorded(environment).keys()) if rest else []
 
@@ -140,8 +140,13 @@ def _is_same(path: str, entry: Entry) -> bool:
 
 
 def _recorded(environment: Path) -> dict[str, str | None]:
-    """Every file that the RECORD of an installed package lists, relative to the environment, with its sha256."""
+    """Every file that the RECORD of an installed package lists, relative to the environment, with its sha256.
+
+    Those of conda packages stand in ``conda-meta``.
+    """
     found: dict[str, str | None] = {}
+    for meta in environment.glob("conda-meta/*.json"):
+        found |= dict(_conda_paths(meta))
     for packages in environment.glob(_PACKAGES):
         base = packages.relative_to(environment)
         for info in packages.glob("*.dist-info"):
@@ -159,6 +164,35 @@ def _rows(info: Path) -> Iterator[tuple[str, str, str]]:
                 yield row[0], row[1], row[2]
     except (OSError, UnicodeDecodeError, csv.Error):
         return
+
+
+class _CondaPath(msgspec.Struct, frozen=True):
+    """A file of a conda package; its content differs from the package's where the prefix was written into it."""
+
+    path: str = msgspec.field(name="_path")
+    path_type: str = ""
+    sha256: str | None = None
+    sha256_in_prefix: str | None = None
+
+
+class _CondaPaths(msgspec.Struct, frozen=True):
+    paths: tuple[_CondaPath, ...] = ()
+
+
+class _CondaMeta(msgspec.Struct, frozen=True):
+    paths_data: _CondaPaths = _CondaPaths()
+
+
+def _conda_paths(meta: Path) -> Iterator[tuple[str, str | None]]:
+    """The files of one conda package with their sha256, in base64 as a RECORD has it."""
+    try:
+        listed = msgspec.json.decode(meta.read_bytes(), type=_CondaMeta).paths_data.paths
+    except (OSError, msgspec.MsgspecError):
+        return
+    for one in listed:
+        digest = one.sha256_in_prefix or one.sha256
+        known = base64.urlsafe_b64encode(bytes.fromhex(digest)).rstrip(b"=").decode() if digest else None
+        yield one.path, known if one.path_type != "softlink" else None
 
 
 def _digest(path: Path) -> str:

@@ -87,7 +87,8 @@ _SIGNS = (
         "see the build's own words above; a compiler or a header may be missing",
     ),
     _sign(
-        r"(cause: |\u25b6 )hash mismatch for|^\s*ERROR: THESE PACKAGES DO NOT MATCH THE HASHES|^THESE PACKAGES DO NOT",
+        r"(cause: |\u25b6 )hash mismatch for|^\s*ERROR: THESE PACKAGES DO NOT MATCH THE HASHES|^THESE PACKAGES DO NOT|"
+        r"hash mismatch when |^caused by: Invalid checksum$",
         IndexUnavailableError,
         "a downloaded file is not the one that was planned: its hash differs",
         "a mirror or proxy may serve another file; plan again, or ask who runs the index",

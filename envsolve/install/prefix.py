@@ -65,7 +65,7 @@ def claim(prefix: Path) -> None:
     reason = next((text for stands, text in _REFUSALS if stands(prefix)), None)
     if reason is not None:
         raise UsageError(f"{prefix} {reason}", hint="give --prefix a new folder, or remove what is there yourself")
-    outer = next((folder for folder in prefix.parents if (folder / "pyvenv.cfg").is_file()), None)
+    outer = next((folder for folder in prefix.parents if _is_environment(folder)), None)
     if outer is not None:
         raise UsageError(
             f"{prefix} lies inside the environment {outer}, whose next update would delete it",
@@ -95,15 +95,27 @@ def _entries(prefix: Path) -> frozenset[str]:
     return frozenset(path.name for path in prefix.iterdir()) if prefix.is_dir() else frozenset()
 
 
+def _is_conda(prefix: Path) -> bool:
+    return (prefix / "conda-meta").is_dir()
+
+
+def _is_environment(folder: Path) -> bool:
+    """Whether it is a virtual environment, or a conda environment of ours; other conda environments hold homes."""
+    return (folder / "pyvenv.cfg").is_file() or (_is_conda(folder) and record.made_here(folder))
+
+
 _REFUSALS: tuple[tuple[Callable[[Path], bool], str], ...] = (
     (Path.is_symlink, "is a symbolic link"),
     (lambda prefix: prefix.exists() and not prefix.is_dir(), "is a file"),
     (lambda prefix: prefix.is_dir() and not os.access(prefix, os.R_OK | os.W_OK | os.X_OK), "cannot be written"),
     (Path.is_mount, "is a mount point, which cannot be replaced in one step"),
-    (lambda prefix: (prefix / "conda-meta").is_dir(), "is a conda environment"),
     (
-        lambda prefix: bool(_entries(prefix)) and not (prefix / "pyvenv.cfg").is_file(),
-        "holds other files and is not a virtual environment",
+        lambda prefix: _is_conda(prefix) and not record.made_here(prefix),
+        "is a conda environment that envsolve did not make (or whose record in it is damaged)",
+    ),
+    (
+        lambda prefix: bool(_entries(prefix)) and not (prefix / "pyvenv.cfg").is_file() and not _is_conda(prefix),
+        "holds other files and is no environment",
     ),
     (
         lambda prefix: bool(_entries(prefix)) and not record.made_here(prefix),

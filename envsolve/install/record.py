@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from envsolve.install import contents, guarded
 from envsolve.install.files import File, Wanted
-from envsolve.install.interpreters import PROBE_SECONDS, Target
+from envsolve.install.interpreters import PROBE_SECONDS
 from envsolve.jsontext import dump
 from envsolve.lock import Assumptions
 from envsolve.processes import ask
@@ -106,11 +106,16 @@ def unaccounted(environment: Path) -> list[str]:
     return [name for name in found if name != guarded.CONFIG or not guarded.is_all_ours(environment)]
 
 
-def holds(environment: Path, wanted: Wanted, target: Target) -> bool:
+def holds(environment: Path, wanted: Wanted, python: str | None) -> bool:
     """Whether the environment was made for exactly ``wanted`` and is still whole.
 
     Whole means: its interpreter runs, every file is as the install left it, and the folder of packages holds nothing
     else but packages that were installed since. Any patch release of the wanted Python will do.
+
+    Args:
+        environment: The environment.
+        wanted: What it should hold.
+        python: The version of its Python; None for one without, which conda packages may make up.
     """
     kept, entries = read(environment), contents.read(environment, FOLDER)
     return (
@@ -118,12 +123,12 @@ def holds(environment: Path, wanted: Wanted, target: Target) -> bool:
         and entries is not None
         and _identity(kept.files) == _identity(wanted.files)
         and dict(kept.environment) == dict(wanted.environment)
-        and kept.python.split(".")[:2] == target.version.split(".")[:2]
+        and kept.python.split(".")[:2] == (python or "").split(".")[:2]
         and contents.damaged(environment, entries) is None
         and contents.unexpected(environment, entries) is None
-        and not _absent(environment, [(file.name, file.version) for file in wanted.files])
+        and not _absent(environment, [(f.name, f.version) for f in wanted.files if f.kind != "conda"])
         and not (kept.pip and _absent(environment, [("pip", None)], whole=True))
-        and _runs(environment / "bin" / "python")
+        and (python is None or _runs(environment / "bin" / "python"))
     )
 
 

@@ -48,11 +48,11 @@ def test_may_be_taken(tmp_path: Path, make: Callable[[Path], None]) -> None:
     ("make", "reason"),
     [
         (_file, "is a file"),
-        (_folder, "is not a virtual environment"),
+        (_folder, "holds other files and is no environment"),
         (_environment, "envsolve did not make"),
         (_link, "is a symbolic link"),
         (_broken_link, "is a symbolic link"),
-        (_conda, "is a conda environment"),
+        (_conda, "is a conda environment that envsolve did not make"),
     ],
 )
 def test_is_refused(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:

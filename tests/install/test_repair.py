@@ -69,9 +69,9 @@ def test_damage_is_seen(made: tuple[Plan, Path], tmp_path: Path, damage: str) ->
     install(plan, prefix)
     copy = tmp_path / "copy"
     shutil.copytree(prefix, copy, symlinks=True)
-    assert record.holds(copy, aim, target)
+    assert record.holds(copy, aim, target.version)
     DAMAGE[damage](copy)
-    assert not record.holds(copy, aim, target)
+    assert not record.holds(copy, aim, target.version)
 
 
 @pytest.mark.parametrize("damage", ["METADATA malformed", "RECORD in no encoding", "another interpreter"])

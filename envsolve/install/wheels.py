@@ -1,0 +1,197 @@
+"""An environment of wheels and source distributions: a virtual environment, filled by pip or uv."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError
+from envsolve.install import interpreters, managers, record, relocate, variables, venv
+from envsolve.install.errors import DamagedFilesError, InstallError, explained
+from envsolve.install.files import File, Lock, Wanted, wanted
+from envsolve.install.interpreters import Target
+from envsolve.install.managers import Manager
+from envsolve.install.process import run
+from envsolve.install.progress import Progress, Step
+from envsolve.install.staging import Staging
+from envsolve.machine.model import Machine
+from envsolve.plan import Plan
+from envsolve.processes import ask
+
+_LEAST_ROOM = 1_000_000
+"""Bytes without which no download can work, where the size of the files is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class WheelWork:
+    """What installing a plan of wheels, or a pylock.toml, takes.
+
+    Attributes:
+        aim: All that the environment is to hold.
+        target: The interpreter that it is made from.
+        manager: ``uv`` or ``pip``; None takes the preferred one that is present.
+    """
+
+    aim: Wanted
+    target: Target
+    manager: str | None
+
+    @classmethod
+    def of(cls, origin: Plan | Lock, python: str | None, machine: Machine | None, manager: str | None) -> WheelWork:
+        """Find the interpreter, and the files for it.
+
+        Raises:
+            ImpossibleError: The plan is impossible, or the lock has no files for any interpreter here.
+            UsageError: No Python of the right version is found.
+        """
+        target, aim = _aim(origin, python, machine)
+        return cls(aim, target, manager)
+
+    def holds(self, environment: Path) -> bool:
+        """Whether an environment was made for exactly this, and is whole."""
+        return record.holds(environment, self.aim, self.target.version)
+
+    def make(self, stage: Staging, progress: Progress) -> tuple[str, ...]:
+        """Make the whole environment in the working folder; returns warnings.
+
+        Raises:
+            EnvsolveError: What the manager's words mean.
+        """
+        return _make(stage, self.aim, self.target, self.manager, progress)
+
+
+def _aim(origin: Plan | Lock, python: str | None, machine: Machine | None) -> tuple[Target, Wanted]:
+    """The interpreter that the environment is made from, and the files for it."""
+    requires = origin.pylock.requires_python if isinstance(origin, Lock) else None
+    known = [found.path for found in (machine.pythons or ())] if machine else []
+    stated = python or origin.python
+    if stated is not None:
+        # Without `requires`: where the two contradict each other, the lock's own words say it.
+        target = interpreters.find(stated, None, known)
+        return target, wanted(origin, target)
+    return _first_served(origin, requires, known)
+
+
+def _first_served(origin: Plan | Lock, requires: SpecifierSet | None, known: Sequence[str]) -> tuple[Target, Wanted]:
+    """The first interpreter that a lock has files for: the running one, then the newest."""
+    running = interpreters.find(None, requires, [sys.executable])
+    try:
+        return running, wanted(origin, running)
+    except ImpossibleError as error:
+        refused = error
+    others = {target.version: target for target in interpreters.fitting(None, requires, known)}
+    for version in sorted(others, key=Version, reverse=True):
+        try:
+            return others[version], wanted(origin, others[version])
+        except ImpossibleError:
+            continue
+    tried = ", ".join(sorted(others, key=Version, reverse=True))
+    raise ImpossibleError(f"{refused.message} (tried: Python {tried})", hint=refused.hint)
+
+
+def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, progress: Progress) -> tuple[str, ...]:
+    """Make the whole environment in the working folder; returns warnings."""
+    environment = stage.environment
+    progress(Step("prepare", f"making an environment of Python {target.version}"))
+    venv.make(target, environment, stage.prefix)
+    pip = venv.bundled_pip(target)
+    chosen, program = managers.choose(manager, environment / "bin" / "python", target, pip)
+    title = _title(program)
+    planned = {file.name for file in aim.files}
+    extra = [pip] if pip is not None and "pip" not in planned else []
+
+    progress(Step("packages", f"installing {packages(len(aim.files))}{_size(aim.size)} with {title}"))
+    _fill(stage, chosen, program, title, aim, extra, progress)
+    relocate.relocate(environment, stage.prefix, (file.name for file in aim.files if file.kind == "sdist"))
+    variables.write(record.site_packages(environment), aim.environment)
+    record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
+    if pip is None and "pip" not in planned:
+        return (f"{target.executable} carries no pip, so the environment has none",)
+    return ()
+
+
+def _fill(
+    stage: Staging,
+    manager: Manager,
+    program: Sequence[str],
+    title: str,
+    aim: Wanted,
+    extra: Sequence[File],
+    progress: Progress,
+) -> None:
+    """Have the manager install everything; once more without its cache, where what came from there is damaged."""
+    requirements = stage.folder / "requirements.txt"
+    requirements.write_text("".join(f"{file.requirement}\n" for file in (*aim.files, *extra)), encoding="utf-8")
+    command = [*program, *manager.arguments(stage.environment / "bin" / "python", requirements)]
+    failure = _attempt(stage, manager, command, title, aim, progress)
+    if isinstance(failure, DamagedFilesError):
+        progress(Step("packages", f"what came from the cache of {manager.name} is damaged; installing without it"))
+        failure = _attempt(stage, manager, [*command, *manager.uncached], title, aim, progress)
+    if failure is not None:
+        raise failure
+
+
+def _attempt(
+    stage: Staging, manager: Manager, command: Sequence[str], title: str, aim: Wanted, progress: Progress
+) -> EnvsolveError | None:
+    """One run of the manager; what went wrong, or None where every package is there whole."""
+    ended = run(
+        command,
+        environment=managers.child_environment(manager, stage.folder, stage.temporary),
+        on_line=lambda line: progress(Step("output", line)),
+    )
+    if ended.code != 0:
+        failure = explained(manager.name, ended.code, ended.output)
+        return _no_room(stage, aim) or failure if isinstance(failure, IndexUnavailableError) else failure
+    absent = record.missing(stage.environment, aim)
+    if not absent:
+        return None
+    return DamagedFilesError(
+        f"{title} ended well, yet these packages are not there as their files list them: {', '.join(absent)}",
+        hint=f"their files may be damaged at their source; a setting of {manager.name} may have sent them elsewhere",
+    )
+
+
+def _no_room(stage: Staging, aim: Wanted) -> InstallError | None:
+    """The real cause where a download fell short because the disk, or a limit on the size of files, did not take it."""
+    needed = aim.size or _LEAST_ROOM
+    free = shutil.disk_usage(stage.folder).free
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if free < needed:
+        return InstallError(
+            f"a download fell short, and the disk is full: {free / 1e6:.0f} MB of {needed / 1e6:.0f} MB are free",
+            hint=f"make room on the disk of {stage.prefix.parent}",
+        )
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        return InstallError(
+            f"a download fell short, and no file may grow beyond {limit / 1e6:.0f} MB here (a limit of the shell)",
+            hint="raise the limit with: ulimit -f unlimited",
+        )
+    return None
+
+
+def packages(count: int) -> str:
+    """``1 package``, ``2 packages``."""
+    return f"{count} package" if count == 1 else f"{count} packages"
+
+
+def _size(size: int | None) -> str:
+    """What there is to download, at most: what the manager has cached is not fetched again."""
+    if size is None:
+        return ""
+    number, unit = (size / 1e9, "GB") if size >= 1e9 else (size / 1e6, "MB")
+    return f" ({number:.1f} {unit})"
+
+
+def _title(program: Sequence[str]) -> str:
+    """Name and version, as the program says them: ``uv 0.13.9``."""
+    answer = ask([*program, "--version"], os.environ, limit=interpreters.PROBE_SECONDS)
+    return " ".join(answer.split()[:2]) if answer else program[0]
