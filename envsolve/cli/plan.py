@@ -214,6 +214,10 @@ def _format(named: str | None, output: Path | None) -> str:
         return "conda-lock"
     if name in ("environment.yml", "pixi.toml"):
         return {"environment.yml": "environment-yml", "pixi.toml": "pixi"}[name]
+    if name.endswith(".toml"):
+        from envsolve.render.pylock import check_path
+
+        check_path(Path(name))
     return {".json": "json", ".txt": "requirements", ".def": "apptainer"}.get(Path(name).suffix, "summary")
 
 

@@ -49,8 +49,11 @@ def _serves(records: Sequence[CondaBuild], machine: Machine, family: Family) -> 
     """Whether one of a release's builds is for a machine's system and runs on all of its GPUs."""
     platform = assumed(machine.platform)
     subdir, tag = _SYSTEMS.get((platform.os or "", platform.arch or ""), ("", ""))
-    judge = Judge(machine, family.facts)
-    return any(record.subdir == subdir and _runs(record, tag, judge) for record in records)
+    judge, known = Judge(machine, family.facts), family.facts.architectures
+    # Jetson parts are islands, and have builds of their own.
+    island = any(gpu.compute_capability and known[gpu.compute_capability].island for gpu in machine.gpus or ())
+    fitting = (r for r in records if r.subdir == subdir and (r.arm == "tegra") is island)
+    return any(_runs(record, tag, judge) for record in fitting)
 
 
 def _runs(record: CondaBuild, tag: str, judge: Judge) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from packaging.specifiers import SpecifierSet
 
 from envsolve.catalogue.published import flavours
-from envsolve.compat.platform import same_system
+from envsolve.compat.platform import SYSTEMS, same_system
 from envsolve.machine.model import Platform
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.limits import Limit, Limits, best_under, limits_of
@@ -90,6 +90,8 @@ def failing(
     matching = [option for option in family.judged(package) if option.matches(specifier)]
     named = [option for option in matching if _for_these(option, family)]
     with_cuda = [option for option in named if option.build.variant != "cpu"]
+    if matching and not named:
+        yield _published_elsewhere(package, matching[0], family)
     if named and not with_cuda:
         yield from _told([o for o in matching if o.build.cuda and o not in named][:1], family, ())
     # That a CPU build does not use the GPU is only worth saying where nothing else was asked for.
@@ -99,6 +101,20 @@ def failing(
         newest = [option for option in named if option.version.public == named[0].version.public]
         yield ConflictFact(published_as(package, named[0].version.public, newest))
     yield from _told(of_flavour, family, kinds)
+
+
+def _published_elsewhere(package: str, newest: Option, family: Family) -> ConflictFact:
+    """That a package was published for other systems alone."""
+    wanted = {build.platform for build in family.catalogue.builds(package) if build.version == newest.build.version}
+    systems = [
+        f"{system}-{arch}"
+        for system, arches in SYSTEMS.items()
+        for arch in arches
+        if any(same_system(tag, Platform(system, arch)) for tag in wanted)
+    ]
+    source = family.catalogue.source(newest.build.source)
+    text = f"{package} {newest.version.public} was published for {' and '.join(systems)} alone"
+    return ConflictFact(text, source.title if source else None)
 
 
 def _told(options: Sequence[Option], family: Family, kinds: Collection[str]) -> Iterator[ConflictFact]:

@@ -1,4 +1,4 @@
-"""Cards that no published torch has code for, and that torch has not dropped: what to look for instead."""
+"""Cards that came after every published torch: what to look for instead."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.compat.arch import parse_arch
 from envsolve.compat.code import best_code
+from envsolve.compat.versions import minor
 from envsolve.machine.cc import ComputeCapability
 from envsolve.resolve.family import Family
 from envsolve.resolve.limits import Limits, best_of
@@ -20,22 +20,19 @@ _MEASURE = "envsolve index measure URL reads which GPUs its wheel has code for"
 def newer_builds(family: Family, limits: Limits) -> Iterator[Remedy]:
     """A pre-release for each such card, with the first CUDA that knows it; they are in no catalogue, and not judged."""
     family = replace(family, cutoff=None)
-    newest = next((option.build for option in family.judged("torch") if option.build.code), None)
-    if newest is None or not newest.code or not family.needs_torch(limits.asked):
+    newest = max((minor(option.build.cuda) for option in family.judged("torch") if option.build.cuda), default=None)
+    if newest is None or not family.needs_torch(limits.asked):
         return
-    oldest = min(parse_arch(name).cc for name in newest.code)
+    toolkits = family.facts.toolkits
     for cc in _unserved(family):
-        if cc < oldest:
-            continue
-        toolkits = family.facts.toolkits
         knows = (t for t in toolkits if best_code(t.archs, cc, family.facts.architectures)[0].usable)
         first = next(knows, None)
-        if first is not None:
-            built = f"built with CUDA {first.version} or newer, the first that knows {cc.sm}"
-            yield Remedy(f"look for a pre-release of torch {built}; {_MEASURE}", "")
-        else:
+        if first is None:
             text = f"no CUDA up to {toolkits[-1].version} knows {cc.sm}: look for newer facts (envsolve index update)"
             yield Remedy(f"{text}, or for a pre-release of torch; {_MEASURE}", "")
+        elif minor(first.version) > newest:
+            built = f"built with CUDA {first.version} or newer, the first that knows {cc.sm}"
+            yield Remedy(f"look for a pre-release of torch {built}; {_MEASURE}", "")
 
 
 def _unserved(family: Family) -> Iterator[ComputeCapability]:

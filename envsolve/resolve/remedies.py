@@ -31,7 +31,7 @@ _GLIBC_OF_REMEDY = "glibc 2.28"
 
 
 def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
-    """Changes to one limit of the conflict that let a build through, the cheapest first; failing that, other hardware."""
+    """Changes to one limit of the conflict that let a build through, the cheapest first; else other hardware."""
     found = tuple(_changes(family, limits, every, core))
     yield from found
     if not any(remedy.unlocks for remedy in found):
@@ -58,6 +58,7 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     if "driver" in kinds:
         yield from _compat_package(family, limits)
         yield from _driver_remedy(family, limits)
+    yield from _on_linux(family, limits)
     if kinds & {"gpus", "driver", "libc"}:
         yield from conda_forge(family, limits)
     if "libc" in kinds:
@@ -148,6 +149,16 @@ def _another_card(family: Family, limits: Limits) -> Iterator[Remedy]:
         if best is not None and all(_known(option) for option in best):
             yield Remedy(f"use another GPU, such as {gpu.label}", _named(best))
             return
+
+
+def _on_linux(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """The same card under Linux, where Windows has no build."""
+    if not all(machine.platform and machine.platform.os == "windows" for machine in family.machines):
+        return
+    linux = tuple(replace(m, platform=Platform("linux", "x86_64", _GLIBC_OF_REMEDY)) for m in family.machines)
+    best = best_of(replace(family, machines=linux), limits)
+    if best is not None:
+        yield Remedy("run it under Linux: WSL 2 has the card, too", _named(best))
 
 
 def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Remedy]:

@@ -49,4 +49,4 @@ def _runs(option: Option, cards: Sequence[ComputeCapability], family: Family) ->
         return False
     judges = (Judge(machine, facts) for machine in family.machines)
     verdicts = [v for judge in judges for v in judge.verdicts(option.build, None)]
-    return not any(reason.rule in _BINDING for verdict in verdicts for reason in verdict.failures)
+    return all(reason.ok for verdict in verdicts for reason in verdict.reasons if reason.rule in _BINDING)

@@ -32,6 +32,10 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
     if not versions:
         fact = ConflictFact(f"no build of {name} is known{before}")
         return Conflict((asked, fact), tuple(_later(family, limits)))
+    if len(specifier) > 1 and all(any(o.matches(SpecifierSet(str(one))) for o in options) for one in specifier):
+        words = " and ".join(sorted(map(str, specifier)))
+        fact = ConflictFact(f"no {name} that is known{before} is {words} at once")
+        return Conflict((asked, fact), (*_later(family, limits), *_one_dropped(name, family, limits)))
     pin = _pin(specifier)
     same = [option for option in options if pin and option.version.public == pin.version.public]
     if pin and same:
@@ -83,6 +87,16 @@ def _later(family: Family, limits: Limits) -> Iterator[Remedy]:
     """What there is if later days count, too."""
     if family.cutoff and (best := best_of(replace(family, cutoff=None), limits)):
         yield Remedy("leave out --exclude-newer", ", ".join(option.label for option in best))
+
+
+def _one_dropped(name: str, family: Family, limits: Limits) -> Iterator[Remedy]:
+    """To leave out one of several demands on a package that contradict each other."""
+    every = sorted(map(str, limits.asked[name]))
+    for one in every:
+        rest = SpecifierSet(",".join(other for other in every if other != one))
+        best = best_of(family, replace(limits, asked={**limits.asked, name: rest}))
+        if best is not None:
+            yield Remedy(f"leave {name}{one} out", ", ".join(option.label for option in best))
 
 
 def for_a_gpu(family: Family, limits: Limits) -> Iterator[Remedy]:

@@ -98,7 +98,7 @@ def test_a_question_has_an_answer_in_text_and_json(
     monkeypatch.setattr(api, "what_if", what_if)
     line = ["plan", "torch", "--target", MACHINE, "--what-if", "driver 580"]
     assert run(line) == 3  # as the plan for the machine as it is
-    assert "What if   driver 580: chosen: cu126" in capsys.readouterr().out
+    assert "What if   driver 580: cu126" in capsys.readouterr().out
     assert run([*line, "--format", "json"]) == 3
     assert '"schema": "envsolve.whatif/1"' in capsys.readouterr().out
     for refused in (["--format", "pylock"], ["--allow-groups"]):

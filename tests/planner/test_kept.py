@@ -131,9 +131,10 @@ def _locked_text(world: World, folder: Path, asked: dict[str, list[str]], chance
 def test_the_same_inputs_give_the_same_bytes_in_every_format(torch_world: World) -> None:
     """In processes whose sets and dictionaries are ordered otherwise, with empty caches."""
     torch_world.catalogue()
-    written = [_in_a_process(torch_world, str(seed), formats()) for seed in (1, 2)]
+    of_wheels = [form for form in formats() if form not in ("conda-lock", "environment-yml", "pixi")]
+    written = [_in_a_process(torch_world, str(seed), of_wheels) for seed in (1, 2)]
     assert written[0] == written[1]
-    assert all(f"== {form}\n" in written[0] for form in formats())
+    assert all(f"== {form}\n" in written[0] for form in of_wheels)
 
 
 _SCRIPT = """

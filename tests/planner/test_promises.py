@@ -1,20 +1,23 @@
 """The two promises, over the grid of the catalogue's cards and drivers: never a wrong yes, never a bare no.
 
-By default a sample of the grid; `pytest -m grid` plans for all of it.
+By default a sample of the grid; `pytest -m grid` plans for a machine of every class in it. Machines are of one class
+where system, compute capability and the verdict on every kind of build are the same: the plan follows from these.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import cache
 from itertools import product
 
 import pytest
 
 from envsolve.builds import BuildLine, list_builds
 from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Build
 from envsolve.compat.facts import Facts
-from envsolve.compat.judge import Judge
+from envsolve.compat.judge import Judge, triton_pin
 from envsolve.compat.settle import as_judged
 from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Level
@@ -49,6 +52,33 @@ def grid() -> list[Machine]:
     return machines + [Machine(platform=s, driver=DRIVERS[-1], gpus=g) for s, g in product(SYSTEMS, no_card)]
 
 
+@cache
+def kinds(arch: str) -> tuple[Build, ...]:
+    """Torch and Triton builds of an architecture, one for each kind of code, CUDA and Triton."""
+    found: dict[object, Build] = {}
+    for build in (*CATALOGUE.builds("torch"), *CATALOGUE.builds(TRITON)):
+        if build.platform.endswith(arch) and (build.cuda or build.package == TRITON):
+            own = build.version if build.package == TRITON else triton_pin(build)
+            found.setdefault((build.package, build.code, build.cuda, own), build)
+    return tuple(found.values())
+
+
+def class_of(machine: Machine) -> Hashable:
+    judge = Judge(as_judged(machine, None, CATALOGUE.drivers), FACTS)
+    platform, cards = machine.platform or Platform(), machine.gpus
+    verdicts = (v for build in kinds(platform.arch or "") for v in judge.verdicts(build, None))
+    said = tuple((v.level, v.code, v.driver_required, v.driver_mode, v.triton) for v in verdicts)
+    return platform.arch, cards is None, tuple(card.compute_capability for card in cards or ()), said
+
+
+@cache
+def classes() -> tuple[tuple[Machine, ...], ...]:
+    found: dict[Hashable, list[Machine]] = {}
+    for machine in grid():
+        found.setdefault(class_of(machine), []).append(machine)
+    return tuple(map(tuple, found.values()))
+
+
 def sample(count: int) -> list[Machine]:
     whole = grid()
     return [*random.Random(count).sample(whole, count), *whole[-6:]]
@@ -56,7 +86,7 @@ def sample(count: int) -> list[Machine]:
 
 MACHINES = [
     pytest.param(lambda: sample(14), id="sample"),
-    pytest.param(grid, id="whole", marks=pytest.mark.grid),
+    pytest.param(lambda: [first for first, *_ in classes()], id="classes", marks=pytest.mark.grid),
 ]
 
 
@@ -109,3 +139,11 @@ def test_a_plan_holds_what_it_promises(ask: Questions, machines: object) -> None
         plan = ask.plan_for([machine], "torch")
         broken += [(what, machine.driver, machine.gpus) for what in wrong(plan, machine)]
     assert broken == []
+
+
+@pytest.mark.grid
+def test_machines_of_a_class_get_the_same_plan(ask: Questions) -> None:
+    several = [members for members in classes() if len(members) > 1]
+    for first, *_, last in random.Random(0).sample(several, 40):
+        one, other = (ask.plan_for([machine], "torch") for machine in (first, last))
+        assert (one.status, one.cuda, one.packages) == (other.status, other.cuda, other.packages), (first, last)

@@ -6,7 +6,7 @@ import pytest
 
 from envsolve.plan import Plan
 from tests.planner.questions import Questions
-from tests.smallworld import World
+from tests.smallworld import OLD, World
 
 HERE = "python 3.12, linux-x86_64, glibc 2.35"
 
@@ -42,12 +42,33 @@ def test_libraries_of_no_cuda_of_its_major_serve_the_card(ask: Questions) -> Non
 
 
 def test_a_card_that_no_build_has_code_for(ask: Questions) -> None:
-    """The CUDA that knows it is named, and what measures a wheel that is in no catalogue; then other hardware."""
-    (first, _), (second, unlocked), (third, _) = ways(ask.plan(f"cc 8.8, driver 580.95.05, {HERE}", "torch"))
-    assert first.startswith("look for a pre-release of torch built with CUDA 13.0 or newer, the first that knows sm_88")
-    assert "envsolve index measure" in first
-    assert second == "compute on the CPU: --cuda cpu" and unlocked.endswith("[cpu]")
-    assert third.startswith("use another GPU, such as NVIDIA L") and third.endswith("(cc 8.9)")
+    (first, unlocked), (second, _) = ways(ask.plan(f"cc 8.8, driver 580.95.05, {HERE}", "torch"))
+    assert first == "compute on the CPU: --cuda cpu" and unlocked.endswith("[cpu]")
+    assert second.startswith("use another GPU, such as NVIDIA L") and second.endswith("(cc 8.9)")
+
+
+def test_a_card_that_came_after_every_build(world: World) -> None:
+    """The CUDA that knows it is named, and what measures a wheel that is in no catalogue."""
+    world.build("torch", "2.5.1", "cu126", requires=["filelock"], code=OLD)
+    ((action, unlocked),) = ways(world.plan("torch==2.5.1", target="RTX 5090, driver 580.95.05"))[:1]
+    assert action == (
+        "look for a pre-release of torch built with CUDA 12.8 or newer, the first that knows sm_120; "
+        "envsolve index measure URL reads which GPUs its wheel has code for"
+    )
+    assert unlocked == ""
+
+
+def test_windows_without_a_build_for_it(ask: Questions) -> None:
+    plan = ask.plan("RTX 4090, driver 580.95.05, python 3.12, win-amd64", "vllm")
+    assert facts(plan)[1] == "vllm 0.33.0 was published for linux-x86_64 and linux-aarch64 alone"
+    ((action, unlocked),) = ways(plan)
+    assert action.startswith("run it under Linux") and unlocked.endswith("with vllm 0.33.0")
+
+
+def test_demands_that_contradict_each_other(ask: Questions) -> None:
+    plan = ask.plan(f"H100, driver 580.95.05, {HERE}", "torch==2.5.1", "torch>=2.6")
+    assert facts(plan)[1] == "no torch that is known is ==2.5.1 and >=2.6 at once"
+    assert dict(ways(plan))["leave torch>=2.6 out"] == "torch 2.5.1 [cu124]"
 
 
 def test_a_card_that_every_build_has_dropped(ask: Questions) -> None:
