@@ -35,6 +35,12 @@ NEEDED = r"nvidia-(cuda-runtime|cudnn|nvtx)-cu12|triton"
 RUNTIME, CUDNN_9 = "nvidia-cuda-runtime-cu12==12.4.127", "nvidia-cudnn-cu12==9.1.0.70"
 
 
+COMPANIONS = [
+    ("torchvision", "0.21.0", ("torchvision/__init__.py", "torchvision/version.py", "torchvision/_C.so")),
+    ("torchaudio", "2.6.0", ("torchaudio/__init__.py", "torchaudio/version.py", "torchaudio/lib/libtorchaudio.so")),
+]
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server with the excerpts: those of the default index, and those of PyTorch's own."""
@@ -47,6 +53,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         add_cpu("torch", "2.6.0", TORCH[:2], platform="cp312-cp312-win_amd64", local="+cpu")
         add_cu124("torch", "2.6.0", TORCH, requires=NEEDED, platform=linux, local="+cu124")
         add_cu124("torch", "2.5.1", TORCH, requires=NEEDED, platform=linux, local="+cu124")
+        for package, version, members in COMPANIONS:
+            add_cu124(package, version, members, requires="torch==", platform="cp312-cp312-manylinux", local="+cu124")
         add("torch", "2.5.1", TORCH, requires=NEEDED, platform=linux)
         add("torch", "2.2.2", TORCH, requires=r"nvidia-(cuda-runtime|cudnn|nvtx)-", platform=linux)
         add("nvidia-cudnn-cu12", "9.1.0.70", CUDNN)
@@ -80,7 +88,9 @@ class World:
         if match := re.fullmatch(r"unset (\w+)", command):
             self.variables.pop(match[1])
             return ""
-        command = re.sub(r"--index(?:-url)? https://download\.pytorch\.org(/whl/\w+)", rf"--index {self.wheels}\1/", command)
+        command = re.sub(
+            r"--index(?:-url)? https://download\.pytorch\.org(/whl/\w+)", rf"--index {self.wheels}\1/", command
+        )
         done = subprocess.run(["bash", "-c", command], env=self.environ, capture_output=True, text=True, timeout=150)
         assert done.returncode == 0, f"{command}\n{done.stderr[-3000:]}"
         return done.stdout

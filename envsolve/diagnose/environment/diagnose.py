@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from envsolve.diagnose.environment.commands import addressed
 from envsolve.diagnose.environment.model import Environment
 from envsolve.diagnose.environment.needs import torch_distribution
 from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Diagnoses, Probe, Report, Seen
+from envsolve.diagnose.model import Diagnoses, Probe, Remedy, Report, Seen
 from envsolve.diagnose.probed import held_against
 from envsolve.diagnose.reason import concluded, weighed
 from envsolve.diagnose.scene import Scene, scene_of
@@ -39,7 +40,17 @@ def diagnose_environment(
     """
     scene = scene_of(report_of(environment, report), others, catalogue)
     answers = held_against(environment, probes, examined(environment, scene))
-    return replace(addressed(concluded(scene, answers), environment), probes=tuple(probes))
+    found = addressed(concluded(scene, answers), environment)
+    return replace(found, probes=tuple(probes), next_steps=(*_without_python(environment), *found.next_steps))
+
+
+def _without_python(environment: Environment) -> tuple[Remedy, ...]:
+    """What to do first where nothing can be run: files alone may be in order all the same."""
+    if environment.program is not None:
+        return ()
+    text = f"There is no Python in it: {environment.prefix}/bin/python is gone, or leads to one that is. Make it again."
+    made = environment.kind in ("conda", "pixi")
+    return (Remedy(text, None if made else f"python3 -m venv --upgrade {shlex.quote(environment.prefix)}"),)
 
 
 def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]:

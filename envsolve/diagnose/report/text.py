@@ -20,6 +20,8 @@ SAME_SHAPE = 20
 
 A program that repeats a message a hundred thousand times tells by it what it tells by the first and the last ones.
 """
+MOST_FOUND = 5_000
+"""Lines with the words of one kind of fact that are looked at from the start, and as many from the end."""
 _MAX_QUOTE = 200
 _DIGITS = {ord(digit): "0" for digit in "123456789"}
 #: Each halves a run of zeros: enough for numbers of 32 digits.
@@ -97,7 +99,8 @@ class Log:
     def containing(self, *words: str) -> Iterator[Line]:
         """Lines that hold any of the words (lower case, ASCII), in order; case does not count.
 
-        Of lines that differ in nothing but numbers the first and the last few stand for all: see :data:`SAME_SHAPE`.
+        Of lines that differ in nothing but numbers the first and the last few stand for all (:data:`SAME_SHAPE`), and
+        of very many that hold the words the first and the last (:data:`MOST_FOUND`).
         """
         found: set[int] = set()
         for word in words:
@@ -110,7 +113,10 @@ class Log:
                 if index + 1 == len(self._starts):
                     break
                 at = self._lowered.find(word, self._starts[index + 1])
-        return (self._searched[index] for index in sorted(found) if self._searched)
+        places = sorted(found)
+        if len(places) > 2 * MOST_FOUND:
+            places = places[:MOST_FOUND] + places[-MOST_FOUND:]
+        return (self._searched[index] for index in places if self._searched)
 
     def after(self, line: Line, count: int) -> tuple[Line, ...]:
         """The ``count`` lines that follow."""

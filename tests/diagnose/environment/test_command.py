@@ -78,3 +78,25 @@ def test_environments_are_listed(capsys: pytest.CaptureFixture[str], prefix: Pre
     code, out, _ = said(capsys, "envs", prefix.folder.parent, *H100, "--format", "json")
     found = [e for e in json.loads(out)["environments"] if e["prefix"] == str(prefix.folder)]
     assert [(e["works"], e["causes"][0]) for e in found] == [("no", "cpu-build")]
+
+
+def test_an_environment_without_python_is_said_to_be_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    prefix = Prefix(tmp_path / "env")
+    (prefix.folder / "bin/python").unlink()
+    _, out, _ = said(capsys, "diagnose", "--prefix", prefix.folder, *H100)
+    assert "There is no Python in it" in out
+    assert f"python3 -m venv --upgrade {prefix.folder}" in out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--log", "x", "--run"],
+        ["--prefix", ".", "--run", "--fix"],
+        ["--prefix", ".", "--run", *H100],
+    ],
+)
+def test_a_run_is_of_an_environment_on_this_machine(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    code, _, err = said(capsys, "diagnose", *words)
+    assert code == 2
+    assert "--run tries" in err

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.model import Report, Seen
 from envsolve.diagnose.report import decode, read_installed, read_report
-from envsolve.diagnose.report.text import Log
+from envsolve.diagnose.report.text import MOST_FOUND, Log
 from envsolve.errors import UsageError
 from envsolve.jsontext import dump
 from envsolve.machine.profile import parse_machine
@@ -168,3 +168,11 @@ def test_time_grows_in_proportion(kind: str) -> None:
     small, large = seconds(20_000), seconds(160_000)
     # Eight times the text; a quadratic reader would take 64 times as long.
     assert large < 24 * small + 0.2
+
+
+def test_of_very_many_lines_with_the_words_those_at_the_ends_are_looked_at() -> None:
+    log = Log("\n".join(f"torch {'abcdefghij'[n % 10] * (n // 10 + 1)}" for n in range(300)) + "\n")
+    assert len(list(log.containing("torch"))) == 300
+    many = Log("\n".join(f"torch {n:b}".replace("0", "x").replace("1", "y") for n in range(2 * MOST_FOUND + 7)))
+    found = [line.number for line in many.containing("torch")]
+    assert (len(found), found[0], found[-1]) == (2 * MOST_FOUND, 1, 2 * MOST_FOUND + 7)
