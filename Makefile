@@ -43,8 +43,10 @@ slow: $(READY)
 grid: $(READY)
 	$(BIN)/python -m pytest -m grid
 
+# Takes ten minutes; the tools that are compared get environments of their own, made anew from what is published.
+# QUICK=1 takes three turns and writes nothing.
 bench: $(READY)
-	$(BIN)/python bench/plan.py
+	$(BIN)/python -m bench.plan $(if $(QUICK),--quick)
 
 # The tables and the schema in docs/, from index_data/; a test says when they are out of date.
 catalogue-docs: $(READY)

@@ -1,137 +1,158 @@
-"""Times ``envsolve plan`` against ``uv pip compile`` and ``pip lock`` on the same requirements, as ratios.
+"""Times envsolve against uv, pip and rigsolve on the same requirements, as ratios; what ``make bench`` runs.
 
-One run measures everything: the tools take turns (A B C, A B C, ...), each as a whole process, and each figure is the
-median of its turns. Cold means an empty cache of the tool's own and a live index; warm means the cache that an untimed
-turn has filled. The plan is for an H100 on Linux x86_64; uv and pip resolve for the Python that runs this script.
+Whole processes, in turns, medians. Warm is the cache that an untimed turn has filled, cold an empty one and the live
+index, offline the filled one and no network. envsolve plans for an H100 on Linux x86_64; the others resolve for the
+same Python. The raw numbers go to ``bench/results/plan.json``, the tables into ``docs/performance.md``.
 
-    python bench/plan.py [--runs N] [--json FILE]
+    python -m bench.plan [--quick] [--only NAME]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-TARGET = f"H100, driver 580.95.05, python {PYTHON}, linux-x86_64, glibc 2.36"
-WORKLOADS = {
-    "torch": ["torch"],
-    "torch torchvision torchaudio": ["torch==2.11.0", "torchvision", "torchaudio"],
-    "transformers accelerate torch": ["transformers", "accelerate", "torch"],
-}
-BIN = Path(sys.executable).parent
+from bench import report
+from bench.compare import differences
+from bench.peers import PYTHON, ROOT, Bench, set_up, versions
+from bench.processes import Figure, Tool, in_turns
+
+REQUIREMENTS = Path(__file__).with_name("requirements")
+RESULTS = Path(__file__).with_name("results") / "plan.json"
+_MACHINES = 200
+_CARDS = ("H100", "A100", "RTX 4090", "L4", "T4", "RTX 5090", "B200", "A10")
 
 
 @dataclass(frozen=True)
-class Figure:
-    """Medians of one tool on one workload; seconds, and MiB of the largest process."""
+class Workload:
+    """One comparison.
 
-    workload: str
-    cache: str
-    tool: str
-    wall: float
-    cpu: float
-    memory: float
-    runs: int
+    Attributes:
+        turns: How often each tool runs.
+    """
+
+    name: str
+    state: str
+    tools: Mapping[str, Tool]
+    turns: int
 
 
-def commands(requirements: list[str], scratch: Path) -> dict[str, list[str]]:
-    """Each tool's command line for the same question."""
-    asked = scratch / "requirements.in"
-    asked.write_text("\n".join(requirements) + "\n")
-    uv = shutil.which("uv", path=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}") or "uv"
+def workloads(bench: Bench, turns: int) -> Iterator[Workload]:
+    """All of them, the caches filled before they are read."""
+    torch, trio, vllm = (
+        _asked(bench, name, lines)
+        for name, lines in (
+            ("torch", ["torch"]),
+            ("trio", ["torch", "torchvision", "torchaudio"]),
+            ("vllm", ["vllm", "transformers", "accelerate"]),
+        )
+    )
+    yield Workload("nothing", "start", _starts(bench), 2 * turns)
+    packages = {"torch": torch, "torch torchvision torchaudio": trio, "vllm transformers accelerate": vllm}
+    for name, asked in packages.items():
+        pair = {"envsolve": bench.planned(asked), "uv": bench.uv(asked)}
+        pip = {"pip": bench.pip(asked, 2)} if asked is not trio else {}
+        yield Workload(name, "cold", pair | pip, turns)
+        rigsolve = {"rigsolve": bench.rigsolve("torch")} if asked is torch else {}
+        yield Workload(name, "warm", pair | rigsolve, turns)
+        alone = {"envsolve": bench.planned(asked, "--offline"), "uv": bench.uv(asked, "--offline")}
+        yield Workload(name, "offline", alone, turns)
+    for file in sorted(REQUIREMENTS.glob("*.txt")):
+        yield Workload(file.stem, "warm", {"envsolve": bench.planned(file), "uv": bench.uv(file)}, turns)
+    old = _asked(bench, "impossible", ["torch==2.4.*"])
+    refused = {"envsolve": bench.planned(old, target=f"RTX 5090, driver 570.86, python {PYTHON}, linux-x86_64")}
+    yield Workload("torch==2.4.* on an RTX 5090", "impossible", refused, turns)
+    yield Workload(f"torch on {_MACHINES} machines", "warm", _fleets(bench, torch), turns)
+
+
+def _starts(bench: Bench) -> dict[str, Tool]:
+    completion = {"_ENVSOLVE_COMPLETE": "bash_complete", "COMP_WORDS": "envsolve plan --t", "COMP_CWORD": "2"}
+    version, complete = bench.envsolve("--version"), bench.envsolve()
     return {
-        "envsolve": [str(BIN / "envsolve"), "plan", "-r", str(asked), "--target", TARGET, "--format", "json"],
-        "uv": [uv, "pip", "compile", str(asked), "--python", sys.executable, "-q"],
-        "pip": [sys.executable, "-m", "pip", "lock", "-q", "-r", str(asked), "-o", str(scratch / "pylock.toml")],
+        "python -c pass": Tool((str(bench.own / "bin" / "python"), "-c", "pass")),
+        "envsolve --version": version,
+        "completion": Tool(complete.command, {**complete.environment, **completion}),
     }
 
 
-def caches(scratch: Path) -> dict[str, str]:
-    """Environment variables that give every tool a cache folder of its own."""
-    names = {"ENVSOLVE_CACHE_DIR": "envsolve", "UV_CACHE_DIR": "uv", "PIP_CACHE_DIR": "pip"}
-    return {variable: str(scratch / f"cache-{tool}") for variable, tool in names.items()}
+def _fleets(bench: Bench, asked: Path) -> dict[str, Tool]:
+    """One machine, and many that differ in card, driver and name, from files."""
+    one, many = bench.scratch / "one", bench.scratch / "many"
+    for folder, count in ((one, 1), (many, _MACHINES)):
+        folder.mkdir(exist_ok=True)
+        for number in range(count):
+            card = {"name": _CARDS[number % len(_CARDS)]}
+            driver = {"version": f"58{number % 2}.{65 + number % 30}.06" if number % 2 == 0 else "590.44.01"}
+            machine = {
+                "schema": "envsolve.machine/1",
+                "platform": {"os": "linux", "arch": "x86_64", "libc": "glibc 2.36"},
+                "driver": driver,
+                "gpus": [card],
+                "python": PYTHON,
+            }
+            (folder / f"node{number:03}.json").write_text(json.dumps(machine))
+    command = ("plan", "-r", str(asked), "--format", "json", "--machine")
+    return {"envsolve": bench.envsolve(*command, str(many)), "one machine": bench.envsolve(*command, str(one))}
 
 
-def timed(command: list[str], environment: dict[str, str]) -> tuple[float, float, float]:
-    """Wall and CPU seconds, and peak MiB, of one process and its children.
-
-    Raises:
-        SystemExit: The command failed: a ratio of failures would say nothing.
-    """
-    start = time.perf_counter()
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=said)
-        # wait4 accounts for this very child; RUSAGE_CHILDREN would keep the largest of all children so far.
-        _, status, usage = os.wait4(process.pid, 0)
-        wall = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            said.seek(0)
-            sys.exit(f"{' '.join(command)} failed:\n{said.read().decode(errors='replace')[-2000:]}")
-    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+def _asked(bench: Bench, name: str, lines: list[str]) -> Path:
+    path = bench.scratch / f"{name}.in"
+    path.write_text("\n".join(lines) + "\n")
+    return path
 
 
-def measure(workload: str, requirements: list[str], cold: bool, runs: int) -> list[Figure]:
-    """The tools in turn, ``runs`` times."""
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        tools = commands(requirements, scratch)
-        environment = {**os.environ, **caches(scratch)}
-        samples: dict[str, list[tuple[float, float, float]]] = {tool: [] for tool in tools}
-        if not cold:
-            for command in tools.values():
-                timed(command, environment)
-        for _ in range(runs):
-            for tool, command in tools.items():
-                if cold:
-                    shutil.rmtree(scratch / f"cache-{tool}", ignore_errors=True)
-                samples[tool].append(timed(command, environment))
-    figures = []
-    for tool, taken in samples.items():
-        wall, cpu, memory = (statistics.median(column) for column in zip(*taken, strict=True))
-        figures.append(Figure(workload, "cold" if cold else "warm", tool, wall, cpu, memory, runs))
-    return figures
-
-
-def table(figures: list[Figure]) -> str:
-    """A Markdown table: envsolve's seconds, and its ratio to each peer."""
-    rows = ["| workload | cache | envsolve (s) | / uv | / pip |", "|---|---|---|---|---|"]
-    groups: dict[tuple[str, str], dict[str, Figure]] = {}
+def measured(workload: Workload) -> dict[str, Any]:
+    """A workload's figures, and where uv chose other versions."""
+    figures = in_turns(workload.tools, workload.turns, cold=workload.state == "cold")
     for figure in figures:
-        groups.setdefault((figure.workload, figure.cache), {})[figure.tool] = figure
-    for (workload, cache), by_tool in groups.items():
-        own = by_tool["envsolve"].wall
-        ratios = " | ".join(f"{own / by_tool[peer].wall:.2f}" for peer in ("uv", "pip"))
-        rows.append(f"| `{workload}` | {cache} | {own:.2f} | {ratios} |")
-    return "\n".join(rows)
+        if figure.code:
+            print(f"{figure.tool}: {figure.output.strip()[:500]}", file=sys.stderr)
+    by_tool = {figure.tool: figure for figure in figures}
+    own, uv = by_tool.get("envsolve"), by_tool.get("uv")
+    compared = own is not None and uv is not None and own.code == uv.code == 0
+    return {
+        "name": workload.name,
+        "state": workload.state,
+        "figures": [_raw(figure) for figure in figures],
+        "packages": len(json.loads(own.output)["packages"]) if own and not own.code else None,
+        "differences": differences(own.output, uv.output) if compared and own and uv else None,
+    }
+
+
+def _raw(figure: Figure) -> dict[str, Any]:
+    return {
+        "tool": figure.tool,
+        "wall": figure.wall,
+        "cpu": figure.cpu,
+        "memory": figure.memory,
+        "code": figure.code,
+    }
 
 
 def main() -> None:
-    """Measure every workload, cold and warm, and print the table."""
+    """Measure, keep the raw numbers, write the tables."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--runs", type=int, default=5)
-    options.add_argument("--json", type=Path, help="keep the raw figures")
+    options.add_argument("--quick", action="store_true", help="three turns, and nothing is written")
+    options.add_argument("--only", default="", help="workloads whose name holds this text, and nothing is written")
     given = options.parse_args()
-    figures = []
-    for workload, requirements in WORKLOADS.items():
-        for cold in (True, False):
-            figures += measure(workload, requirements, cold, given.runs)
-            print(f"measured {workload}, {'cold' if cold else 'warm'}", file=sys.stderr)
-    print(f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}, medians of {given.runs}\n")
-    print(table(figures))
-    if given.json:
-        given.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=1))
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = set_up(ROOT / ".venv" / "bench", Path(scratch))
+        results: dict[str, Any] = {"machine": report.machine(), "versions": versions(bench), "workloads": []}
+        for workload in workloads(bench, 3 if given.quick else 7):
+            if given.only in workload.name:
+                results["workloads"].append(measured(workload))
+                print(report.line(results["workloads"][-1]), file=sys.stderr)
+    print(report.tables(results))
+    if not (given.quick or given.only):
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        report.write_into(ROOT / "docs" / "performance.md", results)
 
 
 if __name__ == "__main__":

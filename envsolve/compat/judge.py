@@ -19,7 +19,7 @@ from envsolve.compat.triton import TRITON, triton_runs
 from envsolve.compat.verdict import Level, Reason, Verdict
 from envsolve.compat.versions import minor
 from envsolve.machine.cc import ComputeCapability
-from envsolve.machine.model import Gpu, Machine
+from envsolve.machine.model import Gpu, Machine, Platform
 
 _TORCH = "torch"
 
@@ -32,6 +32,7 @@ class Judge:
         self._facts = facts
         self._os = machine.platform.os if machine.platform else None
         self._lifted = lifted(machine, facts.forward)
+        self._judged: dict[tuple[int, str | None], tuple[Build, tuple[Verdict, ...]]] = {}
         self._fits: dict[str, DriverFit] = {}
         self._codes: dict[tuple[object, ...], tuple[Level, str | None, tuple[Reason, ...]]] = {}
         self._libraries: dict[tuple[str, ComputeCapability], Reason] = {}
@@ -39,6 +40,13 @@ class Judge:
 
     def verdicts(self, build: Build, python: str | None) -> tuple[Verdict, ...]:
         """One verdict per GPU; one for "no particular GPU" where the machine has none or they are not known."""
+        # By the record itself, which the answer keeps alive: to compare it would cost more than to judge it.
+        known = self._judged.get((id(build), python))
+        if known is None:
+            self._judged[id(build), python] = known = build, self._verdicts(build, python)
+        return known[1]
+
+    def _verdicts(self, build: Build, python: str | None) -> tuple[Verdict, ...]:
         machine = self._machine
         host = self._host(build, python)
         if build.package == TRITON and machine.gpus != ():
@@ -47,23 +55,17 @@ class Judge:
             return (_without_cuda(build, machine, host),)
         fit = self._driver(build.cuda)
         if machine.gpus == ():
-            host.append(Reason("sass", False, "the machine has no NVIDIA GPU to run CUDA code on"))
-            return (Verdict(Level.NONE, None, fit.required, None, None, (*host, fit.reason)),)
+            nothing = Reason("sass", False, "the machine has no NVIDIA GPU to run CUDA code on")
+            return (Verdict(Level.NONE, None, fit.required, None, None, (*host, nothing, fit.reason)),)
         return tuple(self._on(build, build.cuda, gpu, fit, host) for gpu in machine.gpus or (Gpu(),))
 
     def installs(self, build: Build, python: str | None) -> bool:
         """Whether a build can be installed at all, whatever its GPU code does there."""
         return all(reason.ok for reason in self._host(build, python))
 
-    def _host(self, build: Build, python: str | None) -> list[Reason]:
+    def _host(self, build: Build, python: str | None) -> tuple[Reason, ...]:
         """Rule 11."""
-        platform = self._machine.platform
-        reasons = [platform_fits(build.platform, platform)]
-        if build.libc and self._os != "windows":
-            reasons.append(libc_fits(build.libc, platform))
-        if python:
-            reasons.append(python_fits(build.pythons, python))
-        return reasons
+        return _installable(self._machine.platform, build.platform, build.libc, build.pythons, python)
 
     def _on(self, build: Build, cuda: str, gpu: Gpu, fit: DriverFit, host: Sequence[Reason]) -> Verdict:
         level, code, reasons = self._code(build, cuda, gpu)
@@ -157,6 +159,19 @@ class Judge:
             said = triton_runs(release, cc, self._lifted, self._os, facts.toolkits, facts.floors)
             self._tritons[release.version, cc] = said
         return self._tritons[release.version, cc]
+
+
+@lru_cache(maxsize=8192)
+def _installable(
+    platform: Platform | None, tag: str, libc: str | None, pythons: tuple[str, ...], python: str | None
+) -> tuple[Reason, ...]:
+    """Rule 11, whose answers many builds and many machines have in common."""
+    reasons = [platform_fits(tag, platform)]
+    if libc and not (platform and platform.os == "windows"):
+        reasons.append(libc_fits(libc, platform))
+    if python:
+        reasons.append(python_fits(pythons, python))
+    return tuple(reasons)
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
@@ -122,18 +123,23 @@ def libc_text(libc: tuple[str, tuple[int, int]]) -> str:
 
 def same_system(platform_tag: str, machine: Platform) -> bool:
     """Whether a wheel's platform tag is for the machine's operating system and architecture, whatever its libc."""
-    return any(_for_system(tag, machine) for tag in platform_tag.split("."))
+    return _tag_serves(platform_tag, machine.os, machine.arch)
 
 
-def _for_system(tag: str, machine: Platform) -> bool:
+@lru_cache(maxsize=1024)
+def _tag_serves(platform_tag: str, os: str | None, arch: str | None) -> bool:
+    return any(_for_system(tag, os, arch) for tag in platform_tag.split("."))
+
+
+def _for_system(tag: str, os: str | None, arch: str | None) -> bool:
     if tag == "any":
         return True
     if tag.startswith("win"):
-        arch = {"win_amd64": "x86_64", "win_arm64": "aarch64"}.get(tag)
-        return machine.os == "windows" and machine.arch in (arch, None)
+        made_for = {"win_amd64": "x86_64", "win_arm64": "aarch64"}.get(tag)
+        return os == "windows" and arch in (made_for, None)
     if "linux" not in tag:
         return False
-    return machine.os in ("linux", None) and (machine.arch is None or tag.endswith(machine.arch))
+    return os in ("linux", None) and (arch is None or tag.endswith(arch))
 
 
 def python_fits(pythons: Sequence[str], python: str) -> Reason:

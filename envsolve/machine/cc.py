@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 _TEXT = re.compile(
@@ -23,12 +24,7 @@ class ComputeCapability(NamedTuple):
         Raises:
             ValueError: ``text`` is none of these forms.
         """
-        match = _TEXT.match(text.strip())
-        if match is None:
-            raise ValueError(f"not a compute capability: {text!r}")
-        if match["digits"]:
-            return cls(int(match["digits"][:-1]), int(match["digits"][-1]))
-        return cls(int(match["major"]), int(match["minor"]))
+        return _parsed(text)
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
@@ -37,3 +33,13 @@ class ComputeCapability(NamedTuple):
     def sm(self) -> str:
         """The SASS name, ``sm_89``."""
         return f"sm_{self.major}{self.minor}"
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> ComputeCapability:
+    match = _TEXT.match(text.strip())
+    if match is None:
+        raise ValueError(f"not a compute capability: {text!r}")
+    if match["digits"]:
+        return ComputeCapability(int(match["digits"][:-1]), int(match["digits"][-1]))
+    return ComputeCapability(int(match["major"]), int(match["minor"]))

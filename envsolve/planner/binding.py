@@ -19,6 +19,9 @@ def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterato
     chosen = torch.candidate.option if torch else None
     if chosen is None or len(family.machines) < 2:
         return
+    newest = max(Version(option.version.public) for option in family.judged("torch"))
+    if chosen.verdict.triton and Version(chosen.version.public) == newest:
+        return  # nobody could have more
     fleet = Fleet(family, limits)
     best = fleet.best(range(len(family.machines)))
     if best is None or best.identity != chosen.identity:

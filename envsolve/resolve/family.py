@@ -87,6 +87,7 @@ class Family:
     cutoff: str | None = None
     gone: frozenset[str] = frozenset()
     kept: Kept = field(default_factory=dict)
+    _judge_of: dict[tuple[int, int], Judge] = field(default_factory=dict, repr=False, compare=False)
     _judged: dict[str, tuple[Option, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _ordered: dict[str, tuple[Option, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -185,7 +186,7 @@ class Family:
         found = []
         for builds in _by_option(published).values():
             chosen = [self._for_machine(builds, m, judge) for m, judge in zip(self.machines, self._judges, strict=True)]
-            if any(not self._published(build) for build, _ in chosen):
+            if not all(map(self._published, {id(build): build for build, _ in chosen}.values())):
                 continue
             verdict = worst([v for _, verdicts in chosen for v in verdicts])
             found.append(Option(tuple(build for build, _ in chosen), verdict))
@@ -193,7 +194,13 @@ class Family:
 
     @cached_property
     def _judges(self) -> tuple[Judge, ...]:
-        return tuple(Judge(machine, self.facts) for machine in self.machines)
+        # A copy of this family for some of the machines, or for another Python, has the same judges. The values
+        # themselves are the key, and each judge keeps its own alive.
+        keys = [(id(machine), id(self.facts)) for machine in self.machines]
+        for key, machine in zip(keys, self.machines, strict=True):
+            if key not in self._judge_of:
+                self._judge_of[key] = Judge(machine, self.facts)
+        return tuple(self._judge_of[key] for key in keys)
 
     def _order(self, package: str) -> tuple[Option, ...]:
         options = [option for option in self.judged(package) if self._usable(package, option)]
@@ -238,7 +245,7 @@ class Family:
             build.released or self._release_dates(build.package).get(build.version), self.cutoff
         ):
             return False
-        return not any(build.filename(p) in self.gone for p in build.pythons)
+        return not self.gone or not any(build.filename(p) in self.gone for p in build.pythons)
 
     def _release_dates(self, package: str) -> Mapping[str, str]:
         """When versions came out on the default index: other indexes do not say, and release with it."""
@@ -248,8 +255,11 @@ class Family:
         self, builds: Sequence[Build], machine: Machine, judge: Judge
     ) -> tuple[Build, tuple[Verdict, ...]]:
         """Of the builds of one option, which differ in platform, the one for a machine, with its verdicts."""
-        here = [b for b in builds if same_system(b.platform, machine.platform or Platform())]
+        platform = machine.platform or Platform()
+        here = [b for b in builds if same_system(b.platform, platform)]
         judged = [(build, judge.verdicts(build, self.python)) for build in here or builds]
+        if len(judged) == 1:
+            return judged[0]
         return min(judged, key=lambda pair: (*_distance(worst(pair[1])), pair[0].platform == "any"))
 
 

@@ -1,0 +1,63 @@
+"""Whether two tools chose the same versions, and where they did not, whether a rule of envsolve's is why."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+#: Where torch's own choice begins: what goes with it, one flavour for all (rule 9 in docs/rules.md).
+_FLAVOURED = (
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "torchcodec",
+    "torchao",
+    "xformers",
+    "triton",
+    "vllm",
+    "bitsandbytes",
+)
+
+
+def by_envsolve(output: str) -> dict[str, str]:
+    """Versions by name, of a plan in JSON."""
+    return {package["name"]: package["version"] for package in json.loads(output)["packages"]}
+
+
+def by_uv(output: str) -> dict[str, str]:
+    """Versions by name, of pinned requirements."""
+    pins = re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;]+)", output, re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins}
+
+
+def differences(plan: str, pins: str) -> list[dict[str, Any]]:
+    """Packages whose versions differ, each with the rule that accounts for it.
+
+    What torch's flavour decides is what the packages of that flavour are, and what they alone bring in.
+
+    Args:
+        plan: envsolve's plan in JSON.
+        pins: uv's requirements.
+    """
+    own, other = by_envsolve(plan), by_uv(pins)
+    flavoured = _with_their_needs(json.loads(plan)["packages"])
+    found = []
+    for name in sorted({*own, *other}):
+        if own.get(name) != other.get(name):
+            ruled = name in flavoured or name.startswith(("nvidia-", "cuda-"))
+            rule = "the CUDA flavour that all packages agree on (rule 9)" if ruled else None
+            found.append({"package": name, "envsolve": own.get(name), "uv": other.get(name), "rule": rule})
+    return found
+
+
+def _with_their_needs(packages: list[dict[str, Any]]) -> set[str]:
+    """Packages of the flavour, and those that only they need."""
+    askers: dict[str, set[str]] = {}
+    for package in packages:
+        for need in package["requires"]:
+            askers.setdefault(need, set()).add(package["name"])
+    found = {package["name"] for package in packages if package["name"] in _FLAVOURED}
+    while more := {name for name, who in askers.items() if name not in found and who <= found}:
+        found |= more
+    return found

@@ -1,0 +1,133 @@
+"""What a plan takes, counted: requests, metadata read, versions looked at, builds judged, modules imported.
+
+Seconds depend on the machine that runs the tests; these numbers do not. Where one grows, a plan has become slower.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.compat.facts import Facts
+from envsolve.compat.judge import Judge
+from envsolve.compat.verdict import Verdict
+from envsolve.machine.model import Driver, Gpu, Machine, Platform
+from envsolve.planner import make
+from envsolve.resolve.family import Family
+from envsolve.resolve.pool import Pool
+from tests.planner.worlds import chosen
+from tests.smallworld import World
+
+LAYERS, WIDTH, RELEASES = 3, 4, 6
+
+
+def layered(world: World) -> list[str]:
+    """Packages in layers, each needing all of the layer below, in several releases; the names of the top ones."""
+    for layer in range(LAYERS):
+        below = [f"p{layer - 1}-{n}>=2" for n in range(WIDTH)] if layer else ["filelock"]
+        for n in range(WIDTH):
+            for release in range(1, RELEASES + 1):
+                world.default.wheel(f"p{layer}-{n}", f"{release}.0", requires=[*below, 'nobody; extra == "test"'])
+    return [f"p{LAYERS - 1}-{n}" for n in range(WIDTH)]
+
+
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
+    """The pools that plans make."""
+    made: list[Pool] = []
+
+    def noted(*arguments: Any) -> Pool:
+        made.append(Pool(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(make, "Pool", noted)
+    return made
+
+
+def test_one_page_a_project_and_metadata_of_what_is_chosen_alone(torch_world: World, pools: list[Pool]) -> None:
+    top = layered(torch_world)
+    plan = torch_world.plan("torch", *top)
+    assert len(chosen(plan)) == LAYERS * WIDTH + 3
+    paths = [request.path for request in torch_world.server.requests]
+    pages = [path for path in paths if path.endswith("/")]
+    ordinary = LAYERS * WIDTH + 1
+    assert len(pages) == len(set(pages)) <= ordinary + 2  # and those of torch and Triton, for their hashes
+    files = {path.removesuffix(".metadata") for path in paths if path not in pages}
+    assert len(files) == ordinary
+    assert sum(pool.visited for pool in pools) == ordinary
+
+
+def test_a_second_plan_asks_nobody(torch_world: World) -> None:
+    top = layered(torch_world)
+    torch_world.plan("torch", *top)
+    before = len(torch_world.server.requests)
+    torch_world.plan("torch", *top)
+    assert len(torch_world.server.requests) == before
+
+
+def test_each_build_is_judged_once_for_each_kind_of_machine(
+    torch_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = 0
+    original = Judge._verdicts
+
+    def counted(self: Judge, *arguments: Any) -> tuple[Verdict, ...]:
+        nonlocal judged
+        judged += 1
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Judge, "_verdicts", counted)
+    torch_world.plan_for([torch_world.machine("H100, driver 580.95.05")], "torch")
+    alone = judged
+    judged = 0
+    kinds = [torch_world.machine(f"{card}, driver 580.95.05") for card in ("H100", "A100", "L4")]
+    torch_world.plan_for(kinds * 50, "torch")
+    assert judged <= len(kinds) * alone
+
+
+def test_the_same_code_on_the_same_card_is_judged_once() -> None:
+    """The whole catalogue's torch on a dozen cards."""
+    catalogue = Catalogue()
+    facts = Facts.of(catalogue)
+    cards = list(dict.fromkeys(str(cc) for cc in catalogue.architectures))[:12]
+    machines = tuple(
+        Machine(
+            platform=Platform("linux", "x86_64", "glibc 2.35"),
+            driver=Driver("580.95.05", "13.0"),
+            gpus=(Gpu(f"card {cc}", cc),),
+        )
+        for cc in cards
+    )
+    family = Family(catalogue, facts, machines, "3.12")
+    family.judged("torch")
+    codes = {(b.code, b.cuda, b.known("code").source) for b in catalogue.builds("torch") if b.cuda}
+    for judge in family._judges:
+        assert len(judge._codes) <= len(codes)
+
+
+@pytest.mark.parametrize(
+    ("line", "unwanted"),
+    [
+        (["--version"], ["packaging", "msgspec", "envsolve.catalogue", "envsolve.planner", "json", "subprocess"]),
+        (["plan", "--help"], ["msgspec", "envsolve.catalogue", "envsolve.planner", "envsolve.index"]),
+        (
+            ["plan", "torch", "--target", "H100, driver 580.95.05, python 3.12, linux-x86_64", "--offline"],
+            ["requests", "ssl", "email", "rich", "typer", "pydantic", "platformdirs", "tempfile", "difflib", "ctypes"],
+        ),
+    ],
+)
+def test_nothing_is_imported_that_is_not_needed(tmp_path: Path, line: list[str], unwanted: list[str]) -> None:
+    program = (
+        "import sys\nfrom envsolve.cli.main import run\ntry:\n    run(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print('LOADED', *sys.modules)"
+    )
+    environment = {"ENVSOLVE_CACHE_DIR": str(tmp_path), "PATH": "", "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program, *line], capture_output=True, text=True, env=environment)
+    loaded = done.stdout.rpartition("LOADED ")[2].split()
+    assert len(loaded) > 50, done.stderr
+    assert set(unwanted) & set(loaded) == set()
