@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
@@ -79,8 +80,6 @@ def _takes(versions: str, version: str) -> bool:
 def _unknown(catalogue: Catalogue, what: str, name: str) -> UsageError:
     words = sorted(word_of(kind) for kind in KINDS.values() if kind is not kinds.BUILDS)
     things = sorted({*catalogue.packages(), *(project.package for project in catalogue.source_projects), *words})
-    from difflib import get_close_matches
-
     close = [thing for thing in things if name and thing.startswith(f"{name}-")] or get_close_matches(name, things, n=5)
     known = f"did you mean {', '.join(close)}" if close else f"it describes {', '.join(things)}"
     return UsageError(f"the catalogue describes no {what or 'such thing'}", hint=known)
