@@ -32,7 +32,7 @@ from envsolve.planner.cautions import (
 from envsolve.planner.offindex import about_elsewhere, about_off_index, off_index
 from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
-from envsolve.planner.refusal import impossible_machine, no_triton, unserved_system, unsolvable
+from envsolve.planner.refusal import extension_without_code, impossible_machine, no_triton, unserved_system, unsolvable
 from envsolve.planner.support import driver_need, judged_builds, support_of
 from envsolve.planner.toolchain import about_other_sources, compiled_packages, toolchain_for
 from envsolve.resolve.cutoff import cutoff_of
@@ -261,6 +261,9 @@ def _complete(frame: Plan, found: _Resolved, python: str) -> Plan:
     toolchain = None
     torch = solution.chosen.get("torch")
     compiled = compiled_packages(pinned.packages, family.catalogue) if torch and torch.candidate.option else ()
+    unserved = extension_without_code(compiled, machines, family.catalogue)
+    if unserved is not None:
+        return _impossible(frame, unserved)
     taken = off_index(solution, family)
     if (compiled or taken) and torch and torch.candidate.option:
         toolchain, about = toolchain_for(compiled, torch.candidate.option.build, frame.machines, family.catalogue)

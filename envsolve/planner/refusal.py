@@ -8,7 +8,9 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
 from envsolve.compat.life import can_exist
 from envsolve.compat.platform import SYSTEMS
+from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Machine
+from envsolve.planner.toolchain import Compiled
 from envsolve.resolve.clash import describe_clash
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.impossible import explain
@@ -67,3 +69,34 @@ def no_triton(chosen: Option, family: Family) -> Conflict:
     other = next((o for o in family.options(chosen.build.package) if o.verdict.level.usable), None)
     remedies = (Remedy(f"ask for triton=={other.build.version}", "its kernels run here"),) if other else ()
     return Conflict(tuple(facts), remedies)
+
+
+def extension_without_code(
+    compiled: Sequence[Compiled], machines: Sequence[Machine], catalogue: Catalogue
+) -> Conflict | None:
+    """Why what would be compiled serves none of the cards, and the versions of it that do; None where it serves one."""
+    cards = {gpu.cc: gpu.label for machine in machines for gpu in machine.gpus or () if gpu.cc}
+    for project in (one.project for one in compiled if one.project and one.project.min_cc):
+        oldest = ComputeCapability.parse(project.min_cc or "0.0")
+        if not cards or any(cc >= oldest for cc in cards):
+            continue
+        source = catalogue.source(project.source)
+        name, versions = project.package, project.versions
+        facts = (
+            ConflictFact(f"{name} {versions} compiles for cc {oldest} and newer", source.title if source else None),
+            *(ConflictFact(f"the machine has {label}") for label in cards.values()),
+        )
+        older = (
+            other
+            for other in reversed(catalogue.source_projects)
+            if other.package == name and all(cc >= ComputeCapability.parse(other.min_cc or "0.0") for cc in cards)
+        )
+        remedies = (
+            *(
+                Remedy(f"ask for '{name}{other.versions}'", f"it compiles for {' and '.join(cards.values())}")
+                for other in older
+            ),
+            Remedy(f"leave {name} out", "the rest of the plan"),
+        )
+        return Conflict(facts, remedies)
+    return None

@@ -67,7 +67,6 @@ def test_a_ready_wheel_goes_before_compiling_a_newer_version(extensions: World) 
     [
         (("torch==2.11.0", "flash-attn"), "H100, driver 580.95.05"),  # another torch
         (("torch==2.9.1", "flash-attn>2.8"), "H100, driver 580.95.05"),  # another version
-        (("torch==2.9.1", "flash-attn"), "T4, driver 580.95.05"),  # no code for the card
         (("torch==2.9.1", "flash-attn"), "H100, driver 580.95.05, glibc 2.28"),  # the wheel needs a newer libc
     ],
 )
@@ -78,6 +77,14 @@ def test_where_none_fits_it_is_compiled(extensions: World, asked: tuple[str, ...
     plan = ask(extensions, *asked, target=target)
     assert package(plan, "flash-attn").kind == "sdist"
     assert "compiles" in codes(plan)
+
+
+def test_where_neither_wheel_nor_source_serves_the_card_it_is_refused(extensions: World) -> None:
+    plan = ask(extensions, "torch==2.9.1", "flash-attn", target="T4, driver 580.95.05")
+    assert [fact.fact for fact in plan.conflict] == [
+        "flash-attn >=2.7.4 compiles for cc 8.0 and newer",
+        "the machine has Tesla T4 (cc 7.5)",
+    ]
 
 
 def test_torch_is_not_bent_to_a_wheel_and_the_one_to_ask_for_is_told(extensions: World) -> None:

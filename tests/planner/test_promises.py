@@ -101,6 +101,8 @@ def wrong(plan: Plan, machine: Machine) -> Iterator[str]:
     if plan.status == "impossible":
         if not plan.conflict:
             yield "refused without a reason"
+        if not plan.remedies:
+            yield "refused without a way out"
         if "cannot exist" not in plan.conflict[0].fact and any(usable(line, machine) for line in lines(plan, machine)):
             yield "refused, and builds lists one that runs"
         return

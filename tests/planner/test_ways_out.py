@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.plan import Plan
+from envsolve.plan import Plan, PlannedPackage
+from envsolve.planner.refusal import extension_without_code
+from envsolve.planner.toolchain import compiled_packages
+from envsolve.resolve.outcome import Conflict
 from tests.planner.questions import Questions
 from tests.smallworld import OLD, World
 
@@ -119,3 +122,20 @@ def test_ordinary_packages(world: World) -> None:
     ]
     assert ways(world.plan("old>=3")) == [("relax old>=3", "old 2.0")]
     assert ways(world.plan("none")) == [("check its name, or name the index that has it: --extra-index-url URL", "")]
+
+
+def test_an_extension_that_compiles_for_none_of_the_cards(ask: Questions) -> None:
+    def refusal(target: str, *requirements: str) -> Conflict | None:
+        machine = ask.machine(target)
+        names = [PlannedPackage(n, v, None, None, f"{n}-{v}.tar.gz", None, {}, "sdist") for n, v in [requirements]]
+        return extension_without_code(compiled_packages(names, ask.catalogue), [machine], ask.catalogue)
+
+    told = refusal("V100, driver 580.95.05", "mamba-ssm", "2.3.2")
+    assert told is not None
+    assert [fact.fact for fact in told.facts] == [
+        "mamba-ssm >=2.3.2 compiles for cc 7.5 and newer",
+        "the machine has Tesla V100 (cc 7.0)",
+    ]
+    assert told.remedies[0].action == "ask for 'mamba-ssm>=1.2.1,<2.3.2'"
+    assert refusal("V100 + T4, driver 580.95.05", "mamba-ssm", "2.3.2") is None, "one of the cards has use for it"
+    assert refusal("no gpu", "mamba-ssm", "2.3.2") is None
