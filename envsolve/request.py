@@ -86,6 +86,7 @@ def conda_planned(
     cuda: str | None = None,
     exclude_newer: str | None = None,
     offline: bool = False,
+    environ: Mapping[str, str] = os.environ,
 ) -> Plan:
     """Have a request planned with conda packages; its parts are those of :func:`envsolve.api.plan`, and so the errors.
 
@@ -94,8 +95,10 @@ def conda_planned(
         channels: Names or addresses, the preferred first; those that the files name where empty, else conda-forge.
     """
     from envsolve.conda.asked import read_asked
+    from envsolve.conda.cautions import channel_address
     from envsolve.conda.client import Channels
     from envsolve.conda.make import make_conda_plan
+    from envsolve.conda.pip_part import with_pip_part
     from envsolve.resolve.cutoff import cutoff_of
     from envsolve.resolve.environment import Environment
 
@@ -116,5 +119,10 @@ def conda_planned(
     )
     names = items(channels, str, "channels") or asked.channels or _CHANNELS
     cutoff = cutoff_of(exclude_newer) if exclude_newer else None
-    source = Channels(names, offline=offline, exclude_newer=cutoff)
-    return make_conda_plan(asked, machines, Choices(version, cuda, exclude_newer), catalogue, source, names)
+    addresses = [channel_address(name, catalogue) for name in names]
+    source = Channels(addresses, offline=offline, exclude_newer=cutoff)
+    plan = make_conda_plan(asked, machines, Choices(version, cuda, exclude_newer), catalogue, source, names)
+    if not asked.pip:
+        return plan
+    with IndexClient(read_settings(environ), offline=offline) as client:
+        return with_pip_part(plan, asked.pip, machines, catalogue, client)

@@ -45,7 +45,7 @@ def plan(
     Args:
         requirements: PEP 508 requirements, projects or addresses.
         machines: One plan that is good on all of them; this host where None.
-        files: Requirement files (``-r``); ``constraints`` are those of ``-c``.
+        files: Requirement files (``-r``), and for conda an ``environment.yml``; ``constraints`` are those of ``-c``.
         projects: Projects with a ``pyproject.toml``, with the ``extras`` and dependency ``groups`` wanted of them.
         python: ``3.12``; the machine's own where None.
         cuda: A flavour (``cu126``, ``cpu``); the best where None.
@@ -81,6 +81,7 @@ def plan(
             cuda=cuda,
             exclude_newer=exclude_newer,
             offline=offline,
+            environ=environ,
         )
     if channels:
         raise UsageError("channels are conda's", hint="plan with the manager conda")

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 Requirements = Annotated[
     list[str] | None, argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, a project.")
 ]
-Files = Annotated[list[Path] | None, option("-r", "--requirement", metavar="FILE", help="A requirements file.")]
+Files = Annotated[
+    list[Path] | None, option("-r", "--requirement", metavar="FILE", help="A requirements file or environment.yml.")
+]
 Constraints = Annotated[list[Path] | None, option("-c", "--constraint", metavar="FILE", help="A constraints file.")]
 Extras = Annotated[list[str] | None, option("--extra", metavar="NAME", help="An extra of the project.")]
 Groups = Annotated[list[str] | None, option("--group", metavar="NAME", help="A dependency group of the project.")]

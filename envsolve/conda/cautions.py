@@ -34,6 +34,12 @@ def channel_name(channel: str) -> str:
     return address.removeprefix(host)
 
 
+def channel_address(channel: str, catalogue: Catalogue) -> str:
+    """What rattler is to ask: of ``defaults``, which is a list of channels by another name, the first of them."""
+    record = _known(channel, catalogue.conda_channels)
+    return record.addresses[0] if record and record.addresses and channel == record.name else channel
+
+
 def about_virtual(virtual: Sequence[VirtualPackage]) -> Iterator[Caution]:
     """What the solver was told that the machines' descriptions leave open."""
     for package in virtual:

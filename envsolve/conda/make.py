@@ -63,7 +63,7 @@ def make_conda_plan(
     frame = Plan(
         machines=tuple(machines),
         requirements=tuple(map(str, asked.specs)),
-        warnings=tuple(Caution("set-aside", note) for note in asked.notes),
+        warnings=(*(Caution("set-aside", note) for note in asked.notes), *about_channels(names, catalogue)),
         catalogue_date=catalogue.date,
         own_catalogue_date=catalogue.own_date,
     )
@@ -86,7 +86,6 @@ def make_conda_plan(
         *about_machines(machines, python or "any", facts),
         *about_compat(judged, facts),
         *about_virtual(virtual),
-        *about_channels(names, catalogue),
         *about_builds(solution),
     )
     terms = CondaTerms(

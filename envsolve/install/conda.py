@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from envsolve.conda import fill
-from envsolve.errors import IndexUnavailableError
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.install import record, settings, strays, variables
 from envsolve.install.errors import explained
 from envsolve.install.files import File, Wanted
@@ -41,7 +41,11 @@ class CondaWork:
 
         Raises:
             IndexUnavailableError: A channel gives no hash of a package.
+            UsageError: pip has to install a part of it.
         """
+        if terms.pip:
+            hint = "write it with --format environment-yml, and make it with: conda env create --file"
+            raise UsageError(f"what pip adds to conda packages is not installed: {', '.join(terms.pip)}", hint=hint)
         sizes = [package.size for package in plan.packages if package.size is not None]
         size = sum(sizes) if len(sizes) == len(plan.packages) else None
         files = tuple(map(_file, plan.packages))
