@@ -12,6 +12,7 @@ import importlib
 import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from envsolve.conda.model import Candidate, Spec, VirtualPackage
@@ -119,7 +120,7 @@ class Channels:
         # With strict priority a package that the first channel has is taken from no other.
         solving = lib.solve(
             sources=[_Allowed(allowed), *self._sources],
-            specs=[self._spec(spec) for spec in specs],
+            specs=[self._spec(_without_channel(spec, only)) for spec in specs],
             constraints=[self._spec(spec) for spec in (*constraints, *forbidden)],
             gateway=self._gateway,
             platforms=[subdir, "noarch"],
@@ -199,6 +200,13 @@ class _Allowed:
 
     def package_names(self, platform: Any) -> list[str]:
         return list(self._by_name)
+
+
+def _without_channel(spec: Spec, only: Mapping[str, Sequence[Candidate]]) -> Spec:
+    """A spec of a package whose candidates are all of the channel that it names, and stand set apart from it."""
+    some = only.get(spec.name)
+    named = some and spec.channel and all(one.channel.endswith(f"/{spec.channel.strip('/')}") for one in some)
+    return replace(spec, channel=None) if named else spec
 
 
 def _check_allowed(chosen: Mapping[str, Candidate], only: Mapping[str, Sequence[Candidate]]) -> None:

@@ -77,7 +77,7 @@ def make_conda_plan(
     try:
         solution = solver.solve(question)
     except UnsolvableError as failure:
-        return _impossible(frame, refused(Attempt(question, judged, solver, facts, catalogue), failure))
+        return _impossible(frame, refused(Attempt(question, asked.specs, judged, solver, facts, catalogue), failure))
     conda = CondaJudge(judged, facts, catalogue.conda)
     lines = tuple(_judged(solution, judged, conda))
     python = _python(solution)

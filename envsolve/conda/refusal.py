@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,19 +19,19 @@ from envsolve.conda.virtual import virtual_packages
 from envsolve.machine.model import Driver, Machine
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 
-_SHOWN = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A question that has no answer, and what it was asked of.
 
     Attributes:
+        asked: What of the question the user asked for; the rest was added.
         machines: As they are judged.
         solver: That of these machines.
     """
 
     question: Question
+    asked: tuple[Spec, ...]
     machines: tuple[Machine, ...]
     solver: Solver
     facts: Facts
@@ -50,15 +51,17 @@ def refused(attempt: Attempt, failure: UnsolvableError) -> Conflict:
 
 
 def _reasons(builds: Sequence[JudgedBuild], attempt: Attempt) -> Iterator[ConflictFact]:
-    """Why the newest builds do not run, each reason told once."""
-    cuda = [one for one in builds if one.build.cuda] or list(builds)
-    newest = sorted(cuda, key=lambda one: numbers(one.candidate.version), reverse=True)
-    told: dict[str, ConflictFact] = {}
-    for one in newest:
-        for reason in one.verdict.failures:
-            source = attempt.catalogue.source(reason.source)
-            told.setdefault(reason.text, ConflictFact(reason.text, source.title if source else None))
-    yield from list(told.values())[:_SHOWN]
+    """The fewest reasons that rule out every CUDA build, or every build where there is none; Triton rules out none."""
+    left = [one for one in builds if one.build.cuda] or list(builds)
+    while left:
+        told = [{r.text: r for r in one.verdict.failures if not r.rule.startswith("triton")} for one in left]
+        counts = Counter(text for reasons in told for text in reasons)
+        if not counts:
+            return
+        text, _ = counts.most_common(1)[0]
+        source = attempt.catalogue.source(next(reasons[text] for reasons in told if text in reasons).source)
+        yield ConflictFact(text, source.title if source else None)
+        left = [one for one, reasons in zip(left, told, strict=True) if text not in reasons]
 
 
 def _remedies(attempt: Attempt) -> Iterator[Remedy]:
@@ -67,30 +70,36 @@ def _remedies(attempt: Attempt) -> Iterator[Remedy]:
         loose = replace(attempt.question, specs=tuple(Spec(s.name) if s == spec else s for s in attempt.question.specs))
         if found := _tried(attempt.solver, loose):
             yield Remedy(f"relax {spec}", _named(found))
-    for spec in (spec for spec in attempt.question.specs if spec not in own):
-        if len(attempt.question.specs) > 1 and (found := _tried(attempt.solver, attempt.question.without(spec))):
+    for spec in (spec for spec in attempt.asked if spec not in own):
+        if len(attempt.asked) > 1 and (found := _tried(attempt.solver, attempt.question.without(spec))):
             yield Remedy(f"give up {spec.name}", _named(found))
     yield from _drivers(attempt)
 
 
 def _drivers(attempt: Attempt) -> Iterator[Remedy]:
-    """The oldest driver branch that lets a build through and drops none of the cards."""
-    if not any(machine.gpus and machine.driver for machine in attempt.machines):
-        return
-    for branch in sorted(attempt.facts.drivers, key=lambda branch: numbers(branch.first)):
-        driver = Driver(branch.first, branch.cuda)
-        have = [machine.driver.version for machine in attempt.machines if machine.driver and machine.driver.version]
-        if any(numbers(branch.first) <= numbers(version) for version in have):
-            continue
+    """The oldest driver that lets a build through and drops none of the cards."""
+    have = [m.driver.version for m in attempt.machines if m.gpus and m.driver and m.driver.version]
+    facts = attempt.facts
+    for driver in _upgrades(have, facts):
         cards = [gpu for machine in attempt.machines for gpu in machine.gpus or ()]
-        if any(can_exist(g, driver, attempt.facts.architectures, attempt.facts.drivers).ok is False for g in cards):
+        if any(can_exist(gpu, driver, facts.architectures, facts.drivers).ok is False for gpu in cards):
             continue
         machines = tuple(replace(machine, driver=driver) for machine in attempt.machines)
-        judge = CondaJudge(machines, attempt.facts, attempt.catalogue.conda)
-        question = replace(attempt.question, virtual=virtual_packages(machines, attempt.facts))
-        if found := _tried(attempt.solver.for_machines(judge), question):
-            yield Remedy(f"install driver {branch.first} or newer (branch R{branch.branch})", _named(found))
+        solver = attempt.solver.for_machines(CondaJudge(machines, facts, attempt.catalogue.conda))
+        if found := _tried(solver, replace(attempt.question, virtual=virtual_packages(machines, facts))):
+            branch = (driver.version or "").partition(".")[0]
+            yield Remedy(f"install driver {driver.version} or newer (branch R{branch})", _named(found))
             return
+
+
+def _upgrades(have: Sequence[str], facts: Facts) -> Iterator[Driver]:
+    """Drivers newer than those at hand, oldest first: the first of each branch, and the floors of the CUDA families."""
+    cuda = {branch.branch: branch.cuda for branch in facts.drivers}
+    versions = [*(branch.first for branch in facts.drivers), *(floor.linux for floor in facts.floors if floor.linux)]
+    for version in sorted(set(versions), key=numbers):
+        branch = version.partition(".")[0]
+        if have and branch in cuda and all(numbers(version) > numbers(one) for one in have):
+            yield Driver(version, cuda[branch])
 
 
 def _tried(solver: Solver, question: Question) -> Solution | None:
