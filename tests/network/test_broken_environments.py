@@ -35,9 +35,10 @@ NEEDED = r"nvidia-(cuda-runtime|cudnn|nvtx)-cu12|triton"
 RUNTIME, CUDNN_9 = "nvidia-cuda-runtime-cu12==12.4.127", "nvidia-cudnn-cu12==9.1.0.70"
 
 
-COMPANIONS = [
-    ("torchvision", "0.21.0", ("torchvision/__init__.py", "torchvision/version.py", "torchvision/_C.so")),
-    ("torchaudio", "2.6.0", ("torchaudio/__init__.py", "torchaudio/version.py", "torchaudio/lib/libtorchaudio.so")),
+#: Companions on PyTorch's own index: version, files, and libraries that the wheel brings.
+COMPANIONS: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]] = [
+    ("torchvision", "0.21.0", ("__init__.py", "version.py", "_C.so"), ("torchvision.libs/libcudart.41118559.so.12",)),
+    ("torchaudio", "2.6.0", ("__init__.py", "version.py", "lib/libtorchaudio.so"), ()),
 ]
 
 
@@ -53,8 +54,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         add_cpu("torch", "2.6.0", TORCH[:2], platform="cp312-cp312-win_amd64", local="+cpu")
         add_cu124("torch", "2.6.0", TORCH, requires=NEEDED, platform=linux, local="+cu124")
         add_cu124("torch", "2.5.1", TORCH, requires=NEEDED, platform=linux, local="+cu124")
-        for package, version, members in COMPANIONS:
-            add_cu124(package, version, members, requires="torch==", platform="cp312-cp312-manylinux", local="+cu124")
+        for package, version, own, brought in COMPANIONS:
+            members = [*(f"{package}/{name}" for name in own), *brought]
+            add_cu124(package, version, members, requires="torch==", platform=linux, local="+cu124")
         add("torch", "2.5.1", TORCH, requires=NEEDED, platform=linux)
         add("torch", "2.2.2", TORCH, requires=r"nvidia-(cuda-runtime|cudnn|nvtx)-", platform=linux)
         add("nvidia-cudnn-cu12", "9.1.0.70", CUDNN)
