@@ -15,7 +15,7 @@ from envsolve.compat.settle import as_judged
 from envsolve.compat.triton import TRITON, chosen_ptxas
 from envsolve.conda.cautions import about_builds, about_channels, about_virtual, undecided
 from envsolve.conda.client import Channels, UnsolvableError
-from envsolve.conda.judge import CondaJudge, needs_cuda, variant_of
+from envsolve.conda.judge import CondaJudge, variant_of
 from envsolve.conda.model import Candidate, CondaAsked, Spec
 from envsolve.conda.refusal import Attempt, refused
 from envsolve.conda.solve import Question, Solution, Solver
@@ -219,18 +219,18 @@ def _lasting(solution: Solution, specs: Sequence[Spec]) -> Iterator[CondaPin]:
             continue  # pytorch names the one build that it goes with
         if package.name == "python":
             yield CondaPin(package.name, ".".join(package.version.split(".")[:2]) + ".*")
-        elif varies and needs_cuda(package):
+        elif varies:
             yield CondaPin(package.name, package.version, lasting_build(package.build))
         elif package.name in asked or package.name == _CUDA_VERSION:
             yield CondaPin(package.name, package.version)
 
 
 def lasting_build(build: str) -> str:
-    """The pattern of a CUDA variant's build strings that stays right when it is built again: ``cuda129*``."""
-    cuda = re.search(r"cuda[\d.]*", build)
-    if cuda is None:
+    """The pattern of a variant's build strings that stays right when it is built again: ``cuda129*``, ``cpu*``."""
+    variant = re.search(r"cuda[\d.]*|cpu", build)
+    if variant is None:
         return build
-    return f"{'' if cuda.start() == 0 else '*'}{cuda[0]}*"
+    return f"{'' if variant.start() == 0 else '*'}{variant[0]}*"
 
 
 def _assembler(solution: Solution, machines: Sequence[Machine], facts: Facts) -> Iterator[tuple[str, str]]:

@@ -135,6 +135,7 @@ def test_a_cpu_plan_asks_for_no_driver(plan: Planner) -> None:
     made = plan(GPU.replace("RTX 4090, driver 550.54.14", "no gpu"), "torch")
     channels, specs, virtual = manifest(made)
     assert "__cuda" not in virtual
+    assert "pytorch ==2.8.0 cpu*" in specs
     assert solved(channels, specs, virtual)["pytorch"] == in_plan(made)["pytorch"]
     assert "CONDA_OVERRIDE_CUDA" not in render(made, "environment-yml")
 
