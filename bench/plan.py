@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,8 @@ def workloads(bench: Bench, turns: int) -> Iterator[Workload]:
     for file in sorted(REQUIREMENTS.glob("*.txt")):
         yield Workload(file.stem, "warm", {"envsolve": bench.planned(file), "uv": bench.uv(file)}, turns)
     old = _asked(bench, "impossible", ["torch==2.4.*"])
-    refused = {"envsolve": bench.planned(old, target=f"RTX 5090, driver 570.86, python {PYTHON}, linux-x86_64")}
+    blackwell = bench.planned(old, target=f"RTX 5090, driver 570.86, python {PYTHON}, linux-x86_64, glibc 2.36")
+    refused = {"envsolve": replace(blackwell, good=3)}
     yield Workload("torch==2.4.* on an RTX 5090", "impossible", refused, turns)
     yield Workload(f"torch on {_MACHINES} machines", "warm", _fleets(bench, torch), turns)
 
@@ -120,7 +121,7 @@ def measured(workload: Workload) -> dict[str, Any]:
         "name": workload.name,
         "state": workload.state,
         "figures": [_raw(figure) for figure in figures],
-        "packages": len(json.loads(own.output)["packages"]) if own and not own.code else None,
+        "packages": len(json.loads(own.output)["packages"]) if own and not own.code else 0,
         "differences": differences(own.output, uv.output) if compared and own and uv else None,
     }
 

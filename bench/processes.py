@@ -25,17 +25,19 @@ class Tool:
         environment: Variables that it gets besides.
         caches: Folders that are its cache: emptied before each cold turn.
         most: Turns at most, for a tool that takes minutes.
+        good: The exit code of an answer.
     """
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     caches: Sequence[Path] = ()
     most: int = 1000
+    good: int = 0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One turn: seconds of the clock and of the processors, MiB at the peak, the exit code and what was printed."""
+    """One turn: seconds of the clock and of the processors, MiB at the peak, 0 for any answer, what was printed."""
 
     wall: float
     cpu: float
@@ -85,8 +87,9 @@ def sample(tool: Tool) -> Sample:
         process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         complained.seek(0)
-        output = (said if process.returncode == 0 else complained).read().decode("utf-8", "replace")
-    return Sample(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, process.returncode, output)
+        output = (said if process.returncode == tool.good else complained).read().decode("utf-8", "replace")
+    code = 0 if process.returncode == tool.good else process.returncode or 1
+    return Sample(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, code, output)
 
 
 def in_turns(tools: Mapping[str, Tool], turns: int, *, cold: bool = False) -> list[Figure]:

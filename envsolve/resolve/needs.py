@@ -1,9 +1,12 @@
-"""The two sides of the solve: what is needed, and the candidates that satisfy it."""
+"""The two sides of the solve: what is needed, and the candidates that satisfy it.
+
+Msgspec structs where other values are dataclasses: a solve makes thousands, and making the types takes a tenth of the
+time at every start.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -19,8 +22,7 @@ def key_of(name: str, extra: str | None) -> str:
     return f"{name}[{extra}]" if extra else name
 
 
-@dataclass(frozen=True, slots=True)
-class PackageNeed:
+class PackageNeed(msgspec.Struct, frozen=True):
     """A requirement on a package (or one extra of it), in the words it was written in."""
 
     name: str
@@ -36,8 +38,7 @@ class PackageNeed:
         return key_of(self.name, self.extra)
 
 
-@dataclass(frozen=True, slots=True)
-class SameNeed:
+class SameNeed(msgspec.Struct, frozen=True):
     """An extra asks for the very candidate that it extends."""
 
     candidate: Candidate
@@ -53,8 +54,7 @@ class SameNeed:
         return f"{self.candidate.name}=={self.candidate.version}"
 
 
-@dataclass(frozen=True, slots=True)
-class PairedNeed:
+class PairedNeed(msgspec.Struct, frozen=True):
     """A torch that goes with the companions that were asked for: one of these options.
 
     Without it the solver would take the newest torch first and then bend flavour and version to the companions.
@@ -65,8 +65,7 @@ class PairedNeed:
     key: str = "torch"
 
 
-@dataclass(frozen=True, slots=True)
-class FlavourNeed:
+class FlavourNeed(msgspec.Struct, frozen=True):
     """A build's demand that the whole environment has one of these CUDA flavours."""
 
     variants: frozenset[str]
@@ -78,16 +77,14 @@ class FlavourNeed:
         return f"everything on {' or '.join(sorted(self.variants))}"
 
 
-@dataclass(frozen=True, slots=True)
-class FlavourCandidate:
+class FlavourCandidate(msgspec.Struct, frozen=True):
     """A CUDA flavour for the whole environment."""
 
     variant: str
     key: str = FLAVOUR
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, eq=False):
     """One version of a package, as one file.
 
     Two candidates are the same if they stand for the same version, variant and place, whichever file objects they hold.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
+from msgspec import structs
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -190,7 +190,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         if isinstance(requirement, PairedNeed):
             return candidate.option is not None and candidate.option.identity in requirement.options
         if isinstance(requirement, SameNeed):
-            return replace(candidate, extra=None) == requirement.candidate
+            return structs.replace(candidate, extra=None) == requirement.candidate
         if requirement.url:
             return candidate.url == requirement.url
         if candidate.option is not None:
@@ -209,7 +209,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
 
     def _needs_of(self, candidate: Candidate) -> Iterator[AnyNeed]:
         if candidate.extra:
-            yield SameNeed(replace(candidate, extra=None))
+            yield SameNeed(structs.replace(candidate, extra=None))
         elif candidate.option is not None and candidate.file is None:
             build = candidate.option.build
             flavours = self._family.flavours_with(build)

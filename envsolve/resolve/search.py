@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from resolvelib import BaseReporter, ResolutionTooDeep
 from resolvelib.resolvers import Criterion, Resolution
 from resolvelib.structs import RequirementInformation, State
@@ -35,8 +35,7 @@ class TooLongError(Exception):
     """No search came to an end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The end of a search, and how many rounds it and those before it took."""
 
     state: State[AnyNeed, AnyCandidate, str]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from resolvelib import ResolutionImpossible
 from resolvelib.structs import State
 
@@ -22,8 +22,7 @@ from envsolve.resolve.requirements import Need
 from envsolve.resolve.search import TooLongError, search
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(msgspec.Struct, frozen=True):
     """One package of a solution.
 
     Attributes:
@@ -37,8 +36,7 @@ class Chosen:
     why: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Solution:
+class Solution(msgspec.Struct, frozen=True):
     """What the solver chose.
 
     Attributes:
@@ -52,8 +50,7 @@ class Solution:
     rounds: int
 
 
-@dataclass(frozen=True, slots=True)
-class Clash:
+class Clash(msgspec.Struct, frozen=True):
     """One need that takes part in a conflict, and who has it (None: the request itself)."""
 
     need: AnyNeed
@@ -105,8 +102,7 @@ def _solved(provider: Provider, roots: Sequence[AnyNeed]) -> Solution:
     return _solution(found.state.mapping, _edges(found.state), found.rounds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Edge:
+class _Edge(msgspec.Struct, frozen=True):
     """A need and who has it: a key of the solution, or None for the request."""
 
     parent: str | None
