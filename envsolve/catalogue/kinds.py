@@ -16,6 +16,7 @@ from envsolve.catalogue.model import (
     CxxStandard,
     Distribution,
     DriverBranch,
+    ExtensionModule,
     FamilyMember,
     Floor,
     GpuModel,
@@ -62,6 +63,7 @@ CONDA_NAMES = Kind("conda_names", CondaName, ("package",))
 CXX_STANDARDS = Kind("cxx_standards", CxxStandard, ("standard",))
 DISTRIBUTIONS = Kind("distributions", Distribution, ("name",))
 DRIVERS = Kind("drivers", DriverBranch, ("branch",))
+EXTENSION_MODULES = Kind("extension_modules", ExtensionModule, ("name",))
 FAMILY = Kind("family", FamilyMember, ("package",))
 FLOORS = Kind("floors", Floor, ("first",))
 GPUS = Kind("gpus", GpuModel, ("name",))
@@ -84,6 +86,7 @@ KINDS: Mapping[str, Kind[Any]] = {
         COMPILERS,
         TORCH_EXTENSIONS,
         CXX_STANDARDS,
+        EXTENSION_MODULES,
         DRIVERS,
         FLOORS,
         GPUS,

@@ -20,6 +20,7 @@ from envsolve.catalogue.model import (
     CxxStandard,
     Distribution,
     DriverBranch,
+    ExtensionModule,
     FamilyMember,
     Floor,
     GpuModel,
@@ -112,6 +113,11 @@ class Catalogue:
     def cxx_standards(self) -> Mapping[int, CxxStandard]:
         """C++ standards and the compilers that have them."""
         return {s.standard: s for s in self._read(kinds.CXX_STANDARDS)}
+
+    @cached_property
+    def extension_modules(self) -> tuple[ExtensionModule, ...]:
+        """Compiled modules and the packages that they are of."""
+        return self._read(kinds.EXTENSION_MODULES)
 
     @cached_property
     def source_projects(self) -> tuple[SourceProject, ...]:

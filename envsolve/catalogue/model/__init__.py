@@ -18,7 +18,7 @@ from envsolve.catalogue.model.builds import (
 from envsolve.catalogue.model.channels import CondaChannel, CondaName
 from envsolve.catalogue.model.conda import CondaBuild
 from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence, Source
-from envsolve.catalogue.model.extensions import CxxStandard, TorchExtension
+from envsolve.catalogue.model.extensions import CxxStandard, ExtensionModule, TorchExtension
 from envsolve.catalogue.model.hardware import Architecture, DriverBranch, Floor, GpuModel
 from envsolve.catalogue.model.images import Distribution, Image, ImageRequirement, OlderDrivers
 from envsolve.catalogue.model.signatures import Precision, Signature
@@ -37,6 +37,7 @@ __all__ = [
     "Distribution",
     "DriverBranch",
     "Evidence",
+    "ExtensionModule",
     "FamilyMember",
     "FileFact",
     "Floor",

@@ -33,6 +33,22 @@ class TorchExtension(msgspec.Struct, frozen=True):
     disputed: tuple[Dispute, ...] = ()
 
 
+class ExtensionModule(msgspec.Struct, frozen=True):
+    """Which package a compiled module is of. Of several whose names a text has, the first record counts.
+
+    Attributes:
+        name: What its modules and libraries have in their names, in lower case: ``selective_scan``.
+        package: ``mamba-ssm``.
+    """
+
+    name: str
+    package: str
+    evidence: Evidence
+    source: str
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
 class CxxStandard(msgspec.Struct, frozen=True):
     """The oldest compilers that implement a C++ standard under its final name and ``__cplusplus`` value.
 

@@ -14,35 +14,6 @@ from envsolve.machine.model import Gpu
 
 _SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
 _HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/[\w./-]*)?(?:\[[\w,]*\])?)(?!\S)")
-#: Words of an extension's modules and libraries, and the project that they are of.
-_EXTENSIONS = {
-    "flash_attn": "flash-attn",
-    "selective_scan": "mamba-ssm",
-    "causal_conv1d": "causal-conv1d",
-    "torchaudio": "torchaudio",
-    "torchvision": "torchvision",
-    "torchtext": "torchtext",
-    "xformers": "xformers",
-    "vllm": "vllm",
-    "detectron2": "detectron2",
-    "mmcv": "mmcv",
-    "apex": "apex",
-    "scatter": "torch-scatter",
-    "sparse": "torch-sparse",
-    "cluster": "torch-cluster",
-    "deepspeed": "deepspeed",
-    "transformer_engine": "transformer-engine",
-    "natten": "natten",
-    "exllama": "exllamav2",
-    "bitsandbytes": "bitsandbytes",
-    "fused_ssim": "fused-ssim",
-    "gsplat": "gsplat",
-    "nvdiffrast": "nvdiffrast",
-    "tinycudann": "tinycudann",
-    "llama_cpp": "llama-cpp-python",
-    "nms": "torchvision",
-    "pytorch3d": "pytorch3d",
-}
 
 
 def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Remedy, ...]:
@@ -83,9 +54,9 @@ def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
 
 def extension_named(scene: Scene, line: str = "") -> str | None:
     """The project of the library on a line, else the first one that the report names."""
-    low = line.lower()
-    on_line = next((name for word, name in _EXTENSIONS.items() if word in low), None)
-    return on_line or next((name for word, name in _EXTENSIONS.items() if scene.mentions(word)), None)
+    modules, low = scene.catalogue.extension_modules, line.lower()
+    on_line = next((module.package for module in modules if module.name in low), None)
+    return on_line or next((module.package for module in modules if scene.mentions(module.name)), None)
 
 
 def source_of(scene: Scene) -> str:

@@ -9,7 +9,7 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Fact, Field, Observation, Scalar, Trust
 from envsolve.diagnose.report.readers._words import sentences
 from envsolve.diagnose.report.text import Log
-from envsolve.machine.host import architecture
+from envsolve.machine.architecture import architecture
 
 _DISTRO = re.compile(
     r"\b(Ubuntu|Debian(?: GNU/Linux)?|CentOS(?: Linux| Stream)?(?: release)?|Rocky(?: Linux)?|AlmaLinux|RHEL"
