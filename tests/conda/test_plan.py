@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from importlib import import_module
 
 import pytest
 
@@ -52,9 +51,7 @@ def test_the_build_that_runs_on_the_target(plan: Planner, target: str, python: s
     assert made.python == python
 
 
-def test_a_host_without_a_driver_plans_for_a_gpu(plan: Planner) -> None:
-    detected = {v.into_generic().name.normalized for v in import_module("rattler").VirtualPackage.detect()}
-    assert "__cuda" not in detected
+def test_the_virtual_packages_are_the_targets_whatever_the_host_has(plan: Planner) -> None:
     made = plan(f"RTX 4090, driver 550.54.14, python 3.13, {LINUX}", "torch")
     assert made.conda is not None
     assert made.conda.virtual == {
