@@ -53,7 +53,7 @@ class IndexClient:
         cache_dir: Path | None = None,
         use_cache: bool = True,
         offline: bool = False,
-        concurrency: int = 16,
+        concurrency: int = 32,
     ) -> None:
         """Prepare; sends nothing.
 

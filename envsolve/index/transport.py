@@ -51,7 +51,7 @@ _LONGEST_WAIT = 10.0  # seconds, whatever a Retry-After header asks for
 class Transport:
     """Thread-safe. ``send`` is the only way out."""
 
-    def __init__(self, settings: IndexSettings, credentials: Credentials, *, connections: int = 16) -> None:
+    def __init__(self, settings: IndexSettings, credentials: Credentials, *, connections: int = 32) -> None:
         self._settings = settings
         self._credentials = credentials
         self._closing = Event()
