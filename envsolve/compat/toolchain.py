@@ -1,12 +1,20 @@
-"""Rule 10: what compiling CUDA code against a torch build takes."""
+"""Rule 10: what compiling CUDA code takes, against a torch build or without one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Architecture, Build, CompilerPackages, CxxStandard, Toolkit, TorchExtension
+from envsolve.catalogue.model import (
+    Architecture,
+    Build,
+    CompilerPackages,
+    CxxStandard,
+    SourceProject,
+    Toolkit,
+    TorchExtension,
+)
 from envsolve.compat.arch import parse_arch
 from envsolve.compat.code import best_code, sass_level
 from envsolve.compat.verdict import Level, Reason
@@ -52,6 +60,13 @@ class GccRange:
         """Whether no gcc compiles it."""
         return self.first is not None and self.last is not None and self.first > self.last
 
+    def from_major(self, first: int, reason: Reason) -> GccRange:
+        """The range without the compilers older than a major; itself where that leaves none out."""
+        if self.first is not None and self.first >= first:
+            return self
+        preferred = max(self.preferred, first) if self.preferred is not None else None
+        return GccRange(first, self.last, preferred, (reason, *(self.reasons[1:] if self.first else self.reasons)))
+
 
 def nvcc_for(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> tuple[str | None, Reason]:
     """The nvcc to compile with: of torch's own CUDA version, since ``torch.utils.cpp_extension`` refuses another major.
@@ -61,21 +76,53 @@ def nvcc_for(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerFa
     """
     if torch.cuda is None:
         return None, Reason("toolchain", False, f"torch {torch.version} {torch.variant} has no CUDA to compile against")
-    toolkit = _toolkit(torch.cuda, facts)
+    return torch.cuda, knows_cards(torch.cuda, cards, facts)
+
+
+def nvcc_without_torch(
+    driver_cuda: str | None, cards: Iterable[ComputeCapability], reach: Callable[[str], int], facts: CompilerFacts
+) -> tuple[str | None, Reason]:
+    """The nvcc to compile with where no torch decides: of a CUDA that the driver knows in full.
+
+    So what it links runs on the driver, and so does PTX that it makes (rule 2); and it must know the cards. Of several
+    the one that is nearest at hand, and of those the newest.
+
+    Args:
+        driver_cuda: The newest CUDA version that every driver knows, ``13.0``; None where it is not known.
+        cards: Those to compile for.
+        reach: How near at hand the nvcc of a CUDA version is, 0 for the nearest.
+        facts: The tables.
+    """
+    if driver_cuda is None:
+        return None, Reason("toolchain", None, "which nvcc fits is not known, since the driver is not")
+    cards = tuple(cards)
+    newest_first = sorted(facts.toolkits, key=lambda toolkit: minor(toolkit.version), reverse=True)
+    known = [t for t in newest_first if minor(t.version) <= minor(driver_cuda)]
+    fitting = [t for t in known if not _unknown_to(t, cards, facts)]
+    chosen = min(fitting, key=lambda toolkit: reach(toolkit.version), default=None)
+    if chosen is None:
+        listed = ", ".join(map(str, cards))
+        text = f"no nvcc up to CUDA {driver_cuda}, which is what the driver knows, can compile for cc {listed}"
+        return None, Reason("toolchain", False, text)
+    version = "{}.{}".format(*minor(chosen.version))
+    text = f"the driver runs all that nvcc {version} makes, PTX included, and it knows every card"
+    return version, _reason(text, chosen)
+
+
+def knows_cards(cuda: str, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> Reason:
+    """Whether the nvcc of a CUDA version can make code for every card."""
+    toolkit = _toolkit(cuda, facts)
     if toolkit is None:
-        return torch.cuda, Reason("toolchain", None, f"the GPUs that nvcc {torch.cuda} knows are not recorded")
-    unknown = [str(cc) for cc in cards if not best_code(toolkit.archs, cc, facts.architectures)[0].usable]
-    text = f"nvcc {torch.cuda} " + (f"cannot compile for cc {', '.join(unknown)}" if unknown else "knows every card")
-    return torch.cuda, Reason("toolchain", not unknown, text, toolkit.evidence.value, toolkit.source)
+        return Reason("toolchain", None, f"the GPUs that nvcc {cuda} knows are not recorded")
+    unknown = _unknown_to(toolkit, cards, facts)
+    text = f"nvcc {cuda} " + (f"cannot compile for cc {', '.join(unknown)}" if unknown else "knows every card")
+    return Reason("toolchain", not unknown, text, toolkit.evidence.value, toolkit.source)
 
 
 def gcc_for(torch: Build, facts: CompilerFacts) -> GccRange:
     """The host compilers within nvcc's limit, torch's own limit for that CUDA, and its headers' C++ standard."""
-    lower: list[tuple[int, Reason]] = []
-    upper: list[tuple[int, Reason]] = []
-    toolkit = _toolkit(torch.cuda, facts) if torch.cuda else None
-    if toolkit is not None and toolkit.gcc_max is not None:
-        upper.append((toolkit.gcc_max, _reason(f"nvcc {toolkit.version} takes gcc up to {toolkit.gcc_max}", toolkit)))
+    lower: list[_Bound] = []
+    upper = _limit_of_nvcc(torch.cuda, facts)
     extension = facts.extensions.get(torch.version)
     if extension is not None:
         if extension.gcc_min is not None:
@@ -91,14 +138,12 @@ def gcc_for(torch: Build, facts: CompilerFacts) -> GccRange:
         if below is not None:
             text = f"torch {torch.version} refuses gcc {below} and newer with CUDA {torch.cuda}"
             upper.append((below - 1, _reason(text, extension)))
-    first = max(lower, key=lambda bound: bound[0], default=None)
-    last = min(upper, key=lambda bound: bound[0], default=None)
-    preferred = extension.gcc if extension else None
-    if preferred is not None:
-        preferred = max(preferred, first[0]) if first else preferred
-        preferred = min(preferred, last[0]) if last else preferred
-    reasons = tuple(bound[1] for bound in (first, last) if bound)
-    return GccRange(first[0] if first else None, last[0] if last else None, preferred, reasons)
+    return _within(lower, upper, extension.gcc if extension else None)
+
+
+def gcc_without_torch(cuda: str | None, facts: CompilerFacts) -> GccRange:
+    """The host compilers within the limit of the nvcc of a CUDA version."""
+    return _within([], _limit_of_nvcc(cuda, facts), None)
 
 
 def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> tuple[str | None, Reason]:
@@ -127,6 +172,22 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
     return listed, Reason("toolchain", True, f"TORCH_CUDA_ARCH_LIST={listed} compiles for every card")
 
 
+def written_archs(project: SourceProject, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> str | None:
+    """The value of a project's own variable for the GPUs to compile for, in its own form.
+
+    Returns:
+        ``80;90``; None where no card is known, or one that it cannot be asked to compile for is among them.
+    """
+    wanted = sorted(set(cards))
+    entries = [ComputeCapability.parse(name) for name in project.archs] or wanted
+    found = [_serving(cc, entries, facts.architectures) for cc in wanted]
+    if not wanted or None in found:
+        return None
+    listed = sorted({cc for cc in found if cc})
+    separator = project.arch_form.strip("0123456789.")
+    return separator.join(str(cc) if "." in project.arch_form else cc.sm.removeprefix("sm_") for cc in listed)
+
+
 def covers(packages: CompilerPackages, cuda: str) -> bool:
     """Whether a compiler's packages are those of a CUDA version, ``12.8``."""
     return minor(packages.first) <= minor(cuda) and (packages.last is None or minor(cuda) <= minor(packages.last))
@@ -153,6 +214,32 @@ def _serving(
     """The entry nearest to a card of those whose SASS runs there."""
     usable = [cc for cc in entries if sass_level(parse_arch(cc.sm), card, architectures) is not Level.NONE]
     return max(usable, default=None)
+
+
+_Bound = tuple[int, Reason]
+
+
+def _limit_of_nvcc(cuda: str | None, facts: CompilerFacts) -> list[_Bound]:
+    toolkit = _toolkit(cuda, facts) if cuda else None
+    if toolkit is None or toolkit.gcc_max is None:
+        return []
+    return [(toolkit.gcc_max, _reason(f"nvcc {toolkit.version} takes gcc up to {toolkit.gcc_max}", toolkit))]
+
+
+def _within(lower: Sequence[_Bound], upper: Sequence[_Bound], preferred: int | None) -> GccRange:
+    """The range between the tightest of the bounds."""
+    first = max(lower, key=lambda bound: bound[0], default=None)
+    last = min(upper, key=lambda bound: bound[0], default=None)
+    if preferred is not None:
+        preferred = max(preferred, first[0]) if first else preferred
+        preferred = min(preferred, last[0]) if last else preferred
+    reasons = tuple(bound[1] for bound in (first, last) if bound)
+    return GccRange(first[0] if first else None, last[0] if last else None, preferred, reasons)
+
+
+def _unknown_to(toolkit: Toolkit, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> list[str]:
+    """The cards that a toolkit's nvcc cannot compile for."""
+    return [str(cc) for cc in cards if not best_code(toolkit.archs, cc, facts.architectures)[0].usable]
 
 
 def _toolkit(cuda: str, facts: CompilerFacts) -> Toolkit | None:

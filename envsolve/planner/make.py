@@ -10,13 +10,15 @@ from packaging.utils import canonicalize_name
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
+from envsolve.compat.forward import lifted
 from envsolve.compat.settle import as_judged
 from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Level
+from envsolve.compat.versions import minor
 from envsolve.errors import IndexUnavailableError
 from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
-from envsolve.plan import Caution, Plan
+from envsolve.plan import Caution, Plan, Toolchain
 from envsolve.planner.assembler import Assembler, assemblers
 from envsolve.planner.binding import about_binding
 from envsolve.planner.cautions import (
@@ -33,8 +35,9 @@ from envsolve.planner.offindex import about_elsewhere, about_off_index, off_inde
 from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
 from envsolve.planner.refusal import extension_without_code, impossible_machine, no_triton, unserved_system, unsolvable
+from envsolve.planner.sources import Compiled, about_other_sources, compiled_packages, compiled_when_used
 from envsolve.planner.support import driver_need, judged_builds, support_of
-from envsolve.planner.toolchain import about_other_sources, compiled_packages, toolchain_for
+from envsolve.planner.toolchain import about_missing_tools, build_needs, toolchain_for, where_it_runs
 from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment, environments_of
@@ -121,7 +124,7 @@ def make_plan(
         provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints, wheels)
         try:
             solution = solve(provider, needs, choices.cuda)
-            return _Resolved(solution, pin(solution, files, digests), provider, family, limits, ready)
+            return _Resolved(needs, solution, pin(solution, files, digests), provider, family, limits, ready)
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
@@ -129,7 +132,8 @@ def make_plan(
 
     try:
         found = _with_ready_wheels(resolve(asked.needs, family, {}), asked.needs, resolve)
-        return _complete(frame, _with_assembler(found, asked.needs, resolve), python)
+        found = _with_assembler(found, asked.needs, resolve)
+        return _complete(frame, _with_build_tools(found, [*wanted], resolve), [*wanted], python)
     except _NothingFitsError as nothing:
         return _impossible(frame, nothing.conflict)
 
@@ -139,10 +143,12 @@ class _Resolved:
     """What the solver chose, and what it chose from.
 
     Attributes:
+        needs: What was asked, and what was added to it.
         ready: Wheels that are on no index, of packages that would be compiled.
         assembler: The ptxas that was added for Triton.
     """
 
+    needs: Sequence[Need]
     solution: Solution
     pinned: Pinned
     provider: Provider
@@ -206,6 +212,42 @@ def _with_assembler(found: _Resolved, needs: Sequence[Need], resolve: _Resolve) 
     return found
 
 
+def _with_build_tools(found: _Resolved, asked: Sequence[str], resolve: _Resolve) -> _Resolved:
+    """The same with what compiling its sources takes, the nvcc included where packages have it.
+
+    So it stands in the lock with the rest, and what is compiled with it is the same everywhere.
+    """
+    compiled = _compiled(found, asked)
+    if not compiled:
+        return found
+    toolchain, _ = _toolchain(found, compiled)
+    try:
+        again = resolve((*found.needs, *build_needs(toolchain)), found.family, found.ready)
+    except (_NothingFitsError, IndexUnavailableError):
+        return found
+    kept = ("torch", TRITON, *(one.name for one in compiled))
+    same = all(again.version(package) == found.version(package) for package in kept)
+    return replace(again, assembler=found.assembler) if same else found
+
+
+def _compiled(found: _Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
+    """What compiles CUDA code against the torch of a solution, or needs none."""
+    packages, catalogue = found.pinned.packages, found.family.catalogue
+    compiled = (*compiled_packages(packages, catalogue), *compiled_when_used(packages, asked, catalogue))
+    if "torch" not in found.solution.chosen:
+        return tuple(one for one in compiled if one.project and "torch" not in one.project.build_requires)
+    # Of a torch that was asked for by address nothing is known.
+    return compiled if found.torch else ()
+
+
+def _toolchain(found: _Resolved, compiled: Sequence[Compiled]) -> tuple[Toolchain, tuple[Caution, ...]]:
+    torch, family = found.torch, found.family
+    known = [driver.cuda if (driver := lifted(m, family.facts.forward)) else None for m in family.machines]
+    versions = [cuda for cuda in known if cuda]
+    driver_cuda = min(versions, key=minor) if versions and len(versions) == len(known) else None
+    return toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)
+
+
 def _impossible(frame: Plan, conflict: Conflict) -> Plan:
     return replace(frame, status="impossible", conflict=conflict.facts, remedies=conflict.remedies)
 
@@ -230,7 +272,7 @@ def _digests(needs: Sequence[Need], environment: Environment) -> dict[str, froze
     return found
 
 
-def _complete(frame: Plan, found: _Resolved, python: str) -> Plan:
+def _complete(frame: Plan, found: _Resolved, asked: Sequence[str], python: str) -> Plan:
     solution, pinned, provider, family = found.solution, found.pinned, found.provider, found.family
     machines, facts = family.machines, family.facts
     guessed = [c.candidate.label for c in solution.chosen.values() if not provider.metadata(c.candidate).exact]
@@ -258,17 +300,20 @@ def _complete(frame: Plan, found: _Resolved, python: str) -> Plan:
     unread = deciding is not None and option is None
     known = not unread and (option is None or option.verdict.level.usable)
     judged = judged_builds(solution, machines, python, facts)
-    toolchain = None
-    torch = solution.chosen.get("torch")
-    compiled = compiled_packages(pinned.packages, family.catalogue) if torch and torch.candidate.option else ()
+    toolchain, environment = None, dict(found.assembler.environment) if found.assembler else {}
+    compiled = _compiled(found, asked)
     unserved = extension_without_code(compiled, machines, family.catalogue)
     if unserved is not None:
         return _impossible(frame, unserved)
     taken = off_index(solution, family)
-    if (compiled or taken) and torch and torch.candidate.option:
-        toolchain, about = toolchain_for(compiled, torch.candidate.option.build, frame.machines, family.catalogue)
+    if compiled or (taken and found.torch):
+        toolchain, about = _toolchain(found, compiled)
         cautions += about if compiled else ()
-        cautions += about_elsewhere(compiled, torch.candidate.option, found.ready, family)
+        cautions += about_missing_tools(toolchain, {p.name: p.version for p in pinned.packages})
+        environment |= where_it_runs(toolchain)
+    if found.torch:
+        at_install = [one for one in compiled if one.when != "use"]
+        cautions += about_elsewhere(at_install, found.torch, found.ready, family)
     cautions += about_off_index(pinned.packages, taken)
     cautions += about_other_sources(pinned.packages, compiled)
     return replace(
@@ -278,7 +323,7 @@ def _complete(frame: Plan, found: _Resolved, python: str) -> Plan:
         packages=pinned.packages,
         support=support_of(judged),
         driver=driver_need(judged),
-        environment=found.assembler.environment if found.assembler else {},
+        environment=environment,
         toolchain=toolchain,
         warnings=tuple(dict.fromkeys(cautions)),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from envsolve.catalogue.model import Evidence
 from envsolve.plan import Caution, PlannedPackage
-from envsolve.planner.toolchain import Compiled
+from envsolve.planner.sources import Compiled
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.outside import Ready, torches_served
 from envsolve.resolve.solve import Solution

@@ -10,7 +10,7 @@ from envsolve.compat.life import can_exist
 from envsolve.compat.platform import SYSTEMS
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Machine
-from envsolve.planner.toolchain import Compiled
+from envsolve.planner.sources import Compiled
 from envsolve.resolve.clash import describe_clash
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.impossible import explain

@@ -1,107 +1,197 @@
-"""What the plan compiles from source, and the toolchain that this takes (rule 10)."""
+"""The toolchain that compiles what a plan compiles (rule 10), and what to know about it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
+from packaging.utils import canonicalize_name
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Build, CompilerPackages, SourceProject
-from envsolve.compat.toolchain import CompilerFacts, GccRange, arch_list, covers, gcc_for, nvcc_for
+from envsolve.catalogue.model import Build, SourceProject
+from envsolve.compat.toolchain import (
+    CompilerFacts,
+    GccRange,
+    arch_list,
+    gcc_for,
+    gcc_without_torch,
+    nvcc_for,
+    nvcc_without_torch,
+    written_archs,
+)
+from envsolve.compat.verdict import Reason
 from envsolve.compat.versions import minor, numbers
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Machine
-from envsolve.plan import Caution, PlannedPackage, Toolchain
-from envsolve.resolve.direct import UNREAD
+from envsolve.plan import Caution, Toolchain
+from envsolve.planner.nvcc import Nvcc, nvcc_of, own_toolkit, reach_of
+from envsolve.planner.sources import Compiled
+from envsolve.resolve.requirements import Need
 
-_NOT_ISOLATED = "without build isolation (--no-build-isolation), so that the build sees the torch of this plan"
+_NOT_ISOLATED = "without build isolation (--no-build-isolation), so that the build sees what is in this plan"
 _ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A package that the plan compiles; None for ``project`` where what it takes is not recorded."""
-
-    name: str
-    project: SourceProject | None
-
-
-def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[Compiled, ...]:
-    """The packages whose CUDA code is compiled as they are installed: source trees, and known projects' sdists."""
-    found = []
-    for package in packages:
-        unread = package.version == str(UNREAD)
-        if package.kind != "sdist" and not unread:
-            continue
-        project = _project(package, catalogue.source_projects)
-        if unread or (project is not None and project.compiles == "install"):
-            found.append(Compiled(package.name, project))
-    return tuple(found)
-
-
-def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[Compiled]) -> Iterator[Caution]:
-    """Sources for which no toolchain could be named."""
-    named = {one.name for one in compiled}
-    for package in packages:
-        if package.kind == "sdist" and package.name not in named:
-            text = f"{package.name} {package.version} is built from source"
-            yield Caution("source-build", text, "a compiler must be there, and for CUDA code an nvcc")
+# What torch.utils.cpp_extension imports, and runs where it is there: for sources that nobody has read.
+_FOR_EXTENSIONS = ("setuptools", "wheel", "ninja")
 
 
 def toolchain_for(
-    compiled: Sequence[Compiled], torch: Build, machines: Sequence[Machine], catalogue: Catalogue
+    compiled: Sequence[Compiled],
+    torch: Build | None,
+    machines: Sequence[Machine],
+    driver_cuda: str | None,
+    catalogue: Catalogue,
 ) -> tuple[Toolchain, tuple[Caution, ...]]:
-    """The toolchain that compiles packages against a torch build for all machines, and what to know about it."""
+    """The toolchain that compiles packages for all machines, and what to know about it.
+
+    Args:
+        compiled: What is compiled; empty where the toolchain is only to be named.
+        torch: The build that it is compiled against; None for packages that need none.
+        machines: Those that it is compiled on and for.
+        driver_cuda: The newest CUDA that the drivers of all machines know in full; None where that is not known.
+        catalogue: The facts.
+    """
     facts = CompilerFacts.of(catalogue)
     cards = _cards(machines)
-    nvcc, knows = nvcc_for(torch, cards, facts)
-    gcc = gcc_for(torch, facts)
-    archs, listed = arch_list(torch, cards, facts)
+    cuda, knows = _cuda(torch, driver_cuda, cards, machines, catalogue)
+    gcc = _with_standards(gcc_for(torch, facts) if torch else gcc_without_torch(cuda, facts), compiled, facts)
+    archs, listed = arch_list(torch, cards, facts) if torch else (None, None)
+    projects = [one.project for one in compiled if one.project]
+    nvcc = _nvcc(cuda, projects, machines, catalogue) if cuda else None
     toolchain = Toolchain(
-        nvcc,
-        _host_compiler(gcc, machines),
-        archs,
-        _in_words(gcc),
-        tuple(one.name for one in compiled),
-        tuple(dict.fromkeys(line for one in compiled if one.project for line in one.project.build_requires)),
-        _nvcc_packages(nvcc, catalogue.compilers) if nvcc else {},
+        nvcc=cuda,
+        host_compiler=_host_compiler(gcc, machines),
+        TORCH_CUDA_ARCH_LIST=archs,
+        host_compilers=_in_words(gcc),
+        compiles=tuple(one.name for one in compiled if one.when != "use"),
+        compiles_at_use=tuple(one.name for one in compiled if one.when != "install"),
+        build_requires=_build_requires(compiled, torch),
+        nvcc_packages=nvcc.packages if nvcc else {},
+        nvcc_from=nvcc.origin if nvcc else None,
+        CUDA_HOME=nvcc.home if nvcc else None,
+        gcc_min=gcc.first,
+        gcc_max=gcc.last,
+        environment=_variables(projects, archs, cards, facts),
+        get_nvcc=nvcc.command if nvcc else None,
+        checks=tuple(_checks(cuda, knows, listed, driver_cuda)),
     )
-    cautions = [
-        Caution("compiles", _told(toolchain), f"build {'it' if len(compiled) == 1 else 'them'} {_NOT_ISOLATED}")
-    ]
-    cautions += [Caution("toolchain", r.text) for r in (knows, listed) if r.ok is False]
-    if listed.ok is None:
+    cautions = [*_about_compiling(toolchain)]
+    cautions += [Caution("toolchain", r.text) for r in (knows, listed) if r is not None and r.ok is False]
+    if listed is not None and listed.ok is None:
         cautions.append(Caution("toolchain", listed.text, "name the GPUs: --gpu, --target, --machine"))
+    if cuda is None and knows.ok is None:
+        cautions.append(Caution("toolchain", knows.text, "name the driver: --driver, --target, --machine"))
     cautions += _about_host(toolchain, gcc, machines)
+    cautions += _about_nvcc(toolchain, torch, machines)
     for one in compiled:
         if one.project is not None:
-            cautions += _about_project(one.project, torch, cards)
+            cautions += _about_project(one.project, torch, cards, facts)
     return toolchain, tuple(cautions)
 
 
-def _project(package: PlannedPackage, projects: Sequence[SourceProject]) -> SourceProject | None:
-    """What is recorded of a project, for its version where that is known, else for its newest."""
-    own = [project for project in projects if project.package == package.name]
-    if package.version == str(UNREAD):
-        return own[-1] if own else None
-    return next((p for p in own if SpecifierSet(p.versions).contains(Version(package.version), prereleases=True)), None)
+def build_needs(toolchain: Toolchain) -> tuple[Need, ...]:
+    """What the environment must hold before the sources are compiled, as packages of the plan.
+
+    torch stands in the plan already.
+    """
+    lines = [line for line in toolchain.build_requires if Requirement(line).name != "torch"]
+    if toolchain.nvcc_from == "pip":
+        lines += toolchain.nvcc_packages["pip"]
+    for_what = ", ".join(dict.fromkeys((*toolchain.compiles, *toolchain.compiles_at_use)))
+    return tuple(Need(Requirement(line), f"compiling {for_what}") for line in dict.fromkeys(lines))
 
 
-def _nvcc_packages(cuda: str, compilers: Sequence[CompilerPackages]) -> dict[str, tuple[str, ...]]:
-    """What each package manager installs for a whole nvcc of a CUDA version."""
-    major, lesser = minor(cuda)
-    return {
-        one.manager: tuple(line.format(cuda=cuda, major=major, minor=lesser) for line in one.packages)
-        for one in compilers
-        if "nvcc" in one.provides and covers(one, cuda)
-    }
+def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Iterator[Caution]:
+    """What the sources need as they are compiled, and no version of which goes with the rest of the plan.
+
+    Args:
+        toolchain: With what it needs.
+        planned: Versions by name.
+    """
+    lacking = [str(n.requirement) for n in build_needs(toolchain) if not _is_met(n.requirement, planned)]
+    if lacking and toolchain.compiles:
+        text = f"compiling {', '.join(toolchain.compiles)} needs {', '.join(lacking)}, which the plan could not take up"
+        yield Caution("build-requires", text, "ask for it by name to see what stands against it")
+
+
+def where_it_runs(toolchain: Toolchain) -> dict[str, str]:
+    """The variables by which programs that compile where they run find the toolkit."""
+    home = toolchain.CUDA_HOME
+    return {"CUDA_HOME": home, "PATH": f"{home}/bin:$PATH"} if home and toolchain.compiles_at_use else {}
+
+
+def _is_met(requirement: Requirement, planned: Mapping[str, str]) -> bool:
+    version = planned.get(canonicalize_name(requirement.name))
+    return version is not None and requirement.specifier.contains(version, prereleases=True)
+
+
+def _cuda(
+    torch: Build | None,
+    driver_cuda: str | None,
+    cards: Sequence[ComputeCapability],
+    machines: Sequence[Machine],
+    catalogue: Catalogue,
+) -> tuple[str | None, Reason]:
+    """The CUDA version of the nvcc, and whether it serves."""
+    facts = CompilerFacts.of(catalogue)
+    if torch is not None:
+        return nvcc_for(torch, cards, facts)
+    return nvcc_without_torch(
+        driver_cuda, cards, lambda cuda: reach_of("{}.{}".format(*minor(cuda)), machines, catalogue.compilers), facts
+    )
+
+
+def _nvcc(cuda: str, projects: Sequence[SourceProject], machines: Sequence[Machine], catalogue: Catalogue) -> Nvcc:
+    libraries = dict.fromkeys(name for project in projects for name in project.cuda_libraries)
+    return nvcc_of(cuda, tuple(libraries), machines, catalogue.compilers)
+
+
+def _build_requires(compiled: Sequence[Compiled], torch: Build | None) -> tuple[str, ...]:
+    lines = [line for one in compiled if one.project for line in one.project.build_requires]
+    if torch is not None and any(one.project is None for one in compiled):
+        lines += ["torch", *_FOR_EXTENSIONS]
+    return tuple(dict.fromkeys(lines))
+
+
+def _variables(
+    projects: Sequence[SourceProject], archs: str | None, cards: Sequence[ComputeCapability], facts: CompilerFacts
+) -> dict[str, str]:
+    """What must be set while sources are compiled, ``CUDA_HOME`` left out."""
+    found = {_ARCH_LIST: archs} if archs else {}
+    for project in projects:
+        found |= project.variables
+        own = written_archs(project, cards, facts) if project.arch_variable not in (None, _ARCH_LIST) else None
+        if own and project.arch_variable:
+            found[project.arch_variable] = own
+    return found
+
+
+def _checks(cuda: str | None, knows: Reason, listed: Reason | None, driver_cuda: str | None) -> Iterator[str]:
+    """What was seen to hold."""
+    if knows.ok:
+        yield knows.text
+    if listed is not None and listed.ok:
+        yield listed.text
+    if listed is not None and listed.ok and cuda and driver_cuda:
+        if minor(cuda) <= minor(driver_cuda):
+            yield f"the driver knows CUDA {driver_cuda} in full: it takes PTX of nvcc {cuda}, too"
+        else:
+            yield f"no PTX is left to the driver, which takes none that is newer than CUDA {driver_cuda}"
 
 
 def _cards(machines: Sequence[Machine]) -> list[ComputeCapability]:
     return sorted({gpu.cc for machine in machines for gpu in machine.gpus or () if gpu.cc is not None})
+
+
+def _with_standards(gcc: GccRange, compiled: Sequence[Compiled], facts: CompilerFacts) -> GccRange:
+    """The range less the compilers that are too old for the C++ of the sources themselves."""
+    for one in compiled:
+        standard = facts.standards.get(one.project.cxx_standard or 0) if one.project else None
+        if standard is not None and one.project is not None:
+            text = f"{one.name} is written in C++{standard.standard}: gcc {standard.gcc_min} or newer"
+            reason = Reason("toolchain", True, text, one.project.evidence.value, one.project.source)
+            gcc = gcc.from_major(standard.gcc_min, reason)
+    return gcc
 
 
 def _host_compiler(gcc: GccRange, machines: Sequence[Machine]) -> str | None:
@@ -127,15 +217,24 @@ def _in_words(gcc: GccRange) -> str | None:
     return f"gcc {gcc.first} or newer" if gcc.first is not None else None
 
 
-def _told(toolchain: Toolchain) -> str:
+def _about_compiling(toolchain: Toolchain) -> Iterator[Caution]:
     parts = [f"nvcc {toolchain.nvcc}"] if toolchain.nvcc else []
     parts += [toolchain.host_compilers] if toolchain.host_compilers else []
-    parts += [f"{_ARCH_LIST}={toolchain.TORCH_CUDA_ARCH_LIST}"] if toolchain.TORCH_CUDA_ARCH_LIST else []
-    return f"{', '.join(toolchain.compiles)} will be compiled from source; that takes {', '.join(parts)}"
+    if toolchain.compiles:
+        set_to = [f"{name}={value}" for name, value in toolchain.environment.items()]
+        takes = ", ".join([*parts, *set_to])
+        text = f"{', '.join(toolchain.compiles)} will be compiled from source; that takes {takes}"
+        them = "it" if len(toolchain.compiles) == 1 else "them"
+        remedy = f"envsolve install builds {them} so; by hand, build {them} {_NOT_ISOLATED}"
+        yield Caution("compiles", text, remedy)
+    later = [name for name in toolchain.compiles_at_use if name not in toolchain.compiles]
+    if later:
+        text = f"{', '.join(later)} compiles CUDA code at its first use; that takes {', '.join(parts)} where it runs"
+        yield Caution("compiles-at-use", text, "a g++ within these limits must be there, too")
 
 
 def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]) -> Iterator[Caution]:
-    """Compilers on the machines that do not serve."""
+    """Host compilers on the machines that do not serve."""
     bounds = "; ".join(reason.text for reason in gcc.reasons)
     if gcc.empty:
         yield Caution("host-compiler", f"no gcc compiles this: {bounds}")
@@ -148,23 +247,39 @@ def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]
             f"the machine has {have}; {bounds}",
             f"install {toolchain.host_compiler} and set CC and CXX",
         )
-    toolkits = [t for machine in machines for t in machine.toolkits or () if t.nvcc and t.version]
+
+
+def _about_nvcc(toolchain: Toolchain, torch: Build | None, machines: Sequence[Machine]) -> Iterator[Caution]:
+    """An nvcc on the machines that is another one, and none at all in reach."""
     wanted = toolchain.nvcc
-    if wanted and toolkits and not any(minor(t.version or "0") == minor(wanted) for t in toolkits):
-        have = ", ".join(f"{t.version} in {t.path}" if t.path else str(t.version) for t in toolkits)
-        text = f"the machine has nvcc {have}; torch was built with CUDA {wanted}"
-        ways = "; or ".join(f"{manager}: {' '.join(lines)}" for manager, lines in toolchain.nvcc_packages.items())
-        beside = f"install CUDA {wanted} beside it and set CUDA_HOME to it"
-        yield Caution("nvcc", text, f"{beside} ({ways})" if ways else beside)
+    toolkits = [t for machine in machines for t in machine.toolkits or () if t.nvcc and t.version]
+    if wanted is None:
+        return
+    have = ", ".join(f"{t.version} in {t.path}" if t.path else str(t.version) for t in toolkits)
+    why = f"torch was built with CUDA {wanted}" if torch else f"the driver is served by CUDA {wanted}"
+    if toolchain.nvcc_from is None:
+        text = f"no nvcc {wanted} is in reach" + (f": the machine has nvcc {have}; {why}" if have else "")
+        way = toolchain.get_nvcc
+        yield Caution("nvcc", text, f"{way}, then the same command again" if way else None)
+    elif have and toolchain.nvcc_from == "pip" and own_toolkit(wanted, machines) is None:
+        text = f"the machine has nvcc {have}; {why}"
+        yield Caution("nvcc", text, f"the plan has its own nvcc {wanted}; CUDA_HOME must lead to it")
 
 
-def _about_project(project: SourceProject, torch: Build, cards: Sequence[ComputeCapability]) -> Iterator[Caution]:
+def _about_project(
+    project: SourceProject, torch: Build | None, cards: Sequence[ComputeCapability], facts: CompilerFacts
+) -> Iterator[Caution]:
     """What the project itself asks for and the plan does not give."""
-    if project.arch_variable is None and "nvcc" in project.tools:
+    own = project.arch_variable
+    if own is None and torch is not None and "nvcc" in project.tools:
         yield Caution("extension-archs", f"{project.package} chooses the GPUs to compile for by itself")
-    elif project.arch_variable not in (None, _ARCH_LIST):
-        text = f"{project.package} takes the GPUs to compile for from {project.arch_variable}, not from {_ARCH_LIST}"
-        yield Caution("extension-archs", text, "see its documentation for how that is written")
+    elif own not in (None, _ARCH_LIST) and cards and written_archs(project, cards, facts) is None:
+        listed = ", ".join(map(str, cards))
+        takes = ", ".join(project.archs)
+        text = (
+            f"{project.package} takes the GPUs to compile for from {own}, which knows {takes} and nothing for {listed}"
+        )
+        yield Caution("extension-archs", text)
     if project.min_cc is not None:
         too_old = [str(cc) for cc in cards if cc < ComputeCapability.parse(project.min_cc)]
         if too_old:
@@ -172,6 +287,8 @@ def _about_project(project: SourceProject, torch: Build, cards: Sequence[Compute
                 f"{project.package} compiles for cc {project.min_cc} and newer; cc {', '.join(too_old)} is not served"
             )
             yield Caution("extension-gpu", text)
+    if torch is None:
+        return
     if project.cuda and torch.cuda and not SpecifierSet(project.cuda).contains(torch.cuda):
         text = f"{project.package} takes CUDA {project.cuda}, and torch was built with {torch.cuda}"
         yield Caution("extension-cuda", text, "choose another flavour with --cuda")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from envsolve.machine.describe import one_line
-from envsolve.plan import Plan, PlannedPackage
+from envsolve.plan import Plan, PlannedPackage, Toolchain
 from envsolve.render._packages import no_hashes
 from envsolve.render._words import count, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
 
@@ -51,12 +51,17 @@ def _heading(plan: Plan) -> Iterator[str]:
     if plan.driver:
         yield f"Driver    {driver_sentence(plan.driver, plan.cuda)}"
     if plan.toolchain:
-        tools = (
-            ("nvcc", plan.toolchain.nvcc),
-            ("host compiler", plan.toolchain.host_compiler),
-            ("TORCH_CUDA_ARCH_LIST", plan.toolchain.TORCH_CUDA_ARCH_LIST),
-        )
-        yield f"Build     {', '.join(f'{name} {value}' for name, value in tools if value)}"
+        yield f"Build     {', '.join(_tools(plan.toolchain))}"
+
+
+def _tools(toolchain: Toolchain) -> Iterator[str]:
+    places = {"machine": f" in {toolchain.CUDA_HOME}", "pip": " from packages of this plan", None: ", not in reach"}
+    if toolchain.nvcc:
+        yield f"nvcc {toolchain.nvcc}{places[toolchain.nvcc_from]}"
+    if toolchain.host_compiler:
+        yield f"host compiler {toolchain.host_compiler}"
+    if toolchain.TORCH_CUDA_ARCH_LIST:
+        yield f"TORCH_CUDA_ARCH_LIST {toolchain.TORCH_CUDA_ARCH_LIST}"
 
 
 def _packages(plan: Plan) -> list[str]:

@@ -218,7 +218,7 @@ def test_an_extension_of_torch_is_built_beside_it(catalogue: Catalogue) -> None:
     [
         ("flash-attn", "2.8.3.post2", {"cuda": ">=12.0", "min_cc": "8.0", "arch_variable": "FLASH_ATTN_CUDA_ARCHS"}),
         ("flash-attn", "2.7.2.post1", {"cuda": ">=11.7", "arch_variable": None}),
-        ("pycuda", "2026.1", {"compiles": "install", "torch": None, "tools": ("nvcc", "c++")}),
+        ("pycuda", "2026.1", {"compiles": "both", "torch": None, "tools": ("nvcc", "c++")}),
         ("deepspeed", "0.19.8", {"compiles": "use", "arch_variable": "TORCH_CUDA_ARCH_LIST"}),
         ("nvdiffrast", "0.3.5", {"compiles": "use"}),
         ("nvdiffrast", "0.4.0", {"compiles": "install"}),

@@ -8,9 +8,10 @@ import pytest
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence
-from envsolve.machine.model import Gpu, HostCompiler, Machine, Toolkit
+from envsolve.machine.model import Gpu, HostCompiler, Installer, Machine, Platform, Toolkit
 from envsolve.plan import PlannedPackage
-from envsolve.planner.toolchain import about_other_sources, compiled_packages, toolchain_for
+from envsolve.planner.sources import about_other_sources, compiled_packages, compiled_when_used
+from envsolve.planner.toolchain import build_needs, toolchain_for, where_it_runs
 
 H100 = Machine(gpus=(Gpu("NVIDIA H100", "9.0"),))
 
@@ -51,14 +52,14 @@ def test_what_is_compiled(catalogue: Catalogue, package: PlannedPackage, compile
 
 
 def said(catalogue: Catalogue, package: PlannedPackage, build: Build, *machines: Machine) -> dict[str, str]:
-    _, cautions = toolchain_for(compiled_packages([package], catalogue), build, machines, catalogue)
+    _, cautions = toolchain_for(compiled_packages([package], catalogue), build, machines, None, catalogue)
     return {caution.code: caution.message for caution in cautions}
 
 
 def test_a_toolchain_for_several_machines(catalogue: Catalogue) -> None:
     machines = [H100, Machine(gpus=(Gpu(compute_capability="8.0"), Gpu(compute_capability="8.6")))]
     compiled = compiled_packages([sdist("flash-attn", "2.8.3")], catalogue)
-    toolchain, _ = toolchain_for(compiled, torch("2.14.0", "13.0"), machines, catalogue)
+    toolchain, _ = toolchain_for(compiled, torch("2.14.0", "13.0"), machines, "13.0", catalogue)
     assert (toolchain.nvcc, toolchain.TORCH_CUDA_ARCH_LIST) == ("13.0", "8.0;8.6;9.0")
     assert (toolchain.host_compiler, toolchain.host_compilers) == ("gcc 13", "gcc 11 to 15")
     assert toolchain.compiles == ("flash-attn",)
@@ -68,7 +69,7 @@ def test_a_toolchain_for_several_machines(catalogue: Catalogue) -> None:
 
 
 def test_pip_brings_no_whole_nvcc_of_cuda_12(catalogue: Catalogue) -> None:
-    toolchain, _ = toolchain_for(compiled_packages([TREE], catalogue), torch("2.9.0", "12.8"), [H100], catalogue)
+    toolchain, _ = toolchain_for(compiled_packages([TREE], catalogue), torch("2.9.0", "12.8"), [H100], None, catalogue)
     assert "pip" not in toolchain.nvcc_packages
     assert "conda-forge::cuda-version=12.8" in toolchain.nvcc_packages["conda"]
 
@@ -82,7 +83,7 @@ def test_the_machines_own_compiler_is_taken_where_it_serves(
 ) -> None:
     machine = replace(H100, host_compilers=(HostCompiler("gcc", version),))
     compiled = compiled_packages([TREE], catalogue)
-    toolchain, cautions = toolchain_for(compiled, torch("2.14.0", "13.0"), [machine], catalogue)
+    toolchain, cautions = toolchain_for(compiled, torch("2.14.0", "13.0"), [machine], None, catalogue)
     assert toolchain.host_compiler == chosen
     assert ("host-compiler" in {c.code for c in cautions}) is warned
 
@@ -97,8 +98,8 @@ def test_another_nvcc_on_the_machine_is_told(catalogue: Catalogue) -> None:
 
 def test_cards_that_are_not_known_leave_the_arch_list_open(catalogue: Catalogue) -> None:
     compiled = compiled_packages([TREE], catalogue)
-    toolchain, cautions = toolchain_for(compiled, torch("2.1.0", "12.1"), [Machine()], catalogue)
-    assert toolchain.TORCH_CUDA_ARCH_LIST is None
+    toolchain, cautions = toolchain_for(compiled, torch("2.1.0", "12.1"), [Machine()], None, catalogue)
+    assert toolchain.TORCH_CUDA_ARCH_LIST is None and not toolchain.environment
     assert any(c.code == "toolchain" and c.remedy for c in cautions)
 
 
@@ -109,3 +110,127 @@ def test_what_a_project_asks_for_and_does_not_get(catalogue: Catalogue) -> None:
     assert "takes CUDA >=12.0" in told["extension-cuda"]
     assert "takes torch >=2.2" in told["extension-torch"]
     assert "FLASH_ATTN_CUDA_ARCHS" in told["extension-archs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "cards", "variable", "value"),
+    [
+        ("flash-attn", "2.8.3", ("8.6", "9.0", "8.9"), "FLASH_ATTN_CUDA_ARCHS", "80;90"),  # its list knows no 8.6
+        ("tinycudann", "2.0", ("8.6", "9.0"), "TCNN_CUDA_ARCHITECTURES", "86,90"),
+        ("natten", "0.21.6", ("9.0", "10.0"), "NATTEN_CUDA_ARCH", "9.0;10.0"),
+        ("detectron2", "0.6", ("9.0",), "FORCE_CUDA", "1"),  # else it makes no CUDA code where no GPU is in sight
+    ],
+)
+def test_the_variables_that_a_project_reads(
+    catalogue: Catalogue, name: str, version: str, cards: tuple[str, ...], variable: str, value: str
+) -> None:
+    machine = Machine(gpus=tuple(Gpu(compute_capability=cc) for cc in cards))
+    compiled = compiled_packages([sdist(name, version)], catalogue)
+    toolchain, _ = toolchain_for(compiled, torch("2.15.0", "13.2"), [machine], "13.0", catalogue)
+    assert toolchain.environment[variable] == value
+
+
+@pytest.mark.parametrize(
+    ("toolkits", "cuda", "origin", "home"),
+    [
+        ((), "13.0", "pip", "{site_packages}/nvidia/cu13"),
+        ((Toolkit("13.0.2", "/usr/local/cuda-13.0", True),), "13.0", "machine", "/usr/local/cuda-13.0"),
+        ((Toolkit("13.0.2", "/usr/local/cuda-13.0", False),), "13.0", "pip", "{site_packages}/nvidia/cu13"),
+        ((Toolkit("13.0", "/opt/cuda", True), Toolkit("13.0", "/a-13.0", True)), "13.0", "machine", "/a-13.0"),
+        ((Toolkit("12.6", "/usr/local/cuda", True),), "12.8", None, None),
+        ((Toolkit("12.8.1", "/usr/local/cuda", True),), "12.8", "machine", "/usr/local/cuda"),
+    ],
+)  # fmt: skip
+def test_which_nvcc_it_is(
+    catalogue: Catalogue, toolkits: tuple[Toolkit, ...], cuda: str, origin: str | None, home: str | None
+) -> None:
+    machine = replace(H100, toolkits=toolkits)
+    compiled = compiled_packages([TREE], catalogue)
+    toolchain, cautions = toolchain_for(compiled, torch("2.11.0", cuda), [machine], "13.0", catalogue)
+    assert (toolchain.nvcc, toolchain.nvcc_from, toolchain.CUDA_HOME) == (cuda, origin, home)
+    asked_for = {need.requirement.name for need in build_needs(toolchain)}
+    assert ("cuda-toolkit" in asked_for) is (origin == "pip") and "ninja" in asked_for
+    assert ("nvcc" in {c.code for c in cautions}) is (origin is None)
+
+
+def test_a_toolkit_that_one_of_several_machines_has_is_not_everyones(catalogue: Catalogue) -> None:
+    having = replace(H100, toolkits=(Toolkit("13.0", "/usr/local/cuda", True),))
+    compiled = compiled_packages([TREE], catalogue)
+    toolchain, _ = toolchain_for(compiled, torch("2.11.0", "13.0"), [having, H100], None, catalogue)
+    assert toolchain.nvcc_from == "pip"
+
+
+@pytest.mark.parametrize(
+    ("machine", "command"),
+    [
+        (H100, "micromamba create -y -p ~/cuda-12.8 -c conda-forge conda-forge::cuda-nvcc"),
+        (replace(H100, installers=(Installer("mamba"),)), "mamba create -y -p ~/cuda-12.8 -c conda-forge conda-forge::cuda-nvcc"),
+        (replace(H100, platform=Platform(distro="ubuntu 24.04")), "sudo apt-get install cuda-minimal-build-12-8"),
+    ],
+)  # fmt: skip
+def test_the_shortest_way_to_a_toolchain(catalogue: Catalogue, machine: Machine, command: str) -> None:
+    compiled = compiled_packages([TREE], catalogue)
+    toolchain, cautions = toolchain_for(compiled, torch("2.9.0", "12.8"), [machine], "13.0", catalogue)
+    assert toolchain.get_nvcc is not None and toolchain.get_nvcc.startswith(command)
+    assert "export CUDA_HOME=" in toolchain.get_nvcc
+    (told,) = [c for c in cautions if c.code == "nvcc"]
+    assert told.remedy is not None and told.remedy.startswith(toolchain.get_nvcc)
+
+
+@pytest.mark.parametrize(
+    ("cc", "driver_cuda", "toolkits", "nvcc", "origin"),
+    [
+        ("9.0", "13.0", (), "13.0", "pip"),
+        ("9.0", "13.2", (), "13.2", "pip"),
+        ("9.0", "12.4", (), "12.4", None),
+        ("7.0", "13.0", (), "12.9", None),  # nvcc 13 dropped Volta
+        ("9.0", "13.2", (Toolkit("12.6", "/usr/local/cuda", True),), "12.6", "machine"),
+        ("12.0", "13.2", (Toolkit("12.6", "/usr/local/cuda", True),), "13.2", "pip"),  # 12.6 does not know the card
+        ("9.0", "13.0", (Toolkit("13.2", "/usr/local/cuda", True),), "13.0", "pip"),  # newer than the driver
+        ("9.0", None, (), None, None),
+        ("12.0", "12.4", (), None, None),
+    ],
+)
+def test_without_torch_the_driver_decides(
+    catalogue: Catalogue,
+    cc: str,
+    driver_cuda: str | None,
+    toolkits: tuple[Toolkit, ...],
+    nvcc: str | None,
+    origin: str | None,
+) -> None:
+    machine = Machine(gpus=(Gpu(compute_capability=cc),), toolkits=toolkits)
+    compiled = compiled_packages([sdist("pycuda", "2026.1")], catalogue)
+    toolchain, cautions = toolchain_for(compiled, None, [machine], driver_cuda, catalogue)
+    assert (toolchain.nvcc, toolchain.nvcc_from) == (nvcc, origin)
+    assert toolchain.TORCH_CUDA_ARCH_LIST is None
+    assert ("toolchain" in {c.code for c in cautions}) is (nvcc is None)
+
+
+def test_what_compiles_where_it_runs_finds_its_nvcc_there(catalogue: Catalogue) -> None:
+    packages = [sdist("pycuda", "2026.1"), replace(sdist("gsplat", "1.5.3"), kind="wheel")]
+    assert not compiled_when_used(packages, ["pycuda"], catalogue)  # gsplat came along with something
+    used = compiled_when_used(packages, ["gsplat"], catalogue)
+    toolchain, cautions = toolchain_for(used, torch("2.15.0", "13.2"), [H100], "13.0", catalogue)
+    assert (toolchain.compiles, toolchain.compiles_at_use) == ((), ("gsplat",))
+    home = "{site_packages}/nvidia/cu13"
+    assert where_it_runs(toolchain) == {"CUDA_HOME": home, "PATH": f"{home}/bin:$PATH"}
+    assert "compiles-at-use" in {c.code for c in cautions}
+    both, _ = toolchain_for(compiled_packages(packages, catalogue), None, [H100], "13.0", catalogue)
+    assert both.compiles == both.compiles_at_use == ("pycuda",)
+    assert "cuda-toolkit[curand]==13.0.*" in both.nvcc_packages["pip"]
+
+
+def test_no_ptx_is_left_to_an_older_driver(catalogue: Catalogue) -> None:
+    compiled = compiled_packages([TREE], catalogue)
+    older, _ = toolchain_for(compiled, torch("2.15.0", "13.2"), [H100], "13.0", catalogue)
+    assert "no PTX is left to the driver, which takes none that is newer than CUDA 13.0" in older.checks
+    same, _ = toolchain_for(compiled, torch("2.15.0", "13.2"), [H100], "13.2", catalogue)
+    assert "the driver knows CUDA 13.2 in full: it takes PTX of nvcc 13.2, too" in same.checks
+    assert all("+PTX" not in (one.TORCH_CUDA_ARCH_LIST or "+PTX") for one in (older, same))
+
+
+def test_a_project_in_a_newer_cxx_takes_a_newer_gcc(catalogue: Catalogue) -> None:
+    compiled = compiled_packages([sdist("pyg-lib", "0.8.0")], catalogue)
+    toolchain, _ = toolchain_for(compiled, torch("2.1.0", "12.1"), [H100], None, catalogue)
+    assert toolchain.gcc_min == 11 and toolchain.gcc_max == 12

@@ -6,7 +6,7 @@ import pytest
 
 from envsolve.plan import Plan, PlannedPackage
 from envsolve.planner.refusal import extension_without_code
-from envsolve.planner.toolchain import compiled_packages
+from envsolve.planner.sources import compiled_packages
 from envsolve.resolve.outcome import Conflict
 from tests.planner.questions import Questions
 from tests.smallworld import OLD, World

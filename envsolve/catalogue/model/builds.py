@@ -115,15 +115,20 @@ class SourceProject(msgspec.Struct, frozen=True):
         cuda: Specifier on the toolkit's version, ``>=12.3``.
         min_cc: Lowest compute capability it compiles for.
         cxx_standard: C++ standard that its sources ask of the host compiler, ``17``.
-        compiles: When its CUDA code is compiled: while it is installed, or when it is first used.
+        compiles: When CUDA code is compiled: while it is installed, when it is first used, or at both times.
         tools: Programs that this takes: ``nvcc``, ``c++``, ``ninja``.
+        cuda_libraries: Parts of the toolkit that it needs beside the compiler and what torch brings: ``curand``.
         arch_variable: Environment variable that says which GPUs it is compiled for.
+        arch_form: How two GPUs are written in it.
+        archs: The compute capabilities that can be written there; empty for all that its nvcc knows.
+        variables: What its build must be told by environment variables: to make CUDA code where no GPU is in sight, and
+            to compile rather than fetch a wheel that nobody checked.
         build_requires: What must be installed before it where it is built without isolation.
     """
 
     package: str
     versions: str
-    compiles: Literal["install", "use"]
+    compiles: Literal["install", "use", "both"]
     evidence: Evidence
     source: str
     torch: str | None = None
@@ -131,7 +136,11 @@ class SourceProject(msgspec.Struct, frozen=True):
     min_cc: str | None = None
     cxx_standard: int | None = None
     tools: tuple[str, ...] = ()
+    cuda_libraries: tuple[str, ...] = ()
     arch_variable: str | None = None
+    arch_form: Literal["8.0;9.0", "80;90", "80,90"] = "8.0;9.0"
+    archs: tuple[str, ...] = ()
+    variables: Mapping[str, str] = {}
     build_requires: tuple[str, ...] = ()
     cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()

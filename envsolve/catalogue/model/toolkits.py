@@ -91,6 +91,7 @@ class CompilerPackages(msgspec.Struct, frozen=True):
         first: First CUDA version (``13.0``) for which they do; ``last`` is the last, None for the newest.
         packages: Requirements in the manager's own form, ``nvidia-cuda-nvcc=={cuda}.*``.
         provides: What they hold: ``nvcc`` (the driver program), ``ptxas``, ``headers``, ``cudart``, ``libdevice``.
+        libraries: Packages of further parts of the toolkit, with their headers, by the part: ``curand``.
         home: Where ``CUDA_HOME`` points then, relative to the environment; None where there is no whole tree.
         ptxas: Where the ptxas lies, relative to the folder of packages; None where it was not looked for.
         ptxas_packages: What holds the ptxas alone.
@@ -103,6 +104,7 @@ class CompilerPackages(msgspec.Struct, frozen=True):
     provides: tuple[str, ...]
     evidence: Evidence
     source: str
+    libraries: Mapping[str, str] = {}
     home: str | None = None
     ptxas: str | None = None
     ptxas_packages: tuple[str, ...] = ()
