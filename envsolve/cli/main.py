@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import io
 import os
 import pkgutil
@@ -23,24 +23,29 @@ _EPILOG = "Every command takes --quiet (-q), --verbose (-v) and --debug, too."
 _ANYWHERE = {"--debug": "debug", "--quiet": "quiet", "-q": "quiet", "--verbose": "verbose", "-v": "verbose"}
 
 
+#: Modules of this folder that are no commands, besides those that begin with an underscore.
+HELPERS = frozenset({"declare", "keeping", "main", "options", "output", "several"})
+
+
 class _Modules(click.Group):
-    """Every module of this folder that has a ``command``, or ``commands``, is one; adding one is adding a file.
+    """Every other module of this folder has a ``command``, or ``commands``; adding a command is adding a file.
 
     Only the one that is asked for is imported.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         names = [module.name for module in pkgutil.iter_modules(cli.__path__)]
-        return [named for name in names if self.get_command(ctx, named := name.replace("_", "-")) is not None]
+        return [name.replace("_", "-") for name in names if name not in HELPERS and not name.startswith("_")]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = cmd_name.replace("-", "_")
-        if not name.isidentifier() or importlib.util.find_spec(f"{cli.__name__}.{name}") is None:
+        if cmd_name not in self.list_commands(ctx):
             return None
         module = importlib.import_module(f"{cli.__name__}.{name}")
         if hasattr(module, "command"):
             return declare.build(module.command, cmd_name, _EPILOG)
-        return module.commands.build(cmd_name, _EPILOG) if hasattr(module, "commands") else None
+        group: click.Group = module.commands.build(cmd_name, _EPILOG)
+        return group
 
 
 app = _Modules(

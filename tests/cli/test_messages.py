@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from envsolve import api
-from envsolve.cli.main import run
+from envsolve import api, cli
+from envsolve.cli.main import HELPERS, run
 from envsolve.cli.output import SETTINGS, Settings
 from envsolve.plan import Plan
 from tests.render.plans import GOOD, IMPOSSIBLE, TORCH
@@ -93,6 +95,13 @@ COMMANDS = (
     *("builds", "detect", "install", "plan", "verify"),
     *("index check", "index measure", "index show", "index update"),
 )
+
+
+def test_every_module_of_the_folder_is_a_command_or_a_helper() -> None:
+    for module in pkgutil.iter_modules(cli.__path__):
+        found = importlib.import_module(f"envsolve.cli.{module.name}")
+        command = hasattr(found, "command") or hasattr(found, "commands")
+        assert command != (module.name in HELPERS or module.name.startswith("_")), module.name
 
 
 def test_the_list_of_commands_is_not_cut(say: Say) -> None:
