@@ -78,7 +78,7 @@ def torchao(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolki
     if extension is None or extension.cuda_major is None:
         return named
     cuda = compiled_with(f"{extension.cuda_major}.0", extension, toolkits)
-    return [replace(build, cuda=cuda, code=extension.every, cxx11_abi=extension.cxx11_abi) for build in named]
+    return [replace(build, cuda=cuda, code=extension.code, cxx11_abi=extension.cxx11_abi) for build in named]
 
 
 def bitsandbytes(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:

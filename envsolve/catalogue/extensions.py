@@ -5,6 +5,7 @@ The names are how its wheels are read, not a fact about a release; what a wheel 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
@@ -39,6 +40,8 @@ _MAIN: Mapping[str, re.Pattern[str]] = {
         "jax-pjrt": r"jax_plugins/xla_cuda\d+/xla_cuda_plugin\.so",
     }.items()
 }
+# Each of its libraries holds the kernels for other cards, and it loads all of them: its list is that of all together.
+_OF_ALL_LIBRARIES = frozenset({"torchao"})
 _KIND = re.compile(r"(cupy)-cuda\w+|(jax)-cuda\d+(-(?:plugin|pjrt))")
 
 
@@ -50,7 +53,10 @@ def extension_of(package: str, wheel: Artefact) -> Extension | None:
     """
     kind = _KIND.fullmatch(package)
     main = _MAIN.get("".join(filter(None, kind.groups())) if kind else package)
-    return read_extension(wheel, main) if main else None
+    extension = read_extension(wheel, main) if main else None
+    if extension is not None and package in _OF_ALL_LIBRARIES:
+        return dataclasses.replace(extension, code=extension.every)
+    return extension
 
 
 def with_extension(build: Build, extension: Extension | None) -> Build:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -172,15 +172,33 @@ def test_a_record_made_by_hand_in_a_measured_file_is_compared_with_the_listing(
     assert wrong == (["files.cp312.sha256"] if sha256 == "0" * 64 else [])
 
 
-@pytest.mark.parametrize(("code", "fields"), [(("sm_90",), []), (("sm_80",), ["code"])])
+@pytest.mark.parametrize(
+    ("package", "libraries", "code", "fields"),
+    [
+        ("sgl-kernel", {"sgl_kernel/common_ops.abi3.so": (90,)}, ("sm_90",), []),
+        ("sgl-kernel", {"sgl_kernel/common_ops.abi3.so": (90,)}, ("sm_80",), ["code"]),
+        # torchao loads all of its libraries, each for other cards.
+        ("torchao", {"torchao/_C.abi3.so": (80, 86), "torchao/_C_90.abi3.so": (90,)}, ("sm_80", "sm_86", "sm_90"), []),
+        ("torchao", {"torchao/_C.abi3.so": (80, 86), "torchao/_C_90.abi3.so": (90,)}, ("sm_80", "sm_86"), ["code"]),
+    ],
+)
 def test_code_that_was_measured_is_compared_where_the_rest_of_a_record_is_kept_by_hand(
-    index: Memory, folder: Path, code: tuple[str, ...], fields: list[str]
+    index: Memory,
+    folder: Path,
+    package: str,
+    libraries: Mapping[str, tuple[int, ...]],
+    code: tuple[str, ...],
+    fields: list[str],
 ) -> None:
-    library = elf(["libcudart.so.13"], tail=container(entry(CUBIN, 90)))
-    data = wheel("sgl-kernel", "1.0", {"sgl_kernel/common_ops.abi3.so": library})
-    index.files.append(Published("sgl_kernel-1.0-cp310-abi3-manylinux2014_x86_64.whl", data))
+    members = {
+        path: elf(["libcudart.so.13"], tail=container(*(entry(CUBIN, arch) for arch in archs)))
+        for path, archs in libraries.items()
+    }
+    about = {f"{package}/__init__.py": ""} if package == "torchao" else {}
+    data = wheel(package, "1.0", {**about, **members})
+    index.files.append(Published(f"{package.replace('-', '_')}-1.0-cp310-abi3-manylinux2014_x86_64.whl", data))
     build = Build(
-        *("sgl-kernel", "1.0", "cu130", "manylinux2014_x86_64", ("cp310-abi3",), "default"),
+        *(package, "1.0", "cu130", "manylinux2014_x86_64", ("cp310-abi3",), "default"),
         *(Evidence.MEASURED, "pins"),
         code=code,
         torch="==2.11.*",
@@ -189,8 +207,8 @@ def test_code_that_was_measured_is_compared_where_the_rest_of_a_record_is_kept_b
         released="2026-01-21",
     )
     sources = {"pins": Source("Pins of another project", "2026-01-01")}
-    (folder / "builds/default/sgl-kernel.json").write_text(dump_catalogue_file(sources, [build]))
-    assert [wrong.field for wrong in checked(index, folder, "sgl-kernel").disagreements] == fields
+    (folder / f"builds/default/{package}.json").write_text(dump_catalogue_file(sources, [build]))
+    assert [wrong.field for wrong in checked(index, folder, package).disagreements] == fields
 
 
 @pytest.mark.parametrize(
