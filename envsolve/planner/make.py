@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from packaging.specifiers import SpecifierSet
@@ -20,7 +20,6 @@ from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
 from envsolve.plan import Caution, Plan, Toolchain
 from envsolve.planner.assembler import Assembler, assemblers
-from envsolve.planner.binding import about_binding
 from envsolve.planner.cautions import (
     about_compat,
     about_indexes,
@@ -248,6 +247,14 @@ def _toolchain(found: _Resolved, compiled: Sequence[Compiled]) -> tuple[Toolchai
     return toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)
 
 
+def _about_binding(solution: Solution, family: Family, limits: Limits) -> Iterator[Caution]:
+    """Which machine costs the others something: a question, and an import, for several alone."""
+    if len(family.machines) > 1:
+        from envsolve.planner.binding import about_binding
+
+        yield from about_binding(solution, family, limits)
+
+
 def _impossible(frame: Plan, conflict: Conflict) -> Plan:
     return replace(frame, status="impossible", conflict=conflict.facts, remedies=conflict.remedies)
 
@@ -285,7 +292,7 @@ def _complete(frame: Plan, found: _Resolved, asked: Sequence[str], python: str) 
         *about_compat(machines, facts),
         *about_systems(environments_of(machines, python)),
         *about_torch(solution, family),
-        *about_binding(solution, family, found.limits),
+        *_about_binding(solution, family, found.limits),
         *about_packages(pinned.packages, solution, guessed, yanked),
         *about_runtime(solution, family),
         *about_unjudged(solution, family),

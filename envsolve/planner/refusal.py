@@ -11,9 +11,7 @@ from envsolve.compat.platform import SYSTEMS
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Machine
 from envsolve.planner.sources import Compiled
-from envsolve.resolve.clash import describe_clash
 from envsolve.resolve.family import Family, Option
-from envsolve.resolve.impossible import explain
 from envsolve.resolve.limits import Limits
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.resolve.pool import Pool
@@ -57,6 +55,10 @@ def unsolvable(failure: UnsolvableError, limits: Limits, family: Family, pool: P
         family: The torch family on the machines.
         pool: The other packages.
     """
+    # Only an impossible plan asks for a reason.
+    from envsolve.resolve.clash import describe_clash
+    from envsolve.resolve.impossible import explain
+
     return explain(family, limits) or describe_clash(failure.clashes, family, pool)
 
 
