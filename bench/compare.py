@@ -7,17 +7,7 @@ import re
 from typing import Any
 
 #: Where torch's own choice begins: what goes with it, one flavour for all (rule 9 in docs/rules.md).
-_FLAVOURED = (
-    "torch",
-    "torchvision",
-    "torchaudio",
-    "torchcodec",
-    "torchao",
-    "xformers",
-    "triton",
-    "vllm",
-    "bitsandbytes",
-)
+_FLAVOURED = ("torch", "torchvision", "torchaudio", "torchcodec", "torchao", "xformers", "triton")
 
 
 def by_envsolve(output: str) -> dict[str, str]:
@@ -34,30 +24,32 @@ def by_uv(output: str) -> dict[str, str]:
 def differences(plan: str, pins: str) -> list[dict[str, Any]]:
     """Packages whose versions differ, each with the rule that accounts for it.
 
-    What torch's flavour decides is what the packages of that flavour are, and what they alone bring in.
+    The flavour decides over the packages that are made for one, and so over what they alone bring in.
 
     Args:
         plan: envsolve's plan in JSON.
         pins: uv's requirements.
     """
     own, other = by_envsolve(plan), by_uv(pins)
-    flavoured = _with_their_needs(json.loads(plan)["packages"])
+    bent = {name for name in _FLAVOURED if own.get(name) != other.get(name)}
+    theirs = bent | _needed_by(bent, json.loads(plan)["packages"])
     found = []
     for name in sorted({*own, *other}):
         if own.get(name) != other.get(name):
-            ruled = name in flavoured or name.startswith(("nvidia-", "cuda-"))
+            # What uv's torch needs besides is not in the plan; it is one of NVIDIA's.
+            ruled = name in theirs or ("torch" in bent and name not in own and name.startswith("nvidia-"))
             rule = "the CUDA flavour that all packages agree on (rule 9)" if ruled else None
             found.append({"package": name, "envsolve": own.get(name), "uv": other.get(name), "rule": rule})
     return found
 
 
-def _with_their_needs(packages: list[dict[str, Any]]) -> set[str]:
-    """Packages of the flavour, and those that only they need."""
+def _needed_by(names: set[str], packages: list[dict[str, Any]]) -> set[str]:
+    """Packages that are there for the sake of some alone."""
     askers: dict[str, set[str]] = {}
     for package in packages:
         for need in package["requires"]:
             askers.setdefault(need, set()).add(package["name"])
-    found = {package["name"] for package in packages if package["name"] in _FLAVOURED}
+    found = set(names)
     while more := {name for name, who in askers.items() if name not in found and who <= found}:
         found |= more
     return found
