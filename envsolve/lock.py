@@ -18,10 +18,32 @@ from envsolve.compat.versions import minor, reaches
 from envsolve.errors import UsageError
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Driver, Machine, Platform
-from envsolve.plan import Plan
+from envsolve.plan import Plan, Toolchain
 
 SCHEMA: Literal["envsolve.lock/1"] = "envsolve.lock/1"
 CLASSES_SCHEMA: Literal["envsolve.lock-classes/1"] = "envsolve.lock-classes/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """What compiling the CUDA sources of a lock takes.
+
+    Attributes:
+        packages: Those that are compiled as they are installed.
+        nvcc: CUDA version of the nvcc that compiles them, ``13.0``; None where no plan could name one.
+        nvcc_from: ``pip`` where packages of the lock are that nvcc, ``machine`` where it was the machine's own.
+        cuda_home: Where it was.
+        gcc_min: The oldest gcc major that serves, ``gcc_max`` the newest; None for no bound that is known.
+        environment: Variables to be set.
+    """
+
+    packages: tuple[str, ...] = ()
+    nvcc: str | None = None
+    nvcc_from: Literal["machine", "pip"] | None = None
+    cuda_home: str | None = None
+    gcc_min: int | None = None
+    gcc_max: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +61,7 @@ class Assumptions:
         gpus: Compute capabilities that the lock was judged for, ``("8.9", "9.0")``.
         environment: Variables that must be set where the environment runs.
         catalogue_date: ISO date of the newest fact of the catalogue that judged it.
+        building: What compiling its sources takes.
     """
 
     schema: Literal["envsolve.lock/1"] = SCHEMA
@@ -52,11 +75,14 @@ class Assumptions:
     gpus: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     catalogue_date: str | None = None
+    building: Building | None = None
 
     def to_table(self) -> dict[str, Any]:
         """The ``[tool.envsolve]`` table; what is not assumed is left out, for TOML has no null."""
         table: dict[str, Any] = msgspec.to_builtins(self)
-        return {key: value for key, value in table.items() if value not in (None, [], (), {})}
+        if self.building is not None:
+            table["building"] = _stated(table["building"])
+        return _stated(table)
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any] | None) -> Assumptions | None:
@@ -81,6 +107,10 @@ class Assumptions:
                 hint="make the lock again with envsolve plan",
             )
         return read
+
+
+def _stated(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value not in (None, [], (), {})}
 
 
 Classes = Mapping[str, Assumptions]
@@ -124,7 +154,10 @@ def _faults(lock: Assumptions) -> Iterator[str]:
             ComputeCapability.parse(gpu)
         except ValueError as error:
             yield f"gpus: {error}"
-    for name, value in lock.environment.items():
+    building = lock.building or Building()
+    if building.nvcc is not None and not re.fullmatch(r"\d+\.\d+", building.nvcc):
+        yield f"building.nvcc is no CUDA version such as 13.0: {building.nvcc!r}"
+    for name, value in (*lock.environment.items(), *building.environment.items()):
         # A hyphen is what no shell can set, and what the second variable of Triton 3.3 has.
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
             yield f"environment has a name that no variable can have: {name!r}"
@@ -154,6 +187,22 @@ def assumptions_of(plan: Plan) -> Assumptions:
         gpus=tuple(sorted(judged, key=ComputeCapability.parse)),
         environment=dict(plan.environment),
         catalogue_date=plan.catalogue_date,
+        building=_building_of(plan.toolchain) if plan.toolchain else None,
+    )
+
+
+def _building_of(toolchain: Toolchain) -> Building | None:
+    """What is compiled, or compiles where it runs with an nvcc out of packages, which lack some names for that."""
+    if not toolchain.compiles and not toolchain.compiles_at_use:
+        return None
+    return Building(
+        toolchain.compiles,
+        toolchain.nvcc,
+        toolchain.nvcc_from,
+        toolchain.CUDA_HOME,
+        toolchain.gcc_min,
+        toolchain.gcc_max,
+        dict(toolchain.environment),
     )
 
 

@@ -17,7 +17,7 @@ from envsolve.install import contents, guarded
 from envsolve.install.files import File, Wanted
 from envsolve.install.interpreters import PROBE_SECONDS
 from envsolve.jsontext import dump
-from envsolve.lock import Assumptions
+from envsolve.lock import Assumptions, Building
 from envsolve.processes import ask
 
 SCHEMA: Literal["envsolve.installed/1"] = "envsolve.installed/1"
@@ -123,6 +123,7 @@ def holds(environment: Path, wanted: Wanted, python: str | None) -> bool:
         and entries is not None
         and _identity(kept.files) == _identity(wanted.files)
         and dict(kept.environment) == dict(wanted.environment)
+        and _building(kept.assumptions) == _building(wanted.assumptions)
         and kept.python.split(".")[:2] == (python or "").split(".")[:2]
         and contents.damaged(environment, entries) is None
         and contents.unexpected(environment, entries) is None
@@ -173,6 +174,11 @@ def installed(environment: Path) -> list[Distribution]:
 
 def _identity(files: tuple[File, ...]) -> frozenset[tuple[object, ...]]:
     return frozenset((canonicalize_name(f.name), f.version, f.filename, frozenset(f.hashes.items())) for f in files)
+
+
+def _building(assumptions: Assumptions | None) -> Building | None:
+    """How what was compiled was: for which GPUs, by which nvcc."""
+    return assumptions.building if assumptions else None
 
 
 def _is_there(dist: Distribution | None, version: str | None, *, whole: bool = False) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from envsolve.plan import SITE_PACKAGES
 
 FILENAME = "envsolve_environment.pth"
+_AND_PATH = ":$PATH"
 
 
 def write(site_packages: Path, environment: Mapping[str, str]) -> None:
@@ -34,11 +35,17 @@ def line(environment: Mapping[str, str], site_packages: str) -> str:
         environment: By name.
         site_packages: The folder of packages, relative to the environment.
     """
-    defaults = (
-        f"os.environ.setdefault({name!a}, {_expression(value, site_packages)})"
-        for name, value in sorted(environment.items())
-    )
-    return f"import os, sys; {'; '.join(defaults)}\n"
+    settings = (_setting(name, value, site_packages) for name, value in sorted(environment.items()))
+    return f"import os, sys; {'; '.join(settings)}\n"
+
+
+def _setting(name: str, value: str, site_packages: str) -> str:
+    """One statement: a folder goes before those of ``PATH``, once; another variable is set unless it is already."""
+    if name == "PATH":
+        folder = _expression(value.removesuffix(_AND_PATH), site_packages)
+        rest = "*os.environ.get('PATH', os.defpath).split(os.pathsep)"
+        return f"os.environ['PATH'] = os.pathsep.join(dict.fromkeys([{folder}, {rest}]))"
+    return f"os.environ.setdefault({name!a}, {_expression(value, site_packages)})"
 
 
 def _expression(value: str, site_packages: str) -> str:

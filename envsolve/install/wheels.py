@@ -6,9 +6,10 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -21,6 +22,7 @@ from envsolve.install.interpreters import Target
 from envsolve.install.managers import Manager
 from envsolve.install.process import run
 from envsolve.install.progress import Progress, Step
+from envsolve.install.sources import Sources, in_words, logged
 from envsolve.install.staging import Staging
 from envsolve.machine.model import Machine
 from envsolve.plan import Plan
@@ -38,11 +40,13 @@ class WheelWork:
         aim: All that the environment is to hold.
         target: The interpreter that it is made from.
         manager: ``uv`` or ``pip``; None takes the preferred one that is present.
+        machine: This machine, for what is compiled on it.
     """
 
     aim: Wanted
     target: Target
     manager: str | None
+    machine: Machine | None = None
 
     @classmethod
     def of(cls, origin: Plan | Lock, python: str | None, machine: Machine | None, manager: str | None) -> WheelWork:
@@ -53,7 +57,7 @@ class WheelWork:
             UsageError: No Python of the right version is found.
         """
         target, aim = _aim(origin, python, machine)
-        return cls(aim, target, manager)
+        return cls(aim, target, manager, machine)
 
     def holds(self, environment: Path) -> bool:
         """Whether an environment was made for exactly this, and is whole."""
@@ -65,7 +69,8 @@ class WheelWork:
         Raises:
             EnvsolveError: What the manager's words mean.
         """
-        return _make(stage, self.aim, self.target, self.manager, progress)
+        sources = Sources.of(self.aim, self.machine)
+        return _make(stage, self.aim, sources, self.target, self.manager, progress)
 
 
 def _aim(origin: Plan | Lock, python: str | None, machine: Machine | None) -> tuple[Target, Wanted]:
@@ -97,7 +102,9 @@ def _first_served(origin: Plan | Lock, requires: SpecifierSet | None, known: Seq
     raise ImpossibleError(f"{refused.message} (tried: Python {tried})", hint=refused.hint)
 
 
-def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, progress: Progress) -> tuple[str, ...]:
+def _make(
+    stage: Staging, aim: Wanted, sources: Sources | None, target: Target, manager: str | None, progress: Progress
+) -> tuple[str, ...]:
     """Make the whole environment in the working folder; returns warnings."""
     environment = stage.environment
     progress(Step("prepare", f"making an environment of Python {target.version}"))
@@ -108,8 +115,13 @@ def _make(stage: Staging, aim: Wanted, target: Target, manager: str | None, prog
     planned = {file.name for file in aim.files}
     extra = [pip] if pip is not None and "pip" not in planned else []
 
-    progress(Step("packages", f"installing {packages(len(aim.files))}{_size(aim.size)} with {title}"))
-    _fill(stage, chosen, program, title, aim, extra, progress)
+    ready = sources.others(aim) if sources else aim
+    progress(Step("packages", f"installing {packages(len(ready.files))}{_size(aim.size)} with {title}"))
+    _fill(stage, chosen, program, title, ready, extra, progress)
+    if sources is not None:
+        sources.complete(stage)
+        if sources.files:
+            _compile(stage, chosen, program, title, sources, progress)
     relocate.relocate(environment, stage.prefix, (file.name for file in aim.files if file.kind == "sdist"))
     variables.write(record.site_packages(environment), aim.environment)
     record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
@@ -139,13 +151,42 @@ def _fill(
         raise failure
 
 
+def _compile(
+    stage: Staging, manager: Manager, program: Sequence[str], title: str, sources: Sources, progress: Progress
+) -> None:
+    """Have the manager build what is compiled against what is there by now, and nothing out of its cache.
+
+    The cache knows a built wheel by its source alone: one for other GPUs, or another torch, would be taken.
+    """
+    requirements = stage.folder / "sources.txt"
+    requirements.write_text("".join(f"{file.requirement}\n" for file in sources.files), encoding="utf-8")
+    python = stage.environment / "bin" / "python"
+    command = [*program, *manager.arguments(python, requirements), *manager.unisolated]
+    told = sources.told(stage, managers.child_environment(manager, stage.folder, stage.temporary))
+    progress(Step("packages", in_words(sources.files, told)))
+    with logged(stage, progress) as kept:
+        failure = _attempt(stage, manager, command, title, Wanted(sources.files), kept, told)
+        if failure is not None:
+            raise failure
+
+
 def _attempt(
-    stage: Staging, manager: Manager, command: Sequence[str], title: str, aim: Wanted, progress: Progress
+    stage: Staging,
+    manager: Manager,
+    command: Sequence[str],
+    title: str,
+    aim: Wanted,
+    progress: Progress,
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> EnvsolveError | None:
-    """One run of the manager; what went wrong, or None where every package is there whole."""
+    """One run of the manager; what went wrong, or None where every package is there whole.
+
+    Args:
+        told: Variables beside those that the manager has.
+    """
     ended = run(
         command,
-        environment=managers.child_environment(manager, stage.folder, stage.temporary),
+        environment={**managers.child_environment(manager, stage.folder, stage.temporary), **told},
         on_line=lambda line: progress(Step("output", line)),
     )
     if ended.code != 0:

@@ -25,11 +25,13 @@ class Manager(Protocol):
         name: What ``--manager`` calls it.
         preference: The lowest that is present is taken where the user names none.
         uncached: Options with which it installs everything once more, and takes nothing from its cache.
+        unisolated: Options with which it builds in the environment itself, and takes no built wheel from its cache.
     """
 
     name: str
     preference: int
     uncached: Sequence[str]
+    unisolated: Sequence[str]
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
         """The start of the command line that runs it; None where it is not present.

@@ -28,6 +28,7 @@ class Pip:
     name = "pip"
     preference = 1
     uncached = ("--no-cache-dir", "--force-reinstall")
+    unisolated = ("--no-build-isolation", "--no-cache-dir")
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
         """The pip of envsolve's own Python where it can serve ``target``, else the wheel itself."""

@@ -19,6 +19,7 @@ class Uv:
     name = "uv"
     preference = 0
     uncached = ("--no-cache", "--reinstall")
+    unisolated = ("--no-build-isolation", "--no-cache")
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
         """The uv executable, if there is one."""

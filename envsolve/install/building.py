@@ -1,0 +1,209 @@
+"""Compiling CUDA sources in an environment: whether this machine can, and what the build is told."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from envsolve.compat.versions import minor, numbers
+from envsolve.errors import UsageError
+from envsolve.lock import Building
+from envsolve.machine.compilers import find_compilers, read_compiler
+from envsolve.machine.model import HostCompiler, Machine
+from envsolve.plan import SITE_PACKAGES
+
+# Gigabytes that one compiler of CUDA code takes; flash-attention's README warns of as much for each job.
+_JOB_BYTES = 4_000_000_000
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The host compiler to build with.
+
+    Attributes:
+        cc: Path of the C compiler.
+        cxx: Path of the C++ compiler.
+    """
+
+    cc: str
+    cxx: str
+
+
+def host_compiler(building: Building, machine: Machine | None, environ: Mapping[str, str]) -> Host:
+    """The host compiler of this machine that is within the limits: the one that ``CXX`` names, ``g++``, then others.
+
+    Raises:
+        UsageError: There is none; nothing has been downloaded or compiled by then.
+    """
+    found = [*_named(environ), *_others(machine, environ)]
+    for compiler in found:
+        host = _pair(compiler)
+        if host is not None and _serves(compiler, building):
+            return host
+    limits, what = limits_of(building), ", ".join(building.packages)
+    if not found:
+        raise UsageError(
+            f"{what} is compiled from source, and there is no g++ here (it takes {limits})",
+            hint=f"install one: {_install_hint(building)}",
+        )
+    have = ", ".join(dict.fromkeys(f"{one.kind} {one.version or '?'}" for one in found))
+    raise UsageError(
+        f"{what} is compiled from source, which takes {limits}; this machine has {have}",
+        hint=f"install one within these limits ({_install_hint(building)}), or name it in CC and CXX",
+    )
+
+
+def limits_of(building: Building) -> str:
+    """``gcc 11 to 15``."""
+    first, last = building.gcc_min, building.gcc_max
+    if first is not None and last is not None:
+        return f"gcc {first} to {last}"
+    return f"gcc {last} or older" if last is not None else f"gcc {first} or newer" if first is not None else "a gcc"
+
+
+def own_toolkit(building: Building, machine: Machine | None) -> Path:
+    """The toolkit of this machine that has the nvcc to build with.
+
+    Raises:
+        UsageError: There is none.
+    """
+    wanted, what = building.nvcc, ", ".join(building.packages)
+    if wanted is None:
+        raise UsageError(
+            f"{what} is compiled from source, and no nvcc is known that serves here",
+            hint="plan for a machine whose driver and GPUs are known: --target, --machine",
+        )
+    toolkits = [t for t in (machine.toolkits if machine else None) or () if t.nvcc and t.path and t.version]
+    fitting = [t.path for t in toolkits if t.path and minor(t.version or "0") == minor(wanted)]
+    if building.cuda_home in fitting or (not toolkits and (Path(building.cuda_home or "/none") / "bin/nvcc").is_file()):
+        return Path(building.cuda_home or "")
+    if fitting:
+        return Path(fitting[0])
+    have = ", ".join(f"nvcc {t.version} in {t.path}" for t in toolkits)
+    raise UsageError(
+        f"{what} is compiled from source, which takes nvcc {wanted}; this machine has {have or 'no nvcc'}",
+        hint="the plan names the shortest way to one: envsolve plan with the same requirements; then set CUDA_HOME",
+    )
+
+
+def home_in(building: Building, site_packages: Path) -> Path | None:
+    """The toolkit that packages of the environment make up; None where it is the machine's own."""
+    if building.nvcc_from != "pip" or building.cuda_home is None:
+        return None
+    return Path(building.cuda_home.replace(SITE_PACKAGES, str(site_packages)))
+
+
+def variables(
+    building: Building, home: Path, host: Host, environment: Path, site_packages: Path, before: Mapping[str, str]
+) -> dict[str, str]:
+    """What a build is told, over the variables that it has.
+
+    Args:
+        building: What is built, for which GPUs.
+        home: ``CUDA_HOME``.
+        host: The host compiler.
+        environment: The environment that is built in; its programs (ninja) are found first.
+        site_packages: Its folder of packages.
+        before: The variables of the package manager's process. ``MAX_JOBS`` in it is kept.
+    """
+    libraries = [str(home / "lib64"), str(home / "lib64" / "stubs")]
+    jobs = before.get("MAX_JOBS") or str(max_jobs())
+    told = {
+        "CUDA_HOME": str(home),
+        "CUDA_PATH": str(home),
+        "CUDACXX": str(home / "bin" / "nvcc"),
+        "PATH": _joined([str(home / "bin"), str(environment / "bin")], before.get("PATH", os.defpath)),
+        "LIBRARY_PATH": _joined(libraries, before.get("LIBRARY_PATH")),
+        "LDFLAGS": " ".join(filter(None, (before.get("LDFLAGS"), *_run_paths(home, site_packages)))),
+        "CC": host.cc,
+        "CXX": host.cxx,
+        "NVCC_CCBIN": host.cxx,
+        "CUDAHOSTCXX": host.cxx,
+        "MAX_JOBS": jobs,
+        "CMAKE_BUILD_PARALLEL_LEVEL": jobs,
+        # One build at a time: each runs as many compilers as the machine bears.
+        "UV_CONCURRENT_BUILDS": "1",
+        **building.environment,
+    }
+    # Headers of torch's own CUDA 12 wheels, for a toolkit that has the compiler alone.
+    headers = sorted(str(folder) for folder in site_packages.glob("nvidia/*/include"))
+    return told | ({"CPATH": _joined([str(home / "include"), *headers], before.get("CPATH"))} if headers else {})
+
+
+def max_jobs() -> int:
+    """Compilers that may run at the same time: one for each processor, as far as the memory goes."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(processors, min([memory, *_memory_limits()]) // _JOB_BYTES))
+
+
+def _memory_limits() -> Iterator[int]:
+    """What the container that this runs in allows."""
+    for name in _CGROUP_LIMITS:
+        try:
+            text = Path(name).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            yield int(text)
+
+
+def _run_paths(home: Path, site_packages: Path) -> Iterator[str]:
+    """Where what is built finds the runtime's libraries: beside itself, where they are packages of the environment."""
+    if not home.is_relative_to(site_packages):
+        yield f"-Wl,-rpath,{home / 'lib64'}"
+        return
+    inside = home.relative_to(site_packages) / "lib"
+    # Of a module in the folder of packages, in a package, and in a package of a package.
+    yield from (f"-Wl,-rpath,$ORIGIN/{up}{inside}" for up in ("", "../", "../../"))
+
+
+def _named(environ: Mapping[str, str]) -> Iterator[HostCompiler]:
+    """The compilers that the user names."""
+    for name in ("CXX", "CC"):
+        words = shlex.split(environ.get(name, ""))
+        path = shutil.which(words[0]) if words else None
+        read = read_compiler(Path(path), environ) if path else None
+        if read is not None:
+            yield read
+
+
+def _others(machine: Machine | None, environ: Mapping[str, str]) -> list[HostCompiler]:
+    """The compilers of this machine: ``g++``, then those with a version in their name, the newest first."""
+    known = machine.host_compilers if machine else None
+    found = (
+        known if known is not None else [c for path in find_compilers(environ) if (c := read_compiler(path, environ))]
+    )
+    newest = sorted(found, key=lambda one: numbers(one.version or "0"), reverse=True)
+    return sorted(newest, key=lambda one: "-" in Path(one.path or "").name)
+
+
+def _serves(compiler: HostCompiler, building: Building) -> bool:
+    major = numbers(compiler.version or "")[:1]
+    if compiler.kind != "gcc" or not major:
+        return False
+    return (building.gcc_min or 0) <= major[0] <= (building.gcc_max or major[0])
+
+
+def _pair(compiler: HostCompiler) -> Host | None:
+    """The C and the C++ compiler that belong together; None where one of them is missing."""
+    if compiler.path is None:
+        return None
+    name = Path(compiler.path).name
+    cxx = Path(compiler.path).with_name(name.replace("gcc", "g++"))
+    cc = cxx.with_name(cxx.name.replace("g++", "gcc"))
+    return Host(str(cc), str(cxx)) if cxx.exists() and cc.exists() else None
+
+
+def _install_hint(building: Building) -> str:
+    major = building.gcc_max or building.gcc_min
+    return f"g++-{major} of the system's package manager" if major else "g++ of the system's package manager"
+
+
+def _joined(first: list[str], rest: str | None) -> str:
+    return os.pathsep.join([*first, *([rest] if rest else [])])

@@ -1,0 +1,115 @@
+"""The CUDA sources of an environment: compiled in it, after all else is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+from packaging.utils import canonicalize_name
+
+from envsolve.install import building, record, toolkit
+from envsolve.install.building import Host
+from envsolve.install.errors import InstallError
+from envsolve.install.files import File, Wanted
+from envsolve.install.progress import Progress, Step
+from envsolve.install.staging import Staging
+from envsolve.lock import Building
+from envsolve.machine.model import Machine
+
+_LOG = "build.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is compiled, and with what; found before anything is downloaded.
+
+    Attributes:
+        files: Source distributions.
+        building: What compiling them takes.
+        host: The host compiler; None where there is none, and nothing is compiled here.
+        home: The machine's own toolkit; None where packages of the environment are the toolkit.
+    """
+
+    files: tuple[File, ...]
+    building: Building
+    host: Host | None
+    home: Path | None
+
+    @classmethod
+    def of(cls, wanted: Wanted, machine: Machine | None) -> Sources | None:
+        """See that this machine can compile what is to be compiled; None where nothing is.
+
+        Raises:
+            UsageError: No host compiler within the limits is here, or no nvcc of the right version.
+        """
+        stated = wanted.assumptions.building if wanted.assumptions else None
+        if stated is None:
+            return None
+        names = {canonicalize_name(name) for name in stated.packages}
+        files = tuple(f for f in wanted.files if f.kind == "sdist" and canonicalize_name(f.name) in names)
+        own = stated.nvcc_from != "pip"
+        if files:
+            host = building.host_compiler(stated, machine, os.environ)
+            return cls(files, stated, host, building.own_toolkit(stated, machine) if own else None)
+        cc = shutil.which("gcc")
+        # Packages that are the toolkit of what is compiled where it runs.
+        return None if own else cls((), stated, Host(cc, cc) if cc else None, None)
+
+    def others(self, wanted: Wanted) -> Wanted:
+        """All else, which is installed first."""
+        return replace(wanted, files=tuple(file for file in wanted.files if file not in self.files))
+
+    def told(self, stage: Staging, before: Mapping[str, str]) -> dict[str, str]:
+        """The variables of the build; where packages are the toolkit, it is made whole first."""
+        packages = record.site_packages(stage.environment)
+        home = self.home or building.home_in(self.building, packages)
+        assert home is not None and self.host is not None  # `of` found them, or the plan has them
+        return building.variables(self.building, home, self.host, stage.environment, packages, before)
+
+    def complete(self, stage: Staging) -> None:
+        """Give a toolkit of packages what it lacks for linking, here and where code is compiled as it runs.
+
+        Raises:
+            InstallError: The packages that the lock counts on are not in the environment.
+        """
+        home = building.home_in(self.building, record.site_packages(stage.environment))
+        if home is None:
+            return
+        if not (home / "bin" / "nvcc").is_file():
+            raise InstallError(
+                f"the packages of nvcc {self.building.nvcc} are not in the environment",
+                hint="make the lock again with envsolve plan",
+            )
+        toolkit.complete(home, self.host.cc if self.host else None)
+
+
+@contextmanager
+def logged(stage: Staging, progress: Progress) -> Iterator[Progress]:
+    """Progress that also writes every line of a build to a file, which is kept beside the prefix where it fails."""
+    path = stage.folder / _LOG
+    with path.open("w", encoding="utf-8") as log:
+        try:
+            yield lambda step: _write(log, step, progress)
+        except InstallError as error:
+            log.flush()
+            kept = stage.prefix.with_name(f"{stage.prefix.name}.{_LOG}")
+            shutil.copyfile(path, kept)
+            advice = f"the whole log is {kept}; what it means: envsolve diagnose --log {kept}"
+            raise InstallError(error.message, hint=f"{error.hint}; {advice}" if error.hint else advice) from error
+
+
+def _write(log: TextIO, step: Step, progress: Progress) -> None:
+    if step.stage == "output":
+        log.write(f"{step.text}\n")
+    progress(step)
+
+
+def in_words(files: Sequence[File], told: Mapping[str, str]) -> str:
+    """What is compiled, for a person."""
+    names = ", ".join(f"{file.name} {file.version or ''}".strip() for file in files)
+    return f"compiling {names} with {told['CUDACXX']} and {told['CXX']}, {told['MAX_JOBS']} at a time"
