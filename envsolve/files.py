@@ -54,6 +54,14 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+def is_there(path: Path) -> bool:
+    """Whether anything is there, likewise; of a link, where it leads to."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def real_path(path: Path) -> Path:
     """A path with its links followed, as far as they lead; a loop of links is left as it is."""
     return Path(os.path.realpath(path))

@@ -37,6 +37,7 @@ from envsolve.catalogue.model import (
 )
 from envsolve.catalogue.overlay import in_force, laid_over, overlay_folder
 from envsolve.errors import EnvsolveError
+from envsolve.files import is_file
 
 _log = logging.getLogger("envsolve.catalogue")
 
@@ -182,7 +183,7 @@ class Catalogue:
 
     def has(self, kind: Kind[Any]) -> bool:
         """Whether there is a file of a kind."""
-        return any((folder / f"{kind.name}.json").is_file() for folder in self._folders)
+        return any(is_file(folder / f"{kind.name}.json") for folder in self._folders)
 
     def file(self, name: str) -> tuple[Any, ...]:
         """The records of one file: ``builds/default/torch``, ``tritons``."""
@@ -253,7 +254,7 @@ class Catalogue:
         path = self._folder / f"{file}.json"
         own = None if self._overlay is None else read_own_file(self._overlay / f"{file}.json", kind.record)
         bundled: tuple[Record, ...] = ()
-        if kind.name != kinds.BUILDS.name or path.is_file():
+        if kind.name != kinds.BUILDS.name or is_file(path):
             bundled = self._settled(path, file, read_file(path, kind.record))
         if own is None or self._overlay is None:
             return bundled

@@ -96,7 +96,17 @@ def _parameter(declared: inspect.Parameter, hint: Any) -> click.Parameter:
 def _type(kind: Any) -> Any:
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind))
-    return click.Path(path_type=Path) if kind is Path else kind
+    return _Path(path_type=Path) if kind is Path else kind
+
+
+class _Path(click.Path):
+    """A path; an empty one is refused, since it would mean the working folder: a shell variable was not set."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What click makes of the text."""
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def _as_list(context: click.Context, parameter: click.Parameter, value: tuple[Any, ...]) -> list[Any] | None:

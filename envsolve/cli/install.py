@@ -15,6 +15,7 @@ from envsolve.cli import plan as planning
 from envsolve.cli.declare import argument, option
 from envsolve.cli.output import SETTINGS, remark
 from envsolve.errors import ImpossibleError, UsageError
+from envsolve.files import is_file, is_there
 
 if TYPE_CHECKING:
     from envsolve.plan import Plan
@@ -115,8 +116,8 @@ def _lock_among(words: list[str]) -> Path | None:
     path = Path(locks[0])
     if not path.name.startswith("pylock."):
         raise UsageError(f"{path}: a lock file is named pylock.toml or pylock.NAME.toml", hint="rename it")
-    if path.exists() and not path.is_file():
+    if is_there(path) and not is_file(path):
         raise UsageError(f"{path} is no file")
-    if not path.is_file():
+    if not is_file(path):
         raise UsageError(f"there is no {path}", hint="make it with: envsolve plan REQ... -o pylock.toml")
     return path

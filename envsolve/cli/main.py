@@ -111,6 +111,13 @@ def run(arguments: list[str] | None = None) -> NoReturn:
     except Exception as error:
         if SETTINGS.debug:
             raise
-        print(f"envsolve: unforeseen failure: {type(error).__name__}: {error}", file=sys.stderr)
-        print("  what to do: run it again with --debug and report what it shows", file=sys.stderr)
+        what, hint = _unforeseen(error)
+        print(f"envsolve: {what}\n  what to do: {hint}", file=sys.stderr)
         sys.exit(1)
+
+
+def _unforeseen(error: Exception) -> tuple[str, str]:
+    """What happened, and what to do: that a disk, a mode or a name stands in the way is no fault of the program."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}", "see to that, or name another place"
+    return f"unforeseen failure: {type(error).__name__}: {error}", "run it again with --debug and report what it shows"

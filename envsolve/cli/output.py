@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from envsolve.errors import EnvsolveError, UsageError
-from envsolve.files import replace_file
+from envsolve.files import is_file, is_folder, is_there, real_path, replace_file
 
 
 class Settings:
@@ -35,9 +35,9 @@ def check_target(target: Path | None, option: str = "-o") -> None:
     Raises:
         UsageError: It is a folder, or stands in none.
     """
-    if target is not None and target.is_dir():
+    if target is not None and is_folder(target):
         raise UsageError(f"{target} is a folder", hint=f"name a file after {option}")
-    if target is not None and not target.parent.is_dir():
+    if target is not None and not is_folder(target.parent):
         raise UsageError(f"there is no folder {target.parent}", hint=f"make it, or name another file after {option}")
 
 
@@ -55,11 +55,11 @@ def deliver(text: str, target: Path | None) -> None:
         return
     check_target(target)
     try:
-        if target.exists() and not target.is_file():
+        if is_there(target) and not is_file(target):
             # A terminal, a pipe, /dev/null: there is nothing to lose, and it must stay what it is.
             target.write_text(text, encoding="utf-8")
         else:
-            replace_file(target.resolve(), text)
+            replace_file(real_path(target), text)
     except OSError as error:
         reason = error.strerror or str(error)
         raise EnvsolveError(f"cannot write {target}: {reason}", hint="choose another place after -o") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envsolve import files
 from envsolve.cli.output import SETTINGS, check_target, deliver, remark
 from envsolve.errors import EnvsolveError, UsageError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def is_folder(output: Path | None) -> bool:
     """Whether ``-o`` names a folder, there or to be made: what has no suffix is one."""
-    return output is not None and (output.is_dir() or (not output.suffix and not output.exists()))
+    return output is not None and (files.is_folder(output) or (not output.suffix and not files.is_there(output)))
 
 
 def check_place(form: str, output: Path | None) -> None:
@@ -27,7 +28,7 @@ def check_place(form: str, output: Path | None) -> None:
 
     if is_folder(output):
         assert output is not None
-        if not output.absolute().parent.is_dir():
+        if not files.is_folder(output.absolute().parent):
             raise UsageError(f"there is no folder {output.parent}", hint="make it, or name another folder after -o")
         return
     check_target(output)

@@ -26,6 +26,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
+from envsolve.files import real_path
 from envsolve.lock import Assumptions, Classes, assumptions_of, classes_from_table
 from envsolve.plan import Plan, PlannedPackage
 
@@ -210,7 +211,7 @@ def _locked_file(lock: Path, package: Package, source: object) -> File:
             f"the lock takes {package.name} from version control or a folder, which carries no hash to check",
             hint="lock a released version, or build a wheel and lock that",
         )
-    url = source.url or (lock.resolve().parent / (source.path or "")).resolve().as_uri()
+    url = source.url or real_path(real_path(lock).parent / (source.path or "")).as_uri()
     filename = urlsplit(url).path.rpartition("/")[2] if isinstance(source, PackageArchive) else source.filename
     kind: Literal["wheel", "sdist"] = "wheel" if filename.endswith(".whl") else "sdist"
     hashes = _strong(source.hashes, filename)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from envsolve.errors import UsageError
+from envsolve.files import real_path
 from envsolve.install import record
 
 _NAME_MAX = 255
@@ -23,7 +24,7 @@ def resolved(prefix: Path) -> Path:
             or no virtual environment can have its name.
     """
     absolute = Path(os.path.abspath(prefix))  # noqa: PTH100  (resolve() would follow a link at the prefix itself)
-    path = absolute.parent.resolve() / absolute.name
+    path = real_path(absolute.parent) / absolute.name
     if not absolute.name:
         raise UsageError(f"{prefix} cannot hold an environment")
     if any(not character.isprintable() for character in str(path)):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from envsolve.errors import UsageError
+from envsolve.files import is_file
 from envsolve.install import record
 from envsolve.install.files import read_lock
 
@@ -24,7 +25,7 @@ def locked(path: Path) -> tuple[tuple[str, str], ...]:
 def is_own_lock(path: Path) -> bool:
     """Whether a file is there that envsolve wrote as a lock, and that is whole."""
     try:
-        return path.is_file() and read_lock(path).pylock.created_by == OURS
+        return is_file(path) and read_lock(path).pylock.created_by == OURS
     except (OSError, UsageError):
         return False
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from envsolve.files import real_path
 from envsolve.machine.model import HostCompiler
 from envsolve.machine.search_path import folders, programs
 from envsolve.processes import ask
@@ -24,7 +25,7 @@ def find_compilers(environ: Mapping[str, str], root: Path = Path("/")) -> list[P
     """
     found: dict[Path, Path] = {}
     for path in programs(folders(environ, root), _NAME):
-        real = path.resolve()
+        real = real_path(path)
         # A compiler cache stands in for many compilers at once: there the name is the identity.
         found.setdefault(real if _REAL_NAME.fullmatch(real.name) else path, path)
     return list(found.values())

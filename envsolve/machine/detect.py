@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from envsolve.files import real_path
 from envsolve.machine.compilers import find_compilers, read_compiler
 from envsolve.machine.driver import gpu_traces, is_compat, judge_driver, kernel_driver
 from envsolve.machine.host import read_platform
@@ -167,6 +168,6 @@ def _bare(uuid: str | None) -> str:
 
 def _with_running(found: list[Interpreter]) -> tuple[Interpreter, ...]:
     running = running_interpreter()
-    real = Path(running.path).resolve()
-    known = any(Path(interpreter.path).resolve() == real for interpreter in found)
+    real = real_path(Path(running.path))
+    known = any(real_path(Path(interpreter.path)) == real for interpreter in found)
     return tuple(found) if known else (*found, running)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from envsolve.files import is_there
 from envsolve.machine.libcuda import Libcuda
 from envsolve.machine.model import Driver
 from envsolve.machine.nvml import NvmlAnswer
@@ -30,7 +31,7 @@ def kernel_driver(root: Path = Path("/")) -> tuple[str, str] | None:
 
 def gpu_traces(root: Path = Path("/")) -> Iterator[str]:
     """Signs that the host has an NVIDIA GPU, strongest first; none at all means that there is no GPU."""
-    if (root / "sys/module/nvidia").exists() or (root / "proc/driver/nvidia").exists():
+    if is_there(root / "sys/module/nvidia") or is_there(root / "proc/driver/nvidia"):
         yield "the nvidia kernel module is loaded"
     for pattern in _NODES:
         if node := next((root / "dev").glob(pattern), None):

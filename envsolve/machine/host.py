@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from envsolve.files import is_there
 from envsolve.machine.architecture import architecture
 from envsolve.machine.model import Platform
 from envsolve.processes import ask
@@ -92,7 +93,7 @@ def container(root: Path, environ: Mapping[str, str]) -> Finding:
         ("run/.containerenv", "podman"),
         (".dockerenv", "docker"),
     ):
-        if (root / file).exists():
+        if is_there(root / file):
             return runtime, f"/{file}"
     for text, source in (
         (environ.get("container", ""), "container (environment)"),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from envsolve.files import real_path
 from envsolve.machine.interpreters import is_shim
 from envsolve.machine.model import Installer
 from envsolve.machine.search_path import programs
@@ -39,7 +40,7 @@ def written_version(name: str, path: Path) -> str | None:
     """Version by the installed metadata of the prefix that holds the program; None where that is not certain."""
     if is_shim(path):
         return None
-    prefix = path.resolve().parent.parent
+    prefix = real_path(path).parent.parent
     metadata = [
         *prefix.glob(f"lib/python3*/site-packages/{name}-*.dist-info"),
         *prefix.glob(f"lib/python3*/dist-packages/{name}-*.dist-info"),

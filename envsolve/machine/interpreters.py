@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from envsolve.files import real_path
 from envsolve.machine.model import Interpreter
 from envsolve.machine.search_path import folders, programs
 from envsolve.processes import ask
@@ -28,7 +29,7 @@ def find_interpreters(environ: Mapping[str, str], root: Path = Path("/")) -> lis
     found: dict[Path, Path] = {}
     for path in programs(folders(environ, root), _NAME):
         for real_one in _behind(path):
-            found.setdefault(real_one.resolve(), real_one)
+            found.setdefault(real_path(real_one), real_one)
     return list(found.values())
 
 

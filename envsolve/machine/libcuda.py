@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from envsolve.files import is_file
 from envsolve.machine.model import Gpu
 from envsolve.machine.nvml import cuda_version
 from envsolve.processes import ask
@@ -89,6 +90,6 @@ def own_library(driver_version: str, environ: Mapping[str, str], *, root: Path =
     from_environ = [entry for entry in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if entry]
     for folder in (*from_environ, *_DRIVER_FOLDERS):
         path = root / folder.lstrip("/") / f"libcuda.so.{driver_version}"
-        if path.is_file():
+        if is_file(path):
             return path
     return None

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from envsolve.errors import UsageError
-from envsolve.files import read_regular
+from envsolve.files import is_folder, read_regular
 from envsolve.jsontext import dump
 from envsolve.machine.architecture import architecture
 from envsolve.machine.cc import ComputeCapability
@@ -93,7 +93,7 @@ def dump_machine(machine: Machine) -> str:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
+    if not is_folder(path):
         return [path]
     files = sorted(path.glob("*.json"))
     if not files:

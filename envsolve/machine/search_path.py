@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from envsolve.files import is_file
+
 
 def folders(environ: Mapping[str, str], root: Path = Path("/")) -> list[Path]:
     """The folders of ``PATH`` in order, without repetition; absolute ones are taken below ``root``."""
@@ -33,7 +35,7 @@ def programs(search: Sequence[Path], name: re.Pattern[str]) -> Iterator[Path]:
             continue
         for found in sorted(names, key=lambda text: (len(text), text)):
             path = folder / found
-            if path.is_file() and os.access(path, os.X_OK):
+            if is_file(path) and os.access(path, os.X_OK):
                 yield path
 
 

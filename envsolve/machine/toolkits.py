@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from envsolve.files import is_file, real_path
 from envsolve.machine.model import Toolkit
 from envsolve.machine.search_path import below, folders, programs
 from envsolve.processes import ask
@@ -39,7 +40,7 @@ def find_toolkits(environ: Mapping[str, str], root: Path = Path("/")) -> dict[Pa
     """Real folders that hold a CUDA toolkit, each once, with what first led there."""
     found: dict[Path, str] = {}
     for path, source in candidates(environ, root):
-        real = path.resolve()
+        real = real_path(path)
         if real not in found and (nvcc(real) or written_version(real)):
             found[real] = source
     return found
@@ -51,8 +52,8 @@ def toolkit_of(program: Path, environ: Mapping[str, str]) -> Path | None:
     nvcc reads ``nvcc.profile`` from its own folder. An ``nvcc`` without one there is a stand-in (a distribution's
     script, a compiler cache): the real one names its folder in a dry run.
     """
-    real = program.resolve()
-    if (real.parent / "nvcc.profile").is_file():
+    real = real_path(program)
+    if is_file(real.parent / "nvcc.profile"):
         return real.parent.parent
     here = _first(_HERE, ask([str(program), "--dryrun", "-x", "cu", os.devnull], environ))
     return Path(here).parent if here else None
@@ -68,7 +69,7 @@ def read_toolkit(folder: Path, environ: Mapping[str, str]) -> Toolkit:
 def nvcc(folder: Path) -> Path | None:
     """The compiler driver of a toolkit, where it has one."""
     found = (folder / "bin" / name for name in ("nvcc", "nvcc.exe"))
-    return next((path for path in found if path.is_file()), None)
+    return next(filter(is_file, found), None)
 
 
 def written_version(folder: Path) -> str | None:
@@ -84,7 +85,10 @@ def written_version(folder: Path) -> str | None:
     except OSError:
         pass
     names = (path.name for sub in _LIBRARY_FOLDERS for path in (folder / sub).glob("libcudart.so.*"))
-    return next((match[1] for name in names if (match := _CUDART.fullmatch(name))), None)
+    try:
+        return next((match[1] for name in names if (match := _CUDART.fullmatch(name))), None)
+    except OSError:
+        return None
 
 
 def _first(pattern: re.Pattern[str], text: str | None) -> str | None:

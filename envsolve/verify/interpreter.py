@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from envsolve.errors import UsageError
+from envsolve.files import is_file, is_folder, is_there
 
 # venv and conda on POSIX, venv on Windows, conda on Windows.
 _PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
@@ -26,11 +27,11 @@ def interpreter_of(prefix: Path) -> Path:
     Raises:
         UsageError: ``prefix`` is no environment, or one that is not whole.
     """
-    if not prefix.is_dir():
-        kind = "is not a folder" if prefix.exists() else "does not exist"
+    if not is_folder(prefix):
+        kind = "is not a folder" if is_there(prefix) else "does not exist"
         raise UsageError(f"{prefix} {kind}", hint="--prefix takes the root folder of an environment.")
     candidates = [prefix.absolute() / place for place in _PLACES]
-    found = next((path for path in candidates if path.is_file()), None)
+    found = next((path for path in candidates if is_file(path)), None)
     if found is None:
         raise UsageError(_what_is_wrong(prefix, candidates), hint=_MAKE_ANEW)
     if not os.access(found, os.X_OK):

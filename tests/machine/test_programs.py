@@ -11,6 +11,7 @@ import pytest
 from envsolve.machine.compilers import find_compilers, read_compiler
 from envsolve.machine.installers import find_installers, read_installer, written_version
 from envsolve.machine.interpreters import find_interpreters, read_interpreter
+from envsolve.machine.libcuda import own_library
 from envsolve.machine.model import HostCompiler, Installer, Interpreter, Toolkit
 from envsolve.machine.toolkits import find_toolkits, read_toolkit
 from envsolve.machine.toolkits import written_version as toolkit_version
@@ -51,6 +52,15 @@ def test_each_toolkit_counts_once_with_the_first_way_to_it(tmp_path: Path) -> No
     assert find_toolkits({"PATH": environ["PATH"]}, tmp_path) == {real.resolve(): "nvcc on PATH"}
     assert find_toolkits({}, tmp_path) == {real.resolve(): "/usr/local/cuda"}
     assert read_toolkit(real, {"PATH": SYSTEM}) == Toolkit("12.4", str(real), True)
+
+
+@pytest.mark.parametrize("variable", ["CUDA_HOME", "CONDA_PREFIX", "PATH"])
+@pytest.mark.parametrize("name", ["/loop", f"/{'a' * 300}"], ids=["loop", "too long"])
+def test_a_folder_that_cannot_be_holds_nothing(tmp_path: Path, variable: str, name: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert find_toolkits({variable: name}, tmp_path) == {}
+    assert find_compilers({variable: name}, tmp_path) == []
+    assert own_library("580.95.05", {"LD_LIBRARY_PATH": name}, root=tmp_path) is None
 
 
 def test_several_toolkits(tmp_path: Path) -> None:

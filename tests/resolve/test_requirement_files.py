@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,35 @@ def test_only_regular_files_of_a_sensible_size_are_read(in_folder: Path) -> None
     }.items():
         with pytest.raises(UsageError, match=message):
             read_requirements([], [Path(name)])
+    Path("loop.txt").symlink_to("loop.txt")
+    with pytest.raises(UsageError, match=r"loop\.txt: the file cannot be read: Too many levels of symbolic links"):
+        read_requirements([], [Path("loop.txt")])
     Path("link.txt").symlink_to("real.txt")
     Path("real.txt").write_text("torch")
     (need,) = read_requirements([], [Path("link.txt")]).needs
     assert str(need.requirement) == "torch"
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("torch" + " " * 60_000 + ">=2", ["torch>=2"]),
+        ("torch" + " " * 60_000 + "# newest", ["torch"]),
+        ("torch" + " " * 60_000 + '; python_version > "3"', ['torch; python_version > "3"']),
+        (" " * 2_000_000 + "torch" + " " * 2_000_000, ["torch"]),
+        ("torch \\\n" * 2 + " " * 60_000 + "#\nnumpy", None),
+        ("torch" + " " * 60_000 + "x", None),
+        ("./" + " " * 60_000 + "x", None),
+        ("torch " + "--hash=sha256:abc " * 60_000, None),
+    ],
+    ids=["specifier", "comment", "marker", "around", "continued", "two words", "path", "hashes"],
+)
+def test_long_lines_take_no_longer_than_their_length(text: str, needs: list[str] | None, in_folder: Path) -> None:
+    """Patterns that look through a run again from each of its characters take minutes for some of these."""
+    started = time.process_time()
+    try:
+        found: list[str] | None = [str(need.requirement) for need in from_text(text).needs]
+    except UsageError:
+        found = None
+    assert found == needs
+    assert time.process_time() - started < 3

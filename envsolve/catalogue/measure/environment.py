@@ -9,6 +9,7 @@ from envsolve.catalogue.measure.artefact import FolderFiles
 from envsolve.catalogue.measure.model import Measurement
 from envsolve.catalogue.measure.package import measure_package
 from envsolve.errors import UsageError
+from envsolve.files import real_path
 
 _SITE_PACKAGES = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages")
 
@@ -24,7 +25,7 @@ def measure_environment(folder: Path, *, every: bool = False) -> Measurement:
         UsageError: No distribution is installed there.
     """
     sites = [folder, *(path for pattern in _SITE_PACKAGES for path in sorted(folder.glob(pattern)))]
-    infos = {path.resolve(): path.parent for site in sites for path in sorted(site.glob("*.dist-info/METADATA"))}
+    infos = {real_path(path): path.parent for site in sites for path in sorted(site.glob("*.dist-info/METADATA"))}
     if not infos:
         raise UsageError(
             f"nothing is installed in {folder}", hint="name a site-packages folder, or an environment that has one"

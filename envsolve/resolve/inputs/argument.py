@@ -13,13 +13,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 
+from envsolve.files import is_file, is_folder, real_path
 from envsolve.index.address import redact
 from envsolve.resolve.inputs.model import wrong
 
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _REPOSITORY = re.compile(r"^(?:git|hg|svn|bzr)\+")
-_NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\])?\s*@")
-_MARKER = re.compile(r"\s+;\s*|;\s+")
+# No run of white space can be shared out between two parts of a pattern, or begin in its middle: a long one would be
+# looked through once for every character of it.
+_NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\]\s*)?@")
+_MARKER = re.compile(r"(?<!\s)\s+;\s*|;\s+")
 _EXTRAS = re.compile(r"^(?P<path>.*?)(?:\[(?P<extras>[^\[\]]*)\])?$")
 _SINGLE_EQUALS = re.compile(r"^(?P<name>[A-Za-z0-9._\[\],-]+?)\s*(?<![=<>!~])=(?!=)\s*(?P<version>[0-9][^\s=]*)")
 _NAME_VERSION = re.compile(r"^(?P<name>[A-Za-z0-9._\[\],-]+)\s+(?P<version>[0-9][^\s;]*)")
@@ -51,7 +54,7 @@ def project_path(text: str) -> tuple[Path, tuple[str, ...]] | None:
     extras = tuple(extra.strip() for extra in (match["extras"] or "").split(",") if extra.strip())
     if path.name == "pyproject.toml":
         return path, extras
-    if _is_path(match["path"]) and path.is_dir():
+    if _is_path(match["path"]) and is_folder(path):
         return path / "pyproject.toml", extras
     return None
 
@@ -117,10 +120,10 @@ def _from_path(text: str, origin: str) -> Requirement:
 
 def _existing(text: str, origin: str) -> Path:
     path = _home(text)
-    if not path.exists():
+    if not (is_file(path) or is_folder(path)):
         hint = "check the path; paths are relative to the working folder"
         raise wrong(origin, f"there is no file or folder {text}", hint)
-    return path.resolve()
+    return real_path(path)
 
 
 def _home(text: str) -> Path:

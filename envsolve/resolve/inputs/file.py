@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from envsolve.files import MAX_BYTES, read_regular
+from envsolve.files import MAX_BYTES, read_regular, real_path
 from envsolve.resolve.inputs.argument import project_path, read_requirement
 from envsolve.resolve.inputs.lines import decode, expand, logical_lines
 from envsolve.resolve.inputs.model import Asked, Need, combine, wrong
@@ -20,6 +20,8 @@ from envsolve.resolve.inputs.project import ask_project, load_project
 Role = Literal["needs", "constraints"]
 
 _STDIN = Path("-")
+# The hashes of a package with a hundred files are a tenth of it; what argparse takes grows with the square.
+_LONGEST_LINE = 1 << 16
 _LINES = "a line holds one requirement, or -r, -c, -e, --index-url, --extra-index-url with a value, or --pre"
 
 # Options of pip that change nothing in a plan, each with the reason that its note gives.
@@ -54,7 +56,7 @@ def read_file(path: Path, role: Role = "needs", trail: tuple[Path, ...] = ()) ->
     """
     if path.name == "pyproject.toml" and role == "needs":
         return ask_project(load_project(path), (), ())
-    identity = path.resolve()
+    identity = real_path(path)
     if identity in trail:
         raise wrong(str(path), "the file names itself, directly or through the files that it names")
     text = decode(_content(path), str(path))
@@ -136,6 +138,8 @@ def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> As
 
 def _parse(line: str, origin: str) -> tuple[str, argparse.Namespace]:
     """Split a line into its requirement (perhaps empty) and its options, which come last."""
+    if len(line) > _LONGEST_LINE:
+        raise wrong(origin, f"a line of more than {_LONGEST_LINE} characters", _LINES)
     words = line.split(" ")
     first_option = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
     requirement, rest = " ".join(words[:first_option]), " ".join(words[first_option:])

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from envsolve.resolve.inputs.model import wrong
 
-_COMMENT = re.compile(r"(?:^|\s+)#.*$")
+# Not with the white space in front of it: a long run would be looked through once for every character of it.
+_COMMENT = re.compile(r"(?<!\S)#.*$")
 _CODING = re.compile(rb"coding[:=]\s*([-\w.]+)")
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 # The marks of UTF-32 begin with those of UTF-16 and must be looked for first.
@@ -45,7 +46,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     start, pieces = 0, list[str]()
     for number, line in enumerate([*text.splitlines(), ""], 1):
         start = start if pieces else number
-        is_comment = _COMMENT.match(line) is not None
+        is_comment = line.lstrip().startswith("#")
         if line.endswith("\\") and not is_comment:
             pieces.append(line[:-1])
             continue

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from envsolve.files import read_regular
+from envsolve.files import is_folder, read_regular
 from envsolve.resolve.inputs.argument import read_requirement
 from envsolve.resolve.inputs.model import Asked, Need, wrong
 
@@ -71,7 +71,7 @@ def load_project(path: Path, origin: str | None = None) -> Project:
     Raises:
         UsageError: There is no such file, or it says nothing of dependencies, or what it says has the wrong shape.
     """
-    path = path / "pyproject.toml" if path.is_dir() else path
+    path = path / "pyproject.toml" if is_folder(path) else path
     try:
         file = msgspec.toml.decode(read_regular(path), type=_File)
     except OSError as error:
