@@ -35,7 +35,7 @@ from envsolve.planner.pinning import Pinned, pin
 from envsolve.planner.python import choose_python
 from envsolve.planner.refusal import extension_without_code, impossible_machine, no_triton, unserved_system, unsolvable
 from envsolve.planner.sources import Compiled, about_other_sources, compiled_packages, compiled_when_used
-from envsolve.planner.support import driver_need, judged_builds, support_of
+from envsolve.planner.support import driver_need, driver_of_code, judged_builds, support_of
 from envsolve.planner.toolchain import about_missing_tools, build_needs, toolchain_for, where_it_runs
 from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
@@ -318,6 +318,7 @@ def _complete(frame: Plan, found: _Resolved, asked: Sequence[str], python: str) 
         cautions += about if compiled else ()
         cautions += about_missing_tools(toolchain, {p.name: p.version for p in pinned.packages})
         environment |= where_it_runs(toolchain)
+    compiled_for = driver_of_code(toolchain.nvcc, machines, facts) if toolchain and toolchain.nvcc else None
     if found.torch:
         at_install = [one for one in compiled if one.when != "use"]
         cautions += about_elsewhere(at_install, found.torch, found.ready, family)
@@ -329,7 +330,7 @@ def _complete(frame: Plan, found: _Resolved, asked: Sequence[str], python: str) 
         cuda=solution.flavour,
         packages=pinned.packages,
         support=support_of(judged),
-        driver=driver_need(judged),
+        driver=driver_need(judged) or compiled_for,
         environment=environment,
         toolchain=toolchain,
         warnings=tuple(dict.fromkeys(cautions)),

@@ -30,7 +30,10 @@ class Compiled:
 
 
 def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[Compiled, ...]:
-    """The packages whose CUDA code is compiled as they are installed: source trees, and known projects' sdists."""
+    """The packages whose CUDA code is compiled as they are installed.
+
+    Those are sdists of known projects, and what is asked for by address: source trees, and archives that need torch.
+    """
     found = []
     for package in packages:
         unread = package.version == str(UNREAD)
@@ -39,7 +42,7 @@ def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) 
         project = _project(package, catalogue.source_projects)
         if project is not None and project.compiles != "use":
             found.append(Compiled(package.name, project, project.compiles))
-        elif unread:
+        elif unread or (package.index is None and "torch" in package.requires):
             found.append(Compiled(package.name, project))
     return tuple(found)
 

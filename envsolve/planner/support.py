@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from envsolve.catalogue.model import Build
+from envsolve.compat.driver import driver_runs
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY
+from envsolve.compat.forward import lifted
 from envsolve.compat.judge import Judge
 from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Verdict
@@ -16,6 +18,8 @@ from envsolve.machine.model import Gpu, Machine
 from envsolve.plan import DriverNeed, Support
 from envsolve.resolve.family import Option
 from envsolve.resolve.solve import Solution
+
+_RANK = {None: 0, "forward-compat": 1, "minor-version": 2, "full": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,17 @@ def driver_need(judged: Sequence[Judged]) -> DriverNeed | None:
         if one.build.cuda is not None and one.build.variant != ANY:
             have = one.machine.driver.version if one.machine.driver else None
             needs.append(DriverNeed(one.verdict.driver_required, one.verdict.driver_mode, have))
-    rank = {None: 0, "forward-compat": 1, "minor-version": 2, "full": 3}
-    return max(needs, key=lambda n: (numbers(n.required or "0"), -rank[n.mode]), default=None)
+    return max(needs, key=lambda n: (numbers(n.required or "0"), -_RANK[n.mode]), default=None)
+
+
+def driver_of_code(cuda: str, machines: Sequence[Machine], facts: Facts) -> DriverNeed | None:
+    """What code that is compiled with the nvcc of a CUDA version needs of the drivers; the least favourable mode."""
+    needs = []
+    for machine in machines:
+        os = machine.platform.os if machine.platform else None
+        fit = driver_runs(cuda, lifted(machine, facts.forward), os, facts.toolkits, facts.floors)
+        needs.append(DriverNeed(fit.required, fit.mode, machine.driver.version if machine.driver else None))
+    return max(needs, key=lambda need: -_RANK[need.mode], default=None)
 
 
 def _options(solution: Solution) -> Iterator[Option]:

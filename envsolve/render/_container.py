@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from envsolve.compat.versions import numbers
 from envsolve.render._recipe import PREFIX, Recipe
+from envsolve.render._sources import export_jobs
 
 CUDA_HOME = "/usr/local/cuda"
 """Where the toolkit is while sources are compiled."""
@@ -19,12 +20,6 @@ VERIFY = ("/opt/envsolve/bin/envsolve", "verify", "--prefix", PREFIX)
 
 # As in pyproject.toml.
 _ENVSOLVE_PYTHON = (3, 10)
-# Gigabytes that one compiler of CUDA code takes; flash-attention's README warns of as much for each job.
-_JOB_GB = 4
-_JOBS = (
-    "import os; memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'); "
-    f"print(max(1, min(os.cpu_count(), memory // {_JOB_GB}000000000)))"
-)
 
 
 def apt_install(packages: tuple[str, ...]) -> tuple[str, ...]:
@@ -41,14 +36,18 @@ def install_sources(made: Recipe) -> tuple[str, ...]:
     """What is built, in order: what the builds take, source distributions, repositories."""
     isolation = ""
     commands = []
+    if made.sources:
+        commands.append(f"{PYTHON} -m pip install --no-deps --require-hashes -r {PREFIX}/sources.txt")
     if made.compiling:
-        isolation = " --no-build-isolation"
-        jobs = f'export MAX_JOBS="${{MAX_JOBS:-$(python -c "{_JOBS}")}}"'
+        # No wheel out of the cache, which knows one by its source alone: not by the GPUs or the torch it was built for.
+        isolation = " --no-build-isolation --no-cache-dir"
+        commands.append('export PATH="${CUDA_HOME}/bin:${PATH}"')
+        commands += [f"export {name}={shlex.quote(value)}" for name, value in made.compiling.variables.items()]
         if made.compiling.build_requires:
             commands.append(f"{PYTHON} -m pip install {shlex.join(made.compiling.build_requires)}")
-        commands.append(jobs)
-    if made.sources:
-        commands.append(f"{PYTHON} -m pip install --no-deps --require-hashes{isolation} -r {PREFIX}/sources.txt")
+        commands.append(export_jobs("python"))
+    if made.compiled:
+        commands.append(f"{PYTHON} -m pip install --no-deps --require-hashes{isolation} -r {PREFIX}/compiled.txt")
     commands += [f"{PYTHON} -m pip install --no-deps{isolation} {shlex.quote(tree)}" for tree in made.trees]
     return tuple(commands)
 

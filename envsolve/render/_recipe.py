@@ -7,14 +7,15 @@ and stays behind in the stage that compiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+
+from packaging.requirements import Requirement
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Distribution, Image
 from envsolve.compat.platform import libc_of, libc_serves
-from envsolve.compat.toolchain import CompilerFacts, gcc_for
 from envsolve.compat.versions import minor, numbers
 from envsolve.errors import UsageError
 from envsolve.lock import assumptions_of
@@ -23,6 +24,7 @@ from envsolve.machine.model import Platform
 from envsolve.plan import SITE_PACKAGES, Plan, PlannedPackage, Toolchain
 from envsolve.render import requirements
 from envsolve.render._packages import installable, is_tree
+from envsolve.render._sources import is_compiled, library_path
 
 PREFIX = "/opt/env"
 """Where the environment is in the container."""
@@ -44,13 +46,16 @@ class Compiling:
         toolkit: Where nvcc is.
         apt: Debian packages.
         arch_list: Default of ``TORCH_CUDA_ARCH_LIST``; None where the GPUs are not known.
-        build_requires: Installed into the environment before the sources, which are compiled against its torch.
+        build_requires: Installed into the environment before the sources, which are compiled against its torch; what
+            stands in the plan is left out.
+        variables: Others that the builds are told.
     """
 
     toolkit: Copied
     apt: tuple[str, ...]
     arch_list: str | None
     build_requires: tuple[str, ...]
+    variables: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +69,14 @@ class Recipe:
         python: ``3.12``.
         wheels: Requirements with hashes of what is installed as it is.
         sources: Likewise of what is built from source distributions; None where nothing is.
+        compiled: Likewise of those that are compiled in the environment itself.
         trees: Repositories that are built, ``name @ git+https://...``.
         constraints: What later installs must keep, one a line.
         compiling: None where no CUDA code is compiled.
         compat: A ``libcuda`` that is newer than the driver; None where the driver serves.
-        environment: Variables that the environment needs where it runs.
+        environment: Variables that the environment needs where it runs, ``PATH`` left out.
+        path: Folders of programs, before all others.
+        runtime_apt: Debian packages that it needs where it runs.
         driver: Oldest NVIDIA driver on the host; None for a plan without CUDA code.
         gpus: Compute capabilities that the plan was judged for, lowest first.
     """
@@ -79,11 +87,14 @@ class Recipe:
     python: str
     wheels: str
     sources: str | None
+    compiled: str | None
     trees: tuple[str, ...]
     constraints: tuple[str, ...]
     compiling: Compiling | None
     compat: Copied | None
     environment: Mapping[str, str]
+    path: tuple[str, ...]
+    runtime_apt: tuple[str, ...]
     driver: str | None
     gpus: tuple[str, ...]
 
@@ -121,8 +132,11 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
     assumed = assumptions_of(plan)
     base, compiling = _base(plan, assumed.arch or "x86_64", assumed.libc, catalogue)
     files = [package for package in packages if not is_tree(package)]
-    sources = [package for package in files if package.kind == "sdist"]
+    compiled = [package for package in files if is_compiled(package, plan)]
+    sources = [package for package in files if package.kind == "sdist" and package not in compiled]
     site_packages = f"{PREFIX}/lib/python{plan.python}/site-packages"
+    environment = {name: value.replace(SITE_PACKAGES, site_packages) for name, value in plan.environment.items()}
+    first = environment.pop("PATH", "").removesuffix(":$PATH")
     return Recipe(
         heading=tuple(_heading(plan)),
         base=base.name,
@@ -130,12 +144,15 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
         python=plan.python or "",
         wheels=_hashed(plan, [package for package in files if package.kind == "wheel"]),
         sources=_hashed(plan, sources) if sources else None,
+        compiled=_hashed(plan, compiled) if compiled else None,
         trees=tuple(f"{package.name} @ {package.url}" for package in packages if is_tree(package)),
         # The same text, since a build of the same version for another CUDA is another build.
         constraints=tuple(f"{package.name}==={package.version}" for package in files if package.evidence),
         compiling=compiling,
         compat=_compat(assumed.compat_libcuda, base, catalogue),
-        environment={name: value.replace(SITE_PACKAGES, site_packages) for name, value in plan.environment.items()},
+        environment=environment,
+        path=(f"{PREFIX}/bin", *([first] if first else [])),
+        runtime_apt=("g++",) if plan.toolchain and plan.toolchain.compiles_at_use else (),
         driver=assumed.driver_required,
         gpus=assumed.gpus,
     )
@@ -181,11 +198,10 @@ def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tupl
     toolchain = plan.toolchain
     if toolchain is None or toolchain.nvcc is None:
         return serving[0], None
-    compiles = _gcc_limits(plan, catalogue)
     for base in serving:
         gcc = base.stands_on.gcc
         toolkit = _toolkit(toolchain.nvcc, "devel", base, catalogue)
-        if toolkit and gcc is not None and compiles(gcc):
+        if toolkit and gcc is not None and (toolchain.gcc_min or 0) <= gcc <= (toolchain.gcc_max or gcc):
             return base, _compiling(plan, toolchain, toolkit)
     raise UsageError(
         f"no images are known that bring nvcc {toolchain.nvcc}, {toolchain.host_compilers} and Python {plan.python}",
@@ -193,18 +209,14 @@ def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tupl
     )
 
 
-def _gcc_limits(plan: Plan, catalogue: Catalogue) -> Callable[[int], bool]:
-    """Whether a gcc major compiles against the plan's torch."""
-    torch = next(package for package in plan.packages if package.name == "torch")
-    version = torch.version.partition("+")[0]
-    build = next(b for b in catalogue.builds("torch") if (b.version, b.variant) == (version, torch.variant))
-    return gcc_for(build, CompilerFacts.of(catalogue)).holds
-
-
 def _compiling(plan: Plan, toolchain: Toolchain, toolkit: Copied) -> Compiling:
     git = ("git",) if any((package.url or "").startswith("git+") for package in plan.packages) else ()
-    requires = tuple(line for line in toolchain.build_requires if line != "torch")
-    return Compiling(toolkit, ("g++", *git), toolchain.TORCH_CUDA_ARCH_LIST, requires)
+    planned = {package.name for package in plan.packages}
+    requires = tuple(line for line in toolchain.build_requires if Requirement(line).name not in planned)
+    told = {name: value for name, value in toolchain.environment.items() if name != "TORCH_CUDA_ARCH_LIST"}
+    if run_path := library_path(toolchain):
+        told["LDFLAGS"] = run_path
+    return Compiling(toolkit, ("g++", *git), toolchain.TORCH_CUDA_ARCH_LIST, requires, told)
 
 
 def _compat(cuda: str | None, base: _Base, catalogue: Catalogue) -> Copied | None:

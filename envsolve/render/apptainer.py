@@ -70,7 +70,9 @@ def _build(made: Recipe) -> Iterator[str]:
         yield from _compilers(made.compiling)
     if made.sources:
         yield from _file("sources.txt", made.sources.splitlines())
-    if made.sources or made.trees:
+    if made.compiled:
+        yield from _file("compiled.txt", made.compiled.splitlines())
+    if made.sources or made.compiled or made.trees:
         yield from (f"    {command}" for command in install_sources(made))
     yield "    # What is installed on top of this cannot replace the builds that were judged for the GPU."
     yield from _file("constraints.txt", made.constraints)
@@ -93,8 +95,12 @@ def _final(made: Recipe) -> Iterator[str]:
     yield from ("%files from build", f"    {PREFIX} {PREFIX}", "")
     if made.compat:
         yield from _copied("compat", made.compat, COMPAT)
+    if made.runtime_apt:
+        yield "%post"
+        yield from (f"    {command}" for command in apt_install(made.runtime_apt))
+        yield ""
     yield "%environment"
-    yield f'    export PATH="{PREFIX}/bin:${{PATH}}"'
+    yield f'    export PATH="{":".join(made.path)}:${{PATH}}"'
     yield from (f'    export {name}="{value}"' for name, value in variables(made).items())
     yield from ("", "%test", "    set -e")
     yield from (f"    {command}" for command in check(made))

@@ -74,7 +74,9 @@ def _build(made: Recipe) -> Iterator[str]:
         yield from _compilers(made.compiling)
     if made.sources:
         yield from _file("sources.txt", made.sources.splitlines())
-    if made.sources or made.trees:
+    if made.compiled:
+        yield from _file("compiled.txt", made.compiled.splitlines())
+    if made.sources or made.compiled or made.trees:
         yield from _run(install_sources(made), _CACHE)
     yield "# What is installed on top of this cannot replace the builds that were judged for the GPU."
     yield from _file("constraints.txt", made.constraints)
@@ -118,7 +120,11 @@ def _final(made: Recipe) -> Iterator[str]:
         yield "# A libcuda that is newer than the host's driver; it serves data-centre GPUs alone."
         yield f"COPY --from=compat {made.compat.folder} {COMPAT}"
     settings = [f'{name}="{value}"' for name, value in variables(made).items()]
-    yield "ENV " + " \\\n    ".join([f'PATH="{PREFIX}/bin:${{PATH}}"', *settings])
+    yield "ENV " + " \\\n    ".join([f'PATH="{":".join(made.path)}:${{PATH}}"', *settings])
+    if made.runtime_apt:
+        yield "# What compiles CUDA code where it runs needs a host compiler there."
+        yield "# hadolint ignore=DL3008"
+        yield from _run(apt_install(made.runtime_apt))
 
 
 def _file(name: str, lines: Iterable[str]) -> Iterator[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from envsolve.plan import Plan
-from envsolve.render._commands import install_commands
+from envsolve.render._commands import Words, install_commands
+
+_WORDS = Words(("python", "-m", "pip", "install"), "--index-url", ("--no-build-isolation", "--no-cache-dir"), "python")
 
 
 def commands(plan: Plan) -> tuple[str, ...]:
-    """One command per index.
+    """One command per index, then what compiling the sources takes.
 
     Raises:
         ImpossibleError: Nothing fits.
     """
-    return install_commands(plan, ("python", "-m", "pip", "install"), "--index-url")
+    return install_commands(plan, _WORDS)
 
 
 def render(plan: Plan) -> str:

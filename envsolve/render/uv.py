@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from envsolve.plan import Plan
-from envsolve.render._commands import install_commands
+from envsolve.render._commands import Words, install_commands
+
+_WORDS = Words(
+    ("uv", "pip", "install"), "--default-index", ("--no-build-isolation", "--no-cache"), '"$(uv python find)"'
+)
 
 
 def commands(plan: Plan) -> tuple[str, ...]:
-    """One command per index.
+    """One command per index, then what compiling the sources takes.
 
     Raises:
         ImpossibleError: Nothing fits.
     """
-    return install_commands(plan, ("uv", "pip", "install"), "--default-index")
+    return install_commands(plan, _WORDS)
 
 
 def render(plan: Plan) -> str:
