@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,15 @@ def test_what_is_refused(call: Callable[[], Any], words: str, tmp_path: Path, mo
 def test_a_path_may_be_text(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text(dump_machine(MACHINE))
     assert api.load_machines(str(tmp_path)) == api.load_machines(tmp_path / "m.json") == (MACHINE,)
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "runs"),
+    [(None, None, True), ("3.7", None, False), ("3.12.4", None, True), ("3.12", "3.7", False), ("3.7", "3.12", True)],
+)
+def test_builds_are_judged_for_the_python_of_a_plan(own: str | None, asked: str | None, runs: bool) -> None:
+    """The newest torch has wheels for 3.12 and none for 3.7."""
+    card = replace(api.describe_target("H100, driver 580.95, linux-x86_64, glibc 2.35"), python=own)
+    newest = api.builds("torch", [Machine(), card], python=asked).builds
+    on_card = [build.verdict for build in newest if build.version == newest[0].version and build.gpu]
+    assert ("native" in on_card) is runs

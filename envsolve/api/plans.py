@@ -186,8 +186,16 @@ def standing(
 
 
 def builds(package: str, machines: Sequence[Machine] | None = None, *, python: str | None = None) -> BuildList:
-    """Every published build of a torch-family package, with its verdict on each of the machines' GPUs."""
+    """Every published build of a torch-family package, with its verdict on each of the machines' GPUs.
+
+    Args:
+        package: Its name.
+        machines: This machine where None.
+        python: ``3.12``; the machine's own where None.
+    """
     from envsolve.builds import list_builds
     from envsolve.catalogue.load import Catalogue
+    from envsolve.compat.settle import python_of
 
-    return list_builds(package, machines_given(machines) or (detect(),), python_version(python), Catalogue())
+    here = machines_given(machines) or (detect(),)
+    return list_builds(package, here, python_version(python) or python_of(here), Catalogue())

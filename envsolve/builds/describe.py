@@ -85,4 +85,5 @@ def _nothing(builds: Sequence[BuildLine]) -> str:
     life = [reason.text for build in builds for reason in build.reasons if reason.rule == "life" and reason.ok is False]
     if life:
         return "\n".join(f"this machine cannot exist: {text}" for text in dict.fromkeys(life))
-    return f"no published build of {builds[0].package} runs on the machine; --all says why"
+    name = builds[0].package
+    return f"no published build of {name} runs on the machine: --all says why, envsolve plan {name} what would help"

@@ -20,6 +20,11 @@ def as_judged(machine: Machine, flavour: str | None, drivers: Sequence[DriverBra
     return replace(machine, platform=assumed(machine.platform), driver=_own_cuda(machine.driver, drivers), gpus=gpus)
 
 
+def python_of(machines: Sequence[Machine]) -> str | None:
+    """The Python that builds are judged for where none is asked for: the first that a machine says, ``3.12``."""
+    return next((".".join(machine.python.split(".")[:2]) for machine in machines if machine.python), None)
+
+
 def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> DriverBranch | None:
     """The branch of a driver whose stated CUDA version is beyond what that branch supports; else None.
 

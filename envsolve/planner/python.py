@@ -9,6 +9,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.compat.platform import python_tag
+from envsolve.compat.settle import python_of
 from envsolve.machine.model import Machine
 from envsolve.resolve.family import Family
 from envsolve.resolve.requirements import Asked
@@ -27,9 +28,8 @@ def choose_python(asked: Asked, machines: Sequence[Machine], family: Family) -> 
     Args:
         family: The torch family on the machines, judged without regard to Python.
     """
-    for machine in machines:
-        if machine.python:
-            return ".".join(machine.python.split(".")[:2])
+    if own := python_of(machines):
+        return own
     allowed = SpecifierSet(asked.requires_python or "")
     pythons = [p for p in _IN_ORDER if allowed.contains(f"{p}.0") or allowed.contains(f"{p}.99")]
     wanted = [(canonicalize_name(n.requirement.name), n.requirement.specifier) for n in asked.needs]
