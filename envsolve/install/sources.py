@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,7 +109,7 @@ def _write(log: TextIO, step: Step, progress: Progress) -> None:
     progress(step)
 
 
-def in_words(files: Sequence[File], told: Mapping[str, str]) -> str:
+def in_words(sources: Sources, told: Mapping[str, str]) -> str:
     """What is compiled, for a person."""
-    names = ", ".join(f"{file.name} {file.version or ''}".strip() for file in files)
-    return f"compiling {names} with {told['CUDACXX']} and {told['CXX']}, {told['MAX_JOBS']} at a time"
+    names = ", ".join(f"{file.name} {file.version or ''}".strip() for file in sources.files)
+    return f"compiling {names} with nvcc {sources.building.nvcc} and {told['CXX']}, {told['MAX_JOBS']} at a time"

@@ -163,7 +163,7 @@ def _compile(
     python = stage.environment / "bin" / "python"
     command = [*program, *manager.arguments(python, requirements), *manager.unisolated]
     told = sources.told(stage, managers.child_environment(manager, stage.folder, stage.temporary))
-    progress(Step("packages", in_words(sources.files, told)))
+    progress(Step("packages", in_words(sources, told)))
     with logged(stage, progress) as kept:
         failure = _attempt(stage, manager, command, title, Wanted(sources.files), kept, told)
         if failure is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from envsolve.catalogue.model import Evidence
 from envsolve.compat.facts import Facts
@@ -192,11 +192,12 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
             yield Caution("kernels-not-loaded", f"{text} beside a torch for CUDA {major}; the rest of it works", None)
 
 
-def about_unjudged(solution: Solution, family: Family) -> Iterator[Caution]:
-    """Packages that carry, or may carry, GPU code of which the facts say nothing."""
+def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[Caution]:
+    """Packages with GPU code of which the facts say nothing; what is compiled for the cards has none yet."""
     prove = "prove it once installed: envsolve verify --prefix DIR"
     members = family.catalogue.family
-    names = [name for name, chosen in solution.chosen.items() if name in members and chosen.candidate.option is None]
+    unknown = [name for name, chosen in solution.chosen.items() if chosen.candidate.option is None]
+    names = [name for name in unknown if name in members and name not in compiled]
     if names:
         text = f"what GPU code {', '.join(names)} carries, and for which torch, is not known; it was not judged"
         yield Caution("not-judged", text, prove)

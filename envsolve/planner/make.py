@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -130,8 +131,8 @@ def make_plan(
             raise _NothingFitsError(unsolvable(failure, limits, family, pool)) from None
 
     try:
-        found = _with_ready_wheels(resolve(asked.needs, family, {}), asked.needs, resolve)
-        found = _with_assembler(found, asked.needs, resolve)
+        found = _with_torch(resolve(asked.needs, family, {}), resolve)
+        found = _with_assembler(_with_ready_wheels(found, resolve), resolve)
         return _complete(frame, _with_build_tools(found, [*wanted], resolve), [*wanted], python)
     except _NothingFitsError as nothing:
         return _impossible(frame, nothing.conflict)
@@ -179,7 +180,22 @@ class _NothingFitsError(Exception):
         self.conflict = conflict
 
 
-def _with_ready_wheels(found: _Resolved, needs: Sequence[Need], resolve: _Resolve) -> _Resolved:
+def _with_torch(found: _Resolved, resolve: _Resolve) -> _Resolved:
+    """The same with torch where something is compiled against it whose metadata does not say so.
+
+    Raises:
+        _NothingFitsError: No torch goes with it.
+    """
+    compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
+    projects = [one.project for one in compiled if one.project and one.needs_torch]
+    if "torch" in found.solution.chosen or not projects:
+        return found
+    origin = f"compiling {', '.join(project.package for project in projects)}"
+    needs = (Need(Requirement(f"torch{project.torch or ''}"), origin) for project in projects)
+    return resolve((*found.needs, *needs), found.family, found.ready)
+
+
+def _with_ready_wheels(found: _Resolved, resolve: _Resolve) -> _Resolved:
     """The same with wheels off the indexes for what would be compiled, where there are any for its very torch."""
     torch = found.torch
     if torch is None:
@@ -189,13 +205,13 @@ def _with_ready_wheels(found: _Resolved, needs: Sequence[Need], resolve: _Resolv
     if not any(wheels.values()):
         return found
     try:
-        again = resolve(needs, found.family, wheels)
+        again = resolve(found.needs, found.family, wheels)
     except _NothingFitsError:
         return found
     return again if again.torch and again.torch.identity == torch.identity else found
 
 
-def _with_assembler(found: _Resolved, needs: Sequence[Need], resolve: _Resolve) -> _Resolved:
+def _with_assembler(found: _Resolved, resolve: _Resolve) -> _Resolved:
     """The same with a ptxas out of a package, where Triton's own does not serve every card and torch stays as it is."""
     triton, family = found.version(TRITON), found.family
     if triton is None:
@@ -203,7 +219,7 @@ def _with_assembler(found: _Resolved, needs: Sequence[Need], resolve: _Resolve) 
     for assembler in assemblers(triton, family.machines, family.facts, family.catalogue.compilers):
         try:
             facts = assembler.among(family.facts)
-            again = resolve((*needs, *assembler.needs), replace(family, facts=facts), found.ready)
+            again = resolve((*found.needs, *assembler.needs), replace(family, facts=facts), found.ready)
         except (_NothingFitsError, IndexUnavailableError):
             continue
         if all(again.version(package) == found.version(package) for package in ("torch", TRITON)):
@@ -220,13 +236,16 @@ def _with_build_tools(found: _Resolved, asked: Sequence[str], resolve: _Resolve)
     if not compiled:
         return found
     toolchain, _ = _toolchain(found, compiled)
-    try:
-        again = resolve((*found.needs, *build_needs(toolchain)), found.family, found.ready)
-    except (_NothingFitsError, IndexUnavailableError):
-        return found
     kept = ("torch", TRITON, *(one.name for one in compiled))
-    same = all(again.version(package) == found.version(package) for package in kept)
-    return replace(again, assembler=found.assembler) if same else found
+    # An index of one's own may have no nvcc.
+    for needs in (build_needs(toolchain), build_needs(replace(toolchain, nvcc_from=None))):
+        try:
+            again = resolve((*found.needs, *needs), found.family, found.ready)
+        except (_NothingFitsError, IndexUnavailableError):
+            continue
+        if all(again.version(package) == found.version(package) for package in kept):
+            return replace(again, assembler=found.assembler)
+    return found
 
 
 def _compiled(found: _Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
@@ -234,7 +253,7 @@ def _compiled(found: _Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
     packages, catalogue = found.pinned.packages, found.family.catalogue
     compiled = (*compiled_packages(packages, catalogue), *compiled_when_used(packages, asked, catalogue))
     if "torch" not in found.solution.chosen:
-        return tuple(one for one in compiled if one.project and "torch" not in one.project.build_requires)
+        return tuple(one for one in compiled if one.project and not one.needs_torch)
     # Of a torch that was asked for by address nothing is known.
     return compiled if found.torch else ()
 
@@ -295,7 +314,7 @@ def _complete(frame: Plan, found: _Resolved, asked: Sequence[str], python: str) 
         *_about_binding(solution, family, found.limits),
         *about_packages(pinned.packages, solution, guessed, yanked),
         *about_runtime(solution, family),
-        *about_unjudged(solution, family),
+        *about_unjudged(solution, family, {one.name for one in _compiled(found, asked)}),
         *about_indexes(pinned.unreached, frame.catalogue_date),
     ]
     if found.assembler:

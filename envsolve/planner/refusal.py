@@ -63,14 +63,24 @@ def unsolvable(failure: UnsolvableError, limits: Limits, family: Family, pool: P
 
 
 def no_triton(chosen: Option, family: Family) -> Conflict:
-    """Why Triton, asked for without torch, runs nothing on the machine, and the Triton that would."""
+    """Why Triton, asked for without torch, runs nothing on the machine; the Triton, driver or card that would."""
+    # As in unsolvable().
+    from envsolve.resolve.remedies import another_card, driver_remedy, fewer_cards
+
     facts = []
     for reason in chosen.verdict.failures:
         source = family.catalogue.source(reason.source)
         facts.append(ConflictFact(reason.text, source.title if source else None))
-    other = next((o for o in family.options(chosen.build.package) if o.verdict.level.usable), None)
-    remedies = (Remedy(f"ask for triton=={other.build.version}", "its kernels run here"),) if other else ()
-    return Conflict(tuple(facts), remedies)
+
+    def answer(changed: Family) -> tuple[Option, ...] | None:
+        found = next((o for o in changed.options(chosen.build.package) if o.verdict.level.usable), None)
+        return (found,) if found else None
+
+    if here := answer(family):
+        return Conflict(tuple(facts), (Remedy(f"ask for triton=={here[0].build.version}", "its kernels run here"),))
+    others = [*fewer_cards(family, answer), *driver_remedy(family, answer)] or [*another_card(family, answer)]
+    told = f"envsolve builds {chosen.build.package} --target 'GPU, driver VERSION'"
+    return Conflict(tuple(facts), tuple(others) or (Remedy(f"use another GPU with a newer driver; see {told}", ""),))
 
 
 def extension_without_code(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -22,11 +23,18 @@ class Compiled:
     Attributes:
         project: What that takes; None where it is not recorded.
         when: While it is installed, when it is used, or at both times.
+        tree: Whether it is a repository or a folder, which has no hash.
     """
 
     name: str
     project: SourceProject | None
     when: Literal["install", "use", "both"] = "install"
+    tree: bool = False
+
+    @property
+    def needs_torch(self) -> bool:
+        """Whether it is known to be compiled against torch."""
+        return self.project is not None and any(Requirement(r).name == "torch" for r in self.project.build_requires)
 
 
 def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[Compiled, ...]:
@@ -41,9 +49,9 @@ def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) 
             continue
         project = _project(package, catalogue.source_projects)
         if project is not None and project.compiles != "use":
-            found.append(Compiled(package.name, project, project.compiles))
+            found.append(Compiled(package.name, project, project.compiles, unread))
         elif unread or (package.index is None and "torch" in package.requires):
-            found.append(Compiled(package.name, project))
+            found.append(Compiled(package.name, project, tree=unread))
     return tuple(found)
 
 

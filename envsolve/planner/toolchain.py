@@ -75,7 +75,7 @@ def toolchain_for(
         get_nvcc=nvcc.command if nvcc else None,
         checks=tuple(_checks(cuda, knows, listed, driver_cuda)),
     )
-    cautions = [*_about_compiling(toolchain)]
+    cautions = [*_about_compiling(toolchain, any(one.tree for one in compiled))]
     cautions += [Caution("toolchain", r.text) for r in (knows, listed) if r is not None and r.ok is False]
     if listed is not None and listed.ok is None:
         cautions.append(Caution("toolchain", listed.text, "name the GPUs: --gpu, --target, --machine"))
@@ -85,7 +85,7 @@ def toolchain_for(
     cautions += _about_nvcc(toolchain, torch, machines)
     for one in compiled:
         if one.project is not None:
-            cautions += _about_project(one.project, torch, cards, facts)
+            cautions += _about_project(one.project, torch, cuda, cards, facts)
     return toolchain, tuple(cautions)
 
 
@@ -217,7 +217,7 @@ def _in_words(gcc: GccRange) -> str | None:
     return f"gcc {gcc.first} or newer" if gcc.first is not None else None
 
 
-def _about_compiling(toolchain: Toolchain) -> Iterator[Caution]:
+def _about_compiling(toolchain: Toolchain, trees: bool) -> Iterator[Caution]:
     parts = [f"nvcc {toolchain.nvcc}"] if toolchain.nvcc else []
     parts += [toolchain.host_compilers] if toolchain.host_compilers else []
     if toolchain.compiles:
@@ -225,8 +225,8 @@ def _about_compiling(toolchain: Toolchain) -> Iterator[Caution]:
         takes = ", ".join([*parts, *set_to])
         text = f"{', '.join(toolchain.compiles)} will be compiled from source; that takes {takes}"
         them = "it" if len(toolchain.compiles) == 1 else "them"
-        remedy = f"envsolve install builds {them} so; by hand, build {them} {_NOT_ISOLATED}"
-        yield Caution("compiles", text, remedy)
+        who = "the commands of --format pip and uv build" if trees else "envsolve install builds"
+        yield Caution("compiles", text, f"{who} {them} so; by hand, build {them} {_NOT_ISOLATED}")
     later = [name for name in toolchain.compiles_at_use if name not in toolchain.compiles]
     if later:
         text = f"{', '.join(later)} compiles CUDA code at its first use; that takes {', '.join(parts)} where it runs"
@@ -267,12 +267,17 @@ def _about_nvcc(toolchain: Toolchain, torch: Build | None, machines: Sequence[Ma
 
 
 def _about_project(
-    project: SourceProject, torch: Build | None, cards: Sequence[ComputeCapability], facts: CompilerFacts
+    project: SourceProject,
+    torch: Build | None,
+    cuda: str | None,
+    cards: Sequence[ComputeCapability],
+    facts: CompilerFacts,
 ) -> Iterator[Caution]:
     """What the project itself asks for and the plan does not give."""
     own = project.arch_variable
     if own is None and torch is not None and "nvcc" in project.tools:
-        yield Caution("extension-archs", f"{project.package} chooses the GPUs to compile for by itself")
+        text = f"{project.package} chooses the GPUs to compile for by itself, whatever {_ARCH_LIST} says"
+        yield Caution("extension-archs", text)
     elif own not in (None, _ARCH_LIST) and cards and written_archs(project, cards, facts) is None:
         listed = ", ".join(map(str, cards))
         takes = ", ".join(project.archs)
@@ -288,6 +293,9 @@ def _about_project(
             )
             yield Caution("extension-gpu", text)
     if torch is None:
+        if wheels := project.wheel_packages.get(str(minor(cuda)[0])) if cuda else None:
+            text = f"{project.package} is also published as wheels, {wheels}"
+            yield Caution("ready-wheel-elsewhere", text, f"ask for {wheels} to compile nothing")
         return
     if project.cuda and torch.cuda and not SpecifierSet(project.cuda).contains(torch.cuda):
         text = f"{project.package} takes CUDA {project.cuda}, and torch was built with {torch.cuda}"

@@ -73,7 +73,7 @@ def test_pycuda_is_compiled_with_the_nvcc_of_its_plan(tools: Tools, tmp_path: Pa
     tools.envsolve("pycuda", "--target", f"H100, {SYSTEM}", "-o", str(lock))
     with pytest.raises(UsageError, match=r"takes gcc \d+ or older; this machine has gcc 99\.1"):
         install(lock, prefix, machine=Machine(host_compilers=(HostCompiler("gcc", "99.1", "/usr/bin/gcc"),)))
-    assert f"{prefix.name}/lib" not in made(tools, lock, prefix) and (prefix / "bin/python").exists()
+    assert "compiling pycuda" in made(tools, lock, prefix)
     # Where there is no driver, the stub that it was linked against lets it be imported.
     (stub,) = prefix.glob("lib/python3*/site-packages/nvidia/cu13/lib/stubs/libcuda.so")
     (tmp_path / "driver").mkdir()

@@ -12,6 +12,8 @@ from envsolve.machine.model import Gpu, HostCompiler, Installer, Machine, Platfo
 from envsolve.plan import PlannedPackage
 from envsolve.planner.sources import about_other_sources, compiled_packages, compiled_when_used
 from envsolve.planner.toolchain import build_needs, toolchain_for, where_it_runs
+from tests.planner.worlds import chosen, codes
+from tests.smallworld import World
 
 H100 = Machine(gpus=(Gpu("NVIDIA H100", "9.0"),))
 
@@ -164,7 +166,7 @@ def test_a_toolkit_that_one_of_several_machines_has_is_not_everyones(catalogue: 
     ("machine", "command"),
     [
         (H100, "micromamba create -y -p ~/cuda-12.8 -c conda-forge conda-forge::cuda-nvcc"),
-        (replace(H100, installers=(Installer("mamba"),)), "mamba create -y -p ~/cuda-12.8 -c conda-forge conda-forge::cuda-nvcc"),
+        (replace(H100, installers=(Installer("mamba"),)), "mamba create -y -p ~/cuda-12.8 -c conda-forge"),
         (replace(H100, platform=Platform(distro="ubuntu 24.04")), "sudo apt-get install cuda-minimal-build-12-8"),
     ],
 )  # fmt: skip
@@ -234,3 +236,36 @@ def test_a_project_in_a_newer_cxx_takes_a_newer_gcc(catalogue: Catalogue) -> Non
     compiled = compiled_packages([sdist("pyg-lib", "0.8.0")], catalogue)
     toolchain, _ = toolchain_for(compiled, torch("2.1.0", "12.1"), [H100], None, catalogue)
     assert toolchain.gcc_min == 11 and toolchain.gcc_max == 12
+
+
+def test_what_is_compiled_against_torch_gets_one(torch_world: World) -> None:
+    torch_world.default.sdist("torch-scatter", "2.1.2", upload_time="2024-01-01T00:00:00Z")  # and does not say so
+    torch_world.default.wheel("setuptools", "80.0", upload_time="2024-01-01T00:00:00Z")
+    plan = torch_world.plan("torch-scatter")
+    assert "torch" in chosen(plan) and plan.toolchain is not None
+    assert plan.toolchain.compiles == ("torch-scatter",)
+    assert "setuptools" in chosen(plan)  # the build is not isolated
+    assert "cuda-toolkit" in next(w.message for w in plan.warnings if w.code == "build-requires")
+    assert "not-judged" not in codes(plan)
+
+
+def test_what_the_build_needs_and_the_index_lacks_is_told(torch_world: World) -> None:
+    torch_world.default.sdist("torch-scatter", "2.1.2", upload_time="2024-01-01T00:00:00Z")
+    plan = torch_world.plan("torch-scatter")
+    (told,) = [w.message for w in plan.warnings if w.code == "build-requires"]
+    assert "setuptools" in told
+
+
+def test_a_tree_is_not_what_an_install_takes(catalogue: Catalogue) -> None:
+    _, cautions = toolchain_for(
+        compiled_packages([TREE], catalogue), torch("2.15.0", "13.2"), [H100], "13.0", catalogue
+    )
+    (told,) = [c.remedy for c in cautions if c.code == "compiles"]
+    assert told is not None and told.startswith("the commands of --format pip and uv build it so")
+
+
+def test_wheels_of_the_same_project_are_named(catalogue: Catalogue) -> None:
+    compiled = compiled_packages([sdist("cupy", "14.2.0")], catalogue)
+    toolchain, cautions = toolchain_for(compiled, None, [H100], "13.0", catalogue)
+    assert "ask for cupy-cuda13x to compile nothing" in {c.remedy for c in cautions}
+    assert "cuda-toolkit[cublas]==13.0.*" in toolchain.nvcc_packages["pip"]

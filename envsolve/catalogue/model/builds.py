@@ -124,6 +124,7 @@ class SourceProject(msgspec.Struct, frozen=True):
         variables: What its build must be told by environment variables: to make CUDA code where no GPU is in sight, and
             to compile rather than fetch a wheel that nobody checked.
         build_requires: What must be installed before it where it is built without isolation.
+        wheel_packages: The same project as wheels, by CUDA major: ``cupy-cuda13x``.
     """
 
     package: str
@@ -142,6 +143,7 @@ class SourceProject(msgspec.Struct, frozen=True):
     archs: tuple[str, ...] = ()
     variables: Mapping[str, str] = {}
     build_requires: tuple[str, ...] = ()
+    wheel_packages: Mapping[str, str] = {}
     cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
