@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from envsolve.machine.model import Machine
 
 
-def check_dockerfile(path: StrPath, machines: Sequence[Machine] | None = None) -> Report:
+def check_dockerfile(
+    path: StrPath, machines: Sequence[Machine] | None = None, context: StrPath | None = None
+) -> Report:
     """Say what in a Dockerfile will not work on machines, and what to write in its place.
 
     Args:
         path: The Dockerfile.
         machines: That its image is meant for; this host where None.
+        context: The folder that it is built from, whose requirement files are read; that of the file where None.
 
     Raises:
         UsageError: The file cannot be read, or is no Dockerfile.
@@ -26,6 +29,11 @@ def check_dockerfile(path: StrPath, machines: Sequence[Machine] | None = None) -
     from envsolve.catalogue.load import Catalogue
     from envsolve.dockerfiles import check
     from envsolve.dockerfiles.read import read_file
+    from envsolve.errors import UsageError
+    from envsolve.files import is_folder
 
-    text = read_file(path_of(path, "path"))
-    return check.check_dockerfile(text, machines_given(machines) or (detect(),), Catalogue())
+    file = path_of(path, "path")
+    folder = file.parent if context is None else path_of(context, "context")
+    if not is_folder(folder):
+        raise UsageError(f"{folder} is no folder", hint="name the folder that the image is built from")
+    return check.check_dockerfile(read_file(file), machines_given(machines) or (detect(),), Catalogue(), folder)

@@ -22,15 +22,19 @@ def command(
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,
+    context: Annotated[
+        Path | None,
+        option("--context", metavar="DIR", help="The folder it is built from; the file's own if none."),
+    ] = None,
     form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
     output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
 ) -> None:
     """Check a Dockerfile for the machines it is meant for.
 
-    Its images, the builds of torch that its pip commands take, the code that it compiles. Nothing is run or downloaded.
+    Its images, the builds of torch that its installs take, the code that it compiles. Nothing is run or downloaded.
     Exit 4 where something will fail.
     """
-    report = api.check_dockerfile(path, options.machines(machine, target, gpu, driver, platform))
+    report = api.check_dockerfile(path, options.machines(machine, target, gpu, driver, platform), context)
     if form == "json":
         from envsolve.jsontext import dump
 

@@ -8,14 +8,17 @@ from envsolve.dockerfiles.model import Report
 
 
 def describe(report: Report, name: str) -> str:
-    """The findings in the order of the file, each with what to write in its place.
+    """The findings in the order of the file, each with what to write in its place; then what was not judged.
 
     Args:
         name: Of the file.
     """
-    if not report.findings:
-        return f"{name}: nothing found that would fail on the machines"
-    return "\n\n".join("\n".join(lines) for lines in _findings(report, name))
+    parts = ["\n".join(lines) for lines in _findings(report, name)]
+    if not parts:
+        parts = [f"{name}: nothing found that would fail on the machines"]
+    if report.unjudged:
+        parts.append("\n".join(f"{name}:{one.line}: not judged: {one.text}" for one in report.unjudged))
+    return "\n\n".join(parts)
 
 
 def _findings(report: Report, name: str) -> Iterator[list[str]]:

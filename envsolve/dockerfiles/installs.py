@@ -1,21 +1,50 @@
-"""What commands of pip, uv and nvcc in a Dockerfile say. Pure."""
+"""What commands of pip and uv in a Dockerfile install, requirement files of the build context included."""
 
 from __future__ import annotations
 
 import argparse
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import partial
+from typing import NoReturn
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
+from envsolve.dockerfiles.context import Context
 from envsolve.dockerfiles.model import Command
+from envsolve.dockerfiles.places import Places, of_backend, places
+from envsolve.dockerfiles.requirements import lines, option_words
 
 _PIP = re.compile(r"(?:\S*/)?pip[\d.]*")
+_UV = re.compile(r"(?:\S*/)?uv")
 _PYTHON = re.compile(r"(?:\S*/)?python[\d.]*")
-_ARCH = re.compile(r"(?:sm|compute)_\d+[af]?")
-_VARIANT = re.compile(r"/whl/(?:nightly/)?(cu\d+|cpu)/?$")
+# A file may name another; none does so more often than this.
+_NESTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One package that an install names.
+
+    Attributes:
+        file: Where it stands, ``requirements.txt:3``; empty on the command line.
+    """
+
+    requirement: Requirement
+    file: str = ""
+
+    @property
+    def name(self) -> str:
+        """Normalised."""
+        return canonicalize_name(self.requirement.name)
+
+    @property
+    def place(self) -> str:
+        """Where it stands, to begin a sentence with."""
+        return f"{self.file}: " if self.file else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,28 +52,56 @@ class Install:
     """One ``pip install``, or uv's form of it.
 
     Attributes:
-        requirements: Those that name a package.
+        wanted: Those that name a package.
+        unread: Names of packages whose version a variable says that the file does not set.
         sources: What is built from a folder or an address: ``.``, ``git+https://...``.
-        files: Of ``-r``.
-        index: Of ``--index-url``; None for the default one.
+        files: Of ``-r``, those that are not in the build context.
+        places: Where packages are looked for; ``backend`` where packages of PyTorch are, if elsewhere.
         constrained: Whether constraints are named, by option or by variable.
         isolated: Whether builds get an environment of their own.
+        early: Whether versions before a release are taken.
+        upgrade: Whether what is there is replaced by what is newer.
     """
 
     command: Command
-    requirements: tuple[Requirement, ...]
+    wanted: tuple[Wanted, ...]
+    unread: frozenset[str]
     sources: tuple[str, ...]
     files: tuple[str, ...]
-    index: str | None
+    places: Places
+    backend: str | None
     constrained: bool
     isolated: bool
     dependencies: bool
+    early: bool
+    upgrade: bool
 
-    @property
-    def variant(self) -> str | None:
-        """The CUDA variant that the index is for, where its address says so: PyTorch has an index for each."""
-        match = _VARIANT.search(self.index or "")
-        return match[1] if match else None
+    def looks(self, from_pytorch: bool) -> Places:
+        """Where it looks for a package.
+
+        Args:
+            from_pytorch: Whether PyTorch's indexes carry it.
+        """
+        return of_backend(self.backend) if self.backend and from_pytorch else self.places
+
+
+_LISTS = {
+    "-r --requirement --requirements": "requirement",
+    "-c --constraint --constraints": "constraint",
+    "-e --editable": "editable",
+    "-i --index-url --default-index": "index_url",
+    "--extra-index-url": "extra",
+    "--index": "index",
+    "-f --find-links": "links",
+}
+# Options of either with a value that must not be taken for a requirement.
+_WITH_VALUE = (
+    "-t --target --prefix --root --python -p --src --platform --python-version --implementation --abi --cache-dir "
+    "--trusted-host --allow-insecure-host --timeout --retries --log --proxy --only-binary --no-binary -C "
+    "--config-settings --config-setting --global-option --build-option --link-mode --no-build-isolation-package "
+    "--override --overrides --build-constraint --build-constraints -b --upgrade-package -P --upgrade-strategy "
+    "--progress-bar --use-feature --report --exclude-newer --prerelease --resolution --extra --group --keyring-provider"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,90 +112,130 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("asked", nargs="*")
-    for names in (("-r", "--requirement"), ("-c", "--constraint"), ("-e", "--editable")):
-        parser.add_argument(*names, action="append", default=[])
-    parser.add_argument("-i", "--index-url", "--default-index", "--index", dest="index")
-    parser.add_argument("--torch-backend")
-    for name in ("--no-deps", "--no-build-isolation"):
+    for names, dest in _LISTS.items():
+        parser.add_argument(*names.split(), dest=dest, action="append", default=[])
+    parser.add_argument("-U", "--upgrade", "--force-reinstall", "--reinstall", dest="upgrade", action="store_true")
+    for name in ("--torch-backend", "--index-strategy"):
+        parser.add_argument(name)
+    for name in ("--no-deps", "--no-build-isolation", "--no-index", "--pre"):
         parser.add_argument(name, action="store_true")
-    # Options with a value that must not be taken for a requirement.
-    for name in ("-f", "--find-links", "--extra-index-url", "-t", "--target", "--prefix", "--root", "--python", "-p"):
-        parser.add_argument(name, action="append")
-    for name in ("--platform", "--python-version", "--cache-dir", "--trusted-host", "--timeout", "--retries"):
-        parser.add_argument(name, action="append")
-    for name in ("--only-binary", "--no-binary", "--config-settings", "--global-option", "--build-option"):
-        parser.add_argument(name, action="append")
+    for name in _WITH_VALUE.split():
+        parser.add_argument(name, action="append", dest="other")
     return parser
 
 
-def installs(commands: Sequence[Command]) -> Iterator[Install]:
+_OPTIONS = _parser()
+
+
+def installs(commands: Sequence[Command], context: Context) -> Iterator[Install]:
     """The installs among commands, in order."""
     for command in commands:
         options = _options(command.words)
-        if options is not None:
-            try:
-                given, _ = _parser().parse_known_intermixed_args(options)
-            except (ValueError, TypeError):
-                continue
-            yield _install(command, given)
+        if options is None:
+            continue
+        read = _Read(partial(context.text, command=command))
+        try:
+            read.take(list(options), "", "")
+        except (ValueError, TypeError, argparse.ArgumentError):
+            continue
+        yield read.install(command, bool(_UV.fullmatch(command.words[0])))
 
 
 def _options(words: Sequence[str]) -> Sequence[str] | None:
     """What follows the verb of an install; None for another command."""
     head = list(words)
-    if head and _PYTHON.fullmatch(head[0]) and head[1:3] == ["-m", "pip"]:
-        head = head[2:]
-    elif head and head[0].endswith("uv") and head[1:2] == ["pip"]:
+    if head and _PYTHON.fullmatch(head[0]) and "-m" in head[:4]:
+        head = head[head.index("-m") + 1 :]
+    elif head and _UV.fullmatch(head[0]) and head[1:2] == ["pip"]:
         head = head[1:]
     if not head or not _PIP.fullmatch(head[0]) or "install" not in head:
         return None
     return head[head.index("install") + 1 :]
 
 
-def _install(command: Command, given: Any) -> Install:
-    requirements, sources = [], list(given.editable)
-    for word in given.asked:
+class _Read:
+    """An install as it is put together from its words and from the files that they name."""
+
+    def __init__(self, text_of: Callable[[str], str | None]) -> None:
+        self._text_of = text_of
+        self._words: list[str] = []
+        self._wanted: list[Wanted] = []
+        self._unread: set[str] = set()
+        self._sources: list[str] = []
+        self._files: list[str] = []
+        self._seen: list[str] = []
+
+    def take(self, words: Sequence[str], file: str, folder: str) -> None:
+        """Add words of the command line, or those of an option in a file of a folder."""
+        given, _ = _OPTIONS.parse_known_intermixed_args(list(words))
+        self._words += words
+        self._sources += given.editable
+        for word in given.asked:
+            self._word(word, file)
+        for path in given.requirement:
+            self._file(posixpath.normpath(posixpath.join(folder, path)))
+
+    def install(self, command: Command, uv: bool) -> Install:
+        """All of it, with the options of the files as if they stood on the command line, as pip has it."""
+        given, _ = _OPTIONS.parse_known_intermixed_args(self._words)
+        variables = command.variables
+        return Install(
+            command,
+            tuple(self._wanted),
+            frozenset(self._unread),
+            tuple(self._sources),
+            tuple(self._files),
+            places(given, variables, uv),
+            (given.torch_backend or variables.get("UV_TORCH_BACKEND") or None) if uv else None,
+            bool(given.constraint or variables.get("PIP_CONSTRAINT") or variables.get("UV_CONSTRAINT")),
+            not (given.no_build_isolation or variables.get("PIP_NO_BUILD_ISOLATION")),
+            not given.no_deps,
+            given.pre,
+            given.upgrade,
+        )
+
+    def _word(self, word: str, file: str) -> None:
         try:
             requirement = Requirement(word)
         except InvalidRequirement:
             if word.startswith((".", "/")) or "://" in word:
-                sources.append(word)
-            continue
+                self._sources.append(word)
+            elif match := re.match(r"([A-Za-z][\w.-]*)(\[[^]]*\])?\s*[=<>~!]=?.*\$", word):
+                self._unread.add(canonicalize_name(match[1]))
+            return
         if requirement.url:
-            sources.append(word)
-        requirements.append(requirement)
-    variables = command.variables
-    index = given.index or variables.get("PIP_INDEX_URL") or variables.get("UV_DEFAULT_INDEX")
-    if given.torch_backend and given.torch_backend != "auto":
-        index = f"https://download.pytorch.org/whl/{given.torch_backend}"
-    return Install(
-        command,
-        tuple(requirements),
-        tuple(sources),
-        tuple(given.requirement),
-        index,
-        bool(given.constraint or variables.get("PIP_CONSTRAINT") or variables.get("UV_CONSTRAINT")),
-        not (given.no_build_isolation or variables.get("PIP_NO_BUILD_ISOLATION")),
-        not given.no_deps,
-    )
+            self._sources.append(word)
+        self._wanted.append(Wanted(requirement, file))
+
+    def _file(self, path: str) -> None:
+        skipped = path in self._seen or len(self._seen) >= _NESTED or path.endswith(".toml")
+        text = None if skipped else self._text_of(path)
+        if text is None:
+            self._files += [] if path in self._seen else [path]
+            return
+        self._seen.append(path)
+        for number, line in lines(text):
+            file = f"{path}:{number}"
+            if line.startswith("-"):
+                try:
+                    self.take(option_words(line), file, posixpath.dirname(path))
+                except (ValueError, TypeError, argparse.ArgumentError):
+                    continue
+            else:
+                self._word(line, file)
 
 
-def nvcc_code(command: Command) -> tuple[str, ...] | None:
-    """The code that an nvcc command makes, ``("sm_75", "compute_75")``; None for another command.
-
-    Empty where it names none, and takes its own default. Source: CUDA Compiler Driver NVCC, "Options for Steering GPU
-    Code Generation": ``-arch=sm_NN`` alone is short for its SASS and its PTX.
-    """
-    if not command.words or command.words[0].rsplit("/", 1)[-1] != "nvcc":
-        return None
-    text = " ".join(command.words[1:])
-    made: list[str] = []
-    for codes in re.findall(r"(?:-gencode|--generate-code)[= ]\S*?code=(\S+)", text):
-        made += _ARCH.findall(codes)
-    alone = re.search(r"(?:-arch|--gpu-architecture)[= ](\S+)", text)
-    code = re.search(r"(?:^| )(?:-code|--gpu-code)[= ](\S+)", text)
-    if code:
-        made += _ARCH.findall(code[1])
-    elif alone and (named := _ARCH.fullmatch(alone[1])):
-        made += [named[0], named[0].replace("sm_", "compute_")]
-    return tuple(dict.fromkeys(made))
+def other_installer(command: Command) -> str | None:
+    """What installs packages in a way that is not read: ``conda install``, ``uv sync``; None for other commands."""
+    name, *rest = (command.words[0].rsplit("/", 1)[-1], *command.words[1:])
+    verbs = [word for word in rest if not word.startswith("-")]
+    known = {
+        "conda": ("install", "create", "env"),
+        "uv": ("sync", "add"),
+        "poetry": ("install", "add"),
+        "pdm": ("install", "sync", "add"),
+        "pipenv": ("install", "sync"),
+        "pixi": ("install", "add"),
+    }
+    known |= dict.fromkeys(("mamba", "micromamba"), known["conda"])
+    return f"{name} {verbs[0]}" if verbs and verbs[0] in known.get(name, ()) else None

@@ -8,6 +8,23 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """What COPY or ADD puts into a stage from the build context, or a mount of RUN for one command.
+
+    Attributes:
+        sources: Paths in the context; none for a document that the file holds itself.
+        target: As it is written; relative to ``folder``.
+        folder: The working directory there.
+        document: The text of such a document.
+    """
+
+    sources: tuple[str, ...]
+    target: str
+    folder: str
+    document: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """One simple command of a RUN instruction.
 
@@ -15,11 +32,15 @@ class Command:
         line: Where its instruction begins, from 1.
         words: With quotes and the variables that the file sets resolved.
         variables: What is in force for it.
+        folder: Where it runs.
+        copied: What its stage has from the context by then, in order.
     """
 
     line: int
     words: tuple[str, ...]
     variables: Mapping[str, str]
+    folder: str = "/"
+    copied: tuple[Copied, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +95,17 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Unjudged:
+    """Something that decides about CUDA and was not judged, and why."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The answer of ``envsolve check-dockerfile``, in the order of the file."""
 
     schema: Literal["envsolve.dockerfile-check/1"] = "envsolve.dockerfile-check/1"
     findings: tuple[Finding, ...] = field(default=())
+    unjudged: tuple[Unjudged, ...] = field(default=())

@@ -1,16 +1,19 @@
-"""The builds of a package that pip finds on an index, and which of them run on all the machines."""
+"""The builds of a package that an installer finds, and which of them run on all the machines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.builds import BuildLine, list_builds
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import IndexPlace
+from envsolve.dockerfiles.places import Places
 from envsolve.machine.model import Machine
 
 _DEFAULT = "default"
@@ -18,9 +21,14 @@ _DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One build, with its verdict for each GPU."""
+    """One build, with its verdict for each GPU.
+
+    Attributes:
+        requires: Requires-Dist lines, where they are known.
+    """
 
     lines: tuple[BuildLine, ...]
+    requires: tuple[str, ...] | None = None
 
     @property
     def build(self) -> BuildLine:
@@ -37,12 +45,27 @@ class Offer:
         """The first GPU that it does not run on."""
         return next((line for line in self.lines if line.verdict == "none"), None)
 
+    @property
+    def without_triton(self) -> BuildLine | None:
+        """The first GPU that kernels of its Triton do not run on."""
+        return next((line for line in self.lines if line.triton is False), None)
+
     def for_python(self, python: str | None) -> bool:
         """Whether it has a wheel for a Python; where that is not known, it has."""
         if python is None:
             return True
         own = f"cp{python.replace('.', '')}"
         return any(key.split("-")[0] == own or key.startswith("py3") or "abi3" in key for key in self.build.pythons)
+
+    def needs(self, package: str) -> SpecifierSet | None:
+        """What it asks of another package's version; None where nothing is known of that."""
+        if package == "torch" and self.build.torch:
+            return SpecifierSet(self.build.torch)
+        for line in self.requires or ():
+            needed = Requirement(line)
+            if canonicalize_name(needed.name) == package and "extra" not in str(needed.marker):
+                return needed.specifier
+        return None
 
     def command(self, indexes: Mapping[str, IndexPlace]) -> str:
         """What installs it and nothing else in its place."""
@@ -53,37 +76,53 @@ class Offer:
 
 def offers(package: str, machines: Sequence[Machine], catalogue: Catalogue) -> tuple[Offer, ...]:
     """Every build of a package that an installer finds by its name, newest first; none of what is not described."""
-    if not catalogue.builds(package):
+    if package not in catalogue.packages() or not catalogue.builds(package):
         return ()
     simple = {_DEFAULT, *(name for name, place in catalogue.indexes.items() if place.kind == "simple")}
-    lines = list_builds(package, machines, None, catalogue).builds
-    return _together(line for line in lines if line.index in simple)
+    requires = {
+        (build.version, build.local, build.variant, build.index, build.platform): build.requires
+        for build in catalogue.builds(package)
+    }
+    together: dict[tuple[tuple[str, str, str, str, str], tuple[str, ...]], list[BuildLine]] = {}
+    for line in list_builds(package, machines, None, catalogue).builds:
+        if line.index in simple:
+            key = (line.version, line.local, line.variant, line.index, line.platform)
+            together.setdefault((key, line.pythons), []).append(line)
+    return tuple(Offer(tuple(lines), requires.get(key)) for (key, _), lines in together.items())
 
 
-def _together(lines: Iterable[BuildLine]) -> tuple[Offer, ...]:
-    together: dict[tuple[str, ...], list[BuildLine]] = {}
-    for line in lines:
-        key = (line.version, line.local, line.variant, line.index, line.platform, *line.pythons)
-        together.setdefault(key, []).append(line)
-    return tuple(Offer(tuple(found)) for found in together.values())
+def found(
+    known: Sequence[Offer], specifier: SpecifierSet, places: Places, python: str | None, early: bool = False
+) -> list[Offer]:
+    """Those that a specifier allows in the places where an installer looks.
+
+    Args:
+        early: Whether versions before a release are taken.
+    """
+    early = early or bool(specifier.prereleases)
+    here = [offer for offer in known if offer.for_python(python) and _is_in(offer, places)]
+    if not places.merges and any(offer.build.index != _DEFAULT for offer in here):
+        here = [offer for offer in here if offer.build.index != _DEFAULT]
+    return [offer for offer in here if specifier.contains(offer.version, prereleases=early)]
 
 
-def found_by_pip(
-    known: Sequence[Offer], specifier: SpecifierSet, variant: str | None, python: str | None
-) -> Iterator[Offer]:
-    """Those that a specifier allows, on the default index or on PyTorch's of a variant."""
-    early = bool(specifier.prereleases)
-    for offer in known:
-        here = offer.build.index == _DEFAULT if variant is None else offer.build.variant == variant
-        elsewhere = variant is not None and offer.build.index == _DEFAULT
-        if here and not elsewhere and offer.for_python(python) and specifier.contains(offer.version, prereleases=early):
-            yield offer
+def _is_in(offer: Offer, places: Places) -> bool:
+    if offer.build.index == _DEFAULT:
+        return places.default
+    return places.every or offer.build.variant in (*places.variants, *(("any",) if places.variants else ()))
 
 
 def running(known: Iterable[Offer], python: str | None) -> Iterator[Offer]:
-    """Those that run on every machine, newest first; of equals, those whose file names say their variant."""
+    """Those that run on every machine: with their Triton before others, then newest first.
+
+    Of equals, those whose file names say their variant come first.
+    """
+
+    def rank(offer: Offer) -> tuple[bool, Version, int, bool]:
+        return offer.without_triton is None, Version(offer.build.version), _level(offer), bool(offer.build.local)
+
     good = [offer for offer in known if offer.refused is None and offer.for_python(python)]
-    return iter(sorted(good, key=lambda o: (Version(o.build.version), _level(o), bool(o.build.local)), reverse=True))
+    return iter(sorted(good, key=rank, reverse=True))
 
 
 def _level(offer: Offer) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envsolve.catalogue.model import Image, ImageRequirement
+from envsolve.compat.driver import driver_runs
 from envsolve.compat.forward import compat_serves
 from envsolve.compat.versions import minor, numbers
 from envsolve.dockerfiles.asked import Asked, with_compat
+from envsolve.dockerfiles.images import Name
 from envsolve.dockerfiles.model import Finding, Stage
 from envsolve.machine.describe import one_line
 from envsolve.machine.model import Machine
@@ -15,24 +17,37 @@ from envsolve.machine.model import Machine
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Look at the tag, then at what it asks of the driver."""
-    if stage.base is not None:
+    name = Name.of(stage.image)
+    if stage.base is not None or not name.known:
         return
-    repository, _, tag = stage.image.removeprefix("docker.io/").partition("@")[0].rpartition(":")
-    known = [image for image in asked.catalogue.images if image.repository == repository]
+    known = [image for image in asked.catalogue.images if image.repository == name.repository]
     image = asked.image(stage)
-    if known and image is None:
-        text = f"no image {repository}:{tag} is known to have been published"
-        yield Finding(stage.line, "image-unknown", "error", text, _near(known, tag, asked))
     if image is None:
+        if name.repository == "nvidia/cuda" and _all_are_known(name.tag, known):
+            text = f"no image {name.repository}:{name.tag} is known to have been published"
+            yield Finding(stage.line, "image-unknown", "error", text, _near(known, name.tag))
         return
     if image.retired:
-        text = f"{repository}:{tag} is retired: its publisher deletes such tags in time"
-        yield Finding(stage.line, "image-retired", "warning", text, _newer(known, image))
+        text = f"{name.repository}:{name.tag} is retired: its publisher deletes such tags in time"
+        yield Finding(stage.line, "image-retired", "warning", text, _newer(known, image, name.tag))
     requirement = asked.catalogue.image_requirements.get(image.version) if image.cuda else None
-    if requirement is not None and stage is asked.final.root:
+    if requirement is not None and stage is asked.final.root and not _overruled(asked.final):
         for machine in asked.machines:
             if not _starts(requirement, machine, asked):
                 yield _refused(stage, requirement, machine, asked)
+
+
+def _all_are_known(tag: str, known: Sequence[Image]) -> bool:
+    """Whether every tag of its version is: of newer versions the catalogue has those that somebody was seen to use."""
+    seen = {image.version for image in known if not image.source.endswith("dockerfiles")}
+    first = min((numbers(version) for version in seen), default=())
+    return not numbers(tag) or not first or numbers(tag.partition("-")[0]) < first
+
+
+def _overruled(final: Stage) -> bool:
+    """Whether the file itself puts another condition in the place of the image's, or none."""
+    switched_off = final.variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true")
+    return switched_off or "NVIDIA_REQUIRE_CUDA" in final.variables
 
 
 def _starts(requirement: ImageRequirement, machine: Machine, asked: Asked) -> bool:
@@ -66,12 +81,15 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
     best = max(older, key=lambda image: numbers(image.version), default=None)
     remedies = [f"start from an image of CUDA {best.version} or older"] if best else []
     remedies.append("where wheels bring CUDA, start from an image without it: python:3.12-slim-bookworm")
+    fit = driver_runs(requirement.cuda, driver, "linux", asked.facts.toolkits, asked.facts.floors)
+    if fit.mode == "minor-version":
+        remedies.append(f"ENV NVIDIA_DISABLE_REQUIRE=1: this driver runs CUDA {cuda[0]} by minor-version compatibility")
     source = asked.catalogue.source(requirement.source)
     return Finding(stage.line, "image-driver", "error", text, tuple(remedies), source.title if source else None)
 
 
-def _near(known: list[Image], tag: str, asked: Asked) -> tuple[str, ...]:
-    """Tags that share the most with what was written, of the same version or the next one."""
+def _near(known: Sequence[Image], tag: str) -> tuple[str, ...]:
+    """The tag that shares the most with what was written, of the same version or the next one."""
     wanted = set(tag.split("-"))
     version = minor(tag)
     tags = [(image, t) for image in known if not image.retired and minor(image.version) >= version for t in image.tags]
@@ -79,13 +97,15 @@ def _near(known: list[Image], tag: str, asked: Asked) -> tuple[str, ...]:
     return (f"FROM {best[0].repository}:{best[1]}",) if best else ()
 
 
-def _newer(known: list[Image], image: Image) -> tuple[str, ...]:
-    """The nearest release on the same distribution that is kept."""
+def _newer(known: Sequence[Image], image: Image, tag: str) -> tuple[str, ...]:
+    """The nearest release that is kept and has the same kind on the same distribution."""
+    kind = tag.removeprefix(f"{image.version}-").removesuffix(f"-{image.distribution}")
+    plain = kind.replace("cudnn8", "cudnn").replace("cudnn9", "cudnn")
     kept = [
-        i
+        (numbers(i.version), own != kind, f"FROM {i.repository}:{i.version}-{own}-{i.distribution}")
         for i in known
+        for own in i.kinds
         if not i.retired and i.distribution == image.distribution and numbers(i.version) > numbers(image.version)
+        if own in (kind, plain)
     ]
-    best = min(kept, key=lambda i: numbers(i.version), default=None)
-    kinds = [kind for kind in image.kinds if best and kind in best.kinds]
-    return (f"FROM {best.repository}:{best.version}-{kinds[0]}-{best.distribution}",) if best and kinds else ()
+    return tuple(text for _, _, text in sorted(kept)[:1])

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from packaging.utils import canonicalize_name
-
 from envsolve.compat.versions import numbers
-from envsolve.dockerfiles.asked import Asked
-from envsolve.dockerfiles.installs import installs
+from envsolve.dockerfiles.asked import Asked, pinned
+from envsolve.dockerfiles.compiled import compiled
+from envsolve.dockerfiles.compiles import nvcc_code
+from envsolve.dockerfiles.images import Name
+from envsolve.dockerfiles.installs import Install
 from envsolve.dockerfiles.model import Finding, Stage
 from envsolve.dockerfiles.offers import Offer, running
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """Compare the newest torch that runs with that Python with the newest that runs at all."""
+    """Compare the newest torch that runs with that Python with the newest that runs at all.
+
+    Where the torch that was chosen has a wheel for it and runs, nothing is kept from anybody.
+    """
     python = asked.python(stage)
-    names = {canonicalize_name(r.name) for install in installs(stage.commands) for r in install.requirements}
-    if python is None or "torch" not in names or _brings_python(stage):
+    chosen = [i for i in asked.installs(stage.commands) if any(wanted.name == "torch" for wanted in i.wanted)]
+    if python is None or not chosen or all(_serves(install, python, asked) for install in chosen):
         return
     known = asked.offers("torch")
     best, own = next(running(known, None), None), next(running(known, python), None)
@@ -30,25 +34,47 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
         if own
         else f"no torch that runs on the machines has a wheel for it; {best.build.version} has for others"
     )
-    yield Finding(stage.line, "base-python", "warning", text, tuple(_remedies(best, asked)))
+    yield Finding(stage.root.line, "base-python", "warning", text, tuple(_remedies(stage, best, asked)))
 
 
-def _brings_python(stage: Stage) -> bool:
-    """Whether a command installs another one."""
-    return any(
-        word.startswith(("python3.", "python=", "miniconda", "Miniforge", "deadsnakes"))
-        or word in ("conda", "mamba", "micromamba", "pyenv", "uv")
-        for command in stage.history()
-        for word in command.words
+def _serves(install: Install, python: str, asked: Asked) -> bool:
+    """Whether the version that is pinned is one that runs with that Python."""
+    if not any(wanted.name == "torch" and pinned(wanted.requirement.specifier) for wanted in install.wanted):
+        return False
+    taken = asked.taken(install, "torch", python)
+    return install.places.unknown or (taken is not None and taken.refused is None)
+
+
+def _remedies(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
+    """The same image on a newer distribution, where it compiles; else the official image of Python."""
+    compiles = any(map(nvcc_code, stage.commands)) or any(
+        one for install in asked.installs(stage.commands) for one in compiled(install, asked)
     )
-
-
-def _remedies(best: Offer, asked: Asked) -> Iterator[str]:
-    """An official image of the middle one of its Pythons: most packages have wheels for that."""
-    images = [
-        i for i in asked.catalogue.images if i.repository == "python" and not i.retired and best.for_python(i.version)
-    ]
-    if images:
-        image = sorted(images, key=lambda i: numbers(i.version))[len(images) // 2]
-        yield f"FROM {image.repository}:{image.tags[0]}"
+    if compiles:
+        yield from _newer_distribution(stage, best, asked)
+    else:
+        images = [
+            i
+            for i in asked.catalogue.images
+            if i.repository == "python" and not i.retired and best.for_python(i.version)
+        ]
+        if images:
+            image = sorted(images, key=lambda i: numbers(i.version))[len(images) // 2]
+            yield f"FROM {image.repository}:{image.tags[0]}"
     yield "install a newer Python in it, and use the pip of that one"
+
+
+def _newer_distribution(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
+    """The oldest one that has the same release and kind, and a Python that the newest torch has wheels for."""
+    image, tag = asked.image(stage), Name.of(stage.root.image).tag
+    kind = next((k for k in image.kinds if image and f"-{k}-" in tag), None) if image else None
+    found = []
+    for other in asked.catalogue.images if image and kind else ():
+        distribution = asked.catalogue.distributions.get(other.distribution)
+        if image and (other.repository, other.version) == (image.repository, image.version) and kind in other.kinds:
+            python = distribution.python if distribution else None
+            alike = other.distribution.rstrip("0123456789.") == image.distribution.rstrip("0123456789.")
+            if python and best.for_python(python):
+                newer = f"FROM {other.repository}:{other.version}-{kind}-{other.distribution}"
+                found.append((not alike, numbers(python), newer))
+    yield from (text for _, _, text in sorted(found)[:1])

@@ -1,56 +1,74 @@
-"""What nvcc is told to compile for, against the machines."""
+"""What nvcc, or cmake for it, is told to compile for, against the machines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envsolve.catalogue.model import Toolkit
 from envsolve.compat.code import best_code
 from envsolve.compat.driver import ptx_loads
 from envsolve.compat.verdict import Level
 from envsolve.compat.versions import minor
 from envsolve.dockerfiles.asked import Asked
-from envsolve.dockerfiles.installs import nvcc_code
+from envsolve.dockerfiles.compiles import EVERY, NATIVE, cmake_code, nvcc_code
 from envsolve.dockerfiles.model import Command, Finding, Stage
+from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu, Machine
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """Judge the code of each nvcc command for each GPU."""
+    """Judge the code of each command for each GPU."""
     image = asked.image(stage)
-    cuda = image.cuda if image else None
+    cuda = image.cuda if image else ""
+    toolkit = next((t for t in asked.catalogue.toolkits if cuda and minor(t.version) == minor(cuda)), None)
     for command in stage.commands:
         code = nvcc_code(command)
+        code = cmake_code(command) if code is None else code
         if code is None:
             continue
         for machine in asked.machines:
             for gpu in machine.gpus or ():
-                yield from _judged(command, code, gpu, machine, cuda, asked)
+                if gpu.cc is not None:
+                    yield from _judged(command, code, gpu, gpu.cc, machine, toolkit, asked)
 
 
 def _judged(
-    command: Command, code: tuple[str, ...], gpu: Gpu, machine: Machine, cuda: str | None, asked: Asked
+    command: Command,
+    code: tuple[str, ...],
+    gpu: Gpu,
+    cc: ComputeCapability,
+    machine: Machine,
+    toolkit: Toolkit | None,
+    asked: Asked,
 ) -> Iterator[Finding]:
-    if gpu.cc is None:
-        return
-    toolkit = next((t for t in asked.catalogue.toolkits if cuda and minor(t.version) == minor(cuda)), None)
-    if toolkit and not best_code(toolkit.archs, gpu.cc, asked.facts.architectures)[0].usable:
+    def found(level: str, text: str, remedy: str = _remedy(command, cc)) -> Finding:
+        return Finding(command.line, "nvcc-arch", "error" if level == "error" else "warning", text, (remedy,))
+
+    if toolkit and not best_code(toolkit.archs, cc, asked.facts.architectures)[0].usable:
         text = f"nvcc {toolkit.version} makes no code that runs on {gpu.label}"
-        yield Finding(command.line, "nvcc-arch", "error", text, (f"take a toolkit that knows {gpu.cc.sm}",))
+        yield found("error", text, f"take an image whose toolkit knows {cc.sm}")
         return
-    level, runs = best_code(code, gpu.cc, asked.facts.architectures)
+    if EVERY in code:
+        return
+    if NATIVE in code:
+        yield found("error", "native is the GPU of the host that builds, and none is there as an image is built")
+        return
+    said = ", ".join(code)
+    level, runs = best_code(code, cc, asked.facts.architectures)
     name = runs.name if runs else ""
-    remedy = f"-gencode arch=compute_{gpu.cc.sm[3:]},code={gpu.cc.sm}"
+    loads = ptx_loads(toolkit.version, machine.driver) if toolkit else None
     if not code:
-        text = f"nvcc is told no architecture, so that it compiles for its default and not for {gpu.label}"
-        yield Finding(command.line, "nvcc-arch", "warning", text, (remedy,))
+        yield found("warning", f"nvcc is told no architecture: it compiles for its default and not for {gpu.label}")
     elif not level.usable:
-        text = f"{', '.join(code)} does not run on {gpu.label}"
-        yield Finding(command.line, "nvcc-arch", "error", text, (remedy,))
+        yield found("error", f"{said} does not run on {gpu.label}")
+    elif level is Level.PTX and loads is not None and loads.ok is False:
+        yield found("error", f"{said} has {name} alone for {gpu.label}, which its driver does not load: {loads.text}")
     elif level is Level.PTX:
-        loads = ptx_loads(cuda, machine.driver) if cuda else None
-        if loads is not None and loads.ok is False:
-            text = f"{', '.join(code)} has {name} alone for {gpu.label}, which its driver does not load: {loads.text}"
-            yield Finding(command.line, "nvcc-arch", "error", text, (remedy,))
-        else:
-            text = f"{', '.join(code)} has no code for {gpu.label}: its driver compiles {name} at the first start"
-            yield Finding(command.line, "nvcc-arch", "warning", text, (remedy,))
+        yield found("warning", f"{said} has no code for {gpu.label}: its driver compiles {name} at the first start")
+
+
+def _remedy(command: Command, cc: ComputeCapability) -> str:
+    number = cc.sm[3:]
+    if command.words[0].endswith("cmake"):
+        return f"-DCMAKE_CUDA_ARCHITECTURES={number}"
+    return f"-gencode arch=compute_{number},code={cc.sm}"

@@ -1,57 +1,73 @@
-"""A later pip command that can put another torch in the place of the one that was chosen."""
+"""A later install that can put another torch in the place of the one that was chosen."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from envsolve.dockerfiles.asked import Asked, pinned
+from envsolve.dockerfiles.images import Name
+from envsolve.dockerfiles.installs import Install, Wanted, other_installer
+from envsolve.dockerfiles.model import Command, Finding, Stage
 
-from envsolve.dockerfiles.asked import Asked
-from envsolve.dockerfiles.installs import Install, installs
-from envsolve.dockerfiles.model import Finding, Stage
+_HOLD = (
+    "before it: RUN pip list --format=freeze | grep -E '^(torch|triton)' > /held.txt, and in it: -c /held.txt",
+    "name torch and its index here, too",
+)
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """Follow the pip commands of a stage and of those that it is built on."""
-    before = _torch_of_image(stage)
-    for install in installs(list(stage.history())):
-        own = [r for r in install.requirements if canonicalize_name(r.name) == "torch"]
-        later = install.command in stage.commands
-        if before and later and not own and install.dependencies and not install.constrained:
-            yield from _found(before, install, asked)
-        if own:
-            before = f"{own[0]} of line {install.command.line}"
+    """Follow the installs of a stage and of those that it is built on."""
+    before = f"the torch of {stage.root.image}" if Name.of(stage.root.image).repository == "pytorch/pytorch" else None
+    brought = asked.image_torch(stage)
+    version = brought[0].build.version if brought else None
+    for command in stage.history():
+        if _conda_torch(command):
+            before, version = f"the torch of line {command.line}", None
+        for install in asked.installs((command,)):
+            own = [wanted for wanted in install.wanted if wanted.name == "torch"]
+            chosen = [wanted for wanted in own if not wanted.file]
+            later = command in stage.commands
+            if before and later and not chosen and install.dependencies and not install.constrained:
+                yield from _found(before, version, install, asked)
+            if own:
+                taken = asked.taken(install, "torch", asked.python(stage))
+                before = f"{own[0].requirement} of line {command.line}"
+                version = taken.build.version if taken else pinned(own[0].requirement.specifier)
 
 
-def _torch_of_image(stage: Stage) -> str | None:
-    return f"the torch of {stage.root.image}" if stage.root.image.startswith("pytorch/pytorch:") else None
+def _conda_torch(command: Command) -> bool:
+    """Whether conda, or a program like it, installs PyTorch: ``pytorch=2.5``, ``conda-forge::pytorch``."""
+    names = {re.split(r"[=<>!~ ]", word.rpartition("::")[2], maxsplit=1)[0] for word in command.words}
+    return (other_installer(command) or "").endswith(("conda install", "mamba install")) and "pytorch" in names
 
 
-def _found(before: str, install: Install, asked: Asked) -> Iterator[Finding]:
+def _found(before: str, version: str | None, install: Install, asked: Asked) -> Iterator[Finding]:
     line = install.command.line
-    remedy = "before it: RUN pip freeze | grep -E '^(torch|triton)' > /held.txt, and in it: -c /held.txt"
-    for requirement in install.requirements:
-        torch = _torch_needed(requirement, asked)
-        if torch:
-            text = (
-                f"{requirement} needs {torch}: where that is not {before}, pip replaces it by the default index's build"
-            )
-            yield Finding(line, "torch-replaced", "warning", text, (remedy, "name torch and its index here, too"))
+    for wanted in install.wanted:
+        text = _replaces(wanted, before, version, asked)
+        if text:
+            yield Finding(line, "torch-replaced", "warning", wanted.place + text, _HOLD)
             return
     if install.files:
         text = f"nothing holds {before} while {', '.join(install.files)} is installed: a line in it can replace it"
-        yield Finding(line, "torch-unheld", "warning", text, (remedy,))
+        yield Finding(line, "torch-unheld", "warning", text, _HOLD[:1])
 
 
-def _torch_needed(requirement: Requirement, asked: Asked) -> str | None:
-    """The torch that the newest build of a package needs by its metadata, where that is one version alone."""
-    name = canonicalize_name(requirement.name)
-    if name not in asked.catalogue.packages():
+def _replaces(wanted: Wanted, before: str, version: str | None, asked: Asked) -> str | None:
+    """In which way one requirement puts another torch in the place of a version, where it does or may."""
+    if wanted.name == "torch":
+        asks = pinned(wanted.requirement.specifier)
+        other = asks is not None and version is not None and asks.partition("+")[0] != version
+        return f"{wanted.requirement} is asked for, and {before} goes" if other else None
+    allowed = [o for o in asked.offers(wanted.name) if wanted.requirement.specifier.contains(o.build.version)]
+    newest = max(allowed, key=lambda offer: offer.version, default=None)
+    needed = newest.needs("torch") if newest else None
+    if newest is None or needed is None or (version is not None and needed.contains(version, prereleases=True)):
         return None
-    builds = [b for b in asked.catalogue.builds(name) if requirement.specifier.contains(b.version)]
-    for line in (builds[-1].requires or ()) if builds else ():
-        needed = Requirement(line)
-        if canonicalize_name(needed.name) == "torch" and any(s.operator == "==" for s in needed.specifier):
-            return f"torch{needed.specifier}"
-    return None
+    if version is None and not any(s.operator == "==" for s in needed):
+        return None
+    return (
+        f"{wanted.requirement} ({newest.build.version}) needs torch{needed}: where that is not {before}, pip replaces "
+        "it by the default index's build"
+    )

@@ -1,0 +1,178 @@
+"""A shell text split into simple commands: what a RUN instruction runs, as far as its words tell. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+Simple: TypeAlias = tuple[tuple[str, ...], Mapping[str, str]]
+"""Words of a command, and the variables in force for it."""
+
+_SEPARATORS = frozenset(";&|()\n")
+_REDIRECTS = frozenset("<>&")
+# What may stand before a command, and is not one.
+_KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time", "exec", "command"})
+# Programs that run the command behind their own options, with those options that take a value.
+_WRAPPERS: Mapping[str, frozenset[str]] = {
+    "sudo": frozenset({"-u", "-g", "-C", "-D"}),
+    "env": frozenset({"-u", "-C", "--unset", "--chdir"}),
+    "nice": frozenset({"-n"}),
+    "timeout": frozenset({"-s", "-k"}),
+    "xargs": frozenset({"-n", "-L", "-I", "-P", "-d", "-a"}),
+}
+_RUNNERS = frozenset({"conda", "mamba", "micromamba", "uv", "poetry", "pipenv", "pdm", "pixi", "rye", "hatch"})
+_RUNNER_VALUES = frozenset(
+    {"-n", "--name", "-p", "--prefix", "--cwd", "--with", "--extra", "--group", "--python", "-e"}
+)
+_SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z|k|a)?sh")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?([-+])([^}]*))?\})")
+_QUOTED_OR_COMMENT = re.compile(r"('[^']*'|\"(?:\\.|[^\"\\])*\"|\\.)|(?<![^\s;&|(])#[^\n]*", re.DOTALL)
+# A shell inside a shell inside a shell is as deep as files go; what is deeper is no longer a file of this kind.
+_DEPTH = 4
+
+
+def simple_commands(text: str, scope: Mapping[str, str]) -> Iterator[Simple]:
+    """Each command with the variables in force for it; what is assigned or exported holds for those after it.
+
+    Args:
+        text: A shell text, or the JSON list of words that a RUN instruction can be.
+        scope: Variables that are set before it.
+    """
+    yield from _commands(text, dict(scope), _DEPTH)
+
+
+def words(text: str, scope: Mapping[str, str]) -> list[str]:
+    """The words of an instruction that is no shell text, with variables resolved."""
+    return [resolved(token, scope) for token in _tokens(text, "\n") if not set(token) <= {"\n"}]
+
+
+def resolved(word: str, scope: Mapping[str, str]) -> str:
+    """A word with the variables that the file sets; those that it does not know stay as they are written."""
+
+    def given(match: re.Match[str]) -> str:
+        name, operator, other = match[1] or match[2], match[3], match[4]
+        value = scope.get(name)
+        if value == unset(name):
+            value = None
+        if operator == "+":
+            return other if value else ""
+        return value or (other if operator else match[0] if value is None else "")
+
+    return _VARIABLE.sub(given, word)
+
+
+def unset(name: str) -> str:
+    """The value of a variable that whoever builds may give: as it is written."""
+    return f"${{{name}}}"
+
+
+def assigned(word: str) -> tuple[str, str] | None:
+    """Name and value of ``NAME=VALUE``."""
+    match = _ASSIGNMENT.fullmatch(word)
+    return (match[1], match[2]) if match else None
+
+
+def _commands(text: str, scope: dict[str, str], depth: int) -> Iterator[Simple]:
+    listed = _json_list(text)
+    for found in [[resolved(word, scope) for word in listed]] if listed else _split(text, scope):
+        yield from _command(found, scope, depth)
+
+
+def _command(found: list[str], scope: dict[str, str], depth: int) -> Iterator[Simple]:
+    given: dict[str, str] = {}
+    found = list(_unwrapped(found, given))
+    inner = _inner(found)
+    if not found:
+        scope |= given
+    elif found[0] in ("export", "declare"):
+        scope |= dict(filter(None, map(assigned, found[1:])))
+    elif inner is not None and depth:
+        yield from _commands(inner, {**scope, **given}, depth - 1)
+    else:
+        yield tuple(found), {**scope, **given}
+
+
+def _unwrapped(found: Sequence[str], given: dict[str, str]) -> Sequence[str]:
+    """A command without what stands before it; assignments go into ``given``."""
+    while found:
+        pair = assigned(found[0])
+        name = found[0].rsplit("/", 1)[-1]
+        if pair:
+            given[pair[0]] = pair[1]
+            found = found[1:]
+        elif name in _WRAPPERS:
+            found = _behind_options(found[1:], _WRAPPERS[name])
+            if name == "timeout":
+                found = found[1:]
+        elif name in _RUNNERS and len(found) > 1 and found[1] == "run":
+            found = _behind_options(found[2:], _RUNNER_VALUES)
+        else:
+            return found
+    return found
+
+
+def _behind_options(found: Sequence[str], values: frozenset[str]) -> Sequence[str]:
+    while found and found[0].startswith("-"):
+        found = found[2 if found[0] in values else 1 :]
+    return found
+
+
+def _inner(found: Sequence[str]) -> str | None:
+    """The text that a shell is given to run: ``bash -lc 'TEXT'``."""
+    if not found or not _SHELL.fullmatch(found[0]):
+        return "\n".join(found[1:]) if found and found[0] == "eval" else None
+    for number, word in enumerate(found[1:], 1):
+        if re.fullmatch(r"-[a-z]*c", word):
+            return found[number + 1] if number + 1 < len(found) else None
+        if not word.startswith(("-", "+")) and found[number - 1] != "-o":
+            return None
+    return None
+
+
+def _json_list(text: str) -> list[str] | None:
+    """The words of the form without a shell."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        listed = json.loads(text)
+    except ValueError:
+        return None
+    return listed if isinstance(listed, list) and all(isinstance(word, str) for word in listed) else None
+
+
+def _split(text: str, scope: Mapping[str, str]) -> Iterator[list[str]]:
+    found: list[str] = []
+    redirected = False
+    for token in _tokens(text, ";&|()\n<>"):
+        if set(token) <= _REDIRECTS and set(token) & set("<>"):
+            redirected = True
+            # The number of what is redirected: 2>&1.
+            if found and found[-1] in ("1", "2"):
+                found.pop()
+        elif set(token) <= _SEPARATORS:
+            yield from ([found] if found else [])
+            found, redirected = [], False
+        elif redirected:
+            redirected = False
+        elif found or token not in _KEYWORDS:
+            found.append(resolved(token, scope))
+    if found:
+        yield found
+
+
+def _tokens(text: str, punctuation: str) -> list[str]:
+    """Words and punctuation of a shell text; split at blanks where its quotes do not match."""
+    # Before quotes are looked for, since an apostrophe in a comment would open one.
+    text = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or "", text)
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=punctuation)
+    lexer.commenters = ""
+    lexer.whitespace = " \t\r"
+    lexer.whitespace_split = True
+    try:
+        return list(lexer)
+    except ValueError:
+        return re.findall(rf"[{re.escape(punctuation)}]+|[^\s{re.escape(punctuation)}]+", text)
