@@ -65,7 +65,9 @@ class Judge:
 
     def _host(self, build: Build, python: str | None) -> tuple[Reason, ...]:
         """Rule 11."""
-        return _installable(self._machine.platform, build.platform, build.libc, build.pythons, python)
+        return _installable(
+            self._machine.platform, build.platform, build.libc, build.pythons, build.requires_python, python
+        )
 
     def _on(self, build: Build, cuda: str, gpu: Gpu, fit: DriverFit, host: Sequence[Reason]) -> Verdict:
         level, code, reasons = self._code(build, cuda, gpu)
@@ -163,14 +165,19 @@ class Judge:
 
 @lru_cache(maxsize=8192)
 def _installable(
-    platform: Platform | None, tag: str, libc: str | None, pythons: tuple[str, ...], python: str | None
+    platform: Platform | None,
+    tag: str,
+    libc: str | None,
+    pythons: tuple[str, ...],
+    requires_python: str | None,
+    python: str | None,
 ) -> tuple[Reason, ...]:
     """Rule 11, whose answers many builds and many machines have in common."""
     reasons = [platform_fits(tag, platform)]
     if libc and not (platform and platform.os == "windows"):
         reasons.append(libc_fits(libc, platform))
     if python:
-        reasons.append(python_fits(pythons, python))
+        reasons.append(python_fits(pythons, python, requires_python))
     return tuple(reasons)
 
 

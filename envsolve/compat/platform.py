@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from envsolve.compat.verdict import Reason
@@ -142,16 +143,30 @@ def _for_system(tag: str, os: str | None, arch: str | None) -> bool:
     return os in ("linux", None) and (arch is None or tag.endswith(arch))
 
 
-def python_fits(pythons: Sequence[str], python: str) -> Reason:
+def python_fits(pythons: Sequence[str], python: str, requires_python: str | None = None) -> Reason:
     """Rule 11, the interpreter half: whether a build has a wheel for CPython ``python`` (``3.12``, ``3.13t``).
 
-    ``pythons`` are the tag parts of file names as the catalogue keeps them: ``cp312``, ``cp313t``, ``py3-none``,
-    ``cp312-abi3``.
+    Args:
+        pythons: The tag parts of file names as the catalogue keeps them: ``cp312``, ``cp313t``, ``py3-none``,
+            ``cp312-abi3``.
+        python: The interpreter, by its minor version.
+        requires_python: ``Requires-Python`` of its METADATA, where known: installers hold to it whatever the tag says.
     """
     wanted = "cp" + python.replace(".", "")
-    ok = python_tag(pythons, python) is not None
-    text = f"a wheel for {wanted} exists" if ok else f"no wheel for {wanted} (only {', '.join(pythons)})"
-    return Reason("platform", ok, text)
+    if python_tag(pythons, python) is None:
+        return Reason("platform", False, f"no wheel for {wanted} (only {', '.join(pythons)})")
+    if requires_python and not _admits(requires_python, python.rstrip("t")):
+        return Reason("platform", False, f"its metadata asks for Python {requires_python}, which {python} is not")
+    return Reason("platform", True, f"a wheel for {wanted} exists")
+
+
+def _admits(requires_python: str, minor: str) -> bool:
+    """Whether some patch release of a Python may have it; what cannot be read forbids nothing, as for installers."""
+    try:
+        allowed = SpecifierSet(requires_python)
+    except InvalidSpecifier:
+        return True
+    return any(allowed.contains(version) for version in (minor, f"{minor}.0", f"{minor}.99"))
 
 
 def python_tag(pythons: Sequence[str], python: str) -> str | None:

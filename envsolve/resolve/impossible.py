@@ -18,6 +18,7 @@ from envsolve.resolve.family import Family, Option
 from envsolve.resolve.limits import Limit, Limits, best_under, limits_of
 from envsolve.resolve.outcome import Conflict, ConflictFact
 from envsolve.resolve.remedies import remedies
+from envsolve.resolve.together import together
 from envsolve.resolve.unpublished import explain_unpublished, explain_unpublished_flavour, published_as
 
 _EXAMPLES = 4
@@ -43,7 +44,10 @@ def explain(family: Family, limits: Limits) -> Conflict | None:
     facts = [ConflictFact(limit.fact) for limit in core]
     facts += _pairings(family, limits, core)
     facts += _failing_builds(family, limits, {limit.kind for limit in core})
-    return Conflict(tuple(facts), tuple(remedies(family, limits, every, core)))
+    found = tuple(remedies(family, limits, every, core))
+    if not any(remedy.unlocks for remedy in found) and (several := together(family, limits, every)):
+        found += (several,)
+    return Conflict(tuple(facts), found)
 
 
 def _pairings(family: Family, limits: Limits, core: Sequence[Limit]) -> Iterator[ConflictFact]:

@@ -67,6 +67,11 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
 
 def best_under(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[Option, ...] | None:
     """The best torch option under the kept limits, then the best matching one of every companion that was asked for."""
+    return best_of(*loosened(family, limits, kept))
+
+
+def loosened(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[Family, Limits]:
+    """The family and what is asked of it, with the kept limits alone."""
     kinds = {limit.kind for limit in kept}
     limited = {(limit.kind, limit.name) for limit in kept}
     names = {limit.name for limit in kept if limit.kind == "asked"}
@@ -82,7 +87,7 @@ def best_under(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[O
         for name, specifier in limits.asked.items()
         if name in names or str(specifier) or name == "torch"
     }
-    return best_of(loose, Limits(asked, limits.flavour if "flavour" in kinds else None))
+    return loose, Limits(asked, limits.flavour if "flavour" in kinds else None)
 
 
 def best_of(family: Family, limits: Limits) -> tuple[Option, ...] | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from packaging.specifiers import SpecifierSet
 
@@ -27,7 +28,11 @@ from envsolve.resolve.unpublished import first_that_fits, for_a_gpu, without_fla
 
 #: CPython versions that a remedy may propose: those that torch was ever published for.
 PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
-_GLIBC_OF_REMEDY = "glibc 2.28"
+#: What a remedy proposes in place of another C library: the oldest that torch's newer wheels accept.
+GLIBC_OF_REMEDY = "glibc 2.28"
+
+Answer = Callable[[Family], tuple[Option, ...] | None]
+"""What a family on other machines would come to, the best first; None where nothing runs there."""
 
 
 def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
@@ -36,7 +41,7 @@ def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     yield from found
     if not any(remedy.unlocks for remedy in found):
         yield from _on_the_cpu(family, limits)
-        yield from _another_card(family, limits)
+        yield from another_card(family, partial(best_of, limits=limits))
 
 
 def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
@@ -44,28 +49,28 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     yield from for_a_gpu(family, limits)
     yield from _without_gpu(family, limits)
     if "cutoff" in kinds and (best := best_of(replace(family, cutoff=None), limits)):
-        yield Remedy("leave out --exclude-newer", _named(best))
+        yield Remedy("leave out --exclude-newer", named(best))
     yield from _relaxations(family, limits, every, core)
     yield from other_cuda(family, limits)
     if "python" in kinds:
         others = [(p, best) for p in PYTHONS if (best := best_of(replace(family, python=p), limits))]
         if others:
             names = ", ".join(p for p, _ in others)
-            yield Remedy(f"use another Python: {names}", _named(others[-1][1]))
+            yield Remedy(f"use another Python: {names}", named(others[-1][1]))
     yield from _fewer_machines(family, limits)
     if "gpus" in kinds:
-        yield from _fewer_cards(family, limits)
+        yield from fewer_cards(family, partial(best_of, limits=limits))
     if "driver" in kinds:
         yield from _compat_package(family, limits)
-        yield from _driver_remedy(family, limits)
+        yield from driver_remedy(family, partial(best_of, limits=limits))
     yield from _on_linux(family, limits)
     if kinds & {"gpus", "driver", "libc"}:
         yield from conda_forge(family, limits)
     if "libc" in kinds:
-        newer = [replace(m, platform=replace(m.platform or Platform(), libc=_GLIBC_OF_REMEDY)) for m in family.machines]
+        newer = [replace(m, platform=replace(m.platform or Platform(), libc=GLIBC_OF_REMEDY)) for m in family.machines]
         best = best_of(replace(family, machines=tuple(newer)), limits)
         if best is not None:
-            yield Remedy(f"run in a container, or on a system, with {_GLIBC_OF_REMEDY} or newer", _named(best))
+            yield Remedy(f"run in a container, or on a system, with {GLIBC_OF_REMEDY} or newer", named(best))
     if "gpus" in kinds:
         yield from newer_builds(family, limits)
         yield from source_build(family, limits)
@@ -90,14 +95,15 @@ def _without(family: Family, limits: Limits, every: Sequence[Limit], given_up: S
     if not best:  # also where nothing would be left of the request
         return None
     verb = "relax" if all(_relaxable(limit, limits) for limit in given_up) else "give up"
-    return Remedy(f"{verb} " + " and ".join(_demand(limit, limits) for limit in given_up), _named(best))
+    return Remedy(f"{verb} " + " and ".join(demanded(limit, limits) for limit in given_up), named(best))
 
 
 def _relaxable(limit: Limit, limits: Limits) -> bool:
     return limit.kind == "flavour" or bool(str(limits.asked[limit.name]))
 
 
-def _demand(limit: Limit, limits: Limits) -> str:
+def demanded(limit: Limit, limits: Limits) -> str:
+    """A demand of the request as it was written."""
     return f"--cuda {limit.name}" if limit.kind == "flavour" else f"{limit.name}{limits.asked[limit.name]}"
 
 
@@ -110,29 +116,29 @@ def _fewer_machines(family: Family, limits: Limits) -> Iterator[Remedy]:
             )
 
 
-def _fewer_cards(family: Family, limits: Limits) -> Iterator[Remedy]:
+def fewer_cards(family: Family, answer: Answer) -> Iterator[Remedy]:
     """A plan for each of several kinds of cards in one machine alone."""
     mixed = [m.gpus for m in family.machines if m.gpus and len({gpu.compute_capability for gpu in m.gpus}) > 1]
     cards = {gpu.compute_capability: gpu for gpus in mixed for gpu in gpus}
     for gpu in cards.values():
         alone = tuple(replace(machine, gpus=(gpu,)) for machine in family.machines)
-        best = best_of(replace(family, machines=alone), limits)
+        best = answer(replace(family, machines=alone))
         if best is not None:
-            yield Remedy(f"plan for {gpu.label} alone, and hide the others there (CUDA_VISIBLE_DEVICES)", _named(best))
+            yield Remedy(f"plan for {gpu.label} alone, and hide the others there (CUDA_VISIBLE_DEVICES)", named(best))
 
 
 def _without_gpu(family: Family, limits: Limits) -> Iterator[Remedy]:
     """An environment that uses no GPU, where only CPU builds were asked for."""
     without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
-    named = [o for o in family.judged("torch") if o.matches(limits.asked.get("torch", SpecifierSet()))]
-    only_cpu = named and all(option.build.variant == "cpu" for option in named)
+    matching = [o for o in family.judged("torch") if o.matches(limits.asked.get("torch", SpecifierSet()))]
+    only_cpu = matching and all(option.build.variant == "cpu" for option in matching)
     if only_cpu and family.needs_torch(limits.asked):
         best = best_of(without, limits)
         if best is not None:
-            yield Remedy("ask for an environment that uses no GPU: --cuda cpu", _named(best))
+            yield Remedy("ask for an environment that uses no GPU: --cuda cpu", named(best))
 
 
-def _another_card(family: Family, limits: Limits) -> Iterator[Remedy]:
+def another_card(family: Family, answer: Answer) -> Iterator[Remedy]:
     """A card of the oldest generation after the machine's own for which there is an answer."""
     own = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
     if len(family.machines) > 1 or len(own) != 1:
@@ -145,9 +151,9 @@ def _another_card(family: Family, limits: Limits) -> Iterator[Remedy]:
         exists = can_exist(gpu, machine.driver, family.facts.architectures, family.facts.drivers).ok
         if cc <= own[0] or exists is False or family.facts.architectures[str(cc)].island:
             continue
-        best = best_of(replace(family, machines=(replace(machine, gpus=(gpu,)),)), limits)
+        best = answer(replace(family, machines=(replace(machine, gpus=(gpu,)),)))
         if best is not None and all(_known(option) for option in best):
-            yield Remedy(f"use another GPU, such as {gpu.label}", _named(best))
+            yield Remedy(f"use another GPU, such as {gpu.label}", named(best))
             return
 
 
@@ -155,10 +161,10 @@ def _on_linux(family: Family, limits: Limits) -> Iterator[Remedy]:
     """The same card under Linux, where Windows has no build."""
     if not all(machine.platform and machine.platform.os == "windows" for machine in family.machines):
         return
-    linux = tuple(replace(m, platform=Platform("linux", "x86_64", _GLIBC_OF_REMEDY)) for m in family.machines)
+    linux = tuple(replace(m, platform=Platform("linux", "x86_64", GLIBC_OF_REMEDY)) for m in family.machines)
     best = best_of(replace(family, machines=linux), limits)
     if best is not None:
-        yield Remedy("run it under Linux: WSL 2 has the card, too", _named(best))
+        yield Remedy("run it under Linux: WSL 2 has the card, too", named(best))
 
 
 def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Remedy]:
@@ -166,7 +172,7 @@ def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Remedy]:
     without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
     best = best_of(without, limits) if limits.flavour is None and family.needs_torch(limits.asked) else None
     if best is not None:
-        yield Remedy("compute on the CPU: --cuda cpu", _named(best))
+        yield Remedy("compute on the CPU: --cuda cpu", named(best))
 
 
 def _compat_package(family: Family, limits: Limits) -> Iterator[Remedy]:
@@ -177,11 +183,11 @@ def _compat_package(family: Family, limits: Limits) -> Iterator[Remedy]:
     for cuda in compat_releases(facts):
         with_it = tuple(_with_compat(machine, cuda) for machine in family.machines)
         served = [bool((reason := compat_serves(machine, facts)) and reason.ok) for machine in with_it]
-        best = _best_with(family, with_it, served, limits)
+        best = _best_with(family, with_it, served, partial(best_of, limits=limits))
         if best is not None and all(_known(option) for option in best):
             package = f"the libcuda of cuda-compat-{cuda.replace('.', '-')}"
             where = _where(family.machines, served)
-            yield Remedy(f"keep the driver and put {package} first on the loader path{where}", _named(best))
+            yield Remedy(f"keep the driver and put {package} first on the loader path{where}", named(best))
             return
 
 
@@ -194,7 +200,7 @@ def _with_compat(machine: Machine, cuda: str) -> Machine:
     return replace(machine, driver=replace(machine.driver or Driver(), compat_libcuda=cuda))
 
 
-def _driver_remedy(family: Family, limits: Limits) -> Iterator[Remedy]:
+def driver_remedy(family: Family, answer: Answer) -> Iterator[Remedy]:
     """The oldest driver that lets a build through and drops none of the cards of the machines that need it."""
     facts = family.facts
     for driver in _drivers(facts):
@@ -207,11 +213,11 @@ def _driver_remedy(family: Family, limits: Limits) -> Iterator[Remedy]:
         ]
         if any(can_exist(gpu, driver, facts.architectures, facts.drivers).ok is False for gpu in cards):
             continue
-        best = _best_with(family, [replace(m, driver=driver) for m in family.machines], older, limits)
+        best = _best_with(family, [replace(m, driver=driver) for m in family.machines], older, answer)
         if best is not None:
             where = _where(family.machines, older)
             branch = (driver.version or "").partition(".")[0]
-            yield Remedy(f"install driver {driver.version} or newer (branch R{branch}){where}", _named(best))
+            yield Remedy(f"install driver {driver.version} or newer (branch R{branch}){where}", named(best))
             return
 
 
@@ -233,12 +239,12 @@ def _is_older(machine: Machine, driver: Driver) -> bool:
 
 
 def _best_with(
-    family: Family, changed: Sequence[Machine], which: Sequence[bool], limits: Limits
+    family: Family, changed: Sequence[Machine], which: Sequence[bool], answer: Answer
 ) -> tuple[Option, ...] | None:
     """The best options with some of the machines changed; None where there are none, or nothing is changed."""
     pairs = zip(family.machines, changed, which, strict=True)
     machines = tuple(new if taken else old for old, new, taken in pairs)
-    return best_of(replace(family, machines=machines), limits) if any(which) else None
+    return answer(replace(family, machines=machines)) if any(which) else None
 
 
 def _where(machines: Sequence[Machine], which: Sequence[bool]) -> str:
@@ -247,7 +253,8 @@ def _where(machines: Sequence[Machine], which: Sequence[bool]) -> str:
     return f" on {' and on '.join(names)}" if len(machines) > 1 else ""
 
 
-def _named(options: Sequence[Option]) -> str:
+def named(options: Sequence[Option]) -> str:
+    """What a change lets through, in words."""
     first, *others = options
     level = "" if first.verdict.level in (Level.NATIVE, Level.FAMILY) else f" ({first.verdict.level.value})"
     rest = ", ".join(f"{o.build.package} {o.build.version}" for o in others)

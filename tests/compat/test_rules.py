@@ -13,7 +13,15 @@ from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import agrees
 from envsolve.compat.judge import Judge, worst
 from envsolve.compat.life import can_exist
-from envsolve.compat.platform import libc_fits, libc_needed, platform_fits, platform_tags, python_tag, wheel_tags
+from envsolve.compat.platform import (
+    libc_fits,
+    libc_needed,
+    platform_fits,
+    platform_tags,
+    python_fits,
+    python_tag,
+    wheel_tags,
+)
 from envsolve.compat.triton import triton_runs
 from envsolve.compat.verdict import Level
 from envsolve.compat.versions import reaches
@@ -362,6 +370,23 @@ def test_rule_11_libc_of_a_tag(tag: str, libc: tuple[str, tuple[int, int]] | Non
 )
 def test_rule_11_python(pythons: tuple[str, ...], python: str, tag: str | None) -> None:
     assert python_tag(pythons, python) == tag
+
+
+@pytest.mark.parametrize(
+    ("requires_python", "python", "fits"),
+    [
+        (None, "3.8", True),
+        (">=3.10,!=3.14.1", "3.8", False),
+        (">=3.10,!=3.14.1", "3.14", True),
+        (">=3.9.7", "3.9", True),
+        ("<3.13", "3.13", False),
+        ("<=3.12", "3.12", True),
+        (">=3.13", "3.13t", True),
+        ("three", "3.8", True),
+    ],
+)
+def test_a_wheel_for_any_python_is_bound_by_its_metadata(requires_python: str | None, python: str, fits: bool) -> None:
+    assert python_fits(("py3-none",), python, requires_python).ok is fits
 
 
 def test_rule_11_tags_are_those_of_the_target_and_not_of_this_host() -> None:

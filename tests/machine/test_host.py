@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from envsolve.machine import host
+from envsolve.machine.architecture import architecture
 
 Files = dict[str, str]
 
@@ -97,13 +98,13 @@ def test_musl_is_asked_where_glibc_does_not_answer(tmp_path: Path) -> None:
     ("name", "arch"), [("AMD64", "x86_64"), ("x86_64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64")]
 )
 def test_architecture(name: str, arch: str) -> None:
-    assert host.architecture(name) == arch
+    assert architecture(name) == arch
 
 
 def test_this_host_agrees_with_python() -> None:
     value, sources = host.read_platform()
     assert value.os == platform.system().lower()
-    assert value.arch == host.architecture(platform.machine())
+    assert value.arch == architecture(platform.machine())
     name, version = platform.libc_ver()
     if name == "glibc":
         assert value.libc == f"glibc {version}"

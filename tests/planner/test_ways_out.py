@@ -139,3 +139,61 @@ def test_an_extension_that_compiles_for_none_of_the_cards(ask: Questions) -> Non
     assert told.remedies[0].action == "ask for 'mamba-ssm>=1.2.1,<2.3.2'"
     assert refusal("V100 + T4, driver 580.95.05", "mamba-ssm", "2.3.2") is None, "one of the cards has use for it"
     assert refusal("no gpu", "mamba-ssm", "2.3.2") is None
+
+
+@pytest.mark.parametrize(
+    ("target", "requirement", "cuda", "action", "unlocked"),
+    [
+        (
+            "RTX 4090, driver 580.95, linux-x86_64, musl 1.2, python 3.9",
+            "torch",
+            "cu132",
+            "change together: use Python 3.10, 3.11, 3.12, 3.13, 3.14, 3.15; "
+            "run in a container, or on a system, with glibc 2.28 or newer",
+            "torch 2.15.0 [cu132]",
+        ),
+        (
+            "T600, driver 450.80.02, linux-x86_64, musl 1.2, python 3.12",
+            "torch==2.13.*",
+            None,
+            "change together: run in a container, or on a system, with glibc 2.28 or newer; relax torch==2.13.*",
+            "torch 2.7.1 [cu118]",
+        ),
+        (
+            "P104-101, driver 560.35.03, linux-x86_64, musl 1.2, python 3.7",
+            "torch==2.7.*",
+            None,
+            "change together: use Python 3.9, 3.10, 3.11, 3.12, 3.13; "
+            "run in a container, or on a system, with glibc 2.28 or newer",
+            "torch 2.7.1 [cu126]",
+        ),
+    ],
+    ids=["python and libc", "libc and version", "python and libc, a version"],
+)
+def test_where_no_single_change_helps_those_that_help_together_are_named(
+    ask: Questions, target: str, requirement: str, cuda: str | None, action: str, unlocked: str
+) -> None:
+    assert ways(ask.plan(target, requirement, cuda=cuda)) == [(action, unlocked)]
+
+
+@pytest.mark.parametrize(
+    ("target", "action", "unlocked"),
+    [
+        ("T4, driver 470.82.01", "install driver 525.60.13 or newer (branch R525)", "triton 3.9.0 [any]"),
+        ("GTX 1080, driver 550.54", "use another GPU, such as Tesla V100 (cc 7.0)", "triton 3.9.0 [any]"),
+        (
+            "GTX 1080 + H100, driver 550.54",
+            "plan for NVIDIA H100 (cc 9.0) alone, and hide the others there (CUDA_VISIBLE_DEVICES)",
+            "triton 3.8.0 [any]",
+        ),
+        (
+            "K80, driver 470.82.01",
+            "use another GPU with a newer driver; see envsolve builds triton --target 'GPU, driver VERSION'",
+            "",
+        ),
+    ],
+)
+def test_a_triton_alone_that_runs_nothing_has_a_way_out(
+    ask: Questions, target: str, action: str, unlocked: str
+) -> None:
+    assert ways(ask.plan(f"{target}, {HERE}", "triton")) == [(action, unlocked)]
