@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
-from envsolve.compat.forward import lifted
 from envsolve.compat.settle import as_judged
 from envsolve.compat.triton import TRITON
 from envsolve.compat.verdict import Level
-from envsolve.compat.versions import minor
-from envsolve.errors import IndexUnavailableError
 from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
-from envsolve.plan import Caution, Plan, Toolchain
-from envsolve.planner.assembler import Assembler, assemblers
+from envsolve.plan import Caution, Plan
 from envsolve.planner.cautions import (
     about_compat,
     about_indexes,
@@ -32,22 +27,32 @@ from envsolve.planner.cautions import (
     about_unjudged,
 )
 from envsolve.planner.offindex import about_elsewhere, about_off_index, off_index
-from envsolve.planner.pinning import Pinned, pin
+from envsolve.planner.pinning import pin
 from envsolve.planner.python import choose_python
 from envsolve.planner.refusal import extension_without_code, impossible_machine, no_triton, unserved_system, unsolvable
-from envsolve.planner.sources import Compiled, about_other_sources, compiled_packages, compiled_when_used
+from envsolve.planner.rounds import (
+    NothingFitsError,
+    Resolved,
+    compiled_in,
+    toolchain_of,
+    with_assembler,
+    with_build_tools,
+    with_ready_wheels,
+    with_torch,
+)
+from envsolve.planner.sources import about_other_sources
 from envsolve.planner.support import driver_need, driver_of_code, judged_builds, support_of
-from envsolve.planner.toolchain import about_missing_tools, build_needs, toolchain_for, where_it_runs
+from envsolve.planner.toolchain import about_missing_tools, where_it_runs
 from envsolve.resolve.cutoff import cutoff_of
 from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment, environments_of
-from envsolve.resolve.family import Family, Option
+from envsolve.resolve.family import Family
 from envsolve.resolve.familyfiles import BuildGoneError, FamilyFiles
 from envsolve.resolve.fleet import by_kind
 from envsolve.resolve.kept import Kept
 from envsolve.resolve.limits import Limits
 from envsolve.resolve.outcome import Conflict
-from envsolve.resolve.outside import Ready, ready, still_there
+from envsolve.resolve.outside import Ready, still_there
 from envsolve.resolve.pool import Pool
 from envsolve.resolve.provider import Provider
 from envsolve.resolve.requirements import Asked, Need
@@ -118,152 +123,24 @@ def make_plan(
     pool = Pool(client, environment, digests, tuple(others), cutoff, choices.prereleases, choices.kept)
     client.prefetch(name for name in wanted if not family.owns(name))
 
-    def resolve(needs: Sequence[Need], family: Family, ready: Ready) -> _Resolved:
+    def resolve(needs: Sequence[Need], family: Family, ready: Ready) -> Resolved:
         # Of a package whose files are named by hash, no other file may be taken.
         wheels = {name: some for name, some in still_there(ready, family).items() if name not in digests}
         provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints, wheels)
         try:
             solution = solve(provider, needs, choices.cuda)
-            return _Resolved(needs, solution, pin(solution, files, digests), provider, family, limits, ready)
+            return Resolved(needs, solution, pin(solution, files, digests), provider, family, limits, ready)
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
-            raise _NothingFitsError(unsolvable(failure, limits, family, pool)) from None
+            raise NothingFitsError(unsolvable(failure, limits, family, pool)) from None
 
     try:
-        found = _with_torch(resolve(asked.needs, family, {}), resolve)
-        found = _with_assembler(_with_ready_wheels(found, resolve), resolve)
-        return _complete(frame, _with_build_tools(found, [*wanted], resolve), [*wanted], python)
-    except _NothingFitsError as nothing:
+        found = with_torch(resolve(asked.needs, family, {}), resolve)
+        found = with_assembler(with_ready_wheels(found, resolve), resolve)
+        return _complete(frame, with_build_tools(found, [*wanted], resolve), [*wanted], python)
+    except NothingFitsError as nothing:
         return _impossible(frame, nothing.conflict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Resolved:
-    """What the solver chose, and what it chose from.
-
-    Attributes:
-        needs: What was asked, and what was added to it.
-        ready: Wheels that are on no index, of packages that would be compiled.
-        assembler: The ptxas that was added for Triton.
-    """
-
-    needs: Sequence[Need]
-    solution: Solution
-    pinned: Pinned
-    provider: Provider
-    family: Family
-    limits: Limits
-    ready: Ready
-    assembler: Assembler | None = None
-
-    @property
-    def torch(self) -> Option | None:
-        """The torch in the solution; None where there is none, or it was asked for by address."""
-        chosen = self.solution.chosen.get("torch")
-        return chosen.candidate.option if chosen else None
-
-    def version(self, package: str) -> str | None:
-        """The version of a package in the solution; None where it is not in it."""
-        chosen = self.solution.chosen.get(package)
-        return str(chosen.candidate.version) if chosen else None
-
-
-_Resolve = Callable[[Sequence[Need], Family, Ready], _Resolved]
-
-
-class _NothingFitsError(Exception):
-    """The request has no answer."""
-
-    def __init__(self, conflict: Conflict) -> None:
-        super().__init__("nothing fits")
-        self.conflict = conflict
-
-
-def _with_torch(found: _Resolved, resolve: _Resolve) -> _Resolved:
-    """The same with torch where something is compiled against it whose metadata does not say so.
-
-    Raises:
-        _NothingFitsError: No torch goes with it.
-    """
-    compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
-    projects = [one.project for one in compiled if one.project and one.needs_torch]
-    if "torch" in found.solution.chosen or not projects:
-        return found
-    origin = f"compiling {', '.join(project.package for project in projects)}"
-    needs = (Need(Requirement(f"torch{project.torch or ''}"), origin) for project in projects)
-    return resolve((*found.needs, *needs), found.family, found.ready)
-
-
-def _with_ready_wheels(found: _Resolved, resolve: _Resolve) -> _Resolved:
-    """The same with wheels off the indexes for what would be compiled, where there are any for its very torch."""
-    torch = found.torch
-    if torch is None:
-        return found
-    compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
-    wheels = {one.name: ready(one.name, torch, found.family) for one in compiled}
-    if not any(wheels.values()):
-        return found
-    try:
-        again = resolve(found.needs, found.family, wheels)
-    except _NothingFitsError:
-        return found
-    return again if again.torch and again.torch.identity == torch.identity else found
-
-
-def _with_assembler(found: _Resolved, resolve: _Resolve) -> _Resolved:
-    """The same with a ptxas out of a package, where Triton's own does not serve every card and torch stays as it is."""
-    triton, family = found.version(TRITON), found.family
-    if triton is None:
-        return found
-    for assembler in assemblers(triton, family.machines, family.facts, family.catalogue.compilers):
-        try:
-            facts = assembler.among(family.facts)
-            again = resolve((*found.needs, *assembler.needs), replace(family, facts=facts), found.ready)
-        except (_NothingFitsError, IndexUnavailableError):
-            continue
-        if all(again.version(package) == found.version(package) for package in ("torch", TRITON)):
-            return replace(again, assembler=assembler)
-    return found
-
-
-def _with_build_tools(found: _Resolved, asked: Sequence[str], resolve: _Resolve) -> _Resolved:
-    """The same with what compiling its sources takes, the nvcc included where packages have it.
-
-    So it stands in the lock with the rest, and what is compiled with it is the same everywhere.
-    """
-    compiled = _compiled(found, asked)
-    if not compiled:
-        return found
-    toolchain, _ = _toolchain(found, compiled)
-    kept = ("torch", TRITON, *(one.name for one in compiled))
-    # An index of one's own may have no nvcc.
-    for needs in (build_needs(toolchain), build_needs(replace(toolchain, nvcc_from=None))):
-        try:
-            again = resolve((*found.needs, *needs), found.family, found.ready)
-        except (_NothingFitsError, IndexUnavailableError):
-            continue
-        if all(again.version(package) == found.version(package) for package in kept):
-            return replace(again, assembler=found.assembler)
-    return found
-
-
-def _compiled(found: _Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
-    """What compiles CUDA code against the torch of a solution, or needs none."""
-    packages, catalogue = found.pinned.packages, found.family.catalogue
-    compiled = (*compiled_packages(packages, catalogue), *compiled_when_used(packages, asked, catalogue))
-    if "torch" not in found.solution.chosen:
-        return tuple(one for one in compiled if one.project and not one.needs_torch)
-    # Of a torch that was asked for by address nothing is known.
-    return compiled if found.torch else ()
-
-
-def _toolchain(found: _Resolved, compiled: Sequence[Compiled]) -> tuple[Toolchain, tuple[Caution, ...]]:
-    torch, family = found.torch, found.family
-    known = [driver.cuda if (driver := lifted(m, family.facts.forward)) else None for m in family.machines]
-    versions = [cuda for cuda in known if cuda]
-    driver_cuda = min(versions, key=minor) if versions and len(versions) == len(known) else None
-    return toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)
 
 
 def _about_binding(solution: Solution, family: Family, limits: Limits) -> Iterator[Caution]:
@@ -298,7 +175,7 @@ def _digests(needs: Sequence[Need], environment: Environment) -> dict[str, froze
     return found
 
 
-def _complete(frame: Plan, found: _Resolved, asked: Sequence[str], python: str) -> Plan:
+def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -> Plan:
     solution, pinned, provider, family = found.solution, found.pinned, found.provider, found.family
     machines, facts = family.machines, family.facts
     guessed = [c.candidate.label for c in solution.chosen.values() if not provider.metadata(c.candidate).exact]
@@ -314,7 +191,7 @@ def _complete(frame: Plan, found: _Resolved, asked: Sequence[str], python: str) 
         *_about_binding(solution, family, found.limits),
         *about_packages(pinned.packages, solution, guessed, yanked),
         *about_runtime(solution, family),
-        *about_unjudged(solution, family, {one.name for one in _compiled(found, asked)}),
+        *about_unjudged(solution, family, {one.name for one in compiled_in(found, asked)}),
         *about_indexes(pinned.unreached, frame.catalogue_date),
     ]
     if found.assembler:
@@ -327,13 +204,13 @@ def _complete(frame: Plan, found: _Resolved, asked: Sequence[str], python: str) 
     known = not unread and (option is None or option.verdict.level.usable)
     judged = judged_builds(solution, machines, python, facts)
     toolchain, environment = None, dict(found.assembler.environment) if found.assembler else {}
-    compiled = _compiled(found, asked)
+    compiled = compiled_in(found, asked)
     unserved = extension_without_code(compiled, machines, family.catalogue)
     if unserved is not None:
         return _impossible(frame, unserved)
     taken = off_index(solution, family)
     if compiled or (taken and found.torch):
-        toolchain, about = _toolchain(found, compiled)
+        toolchain, about = toolchain_of(found, compiled)
         cautions += about if compiled else ()
         cautions += about_missing_tools(toolchain, {p.name: p.version for p in pinned.packages})
         environment |= where_it_runs(toolchain)

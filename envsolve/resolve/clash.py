@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from envsolve.resolve.family import Family
+from envsolve.catalogue.load import Catalogue
+from envsolve.resolve.family import Family, Option
 from envsolve.resolve.impossible import failing
 from envsolve.resolve.needs import AnyCandidate, Candidate, FlavourNeed, PackageNeed
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
@@ -15,6 +19,9 @@ from envsolve.resolve.remedies import PYTHONS
 from envsolve.resolve.solve import Clash
 
 _SHOWN = 5
+_SOURCES = re.compile(
+    r"(?P<repository>https://github\.com/[^/]+/[^/]+)/blob/(?P<revision>[^/]+)/(?:(?P<folder>.+)/)?[^/]+"
+)
 
 
 def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conflict:
@@ -30,8 +37,11 @@ def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conf
     for name in family.barren:
         found += failing(name, SpecifierSet(), family)
     asked = [c.need for c in newest if c.parent is None and isinstance(c.need, PackageNeed)]
-    lacking = [remedy for need in asked if not family.owns(need.name) for remedy in _found_elsewhere(need, pool)]
-    return Conflict(tuple(found), (*_remedies(newest), *lacking))
+    lacking = [
+        remedy for need in asked if not family.owns(need.name) for remedy in _found_elsewhere(need, family, pool)
+    ]
+    others = [remedy for name in family.barren for remedy in _other_pythons(name, family)]
+    return Conflict(tuple(found), (*_remedies(newest), *lacking, *others))
 
 
 def _parties(clashes: Sequence[Clash]) -> list[list[Clash]]:
@@ -106,9 +116,28 @@ def _remedies(clashes: Sequence[Clash]) -> Iterator[Remedy]:
                 yield Remedy(f"ask for {rival.need.text} instead of {asked.need.text}", _label(rival.parent))
 
 
-def _found_elsewhere(need: PackageNeed, pool: Pool) -> Iterator[Remedy]:
+def _other_pythons(name: str, family: Family) -> Iterator[Remedy]:
+    """The Pythons for which a torch that runs, and a build of the package that it needs, are published."""
+    pairs = [(python, torch) for python in PYTHONS if (torch := _torch_with(name, replace(family, python=python)))]
+    if pairs:
+        yield Remedy(f"use another Python: {', '.join(python for python, _ in pairs)}", pairs[-1][1].label)
+
+
+def _torch_with(name: str, family: Family) -> Option | None:
+    builds = family.options(name)
+    for torch in family.options("torch"):
+        needed = [need.specifier for need in map(Requirement, torch.build.requires or ()) if need.name == name]
+        if any(all(build.matches(specifier) for specifier in needed) for build in builds):
+            return torch
+    return None
+
+
+def _found_elsewhere(need: PackageNeed, family: Family, pool: Pool) -> Iterator[Remedy]:
     """Where there is what was asked for and the indexes do not have for this environment."""
     versions = pool.versions(need.name)
+    repository = _repository(need.name, family.catalogue)
+    if repository and next(pool.candidates(need.name, SpecifierSet()), None) is None:
+        yield Remedy(f"ask for '{need.name} @ {repository}'", "its sources, which are compiled")
     if not versions:
         yield Remedy("check its name, or name the index that has it: --extra-index-url URL", "")
         return
@@ -120,3 +149,14 @@ def _found_elsewhere(need: PackageNeed, pool: Pool) -> Iterator[Remedy]:
     pythons = [python for python in PYTHONS if pool.served(need.name, need.specifier, python)]
     if pythons:
         yield Remedy(f"use another Python: {', '.join(pythons)}", f"{need.text} has files for it")
+
+
+def _repository(name: str, catalogue: Catalogue) -> str | None:
+    """Where the sources of an extension are, by the file that says what compiling it takes; None for others."""
+    own = [project for project in catalogue.source_projects if project.package == name]
+    source = catalogue.source(own[-1].source) if own else None
+    match = _SOURCES.fullmatch(source.url) if source is not None and source.url else None
+    if match is None:
+        return None
+    folder = f"#subdirectory={match['folder']}" if match["folder"] else ""
+    return f"git+{match['repository']}@{match['revision']}{folder}"

@@ -269,3 +269,11 @@ def test_wheels_of_the_same_project_are_named(catalogue: Catalogue) -> None:
     toolchain, cautions = toolchain_for(compiled, None, [H100], "13.0", catalogue)
     assert "ask for cupy-cuda13x to compile nothing" in {c.remedy for c in cautions}
     assert "cuda-toolkit[cublas]==13.0.*" in toolchain.nvcc_packages["pip"]
+
+
+def test_an_extension_that_is_on_no_index_is_asked_for_by_its_repository(torch_world: World) -> None:
+    plan = torch_world.plan("tinycudann")
+    assert plan.status == "impossible"
+    address = "git+https://github.com/NVlabs/tiny-cuda-nn@v2.0#subdirectory=bindings/torch"
+    assert plan.remedies[0].action == f"ask for 'tinycudann @ {address}'"
+    assert torch_world.plan(f"tinycudann @ {address}").toolchain is not None
