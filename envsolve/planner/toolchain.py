@@ -16,6 +16,7 @@ from envsolve.compat.toolchain import (
     arch_list,
     gcc_for,
     gcc_without_torch,
+    knows_cards,
     nvcc_for,
     nvcc_without_torch,
     written_archs,
@@ -82,7 +83,7 @@ def toolchain_for(
     if cuda is None and knows.ok is None:
         cautions.append(Caution("toolchain", knows.text, "name the driver: --driver, --target, --machine"))
     cautions += _about_host(toolchain, gcc, machines)
-    cautions += _about_nvcc(toolchain, torch, machines)
+    cautions += _about_nvcc(toolchain, torch, machines, driver_cuda, catalogue)
     for one in compiled:
         if one.project is not None:
             cautions += _about_project(one.project, torch, cuda, cards, facts)
@@ -249,7 +250,13 @@ def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]
         )
 
 
-def _about_nvcc(toolchain: Toolchain, torch: Build | None, machines: Sequence[Machine]) -> Iterator[Caution]:
+def _about_nvcc(
+    toolchain: Toolchain,
+    torch: Build | None,
+    machines: Sequence[Machine],
+    driver_cuda: str | None,
+    catalogue: Catalogue,
+) -> Iterator[Caution]:
     """An nvcc on the machines that is another one, and none at all in reach."""
     wanted = toolchain.nvcc
     toolkits = [t for machine in machines for t in machine.toolkits or () if t.nvcc and t.version]
@@ -259,11 +266,26 @@ def _about_nvcc(toolchain: Toolchain, torch: Build | None, machines: Sequence[Ma
     why = f"torch was built with CUDA {wanted}" if torch else f"the driver is served by CUDA {wanted}"
     if toolchain.nvcc_from is None:
         text = f"no nvcc {wanted} is in reach" + (f": the machine has nvcc {have}; {why}" if have else "")
-        way = toolchain.get_nvcc
-        yield Caution("nvcc", text, f"{way}, then the same command again" if way else None)
+        ways = [*_other_flavours(torch, machines, driver_cuda, catalogue)] if torch else []
+        ways += [f"{toolchain.get_nvcc}, then the same command again"] if toolchain.get_nvcc else []
+        yield Caution("nvcc", text, "; or: ".join(ways) or None)
     elif have and toolchain.nvcc_from == "pip" and own_toolkit(wanted, machines) is None:
         text = f"the machine has nvcc {have}; {why}"
         yield Caution("nvcc", text, f"the plan has its own nvcc {wanted}; CUDA_HOME must lead to it")
+
+
+def _other_flavours(
+    torch: Build, machines: Sequence[Machine], driver_cuda: str | None, catalogue: Catalogue
+) -> Iterator[str]:
+    """The flavours of the same torch whose nvcc is in reach and whose CUDA family the drivers run."""
+    told = {"machine": "for the nvcc that is there", "pip": "whose nvcc is in packages of the default index"}
+    same = (b for b in catalogue.builds("torch") if b.version == torch.version and b.platform == torch.platform)
+    for variant, cuda in dict.fromkeys((b.variant, b.cuda) for b in same):
+        if cuda is None or driver_cuda is None or minor(cuda)[0] > minor(driver_cuda)[0]:
+            continue
+        origin = nvcc_of(cuda, (), machines, catalogue.compilers).origin
+        if origin is not None and knows_cards(cuda, _cards(machines), CompilerFacts.of(catalogue)).ok:
+            yield f"--cuda {variant}, {told[origin]}"
 
 
 def _about_project(

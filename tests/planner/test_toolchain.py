@@ -277,3 +277,14 @@ def test_an_extension_that_is_on_no_index_is_asked_for_by_its_repository(torch_w
     address = "git+https://github.com/NVlabs/tiny-cuda-nn@v2.0#subdirectory=bindings/torch"
     assert plan.remedies[0].action == f"ask for 'tinycudann @ {address}'"
     assert torch_world.plan(f"tinycudann @ {address}").toolchain is not None
+
+
+def test_a_flavour_for_the_nvcc_that_is_there_is_the_shorter_way(catalogue: Catalogue) -> None:
+    machine = replace(H100, toolkits=(Toolkit("12.8.1", "/usr/local/cuda", True),))
+    build = next(b for b in catalogue.builds("torch") if (b.version, b.variant) == ("2.9.0", "cu126"))
+    remedies = []
+    for driver_cuda in ("12.8", "13.0"):
+        _, cautions = toolchain_for(compiled_packages([TREE], catalogue), build, [machine], driver_cuda, catalogue)
+        remedies += [c.remedy or "" for c in cautions if c.code == "nvcc"]
+    assert remedies[0].startswith("--cuda cu128, for the nvcc that is there; or: micromamba")
+    assert "--cuda cu130, whose nvcc is in packages of the default index; or: " in remedies[1]
