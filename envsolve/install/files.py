@@ -160,7 +160,7 @@ def wanted(source: Plan | Lock, target: Target) -> Wanted:
     Raises:
         ImpossibleError: The plan is impossible, or a file does not run on this interpreter.
         IndexUnavailableError: The plan names files whose address or hash no index has confirmed.
-        UsageError: The lock asks for something that carries no hash.
+        UsageError: The plan or the lock asks for something that carries no hash.
     """
     if isinstance(source, Lock):
         assumptions = source.assumptions
@@ -183,6 +183,11 @@ def _total(sizes: Sequence[int | None]) -> int | None:
 
 def _from_plan(package: PlannedPackage) -> File:
     hashes = _strong(package.hashes, package.name)
+    if package.url is not None and package.filename is None:
+        raise UsageError(
+            f"{package.name} is built from {package.url}: a source tree has no hash to check",
+            hint="the same plan with --format pip or uv has the commands that build it; or lock a wheel of it",
+        )
     if package.url is None or package.filename is None or not hashes:
         raise IndexUnavailableError(
             f"the plan knows {package.name} {package.version} from the catalogue alone, without an address or a hash",

@@ -53,6 +53,13 @@ def test_the_recorded_address_has_no_password() -> None:
     )
 
 
+def test_a_source_tree_is_refused_with_the_way_to_build_it(target: Target) -> None:
+    tree = PlannedPackage("apex", "0+unread", None, None, None, "git+https://example.org/apex", {}, "sdist")
+    with pytest.raises(UsageError, match="a source tree has no hash") as caught:
+        wanted(plan_of(tree), target)
+    assert "--format pip" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize("lack", [{"url": None}, {"hashes": {}}, {"hashes": {"md5": "b" * 32}}, {"filename": None}])
 def test_a_file_that_only_the_catalogue_knows_is_an_index_failure(lack: dict[str, object], target: Target) -> None:
     package = replace(WHEEL, **lack)  # type: ignore[arg-type]
