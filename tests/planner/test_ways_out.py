@@ -197,3 +197,11 @@ def test_a_triton_alone_that_runs_nothing_has_a_way_out(
     ask: Questions, target: str, action: str, unlocked: str
 ) -> None:
     assert ways(ask.plan(f"{target}, {HERE}", "triton")) == [(action, unlocked)]
+
+
+def test_a_python_for_which_what_torch_needs_was_never_published(ask: Questions) -> None:
+    """torch 2.8 has CUDA wheels for Python 3.9 on aarch64, its Triton has none."""
+    plan = ask.plan("A100, driver 580.95.05, linux-aarch64, glibc 2.35, python 3.9", "torch")
+    assert facts(plan)[0] == "torch 2.8.0 [cu129] needs triton==3.4.0"
+    ((action, unlocked),) = ways(plan)
+    assert action == "use another Python: 3.10, 3.11, 3.12, 3.13, 3.14, 3.15" and unlocked == "torch 2.15.0 [cu132]"
