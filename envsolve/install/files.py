@@ -183,7 +183,7 @@ def _total(sizes: Sequence[int | None]) -> int | None:
 
 def _from_plan(package: PlannedPackage) -> File:
     hashes = _strong(package.hashes, package.name)
-    if package.url is not None and package.filename is None:
+    if package.kind == "sdist" and package.url is not None and package.filename is None:
         raise UsageError(
             f"{package.name} is built from {package.url}: a source tree has no hash to check",
             hint="the same plan with --format pip or uv has the commands that build it; or lock a wheel of it",
