@@ -210,7 +210,7 @@ def _format(named: str | None, output: Path | None) -> str:
     name = output.name if output else ""
     if name.startswith("pylock.") and name.endswith(".toml"):
         return "pylock"
-    if name.startswith(("Dockerfile", "Containerfile")):
+    if name.startswith(("Dockerfile", "Containerfile")) or name.lower().endswith((".dockerfile", ".containerfile")):
         return "dockerfile"
     if name.startswith("conda-") and name.endswith(".lock"):
         return "conda-lock"

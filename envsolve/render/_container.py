@@ -75,7 +75,7 @@ def variables(made: Recipe) -> Mapping[str, str]:
     """What is set where the environment runs; ``PATH`` is left to each kind of container.
 
     Source of those that the NVIDIA container runtime reads: NVIDIA Container Toolkit documentation, "Specialized
-    Configurations with Docker". It compares ``driver`` part by part.
+    Configurations with Docker".
     """
     constraints = f"{PREFIX}/constraints.txt"
     found = {"PIP_CONSTRAINT": constraints, "UV_CONSTRAINT": constraints}
@@ -84,5 +84,17 @@ def variables(made: Recipe) -> Mapping[str, str]:
     if made.compat:
         found["LD_LIBRARY_PATH"] = COMPAT
     elif made.driver:
-        found["NVIDIA_REQUIRE_CUDA"] = f"driver>={made.driver}"
+        found["NVIDIA_REQUIRE_CUDA"] = _condition(made.driver, made.driver_cuda)
     return found | dict(sorted(made.environment.items()))
+
+
+def _condition(driver: str, cuda: str | None) -> str:
+    """What the NVIDIA container runtime asks of the host, as both of its programs read it.
+
+    libnvidia-container compares versions number by number. The toolkit's own check, where devices are injected through
+    CDI, takes semantic versions alone, so that a leading zero (``580.65.06``) is an error to it; and it reads the
+    driver's version out of the name of ``libcuda.so``, which on WSL says nothing. A blank stands for "or".
+    Source: libnvidia-container, src/cli/dsl.c; nvidia-container-toolkit, internal/requirements.
+    """
+    asked = f"driver>={'.'.join(map(str, numbers(driver)))}"
+    return f"{asked} cuda>={cuda}" if cuda else asked

@@ -14,9 +14,9 @@ from itertools import chain
 from packaging.requirements import Requirement
 
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Distribution, Image
+from envsolve.catalogue.model import Distribution, DriverBranch, Image
 from envsolve.compat.platform import libc_of, libc_serves
-from envsolve.compat.versions import minor, numbers
+from envsolve.compat.versions import minor, numbers, reaches
 from envsolve.errors import UsageError
 from envsolve.lock import assumptions_of
 from envsolve.machine.describe import one_line
@@ -78,6 +78,7 @@ class Recipe:
         path: Folders of programs, before all others.
         runtime_apt: Debian packages that it needs where it runs.
         driver: Oldest NVIDIA driver on the host; None for a plan without CUDA code.
+        driver_cuda: CUDA version that no older driver reports; None where none such is known.
         gpus: Compute capabilities that the plan was judged for, lowest first.
     """
 
@@ -96,6 +97,7 @@ class Recipe:
     path: tuple[str, ...]
     runtime_apt: tuple[str, ...]
     driver: str | None
+    driver_cuda: str | None
     gpus: tuple[str, ...]
 
     @property
@@ -152,10 +154,28 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
         compat=_compat(assumed.compat_libcuda, base, catalogue),
         environment=environment,
         path=(f"{PREFIX}/bin", *([first] if first else [])),
-        runtime_apt=("g++",) if plan.toolchain and plan.toolchain.compiles_at_use else (),
+        runtime_apt=_runtime_apt(plan, bool(assumed.driver_required)),
         driver=assumed.driver_required,
+        driver_cuda=_reported_by(assumed.driver_required, catalogue.drivers),
         gpus=assumed.gpus,
     )
+
+
+def _runtime_apt(plan: Plan, uses_cuda: bool) -> tuple[str, ...]:
+    """Compilers that are needed where it runs: Triton compiles a stub in C for each kernel that it launches."""
+    if plan.toolchain and plan.toolchain.compiles_at_use:
+        return ("g++",)
+    triton = any(package.name == "triton" for package in plan.packages)
+    return ("gcc", "libc6-dev") if triton and uses_cuda else ()
+
+
+def _reported_by(driver: str | None, branches: Sequence[DriverBranch]) -> str | None:
+    """The lowest CUDA version that a driver or newer ones report, and none that is older."""
+    if driver is None:
+        return None
+    older = [minor(branch.cuda) for branch in branches if reaches(branch.first, driver) is not True]
+    newer = [minor(branch.cuda) for branch in branches if minor(branch.cuda) > max(older, default=(0, 0))]
+    return "{}.{}".format(*min(newer)) if newer else None
 
 
 def _heading(plan: Plan) -> Iterator[str]:

@@ -50,7 +50,9 @@ def _heading(made: Recipe) -> Iterator[str]:
     yield "# Build, which takes no GPU:   apptainer build NAME.sif NAME.def"
     yield f"# Run:                         apptainer exec{nv} NAME.sif python PROGRAM"
     yield f"# Check it where it runs:      apptainer test{nv} NAME.sif"
-    yield "# Compile kernels, too:        apptainer build --build-arg ENVSOLVE=WHERE (what pip installs envsolve from)"
+    if made.gpus and install_envsolve(made):
+        yield "# Compile kernels, too:        apptainer build --build-arg ENVSOLVE=WHERE NAME.sif NAME.def"
+        yield "#                              (WHERE: what pip installs envsolve from)"
     yield f"# Hold the base still:         write {made.base}@sha256:DIGEST in both places"
 
 
@@ -63,7 +65,10 @@ def _stage(name: str, image: str) -> Iterator[str]:
 def _build(made: Recipe) -> Iterator[str]:
     if made.compiling:
         yield from _copied("cuda", made.compiling.toolkit, CUDA_HOME)
-    yield from ("%arguments", "    ENVSOLVE=", "", "%post", "    set -e", f"    {CREATE}")
+    proof = install_envsolve(made)
+    if proof:
+        yield from ("%arguments", "    ENVSOLVE=", "")
+    yield from ("%post", "    set -e", f"    {CREATE}")
     yield from _file("wheels.txt", made.wheels.splitlines())
     yield f"    {INSTALL_WHEELS}"
     if made.compiling:
@@ -77,7 +82,7 @@ def _build(made: Recipe) -> Iterator[str]:
     yield "    # What is installed on top of this cannot replace the builds that were judged for the GPU."
     yield from _file("constraints.txt", made.constraints)
     yield from (f"    {command}" for command in check(made))
-    if proof := install_envsolve(made):
+    if proof:
         yield '    ENVSOLVE="{{ ENVSOLVE }}"'
         yield '    if [ -n "${ENVSOLVE}" ]; then'
         yield from (f"        {command}" for command in proof)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -129,12 +130,47 @@ def test_what_the_image_holds_and_asks_for() -> None:
         environment={"TRITON_PTXAS_PATH": f"{SITE_PACKAGES}/nvidia/cu13/bin/ptxas"},
     )
     text = render(plan, "dockerfile")
-    assert 'NVIDIA_REQUIRE_CUDA="driver>=525.60.13"' in text
+    assert 'NVIDIA_REQUIRE_CUDA="driver>=525.60.13 cuda>=12.1"' in text
     assert 'TRITON_PTXAS_PATH="/opt/env/lib/python3.12/site-packages/nvidia/cu13/bin/ptxas"' in text
     assert "torch===2.9.0+cu126\ntriton===3.5.0\nEOF" in text
     assert "--compile-only --gpu 8.9" in text
     assert "nvidia/cuda" not in text, "the wheels bring CUDA"
     assert f"--hash=sha256:{TORCH.hashes['sha256']}" in text
+
+
+@pytest.mark.parametrize(
+    ("driver", "condition"),
+    [
+        ("580.65.06", "driver>=580.65.6 cuda>=13.0"),  # the first of its branch; no leading zero
+        ("450.80.02", "driver>=450.80.2 cuda>=11.1"),
+        ("570.86", "driver>=570.86 cuda>=12.9"),  # 570 itself has older ones
+        ("9999.1", "driver>=9999.1"),
+    ],
+)
+def test_the_condition_on_the_driver_is_one_that_every_container_runtime_reads(driver: str, condition: str) -> None:
+    plan = replace(GOOD, driver=DriverNeed(driver, "full", None))
+    assert f'NVIDIA_REQUIRE_CUDA="{condition}"' in render(plan, "dockerfile")
+
+
+@pytest.mark.parametrize("form", ["dockerfile", "apptainer"])
+def test_triton_has_the_compiler_that_it_needs_where_it_runs(form: str) -> None:
+    """Without one torch.compile fails at its first kernel: "Failed to find C compiler"."""
+    assert "--no-install-recommends gcc libc6-dev" in render(GOOD, form)
+    assert "apt-get" not in render(replace(GOOD, packages=(FILELOCK, TORCH)), form)
+
+
+@pytest.mark.parametrize("name", ["wheels", "compiled", "tree"])
+def test_a_snippet_has_the_steps_of_the_whole_file_and_no_stage(name: str) -> None:
+    text = render(PLANS[name], "dockerfile-snippet")
+    whole = render(PLANS[name], "dockerfile")
+    assert not re.search(r"^FROM", text, re.MULTILINE)
+    assert "RUN python3.12 -m venv /opt/env\n" in text and "python3.12 with its venv, on glibc 2.28 or newer" in text
+    for line in text.splitlines():
+        if "pip install" in line or line.startswith(("    NVIDIA_", "ARG", "ENV PATH")):
+            assert line in whole
+    if name != "wheels":
+        assert "from=nvidia/cuda:12.6.3-devel-ubuntu22.04,source=/usr/local/cuda-12.6,target=/opt/toolkit" in text
+        assert "(gcc 9 to 13)" in text
 
 
 def test_a_plan_without_cuda_asks_for_no_driver() -> None:
@@ -150,11 +186,14 @@ PLANS = {"wheels": GOOD, "compiled": compiled(), "tree": compiled("2.9.0", "12.6
 @pytest.mark.skipif(HADOLINT is None, reason="hadolint has no wheel for this platform")
 @pytest.mark.parametrize("name", PLANS)
 def test_a_real_parser_and_a_real_linter_take_the_dockerfile(name: str, tmp_path: Path) -> None:
+    (tmp_path / "Snippet").write_text("FROM debian:12\n" + render(PLANS[name], "dockerfile-snippet"))
+    linted = subprocess.run([HADOLINT or "", str(tmp_path / "Snippet")], capture_output=True, text=True, check=False)
+    assert linted.stdout == "", linted.stdout
     parser = pytest.importorskip("dockerfile")
     path = tmp_path / "Dockerfile"
     path.write_text(render(PLANS[name], "dockerfile"))
     words = [command.cmd for command in parser.parse_file(str(path))]
-    assert words.count("FROM") == (3 if name == "wheels" else 4)
+    assert words.count("FROM") == (4 if name == "wheels" else 5)
     assert words[-1] == "ENV"
     linted = subprocess.run([HADOLINT or "", str(path)], capture_output=True, text=True, check=False)
     assert linted.stdout == "", linted.stdout

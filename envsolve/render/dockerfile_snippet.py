@@ -1,0 +1,76 @@
+"""The environment of a plan as instructions for a stage of somebody's own Dockerfile.
+
+What the stage must bring is said at the top: the base is not ours to choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.catalogue.load import Catalogue
+from envsolve.lock import assumptions_of
+from envsolve.plan import Plan
+from envsolve.render import _docker as docker
+from envsolve.render._container import COMPAT, INSTALL_WHEELS, check, install_sources
+from envsolve.render._recipe import PREFIX, Recipe, recipe
+
+# Not where an image of CUDA has its own, which is a link.
+_TOOLKIT = "/opt/toolkit"
+
+
+def render(plan: Plan) -> str:
+    """The instructions.
+
+    Raises:
+        ImpossibleError: Nothing fits.
+        IndexUnavailableError: Some package has no address or hash.
+        UsageError: It is for Windows or a Jetson, or compiles with a CUDA version that no image has.
+    """
+    made = recipe(plan, Catalogue())
+    return "".join(f"{line}\n" for part in (_heading(plan, made), _instructions(made)) for line in part)
+
+
+def _heading(plan: Plan, made: Recipe) -> Iterator[str]:
+    yield from (f"# {line}" for line in made.heading)
+    if made.driver:
+        yield f"# The wheels bring CUDA: the stage needs no CUDA image. The host's driver: {made.driver} or newer."
+    yield f"# The stage brings python{made.python} with its venv, on {_libc(plan)}."
+    apt = dict.fromkeys((*made.runtime_apt, *(made.compiling.apt if made.compiling else ())))
+    if apt:
+        within = plan.toolchain.host_compilers if made.compiling and plan.toolchain else None
+        yield f"# ... and a host compiler{f' ({within})' if within else ''}; Debian's packages: {' '.join(apt)}"
+    yield "# BuildKit builds it; the first line of the file: # syntax=docker/dockerfile:1"
+
+
+def _libc(plan: Plan) -> str:
+    """The libc that every file accepts, in words."""
+    libc = assumptions_of(plan).libc
+    return f"{libc} or newer" if libc else "a libc that its wheels accept"
+
+
+def _instructions(made: Recipe) -> Iterator[str]:
+    yield f"RUN python{made.python} -m venv {PREFIX}"
+    yield from docker.file("wheels.txt", made.wheels.splitlines())
+    yield from docker.run([INSTALL_WHEELS], docker.CACHE)
+    if made.compiling:
+        yield from docker.told(made.compiling)
+    yield from docker.locks(made)
+    if made.sources or made.compiled or made.trees:
+        yield from _sources(made)
+    yield from docker.constraints(made)
+    yield from docker.run(check(made))
+    if made.compat:
+        yield "# A libcuda that is newer than the host's driver; it serves data-centre GPUs alone."
+        yield f"COPY --from={made.compat.image} {made.compat.folder} {COMPAT}"
+    yield docker.environment(made)
+
+
+def _sources(made: Recipe) -> Iterator[str]:
+    """What is compiled, with a toolkit that is there for this one instruction, and in no layer."""
+    if made.compiling is None:
+        yield from docker.run(install_sources(made), docker.CACHE)
+        return
+    toolkit = made.compiling.toolkit
+    mount = f"--mount=type=bind,from={toolkit.image},source={toolkit.folder},target={_TOOLKIT}"
+    commands = (f"export CUDA_HOME={_TOOLKIT}", *install_sources(made))
+    yield from docker.run(commands, docker.CACHE, mount)
