@@ -204,7 +204,7 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
     known = not unread and (option is None or option.verdict.level.usable)
     judged = judged_builds(solution, machines, python, facts)
     toolchain, environment = None, dict(found.assembler.environment) if found.assembler else {}
-    compiled = compiled_in(found, asked)
+    compiled, torchless = compiled_in(found, asked), "torch" not in solution.chosen
     unserved = extension_without_code(compiled, machines, family.catalogue)
     if unserved is not None:
         return _impossible(frame, unserved)
@@ -214,6 +214,8 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
         cautions += about if compiled else ()
         cautions += about_missing_tools(toolchain, {p.name: p.version for p in pinned.packages})
         environment |= where_it_runs(toolchain)
+        # Without torch it is the driver that says which nvcc fits.
+        known = known and not (toolchain.compiles and toolchain.nvcc is None and torchless)
     compiled_for = driver_of_code(toolchain.nvcc, machines, facts) if toolchain and toolchain.nvcc else None
     if found.torch:
         at_install = [one for one in compiled if one.when != "use"]

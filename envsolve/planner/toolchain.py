@@ -224,7 +224,8 @@ def _about_compiling(toolchain: Toolchain, trees: bool) -> Iterator[Caution]:
     if toolchain.compiles:
         set_to = [f"{name}={value}" for name, value in toolchain.environment.items()]
         takes = ", ".join([*parts, *set_to])
-        text = f"{', '.join(toolchain.compiles)} will be compiled from source; that takes {takes}"
+        text = f"{', '.join(toolchain.compiles)} will be compiled from source"
+        text += f"; that takes {takes}" if takes else ""
         them = "it" if len(toolchain.compiles) == 1 else "them"
         who = "the commands of --format pip and uv build" if trees else "envsolve install builds"
         yield Caution("compiles", text, f"{who} {them} so; by hand, build {them} {_NOT_ISOLATED}")

@@ -288,3 +288,9 @@ def test_a_flavour_for_the_nvcc_that_is_there_is_the_shorter_way(catalogue: Cata
         remedies += [c.remedy or "" for c in cautions if c.code == "nvcc"]
     assert remedies[0].startswith("--cuda cu128, for the nvcc that is there; or: micromamba")
     assert "--cuda cu130, whose nvcc is in packages of the default index; or: " in remedies[1]
+
+
+def test_without_a_driver_nobody_knows_which_nvcc_fits(torch_world: World) -> None:
+    torch_world.default.sdist("pycuda", "2026.1", upload_time="2024-01-01T00:00:00Z")
+    assert torch_world.plan("pycuda", target="H100").status == "unknown"
+    assert torch_world.plan("pycuda", target="H100, driver 580.95").status == "ok"
