@@ -24,6 +24,15 @@ a target is a list of parts, separated by commas, in any order and case:
   libc      glibc 2.35 | musl 1.2"""
 
 
+_NO_PARTS = tuple(
+    (re.compile(pattern, re.IGNORECASE), advice)
+    for pattern, advice in (
+        (r"wsl ?[12]?", "WSL is Linux with the card and the driver of Windows: linux-x86_64"),
+        (r"(mac ?os|darwin|os ?x|(free|open)bsd).*", "there is no CUDA there: name a machine with Linux or Windows"),
+        (r"docker|podman|container|k8s|kubernetes", "a container has the driver and the GPUs of its host: name those"),
+        (r"mig.*", "write it behind its GPU: A100 MIG 1g.5gb"),
+    )
+)
 _Reader: TypeAlias = "Callable[[re.Match[str]], Target]"
 
 
@@ -85,7 +94,7 @@ def parse_target(text: str) -> Target:
 def _parse_part(part: str) -> Target:
     if (found := _formed(part)) is not None:
         return found
-    if hint := _joined(part) or _bare_version(part) or _mistyped(part):
+    if hint := _told_otherwise(part) or _joined(part) or _bare_version(part) or _mistyped(part):
         raise _unreadable(part, hint)
     return Target(gpus=tuple(_gpu(name.strip(), part) for name in part.split("+")))
 
@@ -108,6 +117,11 @@ def _joined(part: str) -> str | None:
                 apart = ", ".join(" ".join(piece) for piece in pieces if piece)
                 return f'put a comma before "{words[start]}": {apart}'
     return None
+
+
+def _told_otherwise(part: str) -> str | None:
+    """Advice on what people say of a machine and no part says: it is no GPU's name, either."""
+    return next((advice for pattern, advice in _NO_PARTS if pattern.fullmatch(part)), None)
 
 
 def _bare_version(part: str) -> str | None:

@@ -97,6 +97,11 @@ DRIVER, PYTHON, CUDA = "write it as: driver 550", "write it as: python 3.12", "w
         ("T4 driver 550 py312", "T4 driver 550 py312", 'put a comma before "driver": T4, driver 550, py312'),
         ("A100 linux", "A100 linux", 'put a comma before "linux": A100, linux'),
         ("T4 Driver Version: 550.54", "T4 Driver Version: 550.54", 'before "Driver": T4, Driver Version: 550.54'),
+        # what no part says
+        ("T4, WSL2", "WSL2", "linux-x86_64"),
+        ("T4, macOS 15", "macOS 15", "no CUDA there"),
+        ("T4, docker", "docker", "the GPUs of its host"),
+        ("T4, MIG 1g.5gb", "MIG 1g.5gb", "write it behind its GPU"),
         # no word
         ("T4, 550.54", "550.54", "for the driver write: driver 550.54"),
         ("T4, 550.54.15", "550.54.15", "for the driver write: driver 550.54.15"),
