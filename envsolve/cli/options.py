@@ -43,6 +43,12 @@ ChannelNames = Annotated[
     list[str] | None,
     option("--channel", metavar="NAME|URL", help="A conda channel, the preferred first; conda-forge if none."),
 ]
+# What --gpu, --driver and --platform may say of a target, and how they are written.
+_PARTS = {
+    "gpu": (("gpus",), "'RTX 4090'"),
+    "driver": (("driver",), "550.54.15"),
+    "platform": (("os", "arch", "libc", "distro"), "linux-x86_64 (or linux-aarch64, win-amd64)"),
+}
 #: Formats that hold conda packages.
 CONDA_FORMATS = ("conda-lock", "environment-yml", "pixi")
 
@@ -64,9 +70,9 @@ def machines(
     """
     if files and target is not None:
         raise UsageError("--machine and --target both name the machine", hint="give one of them")
-    words = [" + ".join(gpus)] if gpus else []
-    words += [f"driver {driver}"] if driver else []
-    words += [platform] if platform else []
+    words = [_said("gpu", name) for name in gpus or ()]
+    words += [_said("driver", driver)] if driver is not None else []
+    words += [_said("platform", platform)] if platform is not None else []
     said = api.describe_target(", ".join(words)) if words else None
     from envsolve.machine.change import changed
 
@@ -81,6 +87,30 @@ def machines(
     return tuple(changed(machine, said) for machine in named) if said else tuple(named)
 
 
+def _said(option: str, text: str) -> str:
+    """The part of a target that an option stands for; it may not say of the machine what it is not for.
+
+    Raises:
+        UsageError: It does, or cannot be read, or is empty: a shell variable was not set.
+    """
+    from dataclasses import fields
+    from shlex import quote
+
+    from envsolve.machine.target import parse_target
+
+    may_say, example = _PARTS[option]
+    part = f"driver {text}" if option == "driver" and text.strip() else text
+    try:
+        target = parse_target(part)
+    except UsageError as error:
+        hint = error.hint if option == "gpu" and text.strip() else f"write it as: --{option} {example}"
+        raise UsageError(f"--{option} {quote(text)}: {error.message}", hint=hint) from None
+    if any(getattr(target, field.name) is not None and field.name not in may_say for field in fields(target)):
+        hint = f"write it as: --{option} {example}; a whole machine in one string is --target"
+        raise UsageError(f"--{option} {quote(text)} is no {option}", hint=hint)
+    return part
+
+
 def machines_named(
     files: list[Path] | None,
     target: str | None,
@@ -93,7 +123,7 @@ def machines_named(
     Raises:
         UsageError: As :func:`machines`.
     """
-    if not (files or target or gpus or driver or platform):
+    if not files and not gpus and (target, driver, platform) == (None, None, None):
         return None
     return machines(files, target, gpus, driver, platform)
 
