@@ -38,6 +38,14 @@ def told(compiling: Compiling) -> Iterator[str]:
     yield "ARG MAX_JOBS"
 
 
+def sources(commands: Iterable[str], made: Recipe, *mounts: str) -> Iterator[str]:
+    """The RUN that builds from sources."""
+    if made.compiling and any("$" in value for value in made.compiling.variables.values()):
+        yield "# The linker's own word stands there, which no shell expands."
+        yield "# hadolint ignore=SC2016"
+    yield from run(commands, CACHE, *mounts)
+
+
 def locks(made: Recipe) -> Iterator[str]:
     """The locks of what is built from sources."""
     if made.sources:

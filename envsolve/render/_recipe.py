@@ -154,19 +154,19 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
         compat=_compat(assumed.compat_libcuda, base, catalogue),
         environment=environment,
         path=(f"{PREFIX}/bin", *([first] if first else [])),
-        runtime_apt=_runtime_apt(plan, bool(assumed.driver_required)),
+        runtime_apt=_runtime_apt(plan, bool(assumed.driver_required or assumed.gpus)),
         driver=assumed.driver_required,
         driver_cuda=_reported_by(assumed.driver_required, catalogue.drivers),
         gpus=assumed.gpus,
     )
 
 
-def _runtime_apt(plan: Plan, uses_cuda: bool) -> tuple[str, ...]:
+def _runtime_apt(plan: Plan, uses_gpus: bool) -> tuple[str, ...]:
     """Compilers that are needed where it runs: Triton compiles a stub in C for each kernel that it launches."""
     if plan.toolchain and plan.toolchain.compiles_at_use:
         return ("g++",)
     triton = any(package.name == "triton" for package in plan.packages)
-    return ("gcc", "libc6-dev") if triton and uses_cuda else ()
+    return ("gcc", "libc6-dev") if triton and uses_gpus else ()
 
 
 def _reported_by(driver: str | None, branches: Sequence[DriverBranch]) -> str | None:

@@ -85,7 +85,7 @@ def _build(made: Recipe) -> Iterator[str]:
         yield from docker.told(made.compiling)
     yield from docker.locks(made)
     if made.sources or made.compiled or made.trees:
-        yield from docker.run(install_sources(made), docker.CACHE)
+        yield from docker.sources(install_sources(made), made)
     yield from docker.constraints(made)
 
 

@@ -68,9 +68,9 @@ def _instructions(made: Recipe) -> Iterator[str]:
 def _sources(made: Recipe) -> Iterator[str]:
     """What is compiled, with a toolkit that is there for this one instruction, and in no layer."""
     if made.compiling is None:
-        yield from docker.run(install_sources(made), docker.CACHE)
+        yield from docker.sources(install_sources(made), made)
         return
     toolkit = made.compiling.toolkit
     mount = f"--mount=type=bind,from={toolkit.image},source={toolkit.folder},target={_TOOLKIT}"
     commands = (f"export CUDA_HOME={_TOOLKIT}", *install_sources(made))
-    yield from docker.run(commands, docker.CACHE, mount)
+    yield from docker.sources(commands, made, mount)

@@ -113,6 +113,15 @@ def test_a_widely_copied_file(catalogue: Catalogue) -> None:
         (PYTHON + TORCH + "RUN pip install -U torch\n", ADA, ["build-does-not-run"]),
         ("FROM pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime\nRUN pip install torch torchvision\n", ADA, []),
         ("FROM own/image:1\nRUN pip install torch\n", ADA, ["build-does-not-run"]),
+        # Triton: alone it is what runs, beside torch it is what torch.compile needs; with another ptxas, neither.
+        (PYTHON + "RUN pip install triton==3.7.1\n", BLACKWELL, ["build-does-not-run"]),
+        (
+            PYTHON + "RUN pip install torch==2.9.0 -i ${X}\nRUN pip install triton==3.7.1\n",
+            BLACKWELL,
+            ["triton-does-not-run"],
+        ),
+        (PYTHON + "RUN pip install triton==3.7.1\nENV TRITON_PTXAS_BLACKWELL_PATH=/p\n", BLACKWELL, []),
+        ("FROM python:3.8-slim-bookworm\n", ADA, ["image-retired"]),
         (PYTHON + "RUN uv pip install --torch-backend auto torch\n", ADA, ["backend-auto"]),
         (PYTHON + f"RUN pip install torch==2.13.0 -i {WHL}/cu129\n", BLACKWELL, ["triton-does-not-run"]),
         # What is compiled, and for what.
@@ -221,8 +230,10 @@ def test_a_stage_that_is_built_on_another_is_not_told_twice(catalogue: Catalogue
 
 
 @pytest.mark.parametrize("plan", [GOOD, compiled()])
-def test_what_a_plan_is_written_as_has_no_fault(catalogue: Catalogue, plan: Plan) -> None:
-    assert check.check_dockerfile(render(plan, "dockerfile"), plan.machines, catalogue).findings == ()
+@pytest.mark.parametrize("form", ["dockerfile", "dockerfile-snippet"])
+def test_what_a_plan_is_written_as_has_no_fault(catalogue: Catalogue, plan: Plan, form: str) -> None:
+    text = ("" if form == "dockerfile" else "FROM debian:12\n") + render(plan, form)
+    assert check.check_dockerfile(text, plan.machines, catalogue).findings == ()
 
 
 def test_in_words(catalogue: Catalogue) -> None:

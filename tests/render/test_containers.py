@@ -157,6 +157,8 @@ def test_triton_has_the_compiler_that_it_needs_where_it_runs(form: str) -> None:
     """Without one torch.compile fails at its first kernel: "Failed to find C compiler"."""
     assert "--no-install-recommends gcc libc6-dev" in render(GOOD, form)
     assert "apt-get" not in render(replace(GOOD, packages=(FILELOCK, TORCH)), form)
+    alone = replace(GOOD, packages=(replace(TRITON, evidence="measured"),), driver=None, cuda=None)
+    assert "gcc libc6-dev" in render(alone, form)
 
 
 @pytest.mark.parametrize("name", ["wheels", "compiled", "tree"])
@@ -181,17 +183,21 @@ def test_a_plan_without_cuda_asks_for_no_driver() -> None:
 
 
 PLANS = {"wheels": GOOD, "compiled": compiled(), "tree": compiled("2.9.0", "12.6", "3.12", SDIST, TREE)}
+LINKED = replace(
+    compiled(), toolchain=replace(compiled().toolchain or Toolchain(None, None, None), environment={"A": "$B"})
+)
 
 
 @pytest.mark.skipif(HADOLINT is None, reason="hadolint has no wheel for this platform")
 @pytest.mark.parametrize("name", PLANS)
 def test_a_real_parser_and_a_real_linter_take_the_dockerfile(name: str, tmp_path: Path) -> None:
-    (tmp_path / "Snippet").write_text("FROM debian:12\n" + render(PLANS[name], "dockerfile-snippet"))
+    plan = LINKED if name == "compiled" else PLANS[name]
+    (tmp_path / "Snippet").write_text("FROM debian:12\n" + render(plan, "dockerfile-snippet"))
     linted = subprocess.run([HADOLINT or "", str(tmp_path / "Snippet")], capture_output=True, text=True, check=False)
     assert linted.stdout == "", linted.stdout
     parser = pytest.importorskip("dockerfile")
     path = tmp_path / "Dockerfile"
-    path.write_text(render(PLANS[name], "dockerfile"))
+    path.write_text(render(plan, "dockerfile"))
     words = [command.cmd for command in parser.parse_file(str(path))]
     assert words.count("FROM") == (4 if name == "wheels" else 5)
     assert words[-1] == "ENV"

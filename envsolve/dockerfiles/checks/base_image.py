@@ -28,13 +28,24 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
             yield Finding(stage.line, "image-unknown", "error", text, _near(known, name.tag))
         return
     if image.retired:
-        text = f"{name.repository}:{name.tag} is retired: its publisher deletes such tags in time"
-        yield Finding(stage.line, "image-retired", "warning", text, _newer(known, image, name.tag))
+        yield _retired(stage, name, image, known)
     requirement = asked.catalogue.image_requirements.get(image.version) if image.cuda else None
     if requirement is not None and stage is asked.final.root and not _overruled(asked.final):
         for machine in asked.machines:
             if not _starts(requirement, machine, asked):
                 yield _refused(stage, requirement, machine, asked)
+
+
+def _retired(stage: Stage, name: Name, image: Image, known: Sequence[Image]) -> Finding:
+    """NVIDIA deletes what it has retired; Docker's official images of Python stay, and are built no more."""
+    text = f"{name.repository}:{name.tag} is retired: "
+    if name.repository == "python":
+        remedies: tuple[str, ...] = ("take a Python that is maintained",)
+        text += "it gets no more fixes"
+    else:
+        remedies = _newer(known, image, name.tag)
+        text += "its publisher deletes such tags in time"
+    return Finding(stage.line, "image-retired", "warning", text, remedies)
 
 
 def _all_are_known(tag: str, known: Sequence[Image]) -> bool:

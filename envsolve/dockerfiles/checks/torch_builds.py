@@ -28,6 +28,7 @@ class _Case:
         torch: The torch that is there or comes along, where known.
         python: The Python that it is for, where known.
         new: Whether the image surely does not have it yet.
+        with_torch: Whether a torch is named up to here.
     """
 
     wanted: Wanted
@@ -36,6 +37,7 @@ class _Case:
     torch: Offer | None
     python: str | None
     new: bool
+    with_torch: bool
     asked: Asked
 
     @property
@@ -66,10 +68,12 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     brought = asked.image_torch(stage)
     torch = brought[0] if brought else None
     there = {offer.build.package: offer for offer in brought}
+    named: set[str] = set(there)
     for install in asked.installs(stage.history()):
+        named |= {wanted.name for wanted in install.wanted}
         torch = asked.taken(install, "torch", python) or torch
         found_here = []
-        for case in _cases(install, torch, python, _is_known(stage, asked), asked):
+        for case in _cases(install, torch, python, _is_known(stage, asked), "torch" in named, asked):
             if _stays(case, there.get(case.wanted.name), bool(brought)):
                 continue
             finding = _judged(case)
@@ -85,13 +89,15 @@ def _is_known(stage: Stage, asked: Asked) -> bool:
     return asked.image(stage) is not None or asked.distribution(stage) is not None
 
 
-def _cases(install: Install, torch: Offer | None, python: str | None, new: bool, asked: Asked) -> Iterator[_Case]:
+def _cases(
+    install: Install, torch: Offer | None, python: str | None, new: bool, with_torch: bool, asked: Asked
+) -> Iterator[_Case]:
     for wanted in install.wanted:
         looks = asked.looks(install, wanted.name)
         if not asked.offers(wanted.name) or wanted.requirement.url or looks.unknown:
             continue
         if holds(wanted.requirement, asked.platform, python) is True:
-            yield _Case(wanted, install, looks, torch, python, new, asked)
+            yield _Case(wanted, install, looks, torch, python, new, with_torch, asked)
 
 
 def _stays(case: _Case, there: Offer | None, of_pytorch: bool) -> bool:
@@ -115,10 +121,20 @@ def _judged(case: _Case) -> Finding | None:
             allowed = [offer for offer in allowed if _goes_with(offer, case.torch)]
     newest = max((offer.version for offer in allowed), default=None)
     taken = [offer for offer in allowed if offer.version == newest]
+    if case.wanted.name in ("torch", "triton") and _other_ptxas(case.asked):
+        taken = [offer for offer in taken if case.wanted.name == "torch"]
+    elif case.wanted.name == "triton" and case.with_torch and taken and all(offer.refused for offer in taken):
+        return _without_triton(case, taken[0])
     if taken and all(offer.refused for offer in taken):
         return _refused(case, taken)
-    alone = next((offer for offer in taken if offer.refused is None), None)
-    return _without_triton(case, alone) if alone is not None and case.wanted.name == "torch" else None
+    alone = next((offer for offer in taken if offer.refused is None and offer.without_triton), None)
+    told = case.wanted.name != "torch" or _other_ptxas(case.asked)
+    return _without_triton(case, alone) if alone is not None and not told else None
+
+
+def _other_ptxas(asked: Asked) -> bool:
+    """Whether Triton is told to take another ptxas than its own, so that its own decides nothing."""
+    return any(name.startswith("TRITON_PTXAS") for name in asked.final.variables)
 
 
 def _goes_with(offer: Offer, torch: Offer | None) -> bool:
@@ -182,10 +198,11 @@ def _refused(case: _Case, taken: Sequence[Offer]) -> Finding:
 
 
 def _without_triton(case: _Case, taken: Offer) -> Finding | None:
-    line = taken.without_triton
+    line = taken.without_triton or taken.refused
     reasons = [r for r in line.reasons if r.ok is False and r.rule.startswith("triton")] if line else []
     if line is None or not reasons:
         return None
-    text = f"{line.package} {taken.version} [{line.variant}] is taken, whose Triton (torch.compile) does not run on "
-    text += f"{line.gpu or 'the machine'}: " + "; ".join(reason.text for reason in reasons)
+    whose = "whose Triton (torch.compile) does" if line.package == "torch" else "whose kernels (torch.compile) do"
+    text = f"{line.package} {taken.version} [{line.variant}] is taken, {whose} not run on {line.gpu or 'the machine'}: "
+    text += "; ".join(reason.text for reason in reasons)
     return case.finding("triton-does-not-run", "warning", text, (), reasons[0].source)
