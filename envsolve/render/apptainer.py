@@ -85,6 +85,7 @@ def _build(made: Recipe) -> Iterator[str]:
     if proof:
         yield '    ENVSOLVE="{{ ENVSOLVE }}"'
         yield '    if [ -n "${ENVSOLVE}" ]; then'
+        yield from (f'        export {name}="{value}"' for name, value in sorted(made.environment.items()))
         yield from (f"        {command}" for command in proof)
         yield "    fi"
 

@@ -92,6 +92,7 @@ def _build(made: Recipe) -> Iterator[str]:
 def _check(made: Recipe) -> Iterator[str]:
     """The environment proved as far as that goes without a GPU; run as an image, the stage proves the rest."""
     yield "FROM build AS check"
+    yield from _settings(made)
     proof = install_envsolve(made)
     if not proof:
         yield from docker.run(check(made))
@@ -110,6 +111,11 @@ def _final(made: Recipe) -> Iterator[str]:
     yield "FROM base"
     yield "# From the stage that checks, so that an environment that fails there becomes no image."
     yield f"COPY --from=check {PREFIX} {PREFIX}"
+    yield from _settings(made)
+
+
+def _settings(made: Recipe) -> Iterator[str]:
+    """What stands beside the environment where it runs."""
     if made.compat:
         yield "# A libcuda that is newer than the host's driver; it serves data-centre GPUs alone."
         yield f"COPY --from=compat {made.compat.folder} {COMPAT}"

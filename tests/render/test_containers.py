@@ -119,7 +119,7 @@ def test_an_older_driver_gets_the_compat_libcuda(catalogue: Catalogue) -> None:
     made = recipe(plan, catalogue)
     assert made.compat == Copied("nvidia/cuda:12.9.2-base-ubuntu22.04", "/usr/local/cuda-12.9/compat")
     text = render(plan, "dockerfile")
-    assert 'LD_LIBRARY_PATH="/usr/local/cuda/compat"' in text
+    assert text.count('LD_LIBRARY_PATH="/usr/local/cuda/compat"') == 2, "where it is proved, and where it runs"
     assert "NVIDIA_REQUIRE_CUDA" not in text, "the runtime would refuse the very driver that this is for"
 
 
@@ -132,6 +132,7 @@ def test_what_the_image_holds_and_asks_for() -> None:
     text = render(plan, "dockerfile")
     assert 'NVIDIA_REQUIRE_CUDA="driver>=525.60.13 cuda>=12.1"' in text
     assert 'TRITON_PTXAS_PATH="/opt/env/lib/python3.12/site-packages/nvidia/cu13/bin/ptxas"' in text
+    assert text.index('TRITON_PTXAS_PATH="') < text.index("--compile-only"), "kernels are proved with what compiles them"
     assert "torch===2.9.0+cu126\ntriton===3.5.0\nEOF" in text
     assert "--compile-only --gpu 8.9" in text
     assert "nvidia/cuda" not in text, "the wheels bring CUDA"
