@@ -132,7 +132,7 @@ def test_what_the_image_holds_and_asks_for() -> None:
     text = render(plan, "dockerfile")
     assert 'NVIDIA_REQUIRE_CUDA="driver>=525.60.13 cuda>=12.1"' in text
     assert 'TRITON_PTXAS_PATH="/opt/env/lib/python3.12/site-packages/nvidia/cu13/bin/ptxas"' in text
-    assert text.index('TRITON_PTXAS_PATH="') < text.index("--compile-only"), "kernels are proved with what compiles them"
+    assert text.index('TRITON_PTXAS_PATH="') < text.index("--compile-only"), "it compiles them"
     assert "torch===2.9.0+cu126\ntriton===3.5.0\nEOF" in text
     assert "--compile-only --gpu 8.9" in text
     assert "nvidia/cuda" not in text, "the wheels bring CUDA"
