@@ -205,7 +205,8 @@ class Family:
     def _order(self, package: str) -> tuple[Option, ...]:
         options = [option for option in self.judged(package) if self._usable(package, option)]
         if package != "torch":
-            with_cuda = {o.version.public for o in options if o.build.variant != "cpu"}
+            installing = (option for option in self.judged(package) if self._installs(option))
+            with_cuda = {o.version.public for o in installing if o.build.variant != "cpu"}
             options = [o if o.version.public in with_cuda else _for_any_flavour(o) for o in options]
         return self._kept_first(in_order(options, package), package)
 
@@ -264,7 +265,7 @@ class Family:
 
 
 def _for_any_flavour(option: Option) -> Option:
-    """The CPU build of a companion's version that has no other: it loads beside a torch of any flavour."""
+    """The CPU build of a companion's version that has no other there: it loads beside a torch of any flavour."""
     return replace(option, builds=tuple(structs.replace(build, variant=ANY) for build in option.builds))
 
 

@@ -8,6 +8,7 @@ from packaging.specifiers import SpecifierSet
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, IndexPlace
+from envsolve.compat.flavour import ANY
 from envsolve.compat.platform import python_tag
 from envsolve.compat.versions import minor
 from envsolve.errors import IndexUnavailableError
@@ -39,7 +40,8 @@ class FamilyFiles:
     def index_of(self, build: Build) -> str | None:
         """Address of the build's index; None for the default one."""
         place = self._catalogue.indexes.get(build.index)
-        return place.url.format(variant=build.variant) if place else None
+        # What goes with any flavour stands where the CPU builds do: see Family.
+        return place.url.format(variant="cpu" if build.variant == ANY else build.variant) if place else None
 
     def file(self, build: Build) -> IndexFile:
         """The file as its index lists it.
