@@ -20,7 +20,10 @@ import sys
 
 PLANS = ("torch", "torch torchvision torchaudio")
 PARTS = ("imports", "facts of machines and packages", "builds")
-OF_MACHINES = ("gpus", "drivers", "tritons", "toolkits", "floors", "architectures", "indexes", "family", "compilers")
+OF_MACHINES = (
+    *("gpus", "drivers", "tritons", "toolkits", "floors", "architectures", "indexes", "family"),
+    *("compilers", "source_projects"),
+)
 CHILD = """
 import json, sys, time
 def now(): return time.perf_counter(), time.process_time()

@@ -32,13 +32,17 @@ def differences(plan: str, pins: str) -> list[dict[str, Any]]:
     """
     own, other = by_envsolve(plan), by_uv(pins)
     bent = {name for name in _FLAVOURED if own.get(name) != other.get(name)}
-    theirs = bent | _needed_by(bent, json.loads(plan)["packages"])
+    made = json.loads(plan)
+    theirs = bent | _needed_by(bent, made["packages"])
+    toolkit = {need for p in made["packages"] if p["name"] == "cuda-toolkit" for need in p["requires"]}
     found = []
     for name in sorted({*own, *other}):
         if own.get(name) != other.get(name):
             # What uv's torch needs besides is not in the plan; it is one of NVIDIA's.
             ruled = name in theirs or ("torch" in bent and name not in own and name.startswith("nvidia-"))
             rule = "the CUDA flavour that all packages agree on (rule 9)" if ruled else None
+            if rule is None and made["toolchain"] and name in toolkit:
+                rule = "the compiler for what is compiled at install or use: of torch's CUDA (rule 10)"
             found.append({"package": name, "envsolve": own.get(name), "uv": other.get(name), "rule": rule})
     return found
 
