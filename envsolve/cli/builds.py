@@ -14,7 +14,7 @@ from envsolve.cli.output import SETTINGS, deliver
 def command(
     package: Annotated[str, argument(metavar="PACKAGE", help="torch, torchvision, triton, ...")],
     machine: options.MachineFiles = None,
-    target: options.TargetText = None,
+    target: options.TargetTexts = None,
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,

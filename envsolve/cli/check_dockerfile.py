@@ -18,7 +18,7 @@ _FOUND = 4
 def command(
     path: Annotated[Path, argument(metavar="DOCKERFILE", help="The file.")] = Path("Dockerfile"),
     machine: options.MachineFiles = None,
-    target: options.TargetText = None,
+    target: options.TargetTexts = None,
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,

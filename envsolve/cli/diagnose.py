@@ -47,7 +47,7 @@ def command(
         bool, option("--restore", help="Put back the packages that were there before the last --fix.")
     ] = False,
     machine: options.MachineFiles = None,
-    target: options.TargetText = None,
+    target: options.TargetTexts = None,
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,

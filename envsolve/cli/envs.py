@@ -17,7 +17,7 @@ def command(
         list[Path] | None, argument(metavar="[FOLDER]...", help="Where to look besides the tools' own places.")
     ] = None,
     machine: options.MachineFiles = None,
-    target: options.TargetText = None,
+    target: options.TargetTexts = None,
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,

@@ -35,7 +35,7 @@ def command(
         Path | None, option("--prefix", metavar="DIR", help="The environment for --write and --remove.")
     ] = None,
     machine: options.MachineFiles = None,
-    target: options.TargetText = None,
+    target: options.TargetTexts = None,
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,

@@ -20,10 +20,12 @@ MachineFiles = Annotated[
         help="A machine saved by `envsolve detect -o`, or a folder of them; repeat for one plan good on all.",
     ),
 ]
-TargetText = Annotated[
-    str | None,
+TargetTexts = Annotated[
+    list[str] | None,
     option(
-        "--target", metavar="STRING", help="A machine in words: 'RTX 4090, driver 550.54, python 3.12, linux-x86_64'."
+        "--target",
+        metavar="STRING",
+        help="A machine in words: 'RTX 4090, driver 550.54, python 3.12, linux-x86_64'; repeatable.",
     ),
 ]
 GpuNames = Annotated[list[str] | None, option("--gpu", metavar="NAME|CC", help="A GPU: 'RTX 4090', 'H100', '8.9'.")]
@@ -55,7 +57,7 @@ CONDA_FORMATS = ("conda-lock", "environment-yml", "pixi")
 
 def machines(
     files: list[Path] | None,
-    target: str | None,
+    targets: list[str] | None,
     gpus: list[str] | None,
     driver: str | None,
     platform: str | None,
@@ -68,7 +70,7 @@ def machines(
     Raises:
         UsageError: Files and a target are both given, or something is not understood.
     """
-    if files and target is not None:
+    if files and targets:
         raise UsageError("--machine and --target both name the machine", hint="give one of them")
     words = [_said("gpu", name) for name in gpus or ()]
     words += [_said("driver", driver)] if driver is not None else []
@@ -78,8 +80,8 @@ def machines(
 
     if files:
         named = [machine for path in files for machine in api.load_machines(path)]
-    elif target is not None:
-        named = [api.describe_target(target)]
+    elif targets:
+        named = [api.describe_target(target) for target in targets]
     elif said is not None:
         return (said,)
     else:
@@ -113,7 +115,7 @@ def _said(option: str, text: str) -> str:
 
 def machines_named(
     files: list[Path] | None,
-    target: str | None,
+    targets: list[str] | None,
     gpus: list[str] | None,
     driver: str | None,
     platform: str | None,
@@ -123,9 +125,9 @@ def machines_named(
     Raises:
         UsageError: As :func:`machines`.
     """
-    if not files and not gpus and (target, driver, platform) == (None, None, None):
+    if not files and not gpus and (targets, driver, platform) == (None, None, None):
         return None
-    return machines(files, target, gpus, driver, platform)
+    return machines(files, targets, gpus, driver, platform)
 
 
 def python_version(text: str | None) -> str | None:

@@ -43,7 +43,7 @@ def command(
     extras: Extras = None,
     groups: Groups = None,
     machine: options.MachineFiles = None,
-    target: options.TargetText = None,
+    target: options.TargetTexts = None,
     gpu: options.GpuNames = None,
     driver: options.DriverVersion = None,
     platform: options.PlatformName = None,

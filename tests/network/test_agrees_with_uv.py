@@ -42,7 +42,7 @@ REQUESTS = {
         python="3.10",
     ),
     "projects that publish pre-releases alone": Request(("ray[default]",), python="3.11"),
-    "a source distribution": Request(("deepspeed",)),
+    "a source distribution": Request(("hydra-core",)),
     "a deep graph": Request(("apache-airflow", "jupyterlab", "pandas"), python="3.13"),
 }
 
