@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from envsolve.errors import UsageError
@@ -56,6 +56,7 @@ WHOLE = library(takes=["a", ("b", "V_1", "y.so")], gives=["one", ("two", "V_2")]
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255), st.integers(0, len(WHOLE)))
+@example(135, 128, 176)
 def test_a_damaged_library_is_an_answer(tmp_path_factory: Any, place: int, byte: int, length: int) -> None:
     path = tmp_path_factory.mktemp("damaged") / "x.so"
     path.write_bytes((WHOLE[:place] + bytes([byte]) + WHOLE[place + 1 :])[:length])

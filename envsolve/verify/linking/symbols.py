@@ -29,6 +29,8 @@ _VERSYM, _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFF0, 0x6FFFFFFC, 0x
 _TABLES = (_HASH, _STRTAB, _GNU_HASH, _VERSYM, _VERDEF, _VERNEED)
 _WEAK, _UNDEFINED, _HIDDEN = 2, 0, 0x8000
 _MOST = 1 << 22
+# What unpacking says of a place outside the file, or where no file can reach.
+_DAMAGE = (struct.error, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Symbols:
                 raise UsageError(f"{path.name} is empty") from error
         try:
             self._loads, self._tags, self._sections = self._read_headers()
-        except (struct.error, UsageError) as error:
+        except (*_DAMAGE, UsageError) as error:
             self.close()
             raise UsageError(f"{path.name} is no library, or is cut off: {error}") from error
 
@@ -95,7 +97,7 @@ class Symbols:
         """
         try:
             yield from self._taken()
-        except struct.error as error:
+        except _DAMAGE as error:
             raise UsageError(f"{self._name} is damaged: {error}") from error
 
     def gives(self, wanted: Taken) -> bool:
@@ -108,7 +110,7 @@ class Symbols:
         """
         try:
             return any(self._right_version(index, wanted.version) for index in self._found(wanted.name))
-        except struct.error as error:
+        except _DAMAGE as error:
             raise UsageError(f"{self._name} is damaged: {error}") from error
 
     def _read_headers(self) -> tuple[list[tuple[int, int, int]], Mapping[int, int], tuple[int, int]]:
