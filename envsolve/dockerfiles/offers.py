@@ -13,6 +13,7 @@ from packaging.version import Version
 from envsolve.builds import BuildLine, list_builds
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import IndexPlace
+from envsolve.compat.platform import python_tag
 from envsolve.dockerfiles.places import Places
 from envsolve.machine.model import Machine
 
@@ -52,10 +53,7 @@ class Offer:
 
     def for_python(self, python: str | None) -> bool:
         """Whether it has a wheel for a Python; where that is not known, it has."""
-        if python is None:
-            return True
-        own = f"cp{python.replace('.', '')}"
-        return any(key.split("-")[0] == own or key.startswith("py3") or "abi3" in key for key in self.build.pythons)
+        return python is None or python_tag(self.build.pythons, python) is not None
 
     def needs(self, package: str) -> SpecifierSet | None:
         """What it asks of another package's version; None where nothing is known of that."""
