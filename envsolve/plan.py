@@ -1,16 +1,18 @@
 """The Plan: the one value that rendering, installing and verifying consume.
 
-The dataclasses mirror the ``envsolve.plan/1`` JSON field by field.
+The structs mirror the ``envsolve.plan/1`` JSON field by field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from envsolve.machine.model import Machine
 from envsolve.resolve.outcome import ConflictFact, Remedy
+from envsolve.trees.model import Tree
 
 SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
 SITE_PACKAGES = "{site_packages}"
@@ -31,8 +33,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPackage:
+class PlannedPackage(msgspec.Struct, frozen=True):
     """One package of the plan, pinned to one file.
 
     Attributes:
@@ -49,6 +50,7 @@ class PlannedPackage:
         requires_python: Its Requires-Python.
         evidence: How it is known that there is such a build; None for packages that the catalogue does not describe.
         libc: Oldest libc that runs its binaries, ``glibc 2.32``, where that is known beside what its file name says.
+        tree: The source tree that it is built from, where no file was asked for.
     """
 
     name: str
@@ -65,10 +67,10 @@ class PlannedPackage:
     requires_python: str | None = None
     evidence: str | None = None
     libc: str | None = None
+    tree: Tree | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Support:
+class Support(msgspec.Struct, frozen=True):
     """What one package's code can do on one GPU of the plan's machines."""
 
     package: str
@@ -79,8 +81,7 @@ class Support:
     evidence: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class DriverNeed:
+class DriverNeed(msgspec.Struct, frozen=True):
     """The driver that the plan needs and how it is met.
 
     Attributes:
@@ -95,8 +96,7 @@ class DriverNeed:
     have: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
+class Toolchain(msgspec.Struct, frozen=True):
     """What compiling the plan's CUDA sources takes, or would take in place of a wheel that is on no index.
 
     Attributes:
@@ -123,19 +123,18 @@ class Toolchain:
     host_compilers: str | None = None
     compiles: tuple[str, ...] = ()
     build_requires: tuple[str, ...] = ()
-    nvcc_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    nvcc_packages: Mapping[str, tuple[str, ...]] = {}
     compiles_at_use: tuple[str, ...] = ()
     nvcc_from: Literal["machine", "pip"] | None = None
     CUDA_HOME: str | None = None
     gcc_min: int | None = None
     gcc_max: int | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
     get_nvcc: str | None = None
     checks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CondaPin:
+class CondaPin(msgspec.Struct, frozen=True):
     """A package that a plan holds fast: its version and, of a CUDA or CPU variant, the pattern of its build strings."""
 
     name: str
@@ -143,8 +142,7 @@ class CondaPin:
     build: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CondaTerms:
+class CondaTerms(msgspec.Struct, frozen=True):
     """What a plan of conda packages was solved from, and what gives it again.
 
     Attributes:
@@ -164,8 +162,7 @@ class CondaTerms:
     pip: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Caution:
+class Caution(msgspec.Struct, frozen=True):
     """Something the user should know: stable code, message, and what to do about it."""
 
     code: str
@@ -173,8 +170,7 @@ class Caution:
     remedy: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The resolved answer, or the reason why there is none.
 
     Attributes:
@@ -199,7 +195,7 @@ class Plan:
     packages: tuple[PlannedPackage, ...] = ()
     support: tuple[Support, ...] = ()
     driver: DriverNeed | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
     toolchain: Toolchain | None = None
     warnings: tuple[Caution, ...] = ()
     conflict: tuple[ConflictFact, ...] = ()

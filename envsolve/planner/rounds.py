@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
 from packaging.requirements import Requirement
 
 from envsolve.compat.forward import lifted
@@ -78,11 +79,12 @@ def with_torch(found: Resolved, resolve: Resolve) -> Resolved:
         NothingFitsError: No torch goes with it.
     """
     compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
-    projects = [one.project for one in compiled if one.project and one.needs_torch]
-    if "torch" in found.solution.chosen or not projects:
+    asking = [one for one in compiled if one.needs_torch]
+    if "torch" in found.solution.chosen or not asking:
         return found
-    origin = f"compiling {', '.join(project.package for project in projects)}"
-    needs = (Need(Requirement(f"torch{project.torch or ''}"), origin) for project in projects)
+    origin = f"compiling {', '.join(one.name for one in asking)}"
+    limits = [one.project.torch or "" if one.project else "" for one in asking]
+    needs = (Need(Requirement(f"torch{limit}"), origin) for limit in limits)
     return resolve((*found.needs, *needs), found.family, found.ready)
 
 
@@ -129,7 +131,7 @@ def with_build_tools(found: Resolved, asked: Sequence[str], resolve: Resolve) ->
     toolchain, _ = toolchain_of(found, compiled)
     kept = ("torch", TRITON, *(one.name for one in compiled))
     # An index of one's own may have no nvcc.
-    for needs in (build_needs(toolchain), build_needs(replace(toolchain, nvcc_from=None))):
+    for needs in (build_needs(toolchain), build_needs(structs.replace(toolchain, nvcc_from=None))):
         try:
             again = resolve((*found.needs, *needs), found.family, found.ready)
         except (NothingFitsError, IndexUnavailableError):

@@ -8,9 +8,10 @@ and stays behind in the stage that compiles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from envsolve.catalogue.load import Catalogue

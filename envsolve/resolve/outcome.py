@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class ConflictFact:
+class ConflictFact(msgspec.Struct, frozen=True):
     """One member of the set of facts that cannot all hold."""
 
     fact: str
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(msgspec.Struct, frozen=True):
     """A change that would make it fit, and what that unlocks; cheapest first in a plan."""
 
     action: str
     unlocks: str
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """Why there is no plan."""
 
     facts: tuple[ConflictFact, ...]

@@ -171,9 +171,9 @@ def test_a_plan_of_wheels_has_no_conda_formats_and_the_other_way_round(plan: Pla
 
 
 def test_a_channel_without_hashes_gives_no_lock(plan: Planner) -> None:
-    import dataclasses
+    from msgspec.structs import replace
 
     made = plan(GPU, "numpy")
-    bare = tuple(dataclasses.replace(package, hashes={}) for package in made.packages)
+    bare = tuple(replace(package, hashes={}) for package in made.packages)
     with pytest.raises(IndexUnavailableError, match="gives no hash"):
-        render(dataclasses.replace(made, packages=bare), "conda-lock")
+        render(replace(made, packages=bare), "conda-lock")

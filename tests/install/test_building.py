@@ -8,10 +8,10 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.install import InstallError, building, install, toolkit, variables

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError
@@ -62,7 +62,7 @@ def test_a_source_tree_is_refused_with_the_way_to_build_it(target: Target) -> No
 
 @pytest.mark.parametrize("lack", [{"url": None}, {"hashes": {}}, {"hashes": {"md5": "b" * 32}}, {"filename": None}])
 def test_a_file_that_only_the_catalogue_knows_is_an_index_failure(lack: dict[str, object], target: Target) -> None:
-    package = replace(WHEEL, **lack)  # type: ignore[arg-type]
+    package = replace(WHEEL, **lack)
     with pytest.raises(IndexUnavailableError, match=r"demo 1\.0 from the catalogue alone"):
         wanted(plan_of(package), target)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tomli_w
+from msgspec.structs import replace
 from packaging.version import Version
 
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError, VerificationError

@@ -142,7 +142,7 @@ def test_triton_that_cannot_serve_the_card_is_a_warning(torch_world: World) -> N
 def test_the_same_request_gives_the_same_plan(torch_world: World) -> None:
     assert torch_world.plan("torch", "torchvision") == torch_world.plan("torchvision", "torch").__class__(
         **{
-            **{f: getattr(torch_world.plan("torchvision", "torch"), f) for f in Plan.__slots__},
+            **{f: getattr(torch_world.plan("torchvision", "torch"), f) for f in Plan.__struct_fields__},
             "requirements": ("torch", "torchvision"),
         }
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence
@@ -32,7 +33,7 @@ def sdist(name: str, version: str) -> PlannedPackage:
     return PlannedPackage(name, version, None, None, f"{name}-{version}.tar.gz", None, {}, "sdist")
 
 
-TREE = replace(sdist("my-kernels", "0+unread"), filename=None, url="git+https://example.org/kernels")
+TREE = structs.replace(sdist("my-kernels", "0+unread"), filename=None, url="git+https://example.org/kernels")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ TREE = replace(sdist("my-kernels", "0+unread"), filename=None, url="git+https://
         (sdist("deepspeed", "0.17.0"), False),  # compiles its operators when they are first used
         (sdist("docopt", "0.6.2"), False),
         (TREE, True),  # what is in a source tree is not known, so that it is prepared for
-        (replace(sdist("flash-attn", "2.8.3"), kind="wheel"), False),
+        (structs.replace(sdist("flash-attn", "2.8.3"), kind="wheel"), False),
     ],
 )
 def test_what_is_compiled(catalogue: Catalogue, package: PlannedPackage, compiled: bool) -> None:
@@ -210,7 +211,7 @@ def test_without_torch_the_driver_decides(
 
 
 def test_what_compiles_where_it_runs_finds_its_nvcc_there(catalogue: Catalogue) -> None:
-    packages = [sdist("pycuda", "2026.1"), replace(sdist("gsplat", "1.5.3"), kind="wheel")]
+    packages = [sdist("pycuda", "2026.1"), structs.replace(sdist("gsplat", "1.5.3"), kind="wheel")]
     assert not compiled_when_used(packages, ["pycuda"], catalogue)  # gsplat came along with something
     used = compiled_when_used(packages, ["gsplat"], catalogue)
     toolchain, cautions = toolchain_for(used, torch("2.15.0", "13.2"), [H100], "13.0", catalogue)
@@ -254,14 +255,6 @@ def test_what_the_build_needs_and_the_index_lacks_is_told(torch_world: World) ->
     plan = torch_world.plan("torch-scatter")
     (told,) = [w.message for w in plan.warnings if w.code == "build-requires"]
     assert "setuptools" in told
-
-
-def test_a_tree_is_not_what_an_install_takes(catalogue: Catalogue) -> None:
-    _, cautions = toolchain_for(
-        compiled_packages([TREE], catalogue), torch("2.15.0", "13.2"), [H100], "13.0", catalogue
-    )
-    (told,) = [c.remedy for c in cautions if c.code == "compiles"]
-    assert told is not None and told.startswith("the commands of --format pip and uv build it so")
 
 
 def test_wheels_of_the_same_project_are_named(catalogue: Catalogue) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from packaging.markers import Marker
 from packaging.pylock import Pylock, PylockSelectError
 from packaging.tags import compatible_tags, cpython_tags

@@ -6,10 +6,10 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.errors import UsageError

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -9,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from packaging.pylock import Pylock
 
 import envsolve.render

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from envsolve.machine.model import Gpu, Machine, Platform
 from envsolve.planner.groups import Plans

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve.machine.model import Machine, Platform
 from envsolve.plan import Plan, PlannedPackage

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve.plan import SITE_PACKAGES, Plan, Toolchain
 from envsolve.render import render

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.plan import Caution, DriverNeed, Plan, Remedy, Support, Toolchain
