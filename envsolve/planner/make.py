@@ -41,7 +41,7 @@ from envsolve.planner.rounds import (
     with_ready_wheels,
     with_torch,
 )
-from envsolve.planner.sources import about_other_sources, about_trees
+from envsolve.planner.sources import about_other_sources
 from envsolve.planner.support import driver_need, driver_of_code, judged_builds, support_of
 from envsolve.planner.toolchain import about_missing_tools, where_it_runs
 from envsolve.resolve.cutoff import cutoff_of
@@ -115,7 +115,7 @@ def make_plan(
         return _impossible(frame, refusal)
     family = replace(family, python=python)
     environment, *others = environments_of(judged, python)
-    files, direct = FamilyFiles(client, catalogue, python), DirectReferences(client)
+    files = FamilyFiles(client, catalogue, python)
     wanted = _specifiers(asked.needs, environment)
     constraints = _specifiers(asked.constraints, environment)
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
@@ -127,10 +127,10 @@ def make_plan(
     def resolve(needs: Sequence[Need], family: Family, ready: Ready) -> Resolved:
         # Of a package whose files are named by hash, no other file may be taken.
         wheels = {name: some for name, some in still_there(ready, family).items() if name not in digests}
-        provider = Provider(environment, family, pool, files, direct, client, constraints, wheels)
+        provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints, wheels)
         try:
             solution = solve(provider, needs, choices.cuda)
-            return Resolved(needs, solution, pin(solution, files, direct, digests), provider, family, limits, ready)
+            return Resolved(needs, solution, pin(solution, files, digests), provider, family, limits, ready)
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
@@ -179,9 +179,7 @@ def _digests(needs: Sequence[Need], environment: Environment) -> dict[str, froze
 def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -> Plan:
     solution, pinned, provider, family = found.solution, found.pinned, found.provider, found.family
     machines, facts = family.machines, family.facts
-    trees = {package.name for package in pinned.packages if package.tree}
-    chosen = [c.candidate for c in solution.chosen.values()]
-    guessed = [c.label for c in chosen if c.name not in trees and not provider.metadata(c).exact]
+    guessed = [c.candidate.label for c in solution.chosen.values() if not provider.metadata(c.candidate).exact]
     yanked = [
         c.candidate.label for c in solution.chosen.values() if c.candidate.file and c.candidate.file.yanked is not None
     ]
@@ -225,7 +223,6 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
         cautions += about_elsewhere(at_install, found.torch, found.ready, family)
     cautions += about_off_index(pinned.packages, taken)
     cautions += about_other_sources(pinned.packages, compiled)
-    cautions += about_trees(pinned.packages)
     return structs.replace(
         frame,
         status="ok" if known else "unknown",
