@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Architecture, DriverBranch, Floor, Toolkit, TritonRelease
+from envsolve.compat.arch import Arch
+from envsolve.compat.code import best_code, libraries_serve
 from envsolve.compat.forward import ForwardFacts
+from envsolve.compat.verdict import Level, Reason
+from envsolve.machine.cc import ComputeCapability
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The tables of the catalogue that the rules read."""
+    """The tables of the catalogue that the rules read; what follows from them for a card is worked out once."""
 
     toolkits: Sequence[Toolkit]
     floors: Sequence[Floor]
@@ -20,6 +24,12 @@ class Facts:
     tritons: Mapping[str, TritonRelease]
     drivers: Sequence[DriverBranch]
     forward: ForwardFacts
+    _best: dict[tuple[tuple[str, ...], ComputeCapability], tuple[Level, Arch | None]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _libraries: dict[tuple[str, ComputeCapability], Reason] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> Facts:
@@ -33,3 +43,15 @@ class Facts:
             catalogue.drivers,
             ForwardFacts(catalogue),
         )
+
+    def best_code(self, names: tuple[str, ...], cc: ComputeCapability) -> tuple[Level, Arch | None]:
+        """Rules 3 and 4 for a card, whose answer is the same on every machine that has one."""
+        if (names, cc) not in self._best:
+            self._best[names, cc] = best_code(names, cc, self.architectures)
+        return self._best[names, cc]
+
+    def libraries_serve(self, cuda: str, cc: ComputeCapability) -> Reason:
+        """Rule 5 for a card, likewise."""
+        if (cuda, cc) not in self._libraries:
+            self._libraries[cuda, cc] = libraries_serve(cuda, cc, self.toolkits, self.architectures)
+        return self._libraries[cuda, cc]

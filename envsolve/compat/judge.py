@@ -8,7 +8,6 @@ from functools import lru_cache
 from packaging.requirements import Requirement
 
 from envsolve.catalogue.model import Build
-from envsolve.compat.code import best_code, libraries_serve
 from envsolve.compat.driver import DriverFit, driver_runs, ptx_loads
 from envsolve.compat.facts import Facts
 from envsolve.compat.flavour import ANY
@@ -33,9 +32,9 @@ class Judge:
         self._os = machine.platform.os if machine.platform else None
         self._lifted = lifted(machine, facts.forward)
         self._judged: dict[tuple[int, str | None], tuple[Build, tuple[Verdict, ...]]] = {}
+        self._lives: dict[Gpu, Reason] = {}
         self._fits: dict[str, DriverFit] = {}
         self._codes: dict[tuple[object, ...], tuple[Level, str | None, tuple[Reason, ...]]] = {}
-        self._libraries: dict[tuple[str, ComputeCapability], Reason] = {}
         self._tritons: dict[tuple[str, ComputeCapability], Reason] = {}
 
     def verdicts(self, build: Build, python: str | None) -> tuple[Verdict, ...]:
@@ -72,9 +71,10 @@ class Judge:
     def _on(self, build: Build, cuda: str, gpu: Gpu, fit: DriverFit, host: Sequence[Reason]) -> Verdict:
         level, code, reasons = self._code(build, cuda, gpu)
         every = (*host, fit.reason, *reasons)
-        if any(r.ok is False for r in every):
+        answers = {reason.ok for reason in every}
+        if False in answers:
             level, code = Level.NONE, None
-        elif any(r.ok is None for r in every):
+        elif None in answers:
             level = Level.UNKNOWN
         triton = self._compiles(triton_pin(build), gpu.cc)
         told = every if triton is None else (*every, triton)
@@ -95,7 +95,7 @@ class Judge:
         if cc is None:
             return Level.UNKNOWN, None, [Reason("sass", None, "the GPU, or its compute capability, is not known")]
         # Only where it denies: that the driver is not known is rule 1's to say.
-        life = can_exist(gpu, self._machine.driver, self._facts.architectures, self._facts.drivers)
+        life = self._life(gpu)
         reasons = [life] if life.ok is False else []
         known = build.known("code")
         evidence, source = known.evidence.value, known.source
@@ -103,7 +103,7 @@ class Judge:
             return Level.UNKNOWN, None, [*reasons, Reason("sass", None, "the GPU code in the build is not known")]
         if not build.code:
             return Level.NATIVE, None, [*reasons, Reason("sass", True, "no GPU code of its own", evidence, source)]
-        level, arch = best_code(build.code, cc, self._facts.architectures)
+        level, arch = self._facts.best_code(build.code, cc)
         if arch is None:
             text = f"no code for cc {cc} (it carries {' '.join(build.code)})"
             reasons.append(Reason("sass", False, text, evidence, source))
@@ -114,10 +114,17 @@ class Judge:
             reasons.append(Reason("ptx", True, text, evidence, source))
             reasons.append(ptx_loads(cuda, self._lifted))
         if build.package == _TORCH:
-            reasons.append(self._serves(cuda, cc))
+            reasons.append(self._facts.libraries_serve(cuda, cc))
         elif arch is not None and (denied := self._no_library_serves(cuda, cc)) is not None:
             reasons.append(denied)
         return level, arch.name if arch else None, reasons
+
+    def _life(self, gpu: Gpu) -> Reason:
+        """Rule 7."""
+        if gpu not in self._lives:
+            facts = self._facts
+            self._lives[gpu] = can_exist(gpu, self._machine.driver, facts.architectures, facts.drivers)
+        return self._lives[gpu]
 
     def _driver(self, cuda: str) -> DriverFit:
         """Rule 1, then rule 8."""
@@ -127,17 +134,11 @@ class Judge:
             self._fits[cuda] = through_compat(alone, cuda, self._machine.driver, self._lifted)
         return self._fits[cuda]
 
-    def _serves(self, cuda: str, cc: ComputeCapability) -> Reason:
-        """Rule 5."""
-        if (cuda, cc) not in self._libraries:
-            facts = self._facts
-            self._libraries[cuda, cc] = libraries_serve(cuda, cc, facts.toolkits, facts.architectures)
-        return self._libraries[cuda, cc]
-
     def _no_library_serves(self, cuda: str, cc: ComputeCapability) -> Reason | None:
         """Rule 5 where the libraries are those of torch, or whichever the user has of the build's CUDA major."""
         major = minor(cuda)[0]
-        served = [self._serves(t.version, cc) for t in self._facts.toolkits if minor(t.version)[0] == major]
+        facts = self._facts
+        served = [facts.libraries_serve(t.version, cc) for t in facts.toolkits if minor(t.version)[0] == major]
         return None if not served or any(reason.ok for reason in served) else served[-1]
 
     def _as_triton(self, build: Build, gpu: Gpu, host: Sequence[Reason]) -> Verdict:
@@ -196,14 +197,19 @@ def _without_cuda(build: Build, machine: Machine, host: Sequence[Reason]) -> Ver
         reasons.append(Reason("sass", False, text, build.evidence.value, build.source))
     elif machine.gpus is None:
         reasons.append(Reason("sass", None, "a CPU build, and whether the machine has a GPU is not known"))
-    denied, open_ = (any(r.ok is answer for r in reasons) for answer in (False, None))
-    level = Level.NONE if denied else Level.UNKNOWN if open_ else Level.NATIVE
+    answers = {reason.ok for reason in reasons}
+    level = Level.NONE if False in answers else Level.UNKNOWN if None in answers else Level.NATIVE
     return Verdict(level, None, None, None, None, tuple(reasons))
 
 
 def triton_pin(build: Build) -> str | None:
     """The Triton version that a build pins, ``3.6.0``; None where it pins none."""
-    for line in build.requires or ():
+    return _triton_pin(build.requires or ())
+
+
+@lru_cache(maxsize=4096)
+def _triton_pin(requires: tuple[str, ...]) -> str | None:
+    for line in requires:
         if line.startswith(("triton=", "triton~", "triton (", "pytorch-triton=", "triton ")):
             return _pinned(line)
     return None

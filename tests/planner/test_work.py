@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envsolve.catalogue.load import Catalogue
+from envsolve.compat import facts as tables
+from envsolve.compat import judge as judging
 from envsolve.compat.facts import Facts
-from envsolve.compat.judge import Judge
+from envsolve.compat.judge import Judge, triton_pin
 from envsolve.compat.verdict import Verdict
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planner import make
@@ -108,6 +114,45 @@ def test_the_same_code_on_the_same_card_is_judged_once() -> None:
     codes = {(b.code, b.cuda, b.known("code").source) for b in catalogue.builds("torch") if b.cuda}
     for judge in family._judges:
         assert len(judge._codes) <= len(codes)
+
+
+def test_no_verdict_works_out_anew_what_the_machine_alone_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten machines that differ in driver, of three kinds of card, and all builds of torch that are known."""
+    catalogue = Catalogue()
+    facts = Facts.of(catalogue)
+    calls: Counter[str] = Counter()
+    for module, names in (
+        (judging, ("lifted", "can_exist", "driver_runs", "triton_runs")),
+        (tables, ("best_code", "libraries_serve")),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, partial(_counted, calls, getattr(module, name)))
+    machines = [
+        Machine(
+            platform=Platform("linux", "x86_64", "glibc 2.35"),
+            driver=Driver(f"580.{65 + number}.06", "13.0"),
+            gpus=(Gpu(card, cc),),
+        )
+        for number, (card, cc) in zip(range(10), cycle((("H100", "9.0"), ("L4", "8.9"), ("V100", "7.0"))), strict=False)
+    ]
+    builds = catalogue.builds("torch")
+    for judge in (Judge(machine, facts) for machine in machines):
+        for build in builds:
+            judge.verdicts(build, "3.12")
+    cudas = {build.cuda for build in builds if build.cuda}
+    codes = {build.code for build in builds if build.code}
+    pins = {triton_pin(build) for build in builds} & set(facts.tritons)
+    assert calls["lifted"] == calls["can_exist"] == len(machines)
+    assert calls["driver_runs"] == len(machines) * len(cudas)
+    assert calls["triton_runs"] <= len(machines) * len(pins)
+    # What the card alone decides is the same on all machines that have one.
+    assert calls["best_code"] <= 3 * len(codes)
+    assert calls["libraries_serve"] <= 3 * len(cudas)
+
+
+def _counted(calls: Counter[str], function: Callable[..., Any], *arguments: Any) -> Any:
+    calls[function.__name__] += 1
+    return function(*arguments)
 
 
 @pytest.mark.parametrize(
