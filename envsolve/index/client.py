@@ -53,7 +53,7 @@ class IndexClient:
         cache_dir: Path | None = None,
         use_cache: bool = True,
         offline: bool = False,
-        concurrency: int = 32,
+        concurrency: int = 16,
     ) -> None:
         """Prepare; sends nothing.
 
@@ -65,6 +65,7 @@ class IndexClient:
             concurrency: Requests at a time in the background.
         """
         self._credentials = Credentials((), settings.keyring)
+        self.offline = offline
         self._default = self._credentials.add(settings.default)
         self._extras = tuple(self._credentials.add(extra) for extra in settings.extras)
         store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)

@@ -1,15 +1,23 @@
-"""Who to be at which host: credentials from index addresses, else (after a 401) from keyring.
+"""Who to be at which host: credentials from index addresses, else from netrc, else (after a 401) from keyring.
 
-netrc is left to requests, which looks there when nothing else is known. Credentials belong to an origin (scheme, host,
+Credentials belong to an origin (scheme, host,
 port) and go nowhere else: not to the file host that a page points at, not along a redirect.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from envsolve.index.address import Login, origin, redact, split_login
+
+if TYPE_CHECKING:
+    from netrc import netrc
 
 
 class Credentials:
@@ -20,6 +28,7 @@ class Credentials:
         self._lock = Lock()
         self._logins: dict[str, Login | None] = {}  # by index address without credentials
         self._asked: set[str] = set()
+        self._netrc = _Netrc()
         for address in addresses:
             self.add(address)
 
@@ -34,6 +43,10 @@ class Credentials:
         """The user and password to send with a request, or None."""
         login = self._login(url)
         return None if login is None or login.password is None else (login.user, login.password)
+
+    def in_netrc(self, url: str) -> tuple[str, str] | None:
+        """The user and password that the user's netrc file has for the host, or None."""
+        return self._netrc.login(urlsplit(url).hostname or "")
 
     def ask_keyring(self, url: str, sent: tuple[str, str] | None) -> bool:
         """Look into keyring after a 401 to ``sent``. True where there is now another login to try."""
@@ -81,6 +94,31 @@ class Credentials:
     def describe(self, url: str) -> str:
         """Whether something was sent, in words for a message."""
         return "the credentials were refused" if self.known(url) else f"no credentials are known for {redact(url)}"
+
+
+class _Netrc:
+    """The file that ``NETRC`` names, else the one in the home folder, read when somebody asks first."""
+
+    @cached_property
+    def _file(self) -> netrc | None:
+        named = os.environ.get("NETRC")
+        try:
+            places = [Path(place).expanduser() for place in ([named] if named else ["~/.netrc", "~/_netrc"])]
+        except RuntimeError:  # there is no home folder
+            return None
+        path = next((place for place in places if place.exists()), None)
+        if path is None:
+            return None
+        from netrc import NetrcParseError, netrc
+
+        try:
+            return netrc(path)
+        except (NetrcParseError, OSError):
+            return None
+
+    def login(self, host: str) -> tuple[str, str] | None:
+        found = self._file.authenticators(host) if self._file else None
+        return (found[0] or found[1] or "", found[2] or "") if found and any(found) else None
 
 
 def _from_package(service: str, user: str | None) -> tuple[str, str] | None:

@@ -20,8 +20,7 @@ from envsolve.index.settings import IndexSettings
 from envsolve.index.store import CachedPage, Store, freshness
 
 if TYPE_CHECKING:
-    import requests
-
+    from envsolve.index.connections import Answer
     from envsolve.index.transport import Transport
 
 _CHECKED_DIGESTS = ("sha512", "sha384", "sha256", "sha224")
@@ -65,7 +64,7 @@ class Fetcher:
         try:
             answer = self._transport.send(
                 url,
-                lambda response: self._understand(response, url, index, name, kept),
+                lambda answer: self._understand(answer, url, index, name, kept),
                 {"Accept": ACCEPT} | (kept.conditions() if kept else {}),
                 time_limit=self._settings.answer_timeout,
             )
@@ -93,25 +92,25 @@ class Fetcher:
         return self._offline or kept.fresh_until > self._store.clock()
 
     def _understand(
-        self, response: requests.Response, url: str, index: str, name: str, kept: CachedPage | None
+        self, answer: Answer, url: str, index: str, name: str, kept: CachedPage | None
     ) -> tuple[CachedPage, bool]:
         """The page in an answer, and whether it may be kept."""
-        headers = response.headers
+        headers = answer.headers
         until = freshness(headers, self._store.clock())
         keep = until is not None
-        if response.status_code == 304 and kept is not None:
+        if answer.status == 304 and kept is not None:
             return CachedPage(until or 0, kept.listing, kept.etag, kept.last_modified), keep
         content_type = headers.get("Content-Type", "")
-        body = response.raw.read(decode_content=True)  # in one piece: requests' own loop takes 10 KB at a time
+        body = answer.read()
         with self._parsing:
             try:
-                found = read_page(body, content_type, response.url, index, name)
+                found = read_page(body, content_type, answer.url, index, name)
             except PageError as error:
-                if response.url == url:
+                if answer.url == url:
                     raise
-                raise PageError(f"it leads to {redact(response.url)}: {error}") from None
-        if not found and "html" in content_type and content_type != HTML_TYPE and origin(response.url) != origin(url):
-            raise PageError(f"it leads to {redact(response.url)}, which lists no files")
+                raise PageError(f"it leads to {redact(answer.url)}: {error}") from None
+        if not found and "html" in content_type and content_type != HTML_TYPE and origin(answer.url) != origin(url):
+            raise PageError(f"it leads to {redact(answer.url)}, which lists no files")
         return CachedPage(until or 0, found, headers.get("ETag"), headers.get("Last-Modified")), keep
 
     def kept_metadata(self, file: IndexFile) -> CoreMetadata | None:
@@ -154,9 +153,7 @@ class Fetcher:
             text = path.read_bytes() if path.is_file() else None
         else:
             self._refuse_offline(f"the metadata of {file.filename}")
-            text = self._transport.send(
-                url, lambda response: response.content, time_limit=self._settings.answer_timeout
-            )
+            text = self._transport.send(url, lambda answer: answer.read(), time_limit=self._settings.answer_timeout)
         if text is None:
             return None
         for algorithm in _CHECKED_DIGESTS:
@@ -178,7 +175,7 @@ class Fetcher:
         self._refuse_offline(f"the file {file.filename}")
         metadata = self._transport.send(
             file.url,
-            lambda response: sdist_metadata(cast("IO[bytes]", response.raw), file.filename),
+            lambda answer: sdist_metadata(cast("IO[bytes]", answer.body), file.filename),
             {"Accept-Encoding": "identity"},
         )
         if metadata is None:
@@ -212,7 +209,7 @@ class Fetcher:
     def _transport(self) -> Transport:
         with self._starting:
             if self._started is None:
-                # requests takes a while to import: a run that is answered from the cache never does.
+                # An HTTP client takes a while to import: a run that is answered from the cache never does.
                 from envsolve.index.transport import Transport
 
                 self._started = Transport(self._settings, self._credentials, connections=self._connections)

@@ -20,8 +20,9 @@ from envsolve.index.address import redact
 from envsolve.index.errors import MissingFileError
 
 if TYPE_CHECKING:
-    import requests
     from _typeshed import WriteableBuffer
+
+    from envsolve.index.connections import Answer
 
 _KIB, _MIB = 1024, 1024 * 1024
 _SMALLEST_TAIL, _LARGEST_TAIL = 128 * _KIB, 512 * _KIB
@@ -40,9 +41,7 @@ Result = TypeVar("Result")
 class Session(Protocol):
     """What sends the requests: :class:`envsolve.index.transport.Transport`."""
 
-    def send(
-        self, url: str, read: Callable[[requests.Response], Result], headers: dict[str, str] | None = None
-    ) -> Result | None:
+    def send(self, url: str, read: Callable[[Answer], Result], headers: dict[str, str] | None = None) -> Result | None:
         """Send a GET and read the answer; None where there is no such file."""
 
 
@@ -188,14 +187,14 @@ class RangedFile(io.RawIOBase):
             while len(self._pieces) > 2 and sum(len(d) for _, d in self._pieces[1:]) > _KEPT:
                 del self._pieces[1]  # the oldest but the tail
 
-    def _read_answer(self, response: requests.Response) -> tuple[int, bytes, int]:
+    def _read_answer(self, answer: Answer) -> tuple[int, bytes, int]:
         """``(first byte, bytes, size of the whole file)``; no bytes where the whole file went to a temporary one."""
-        if response.status_code == 206:
-            found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+        if answer.status == 206:
+            found = _CONTENT_RANGE.match(answer.headers.get("Content-Range", ""))
             if found is None:
                 self._broken("its host answers a range without saying which")
             first, last, total = (int(g) for g in found.groups())
-            data = response.content
+            data = answer.body.read()
             if len(data) != last - first + 1:
                 raise ConnectionResetError("the range is not whole")  # tried again by the transport
             return first, data, total
@@ -203,7 +202,7 @@ class RangedFile(io.RawIOBase):
             self._local.close()
         self._local = tempfile.TemporaryFile(dir=self._download_dir)  # noqa: SIM115  closed by close()
         total = 0
-        for chunk in response.iter_content(_MIB):
+        for chunk in answer.body.stream(_MIB, decode_content=True):
             total += len(chunk)
             if total > _DOWNLOAD_LIMIT:
                 self._broken(f"its host has no ranges and it is larger than {_DOWNLOAD_LIMIT // _MIB} MiB")

@@ -7,9 +7,11 @@ resolvers (routers, containers) lose some; the C library waits five seconds befo
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
+import time
 from concurrent.futures import Future
-from threading import Lock, Timer, local
+from threading import Condition, Lock, Thread, local
 from typing import Any
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
@@ -29,39 +31,88 @@ class Deadline:
     is up the socket is shut down, which ends the read. Connections through a proxy are not watched.
 
     Attributes:
+        until: When the time is up, as ``time.monotonic`` counts, once the block is entered.
         expired: Whether the time was up; what was read then is not whole, whatever it looks like.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, watch: Watch, seconds: float | None) -> None:
         """Prepare; None is a block without a limit."""
+        self.until = 0.0
         self.expired = False
+        self._watch = watch
+        self._seconds = seconds
         self._sockets: list[socket.socket] = []
-        self._timer = None if seconds is None else Timer(seconds, self._expire)
 
     def __enter__(self) -> Deadline:
-        if self._timer is not None:
+        if self._seconds is not None:
             _running.deadline = self
-            self._timer.daemon = True
-            self._timer.start()
+            self.until = time.monotonic() + self._seconds
+            self._watch.start(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._seconds is not None:
+            self._watch.stop(self)
             _running.deadline = None
 
     def watch(self, connected: socket.socket) -> None:
         """Shut this socket down too when the time is up."""
         self._sockets.append(connected)
         if self.expired:
-            self._expire()
+            self.expire()
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """The time is up."""
         self.expired = True
         for connected in self._sockets:
             with contextlib.suppress(OSError):
                 # The plain socket's method: that of a TLS socket takes its state away from under the reading thread.
                 socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+class Watch:
+    """Tells deadlines when their time is up: one thread for all of them, since one for each costs more than it reads.
+
+    The thread sleeps until the earliest of them, and is woken only by one that is earlier still.
+    """
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._deadlines: set[Deadline] = set()
+        self._wakes = math.inf
+        self._thread: Thread | None = None
+        self._closed = False
+
+    def start(self, deadline: Deadline) -> None:
+        """Watch one."""
+        with self._changed:
+            self._deadlines.add(deadline)
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="index-watch", daemon=True)
+                self._thread.start()
+            elif deadline.until < self._wakes:
+                self._changed.notify()
+
+    def stop(self, deadline: Deadline) -> None:
+        """Watch it no longer."""
+        with self._changed:
+            self._deadlines.discard(deadline)
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        with self._changed:
+            while not self._closed:
+                now = time.monotonic()
+                for deadline in [one for one in self._deadlines if one.until <= now]:
+                    self._deadlines.discard(deadline)
+                    deadline.expire()
+                self._wakes = min((one.until for one in self._deadlines), default=math.inf)
+                self._changed.wait(None if self._wakes == math.inf else self._wakes - now)
 
 
 def _watch(connected: socket.socket | None) -> None:

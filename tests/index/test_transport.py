@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import socket
-import ssl
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from envsolve.errors import IndexUnavailableError, UsageError
+from envsolve.errors import IndexUnavailableError
 from envsolve.index.address import join_project, origin, redact, split_login
 from envsolve.index.sockets import Resolver
 from tests.index.conftest import MakeClient
@@ -135,33 +133,6 @@ def test_a_dead_host_leaves_the_others_alone(server: IndexServer, make_client: M
     assert client.metadata(alive).requires_dist == ("a",)
 
 
-def test_a_redirect_moves_the_base_of_relative_links(server: IndexServer, make_client: MakeClient) -> None:
-    index, moved = server.index(), server.index("/moved/", style="html")
-    moved.wheel("demo", "1.0", url="../-files/demo-1.0-py3-none-any.whl")
-    server.fault("/simple/demo/", status=301, headers={"Location": "/moved/demo/"})
-    [file] = make_client(index).project("demo")
-    assert file.url == f"{server.url}/moved/-files/demo-1.0-py3-none-any.whl"
-    assert file.index == index.url
-
-
-def test_a_portal_on_another_host_is_no_index(server: IndexServer, make_client: MakeClient) -> None:
-    with IndexServer() as portal:
-        portal.fault("/", status=200, body=b"<h1>Welcome, guest</h1>", headers={"Content-Type": "text/html"})
-        server.fault("/simple/", status=302, headers={"Location": f"{portal.url}/welcome"})
-        with pytest.raises(IndexUnavailableError, match="leads to"):
-            make_client(server.index()).project("demo")
-
-
-def test_endless_redirects(server: IndexServer, make_client: MakeClient) -> None:
-    index = server.index()
-    index.wheel("other", "1.0")
-    server.fault("/simple/demo/", status=302, headers={"Location": "/simple/demo/"})
-    client = make_client(index)
-    with pytest.raises(IndexUnavailableError, match="leads to none"):
-        client.project("demo")
-    assert client.project("other")  # the host is not dead
-
-
 # --- credentials --------------------------------------------------------------------------------------------------
 
 
@@ -257,57 +228,6 @@ def test_refused_credentials_are_named_and_not_shown(server: IndexServer, make_c
     told = f"{caught.value} {caught.value.hint} {caught.value!r}"
     assert "wr0ng" not in told
     assert index.url in told
-
-
-# --- proxies and certificates -------------------------------------------------------------------------------------
-
-
-def test_a_proxy_is_used(server: IndexServer, make_client: MakeClient) -> None:
-    # A proxy gets the whole address as the path: the loopback index records it and has no such path.
-    client = make_client("http://far.test/simple/", proxy=server.url)
-    assert client.project("demo") == ()
-    assert server.requests[0].path == "http://far.test/simple/demo/"
-
-
-def test_a_dead_proxy_is_named_as_the_cause(make_client: MakeClient) -> None:
-    with pytest.raises(IndexUnavailableError, match="the proxy") as caught:
-        make_client("http://far.test/simple/", proxy=f"http://u:{SECRET[:4]}@127.0.0.1:{_free_port()}").project("demo")
-    assert SECRET[:4] not in str(caught.value)
-
-
-@pytest.fixture
-def tls(server: IndexServer, tmp_path: Path) -> tuple[IndexServer, str]:
-    """The server behind TLS with a certificate of its own, and the path of that certificate."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-days", "2"]
-    try:
-        subprocess.run([*command, "-keyout", key, "-out", certificate, *subject], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("no openssl command")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    server.use_tls(context)
-    return server, str(certificate)
-
-
-def test_an_unknown_certificate_is_refused_and_the_way_out_named(
-    tls: tuple[IndexServer, str], make_client: MakeClient
-) -> None:
-    server, certificate = tls
-    index = server.index()
-    index.wheel("demo", "1.0")
-    with pytest.raises(IndexUnavailableError, match=r"not trusted .*PIP_CERT"):
-        make_client(index).project("demo")
-    assert make_client(index, ca_bundle=certificate).project("demo")
-    assert make_client(index, trusted_hosts=("127.0.0.1",)).project("demo")
-    assert make_client(index, trusted_hosts=(f"127.0.0.1:{server.port}",)).project("demo")
-
-
-def test_a_certificate_file_that_is_not_there(make_client: MakeClient) -> None:
-    with pytest.raises(UsageError, match=r"/no/such\.pem"):
-        make_client("https://far.test/", ca_bundle="/no/such.pem").project("demo")
 
 
 # --- addresses ----------------------------------------------------------------------------------------------------
