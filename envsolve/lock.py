@@ -22,6 +22,8 @@ from envsolve.plan import Plan, Toolchain
 
 SCHEMA: Literal["envsolve.lock/1"] = "envsolve.lock/1"
 CLASSES_SCHEMA: Literal["envsolve.lock-classes/1"] = "envsolve.lock-classes/1"
+EXPLICIT_NOTE = "# envsolve: "
+"""Begins the comment of an explicit lock of conda packages that holds its table, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

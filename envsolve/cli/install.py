@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def command(
     prefix: Annotated[Path, option("--prefix", metavar="DIR", help="Where the environment is to stand.")],
     what: Annotated[
-        list[str] | None, argument(metavar="REQ|LOCKFILE", help="Requirements, or one pylock.toml.")
+        list[str] | None,
+        argument(metavar="REQ|LOCKFILE", help="Requirements, or one lock: pylock.toml, conda's .lock."),
     ] = None,
     files: planning.Files = None,
     constraints: planning.Constraints = None,
@@ -108,16 +109,24 @@ def _lock_among(words: list[str]) -> Path | None:
     Raises:
         UsageError: A lock file stands beside other arguments, or does not exist.
     """
-    locks = [word for word in words if Path(word).suffix == ".toml" and Path(word).name != "pyproject.toml"]
+    locks = [word for word in words if _names_lock(Path(word))]
     if not locks:
         return None
     if len(words) > 1:
         raise UsageError("a lock file is installed alone", hint="leave out the other requirements")
     path = Path(locks[0])
-    if not path.name.startswith("pylock."):
+    if path.suffix == ".toml" and not path.name.startswith("pylock."):
         raise UsageError(f"{path}: a lock file is named pylock.toml or pylock.NAME.toml", hint="rename it")
     if is_there(path) and not is_file(path):
         raise UsageError(f"{path} is no file")
     if not is_file(path):
-        raise UsageError(f"there is no {path}", hint="make it with: envsolve plan REQ... -o pylock.toml")
+        name = "pylock.toml" if path.suffix == ".toml" else "conda-linux-64.lock"
+        raise UsageError(f"there is no {path}", hint=f"make it with: envsolve plan REQ... -o {name}")
     return path
+
+
+def _names_lock(path: Path) -> bool:
+    """Whether an argument is meant as a lock: of wheels (``.toml``), or of conda packages (``.lock``, a text file)."""
+    if path.suffix == ".toml":
+        return path.name != "pyproject.toml"
+    return path.suffix == ".lock" or (path.suffix == ".txt" and is_file(path))

@@ -14,6 +14,7 @@ from envsolve.errors import ImpossibleError, UsageError
 from envsolve.install import prefix as prefixes
 from envsolve.install import record, staging
 from envsolve.install.classes import for_machine
+from envsolve.install.conda_lock import SUFFIXES, CondaLock, read_conda_lock
 from envsolve.install.errors import InstallError
 from envsolve.install.files import Lock, Wanted, read_lock
 from envsolve.install.process import signals_raised
@@ -62,13 +63,13 @@ def install(
     progress: Progress = silent,
     wait: float = _WAIT_SECONDS,
 ) -> Installed:
-    """Make the environment of a plan or of a pylock.toml at ``prefix``.
+    """Make the environment of a plan or of a lock at ``prefix``.
 
     The environment is made beside the prefix, verified there, and put in place in one step. Until that step the prefix
     is untouched; a call that fails or is killed leaves it so, and the next call cleans up.
 
     Args:
-        source: A plan, or the path of a pylock.toml.
+        source: A plan, or the path of a pylock.toml or of an explicit lock of conda packages (``.lock``, ``.txt``).
         prefix: Where the environment is to stand: nothing, an empty folder, or an older environment to replace.
         manager: ``uv`` or ``pip``; None takes uv where it is present, else pip.
         python: ``3.12``, for a lock that serves several; None takes what the plan or the lock was made for, and for a
@@ -89,7 +90,7 @@ def install(
         InstallInterruptedError: SIGINT, SIGTERM or SIGHUP came.
     """
     place = prefixes.resolved(prefix)
-    origin = source if isinstance(source, Plan) else for_machine(read_lock(source), machine, python, groups)
+    origin = source if isinstance(source, Plan) else _read(source, machine, python, groups)
     with signals_raised(), _disk_errors_explained(place):
         work = _work(origin, python, machine, manager)
         aim = work.aim
@@ -128,19 +129,26 @@ class Work(Protocol):
         """Make the whole environment in the working folder; returns warnings."""
 
 
-def _work(origin: Plan | Lock, python: str | None, machine: Machine | None, manager: str | None) -> Work:
+def _read(path: Path, machine: Machine | None, python: str | None, groups: Sequence[str]) -> Lock | CondaLock:
+    """A lock of either kind: of wheels the part that is for the machine."""
+    if path.suffix in SUFFIXES:
+        return read_conda_lock(path, python, groups)
+    return for_machine(read_lock(path), machine, python, groups)
+
+
+def _work(origin: Plan | Lock | CondaLock, python: str | None, machine: Machine | None, manager: str | None) -> Work:
     """What installing a plan or a lock takes.
 
     Raises:
         UsageError: The manager does not install what is planned.
     """
-    if isinstance(origin, Plan) and origin.conda is not None:
-        from envsolve.install.conda import MANAGER, CondaWork
+    if isinstance(origin, Lock) or (isinstance(origin, Plan) and origin.conda is None):
+        return WheelWork.of(origin, python, machine, manager)
+    from envsolve.install.conda import MANAGER, conda_work
 
-        if manager not in (None, MANAGER):
-            raise UsageError(f"{manager} does not install conda packages", hint="leave the manager out")
-        return CondaWork.of(origin, origin.conda)
-    return WheelWork.of(origin, python, machine, manager)
+    if manager not in (None, MANAGER):
+        raise UsageError(f"{manager} does not install conda packages", hint="leave the manager out")
+    return conda_work(origin)
 
 
 def _proved(environment: Path, verify: Callable[[Path], bool], machine: Machine | None, progress: Progress) -> bool:
@@ -169,7 +177,7 @@ def _unproved(place: Path, assumptions: Assumptions | None) -> str:
     return f"no check could prove anything on this machine; without a GPU: {command}"
 
 
-def _notes(origin: Plan | Lock) -> tuple[str, ...]:
+def _notes(origin: Plan | Lock | CondaLock) -> tuple[str, ...]:
     return origin.notes if isinstance(origin, Lock) else ()
 
 

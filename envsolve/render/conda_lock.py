@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from envsolve.errors import IndexUnavailableError, UsageError
+from envsolve.lock import EXPLICIT_NOTE, assumptions_of
 from envsolve.plan import Plan, PlannedPackage
 from envsolve.render._conda import activated, conda_terms, heading
 
@@ -43,7 +45,10 @@ def in_order(packages: tuple[PlannedPackage, ...]) -> tuple[PlannedPackage, ...]
 
 
 def _comments(plan: Plan) -> Iterator[str]:
-    yield "# install it with: conda create --prefix DIR --file FILE"
+    yield "# install it with: envsolve install FILE --prefix DIR"
+    # Source of the version: conda's changelog, 24.9.0; 24.7.1 says that it could not parse an explicit URL.
+    yield "# or, with conda 24.9 or newer, which reads sha256: conda create --prefix DIR --file FILE"
+    yield f"{EXPLICIT_NOTE}{json.dumps(assumptions_of(plan).to_table())}"
     for name, value in activated(plan).items():
         yield f"# set where it runs: {name}={value}"
 
