@@ -48,7 +48,7 @@ grid: $(READY)
 # Takes ten minutes; the tools that are compared get environments of their own, made anew from what is published.
 # QUICK=1 takes three turns and writes nothing.
 bench: $(READY)
-	$(BIN)/python -m bench.plan $(if $(QUICK),--quick)
+	$(BIN)/python -m bench.plan $(if $(QUICK),--quick) $(if $(RESUME),--resume)
 
 # The tables and the schema in docs/, from index_data/; a test says when they are out of date.
 catalogue-docs: $(READY)

@@ -12,13 +12,18 @@ _FLAVOURED = ("torch", "torchvision", "torchaudio", "torchcodec", "torchao", "xf
 
 def by_envsolve(output: str) -> dict[str, str]:
     """Versions by name, of a plan in JSON."""
-    return {package["name"]: package["version"] for package in json.loads(output)["packages"]}
+    return {_normal(package["name"]): package["version"] for package in json.loads(output)["packages"]}
 
 
-def by_uv(output: str) -> dict[str, str]:
-    """Versions by name, of pinned requirements."""
+def by_pins(output: str) -> dict[str, str]:
+    """Versions by name, of pinned requirements, as peers print them."""
     pins = re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;]+)", output, re.MULTILINE)
-    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins}
+    return {_normal(name): version for name, version in pins}
+
+
+def _normal(name: str) -> str:
+    """One spelling for both; conda has names that begin with an underscore."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def differences(plan: str, pins: str) -> list[dict[str, Any]]:
@@ -28,9 +33,9 @@ def differences(plan: str, pins: str) -> list[dict[str, Any]]:
 
     Args:
         plan: envsolve's plan in JSON.
-        pins: uv's requirements.
+        pins: The peer's requirements.
     """
-    own, other = by_envsolve(plan), by_uv(pins)
+    own, other = by_envsolve(plan), by_pins(pins)
     bent = {name for name in _FLAVOURED if own.get(name) != other.get(name)}
     made = json.loads(plan)
     theirs = bent | _needed_by(bent, made["packages"])
@@ -38,12 +43,12 @@ def differences(plan: str, pins: str) -> list[dict[str, Any]]:
     found = []
     for name in sorted({*own, *other}):
         if own.get(name) != other.get(name):
-            # What uv's torch needs besides is not in the plan; it is one of NVIDIA's.
+            # What the peer's torch needs besides is not in the plan; it is one of NVIDIA's.
             ruled = name in theirs or ("torch" in bent and name not in own and name.startswith("nvidia-"))
             rule = "the CUDA flavour that all packages agree on (rule 9)" if ruled else None
             if rule is None and made["toolchain"] and name in toolkit:
                 rule = "the compiler for what is compiled at install or use: of torch's CUDA (rule 10)"
-            found.append({"package": name, "envsolve": own.get(name), "uv": other.get(name), "rule": rule})
+            found.append({"package": name, "envsolve": own.get(name), "peer": other.get(name), "rule": rule})
     return found
 
 

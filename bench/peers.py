@@ -7,15 +7,19 @@ import re
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.processes import Tool
+from tests.condachannel import CondaChannel, world
 
 ROOT = Path(__file__).parent.parent
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 H100 = f"H100, driver 580.95.05, python {PYTHON}, linux-x86_64, glibc 2.36"
-_PEERS = ("uv", "pip", "rigsolve")
+_PEERS = ("uv", "pip", "rigsolve", "py-rattler")
+_ANSWERS = "answers"  # the part of envsolve's cache that holds whole plans
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,15 @@ class Bench:
     peers: Path
     scratch: Path
 
-    def envsolve(self, *words: str, cache: str = "envsolve") -> Tool:
+    def envsolve(self, *words: str) -> Tool:
         """``envsolve WORDS``."""
-        folder = self.scratch / cache
-        environment = {"ENVSOLVE_CACHE_DIR": str(folder), "ENVSOLVE_CATALOGUE": str(self.scratch / "no-catalogue")}
-        return Tool((str(self.own / "bin" / "envsolve"), *words), environment, (folder,))
+        folder = self.scratch / "envsolve"
+        environment = {
+            "ENVSOLVE_CACHE_DIR": str(folder),
+            "ENVSOLVE_CATALOGUE": str(self.scratch / "no-catalogue"),
+            "RATTLER_CACHE_DIR": str(folder / "rattler"),
+        }
+        return Tool((str(self.own / "bin" / "envsolve"), *words), environment, folder, folder / _ANSWERS)
 
     def planned(self, asked: Path, *words: str, target: str = H100) -> Tool:
         """A plan as JSON."""
@@ -47,15 +55,14 @@ class Bench:
         folder = self.scratch / "uv"
         python = str(self.own / "bin" / "python")
         command = (str(self.peers / "bin" / "uv"), "pip", "compile", "-q", "--no-annotate", "--no-header", "--python")
-        return Tool((*command, python, *words, str(asked)), {"UV_CACHE_DIR": str(folder)}, (folder,))
+        return Tool((*command, python, *words, str(asked)), {"UV_CACHE_DIR": str(folder)}, folder)
 
-    def pip(self, asked: Path, most: int) -> Tool:
+    def pip(self, asked: Path) -> Tool:
         """``pip lock``, which downloads what it locks."""
         folder = self.scratch / "pip"
         lock = str(self.scratch / "pylock.pip.toml")
         command = (str(self.peers / "bin" / "python"), "-m", "pip", "lock", "-q", "-r", str(asked), "-o", lock)
-        environment = {"PIP_CACHE_DIR": str(folder), "PIP_CONSTRAINT": os.devnull}
-        return Tool(command, environment, (folder,), most)
+        return Tool(command, {"PIP_CACHE_DIR": str(folder), "PIP_CONSTRAINT": os.devnull}, folder)
 
     def rigsolve(self, *wanted: str) -> Tool:
         """``rigsolve solve``, which chooses from a table and does not resolve dependencies."""
@@ -63,23 +70,53 @@ class Bench:
         command = (str(self.peers / "bin" / "rigsolve"), "solve", "--want", *wanted)
         return Tool((*command, "--python", PYTHON, "--target", target, "--output", "pip"))
 
+    def conda(self, channel: str, *specs: str) -> Tool:
+        """A plan of conda packages as JSON."""
+        words = ("plan", *specs, "--manager", "conda", "--channel", channel)
+        return self.envsolve(*words, "--target", H100, "--format", "json")
+
+    def rattler(self, channel: str, *specs: str) -> Tool:
+        """py-rattler's solve of the same specs, and of the Python that envsolve plans for."""
+        folder = self.scratch / "rattler"
+        program = str(Path(__file__).with_name("rattler_solve.py"))
+        command = (str(self.peers / "bin" / "python"), program, channel, *specs, f"python {PYTHON}.*")
+        return Tool(command, {"RATTLER_CACHE_DIR": str(folder)}, folder)
+
+    def verdicts(self, machines: int, builds: int) -> Tool:
+        """Verdicts in one process."""
+        program = str(Path(__file__).with_name("verdicts.py"))
+        return Tool((str(self.own / "bin" / "python"), program, str(machines), str(builds)))
+
+
+@contextmanager
+def conda_channel(folder: Path) -> Iterator[str]:
+    """The address of a channel with the records of conda-forge that the tests have, and what these depend on."""
+    with CondaChannel(folder) as channel:
+        channel.add(*world()).fill()
+        yield channel.url
+
 
 def set_up(folder: Path, scratch: Path) -> Bench:
-    """Make both environments, with the newest peers and this envsolve.
+    """Make both environments, with the newest peers and this envsolve; a peer that cannot be had is left out.
 
     Raises:
-        subprocess.CalledProcessError: An installation failed.
+        subprocess.CalledProcessError: This envsolve cannot be installed.
     """
     own, peers = folder / "own", folder / "peers"
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    # The last line replaces what has the same version number and other contents.
-    wanted = ((peers, _PEERS), (own, (str(ROOT),)), (own, ("--force-reinstall", "--no-deps", str(ROOT))))
-    for place, words in wanted:
-        if not (place / "bin" / "python").exists():
-            venv.create(place, with_pip=True)
-        install = (str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--upgrade", "--compile", *words)
-        subprocess.run(install, check=True, env=environment | {"PIP_CONSTRAINT": os.devnull})
+    for peer in _PEERS:
+        _install(peers, peer, check=False)
+    _install(own, f"{ROOT}[conda]")
+    # Replaces what has the same version number and other contents.
+    _install(own, "--force-reinstall", "--no-deps", str(ROOT))
     return Bench(own, peers, scratch)
+
+
+def _install(place: Path, *words: str, check: bool = True) -> None:
+    if not (place / "bin" / "python").exists():
+        venv.create(place, with_pip=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    install = (str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--upgrade", "--compile", *words)
+    subprocess.run(install, check=check, env=environment | {"PIP_CONSTRAINT": os.devnull})
 
 
 def versions(bench: Bench) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
 import subprocess
 import tempfile
 import threading
@@ -12,8 +11,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 _LIMIT = 300.0  # seconds that one process may take
+_PATIENCE = 2  # failures after which a tool is out; an index may fail once
+
+State = Literal["start", "cold", "warm", "asked again", "offline", "impossible", "verdicts"]
+"""What a tool still has from before.
+
+``cold``: nothing. ``warm``: what it keeps of the index, for a question that it was not asked before. ``asked again``:
+also its answer to that very question. The others are warm, too.
+"""
 
 
 @dataclass(frozen=True)
@@ -23,16 +31,20 @@ class Tool:
     Attributes:
         command: Its command line.
         environment: Variables that it gets besides.
-        caches: Folders that are its cache: emptied before each cold turn.
-        most: Turns at most, for a tool that takes minutes.
+        cache: The folder of its cache, all of it.
+        answers: The part of it that holds answers to whole questions.
         good: The exit code of an answer.
     """
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    caches: Sequence[Path] = ()
-    most: int = 1000
+    cache: Path | None = None
+    answers: Path | None = None
     good: int = 0
+
+    def forgets(self, state: State) -> Path | None:
+        """The folder that is emptied before each turn."""
+        return {"cold": self.cache, "asked again": None}.get(state, self.answers)
 
 
 @dataclass(frozen=True)
@@ -48,12 +60,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Figure:
-    """One tool on one workload, over all turns.
+    """One tool on one workload, over all turns that it answered in.
 
     Attributes:
         wall: Seconds of each turn; ``cpu`` likewise.
         memory: MiB at the peak of each turn.
-        code: Exit code; that of a turn that failed where one did.
+        code: 0, or the exit code of a tool that failed too often to be timed.
         output: What the last turn printed.
     """
 
@@ -63,11 +75,6 @@ class Figure:
     memory: tuple[float, ...]
     code: int
     output: str
-
-    @property
-    def seconds(self) -> float:
-        """The median."""
-        return statistics.median(self.wall)
 
 
 def sample(tool: Tool) -> Sample:
@@ -92,31 +99,37 @@ def sample(tool: Tool) -> Sample:
     return Sample(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, code, output)
 
 
-def in_turns(tools: Mapping[str, Tool], turns: int, *, cold: bool = False) -> list[Figure]:
-    """Every tool once, then every tool again, ``turns`` times; before that once untimed, unless cold."""
+def in_turns(tools: Mapping[str, Tool], turns: int, state: State) -> list[Figure]:
+    """Time tools on the same question.
+
+    Args:
+        tools: By name.
+        turns: How often each runs; unless it starts from nothing, once more before that, which fills its cache.
+        state: What each turn finds.
+    """
     taken: dict[str, list[Sample]] = {name: [] for name in tools}
-    failed = set()
-    for turn in range(turns if cold else turns + 1):
+    failed: dict[str, list[Sample]] = {name: [] for name in tools}
+    for turn in range(turns if state == "cold" else turns + 1):
         for name, tool in tools.items():
-            if name in failed or len(taken[name]) >= tool.most:
+            if len(failed[name]) >= _PATIENCE:
                 continue
-            if cold:
-                for cache in tool.caches:
-                    shutil.rmtree(cache, ignore_errors=True)
+            if (folder := tool.forgets(state)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
             one = sample(tool)
-            if one.code:  # it will fail again, and a time of failing says nothing
-                failed.add(name)
-            if cold or turn or one.code:
+            if one.code:  # the time of failing says nothing
+                failed[name].append(one)
+            elif state == "cold" or turn:
                 taken[name].append(one)
-    return [_figure(name, samples) for name, samples in taken.items()]
+    return [_figure(name, taken[name], failed[name]) for name in tools]
 
 
-def _figure(name: str, samples: Sequence[Sample]) -> Figure:
+def _figure(name: str, taken: Sequence[Sample], failed: Sequence[Sample]) -> Figure:
+    out = len(failed) >= _PATIENCE or not taken
     return Figure(
         name,
-        tuple(round(one.wall, 4) for one in samples),
-        tuple(round(one.cpu, 4) for one in samples),
-        tuple(round(one.memory, 1) for one in samples),
-        next((one.code for one in samples if one.code), 0),
-        samples[-1].output,
+        tuple(round(one.wall, 4) for one in taken),
+        tuple(round(one.cpu, 4) for one in taken),
+        tuple(round(one.memory, 1) for one in taken),
+        failed[-1].code if out else 0,
+        failed[-1].output if out else taken[-1].output,
     )

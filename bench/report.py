@@ -6,12 +6,13 @@ import datetime
 import os
 import platform
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 _BEGIN, _END = "<!-- made by `make bench` -->\n", "<!-- end of what `make bench` made -->\n"
-_PEERS = ("uv", "pip", "rigsolve", "one machine")
+_PEERS = ("uv", "pip", "rigsolve", "py-rattler", "one machine")
+_APART = ("start", "verdicts")  # tables of their own
 
 
 def machine() -> dict[str, Any]:
@@ -39,13 +40,17 @@ def line(workload: Mapping[str, Any]) -> str:
 def tables(results: Mapping[str, Any]) -> str:
     """All that the document says of a run."""
     host, tools = results["machine"], results["versions"]
+    peers = ", ".join(f"{name} {version}" for name, version in tools.items() if name not in ("python", "envsolve"))
+    workloads = results["workloads"]
+    compared = [workload for workload in workloads if workload["state"] not in _APART]
     parts = [
         f"Measured on {host['date']}: {host['system']}, {host['cpus']} CPUs ({host['model']}), load {host['load']} at "
-        f"the start; Python {tools['python']}, uv {tools['uv']}, pip {tools['pip']}, rigsolve {tools['rigsolve']}.\n",
-        "\n".join(_starts(results["workloads"])),
-        "\n".join(_ratios(results["workloads"])),
-        "\n".join(_differences(results["workloads"])),
+        f"the start; Python {tools['python']}, {peers}.\n",
+        "\n".join(_over(workloads, "start", "start")),
+        "\n".join(_over(workloads, "verdicts", "verdicts in one process")),
     ]
+    if compared:
+        parts += ["\n".join(lines(compared)) for lines in (_ratios, _each, _differences)]
     return "\n".join(part for part in parts if part)
 
 
@@ -57,29 +62,38 @@ def write_into(document: Path, results: Mapping[str, Any]) -> None:
     document.write_text(f"{before}{_BEGIN}\n{tables(results)}\n{_END}{after}", encoding="utf-8")
 
 
-def _starts(workloads: list[Mapping[str, Any]]) -> Iterator[str]:
+def _over(workloads: Sequence[Mapping[str, Any]], state: str, title: str) -> Iterator[str]:
+    """What processes take over the first of them, which they all begin with."""
     for workload in workloads:
-        if workload["state"] == "start":
+        if workload["state"] == state:
             bare, *others = workload["figures"]
-            yield "| start | ms | over `python -c pass` |"
-            yield "|---|---:|---:|"
-            yield f"| `python -c pass` | {1000 * _median(bare):.0f} | |"
-            for figure in others:
-                over = _median(figure) - _median(bare)
-                yield f"| {figure['tool']} | {1000 * _median(figure):.0f} | {1000 * over:.0f} |"
+            yield f"| {title} | ms | over {bare['tool']} | CPU ms | peak MiB |"
+            yield "|---|---:|---:|---:|---:|"
+            for figure in workload["figures"]:
+                name = figure["tool"] if figure["tool"] != "envsolve" else workload["name"]
+                if figure["code"]:
+                    yield f"| {name} | fails | | | |"
+                    continue
+                over = f"{1000 * (_median(figure) - _median(bare)):.0f}" if figure in others else ""
+                cpu, memory = 1000 * statistics.median(figure["cpu"]), max(figure["memory"])
+                yield f"| {name} | {1000 * _median(figure):.0f} | {over} | {cpu:.0f} | {memory:.0f} |"
             yield ""
 
 
-def _ratios(workloads: list[Mapping[str, Any]]) -> Iterator[str]:
-    yield "| workload | cache | packages | seconds | CPU | peak MiB | / uv | / pip | / rigsolve | / one machine |"
-    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+def _ratios(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """envsolve's median time, and what it is of each peer's."""
+    yield f"| workload | cache | packages | seconds | / {' | / '.join(_PEERS)} |"
+    yield f"|---|---|---:|---:|{'---:|' * len(_PEERS)}"
     for workload in workloads:
         by_tool = {figure["tool"]: figure for figure in workload["figures"]}
         own = by_tool.get("envsolve")
-        if own is None or workload["state"] == "start":
+        if own is None:
             continue
         cells = [f"`{workload['name']}`", workload["state"], str(workload["packages"] or "")]
-        cells += [f"{_median(own):.2f}", f"{statistics.median(own['cpu']):.2f}", f"{max(own['memory']):.0f}"]
+        if own["code"]:
+            yield f"| {' | '.join(cells)} | fails |{' |' * len(_PEERS)}"
+            continue
+        cells.append(f"{_median(own):.2f}")
         for peer in _PEERS:
             other = by_tool.get(peer)
             cells.append("" if other is None else "fails" if other["code"] else f"{_median(own) / _median(other):.2f}")
@@ -87,8 +101,21 @@ def _ratios(workloads: list[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
 
 
-def _differences(workloads: list[Mapping[str, Any]]) -> Iterator[str]:
-    yield "Versions that differ from uv's:"
+def _each(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What each tool takes: seconds of the clock, seconds of the processors, peak memory."""
+    yield "| workload | cache | tool | seconds | CPU | peak MiB | turns |"
+    yield "|---|---|---|---:|---:|---:|---:|"
+    for workload in workloads:
+        for figure in workload["figures"]:
+            if not figure["code"]:
+                taken = f"{_median(figure):.2f} | {statistics.median(figure['cpu']):.2f} | {max(figure['memory']):.0f}"
+                turns = len(figure["wall"])
+                yield f"| `{workload['name']}` | {workload['state']} | {figure['tool']} | {taken} | {turns} |"
+    yield ""
+
+
+def _differences(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "Versions that differ from uv's, and for conda from py-rattler's:"
     yield ""
     seen = set()
     for workload in workloads:
@@ -98,7 +125,7 @@ def _differences(workloads: list[Mapping[str, Any]]) -> Iterator[str]:
         seen.add(workload["name"])
         by_rule: dict[str, list[str]] = {}
         for one in found:
-            words = f"{one['package']} {one['envsolve'] or '-'} (uv: {one['uv'] or '-'})"
+            words = f"{one['package']} {one['envsolve'] or '-'} ({workload['peer']}: {one['peer'] or '-'})"
             by_rule.setdefault(one["rule"] or "no rule accounts for it", []).append(words)
         said = "; ".join(f"{rule}: {', '.join(some)}" for rule, some in by_rule.items())
         yield f"- `{workload['name']}`: {said or 'none'}"
