@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
+import msgspec
 from msgspec import structs
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -60,8 +60,7 @@ from envsolve.resolve.requirements import Asked, Need
 from envsolve.resolve.solve import Solution, UnsolvableError, solve
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
+class Choices(msgspec.Struct, frozen=True):
     """What the user fixes beforehand.
 
     Attributes:
@@ -76,7 +75,7 @@ class Choices:
     cuda: str | None = None
     exclude_newer: str | None = None
     prereleases: bool = False
-    kept: Kept = field(default_factory=dict)
+    kept: Kept = {}
 
 
 def make_plan(
@@ -113,7 +112,7 @@ def make_plan(
     refusal = unserved_system(machines) or impossible_machine(judged, facts, catalogue)
     if refusal is not None:
         return _impossible(frame, refusal)
-    family = replace(family, python=python)
+    family = structs.replace(family, python=python)
     environment, *others = environments_of(judged, python)
     files = FamilyFiles(client, catalogue, python)
     wanted = _specifiers(asked.needs, environment)

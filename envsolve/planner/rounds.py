@@ -7,9 +7,9 @@ needs, and what compiling takes. An answer in which torch moved is thrown away.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+import msgspec
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from envsolve.compat.forward import lifted
@@ -30,8 +30,7 @@ from envsolve.resolve.requirements import Need
 from envsolve.resolve.solve import Solution
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(msgspec.Struct, frozen=True):
     """What the solver chose, and what it chose from.
 
     Attributes:
@@ -130,7 +129,7 @@ def with_build_tools(found: Resolved, asked: Sequence[str], resolve: Resolve) ->
     toolchain, _ = toolchain_of(found, compiled)
     kept = ("torch", TRITON, *(one.name for one in compiled))
     # An index of one's own may have no nvcc.
-    for needs in (build_needs(toolchain), build_needs(structs.replace(toolchain, nvcc_from=None))):
+    for needs in (build_needs(toolchain), build_needs(replace(toolchain, nvcc_from=None))):
         try:
             again = resolve((*found.needs, *needs), found.family, found.ready)
         except (NothingFitsError, IndexUnavailableError):

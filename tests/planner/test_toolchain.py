@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build, Evidence
@@ -33,7 +31,7 @@ def sdist(name: str, version: str) -> PlannedPackage:
     return PlannedPackage(name, version, None, None, f"{name}-{version}.tar.gz", None, {}, "sdist")
 
 
-TREE = structs.replace(sdist("my-kernels", "0+unread"), filename=None, url="git+https://example.org/kernels")
+TREE = replace(sdist("my-kernels", "0+unread"), filename=None, url="git+https://example.org/kernels")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +42,7 @@ TREE = structs.replace(sdist("my-kernels", "0+unread"), filename=None, url="git+
         (sdist("deepspeed", "0.17.0"), False),  # compiles its operators when they are first used
         (sdist("docopt", "0.6.2"), False),
         (TREE, True),  # what is in a source tree is not known, so that it is prepared for
-        (structs.replace(sdist("flash-attn", "2.8.3"), kind="wheel"), False),
+        (replace(sdist("flash-attn", "2.8.3"), kind="wheel"), False),
     ],
 )
 def test_what_is_compiled(catalogue: Catalogue, package: PlannedPackage, compiled: bool) -> None:
@@ -211,7 +209,7 @@ def test_without_torch_the_driver_decides(
 
 
 def test_what_compiles_where_it_runs_finds_its_nvcc_there(catalogue: Catalogue) -> None:
-    packages = [sdist("pycuda", "2026.1"), structs.replace(sdist("gsplat", "1.5.3"), kind="wheel")]
+    packages = [sdist("pycuda", "2026.1"), replace(sdist("gsplat", "1.5.3"), kind="wheel")]
     assert not compiled_when_used(packages, ["pycuda"], catalogue)  # gsplat came along with something
     used = compiled_when_used(packages, ["gsplat"], catalogue)
     toolchain, cautions = toolchain_for(used, torch("2.15.0", "13.2"), [H100], "13.0", catalogue)
