@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from envsolve.arguments import StrPath, items, paths, python_version
 from envsolve.catalogue.load import Catalogue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from envsolve.catalogue.gpu_names import find_gpu
 from envsolve.catalogue.load import Catalogue

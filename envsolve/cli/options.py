@@ -95,8 +95,9 @@ def _said(option: str, text: str) -> str:
     Raises:
         UsageError: It does, or cannot be read, or is empty: a shell variable was not set.
     """
-    from dataclasses import fields
     from shlex import quote
+
+    from msgspec.structs import asdict
 
     from envsolve.machine.target import parse_target
 
@@ -107,7 +108,7 @@ def _said(option: str, text: str) -> str:
     except UsageError as error:
         hint = error.hint if option == "gpu" and text.strip() else f"write it as: --{option} {example}"
         raise UsageError(f"--{option} {quote(text)}: {error.message}", hint=hint) from None
-    if any(getattr(target, field.name) is not None and field.name not in may_say for field in fields(target)):
+    if any(value is not None and name not in may_say for name, value in asdict(target).items()):
         hint = f"write it as: --{option} {example}; a whole machine in one string is --target"
         raise UsageError(f"--{option} {quote(text)} is no {option}", hint=hint)
     return part

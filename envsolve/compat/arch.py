@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+import msgspec
 
 from envsolve.machine.cc import ComputeCapability
 
 _NAME = re.compile(r"^(sm|compute)_(\d+)(\d)([af]?)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Arch:
+class Arch(msgspec.Struct, frozen=True):
     """One piece of code in a build.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from envsolve.catalogue.model import Floor, Toolkit
 from envsolve.compat.verdict import DriverMode, Reason
@@ -11,8 +12,7 @@ from envsolve.compat.versions import minor, reaches
 from envsolve.machine.model import Driver
 
 
-@dataclass(frozen=True, slots=True)
-class DriverFit:
+class DriverFit(msgspec.Struct, frozen=True):
     """Rule 1's answer: the reason, the oldest driver that would do, and the mode in which this one runs the code."""
 
     reason: Reason

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from envsolve.catalogue.gpu_names import find_gpu
 from envsolve.catalogue.load import Catalogue
@@ -19,8 +21,7 @@ from envsolve.machine.model import Driver, Gpu, Machine
 _DATA_CENTRE = "tesla"
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardFacts:
+class ForwardFacts(msgspec.Struct, frozen=True):
     """What this rule reads of the catalogue, and only when it is asked: few machines have a compat ``libcuda``."""
 
     catalogue: Catalogue

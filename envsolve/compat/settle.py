@@ -6,7 +6,8 @@ Each of these steps is told to the user by :mod:`envsolve.planner.cautions`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from envsolve.catalogue.model import DriverBranch
 from envsolve.compat.platform import assumed

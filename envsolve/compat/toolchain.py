@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import (
@@ -22,8 +23,7 @@ from envsolve.compat.versions import minor
 from envsolve.machine.cc import ComputeCapability
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerFacts:
+class CompilerFacts(msgspec.Struct, frozen=True):
     """The tables of the catalogue that this rule reads."""
 
     toolkits: Sequence[Toolkit]
@@ -37,8 +37,7 @@ class CompilerFacts:
         return cls(catalogue.toolkits, catalogue.architectures, catalogue.torch_extensions, catalogue.cxx_standards)
 
 
-@dataclass(frozen=True, slots=True)
-class GccRange:
+class GccRange(msgspec.Struct, frozen=True):
     """The gcc majors that compile extensions, both ends included; None for no bound that is known.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
+
+import msgspec
 
 DriverMode = Literal["full", "minor-version", "forward-compat"]
 
@@ -37,8 +38,7 @@ class Level(str, Enum):
 _ORDER = (Level.NATIVE, Level.FAMILY, Level.PTX, Level.UNKNOWN, Level.NONE)
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """One rule's word.
 
     Attributes:
@@ -57,8 +57,7 @@ class Reason:
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The conjunction of all rules for one build on one GPU of one machine.
 
     Attributes:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
 from envsolve.compat.life import can_exist
@@ -84,7 +86,7 @@ def _drivers(attempt: Attempt) -> Iterator[Remedy]:
         cards = [gpu for machine in attempt.machines for gpu in machine.gpus or ()]
         if any(can_exist(gpu, driver, facts.architectures, facts.drivers).ok is False for gpu in cards):
             continue
-        machines = tuple(replace(machine, driver=driver) for machine in attempt.machines)
+        machines = tuple(structs.replace(machine, driver=driver) for machine in attempt.machines)
         solver = attempt.solver.for_machines(CondaJudge(machines, facts, attempt.catalogue.conda))
         if found := _tried(solver, replace(attempt.question, virtual=virtual_packages(machines, facts))):
             branch = (driver.version or "").partition(".")[0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec.structs import replace
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.code import best_code, libraries_serve
@@ -120,7 +122,7 @@ class Scene:
 
     def on(self, **changes: object) -> Family:
         """The torch family with some fields of every machine replaced."""
-        machines = tuple(replace(machine, **changes) for machine in self.machines)  # type: ignore[arg-type]
+        machines = tuple(replace(machine, **changes) for machine in self.machines)
         return Family(self.catalogue, self.facts, machines, self.python)
 
     def level(self, code: Sequence[str], gpu: Gpu) -> Level:

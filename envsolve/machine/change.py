@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from msgspec.structs import asdict, replace
 
 from envsolve.machine.model import Driver, Machine, Platform
 
@@ -25,7 +25,7 @@ def changed(machine: Machine, said: Machine) -> Machine:
 def _platform(own: Platform | None, said: Platform | None) -> Platform | None:
     if own is None or said is None or (said.os is not None and said.os != own.os):
         return own if said is None else said
-    stated = {field.name: value for field in fields(said) if (value := getattr(said, field.name)) is not None}
+    stated = {name: value for name, value in asdict(said).items() if value is not None}
     return replace(own, **stated)
 
 

@@ -1,22 +1,22 @@
 """What a machine is: the value that detection, profile files and target strings all produce.
 
-The dataclasses mirror the ``envsolve.machine/1`` JSON field by field. ``None`` means "not known", an empty tuple means
+The structs mirror the ``envsolve.machine/1`` JSON field by field. ``None`` means "not known", an empty tuple means
 "known to have none"; nothing is ever filled in silently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from envsolve.machine.cc import ComputeCapability
 
 SCHEMA: Literal["envsolve.machine/1"] = "envsolve.machine/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Platform:
+class Platform(msgspec.Struct, frozen=True):
     """Operating system side of a machine.
 
     Attributes:
@@ -38,8 +38,7 @@ class Platform:
     jetson: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(msgspec.Struct, frozen=True):
     """The NVIDIA kernel driver.
 
     Attributes:
@@ -53,8 +52,7 @@ class Driver:
     compat_libcuda: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(msgspec.Struct, frozen=True):
     """One visible GPU (or MIG slice).
 
     Attributes:
@@ -83,8 +81,7 @@ class Gpu:
         return f"{name} (cc {self.compute_capability})" if self.compute_capability else name
 
 
-@dataclass(frozen=True, slots=True)
-class Toolkit:
+class Toolkit(msgspec.Struct, frozen=True):
     """A CUDA toolkit on disk: its version, root folder, and whether ``nvcc`` is in it."""
 
     version: str | None = None
@@ -92,8 +89,7 @@ class Toolkit:
     nvcc: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HostCompiler:
+class HostCompiler(msgspec.Struct, frozen=True):
     """A C++ compiler: kind (``gcc``, ``clang``, ``msvc``), version, path."""
 
     kind: str
@@ -101,16 +97,14 @@ class HostCompiler:
     path: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
+class Interpreter(msgspec.Struct, frozen=True):
     """A Python interpreter: version ``3.12.1`` and executable path."""
 
     version: str
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Installer:
+class Installer(msgspec.Struct, frozen=True):
     """An installer found on ``PATH``: name (``uv``, ``pip``, ``conda``, ...), version, path."""
 
     name: str
@@ -118,8 +112,7 @@ class Installer:
     path: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """A machine as envsolve sees it.
 
     Attributes:
@@ -140,4 +133,4 @@ class Machine:
     pythons: tuple[Interpreter, ...] | None = None
     installers: tuple[Installer, ...] | None = None
     environment: Mapping[str, str] | None = None
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.machine.architecture import architecture
@@ -36,8 +38,7 @@ _NO_PARTS = tuple(
 _Reader: TypeAlias = "Callable[[re.Match[str]], Target]"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A machine as a person names it; None where the string does not say.
 
     Attributes:
@@ -153,17 +154,17 @@ def _write(keyword: str) -> str:
 
 def _merge(target: Target, found: Target, part: str) -> Target:
     values: dict[str, Any] = {}
-    for field in fields(Target):
-        old, new = getattr(target, field.name), getattr(found, field.name)
+    for name in Target.__struct_fields__:
+        old, new = getattr(target, name), getattr(found, name)
         if new is None:
             continue
-        if old and new and field.name == "gpus":
+        if old and new and name == "gpus":
             new = (*old, *new)
         elif old is not None and old != new:
             raise UsageError(
                 f'the target part "{part}" contradicts an earlier part of the target', hint="leave one out"
             )
-        values[field.name] = new
+        values[name] = new
     return replace(target, **values)
 
 

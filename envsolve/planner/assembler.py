@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -22,8 +23,7 @@ from envsolve.plan import SITE_PACKAGES, Caution
 from envsolve.resolve.requirements import Need
 
 
-@dataclass(frozen=True, slots=True)
-class Assembler:
+class Assembler(msgspec.Struct, frozen=True):
     """A ptxas out of a package in place of those of a Triton release that do not serve the cards.
 
     Attributes:
@@ -59,8 +59,7 @@ class Assembler:
         return Caution("triton-assembler", text, remedy)
 
 
-@dataclass(frozen=True, slots=True)
-class _Card:
+class _Card(msgspec.Struct, frozen=True):
     """A compute capability among the machines, with the driver beside it."""
 
     cc: ComputeCapability

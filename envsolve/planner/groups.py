@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -27,8 +27,7 @@ SCHEMA: Literal["envsolve.plans/1"] = "envsolve.plans/1"
 Part = frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Plans:
+class Plans(msgspec.Struct, frozen=True):
     """Plans that together serve machines, and what none can serve.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from envsolve.catalogue.model import CompilerPackages
 from envsolve.compat.toolchain import covers
@@ -16,8 +17,7 @@ _CONDAS = ("micromamba", "mamba", "conda")
 _WITH_APT = ("debian", "ubuntu")
 
 
-@dataclass(frozen=True, slots=True)
-class Nvcc:
+class Nvcc(msgspec.Struct, frozen=True):
     """An nvcc of one CUDA version.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from envsolve.catalogue.model import Build
 from envsolve.compat.driver import driver_runs
@@ -22,8 +23,7 @@ from envsolve.resolve.solve import Solution
 _RANK = {None: 0, "forward-compat": 1, "minor-version": 2, "full": 3}
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """One chosen build on one GPU of one machine; an empty GPU stands for none, or for one that is not known."""
 
     build: Build

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.targets import machine_from_target
@@ -20,8 +22,7 @@ from envsolve.resolve.requirements import Asked
 SCHEMA: Literal["envsolve.whatif/1"] = "envsolve.whatif/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """One thing in which two plans differ.
 
     Attributes:
@@ -38,8 +39,7 @@ class Difference:
     then: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
+class WhatIf(msgspec.Struct, frozen=True):
     """What a change to the machine would give.
 
     Attributes:

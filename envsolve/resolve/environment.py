@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 
+import msgspec
 from packaging.markers import Marker
 from packaging.tags import Tag, parse_tag
 
@@ -18,8 +19,7 @@ _OS_MARKERS = {
 _WINDOWS_ARCH = {"x86_64": "AMD64", "aarch64": "ARM64"}
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(msgspec.Struct, frozen=True, dict=True):
     """CPython ``python`` on ``platform``, whatever machine does the planning.
 
     Attributes:
@@ -33,8 +33,16 @@ class Environment:
     platform: Platform
     markers: Mapping[str, str]
     ranks: Mapping[Tag, int]
-    _decided: dict[tuple[str, str], bool] = field(default_factory=dict, repr=False, compare=False)
-    _ranked: dict[str, int | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def _decided(self) -> dict[tuple[str, str], bool]:
+        """Which markers hold, as far as it was asked."""
+        return {}
+
+    @cached_property
+    def _ranked(self) -> dict[str, int | None]:
+        """The rank of each group of wheel tags, as far as it was asked."""
+        return {}
 
     @property
     def system(self) -> str:

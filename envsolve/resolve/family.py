@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from msgspec import structs
+import msgspec
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -28,8 +28,7 @@ DEFAULT = "default"
 _CODE_RULES = ("sass", "driver-ptx")
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(msgspec.Struct, frozen=True, dict=True):
     """One (version, variant) of a family package, as published on one index, for all machines of the plan.
 
     Attributes:
@@ -69,8 +68,7 @@ class Option:
         return named and specifier.contains(f"{build.version}+{build.variant}", prereleases=True)
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The options of every torch-family package on given machines and one Python.
 
     Attributes:
@@ -86,10 +84,17 @@ class Family:
     python: str | None
     cutoff: str | None = None
     gone: frozenset[str] = frozenset()
-    kept: Kept = field(default_factory=dict)
-    _judge_of: dict[tuple[int, int], Judge] = field(default_factory=dict, repr=False, compare=False)
-    _judged: dict[str, tuple[Option, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _ordered: dict[str, tuple[Option, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    kept: Kept = {}
+    _judge_of: dict[tuple[int, int], Judge] = {}
+
+    # Of this very family: a changed copy begins with none of it.
+    @cached_property
+    def _judged(self) -> dict[str, tuple[Option, ...]]:
+        return {}
+
+    @cached_property
+    def _ordered(self) -> dict[str, tuple[Option, ...]]:
+        return {}
 
     def without(self, filename: str) -> Family:
         """The same family less one build that turned out not to exist any more."""
@@ -266,7 +271,7 @@ class Family:
 
 def _for_any_flavour(option: Option) -> Option:
     """The CPU build of a companion's version that has no other there: it loads beside a torch of any flavour."""
-    return replace(option, builds=tuple(structs.replace(build, variant=ANY) for build in option.builds))
+    return replace(option, builds=tuple(replace(build, variant=ANY) for build in option.builds))
 
 
 def _distance(verdict: Verdict) -> tuple[bool, int]:

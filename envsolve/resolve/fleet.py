@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from envsolve.compat.judge import worst
 from envsolve.machine.describe import told_apart
@@ -34,8 +36,7 @@ def by_kind(machines: Iterable[Machine]) -> tuple[tuple[Machine, ...], ...]:
     return tuple(map(tuple, kinds.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(msgspec.Struct, frozen=True):
     """Machines that cost the others something.
 
     Attributes:

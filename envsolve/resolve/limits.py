@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from envsolve.machine.model import Machine, Platform
 from envsolve.resolve.family import Family, Option
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What limits the choice of torch-family builds.
 
     Attributes:
@@ -24,8 +24,7 @@ class Limits:
     flavour: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     """One limit, and the fact behind it in words.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from envsolve.compat.facts import Facts

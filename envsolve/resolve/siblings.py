@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from envsolve.resolve.family import Family

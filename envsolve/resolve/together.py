@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from envsolve.resolve.family import Family
 from envsolve.resolve.limits import Limit, Limits, best_of, best_under, loosened

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
@@ -14,8 +15,7 @@ from envsolve.resolve.limits import Limits, best_of
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 
 
-@dataclass(frozen=True, slots=True)
-class _Pin:
+class _Pin(msgspec.Struct, frozen=True):
     """A demand for one version: ``==2.0.0+cu121``."""
 
     version: Version

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from envsolve import __version__
 from envsolve.errors import UsageError
@@ -18,7 +19,7 @@ from envsolve.verify.report import Report
 
 def with_machine(report: Report, machine: Machine) -> Report:
     """The report, with the machine that it was made on: what decides of it, and the versions of driver and envsolve."""
-    decides = replace(machine, python=None, pythons=None, installers=None, sources={}, gpus=_without_ids(machine))
+    decides = structs.replace(machine, python=None, pythons=None, installers=None, sources={}, gpus=_without_ids(machine))
     driver = machine.driver.version if machine.driver else None
     versions: Mapping[str, str] = {
         **report.versions,
@@ -30,7 +31,7 @@ def with_machine(report: Report, machine: Machine) -> Report:
 
 def _without_ids(machine: Machine) -> tuple[Gpu, ...] | None:
     """The GPUs without what tells one such card from another: a report is made to be shown to others."""
-    return None if machine.gpus is None else tuple(replace(gpu, uuid=None) for gpu in machine.gpus)
+    return None if machine.gpus is None else tuple(structs.replace(gpu, uuid=None) for gpu in machine.gpus)
 
 
 def compared(report: Report, before: Report) -> Report:

@@ -5,12 +5,12 @@ By default for a part of the builds; `pytest -m grid` takes all.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Build

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from packaging.pylock import Pylock
 from packaging.version import Version
 
@@ -33,7 +34,7 @@ def lock(classes: dict[str, Assumptions] = CLASSES, groups: tuple[str, ...] = ("
 
 def on(card: str | None, driver: str | None = "580.95", arch: str = "x86_64", python: str | None = None) -> Machine:
     gpus = (Gpu("a card", card),) if card else ()
-    return Machine(platform=replace(X86, arch=arch), driver=Driver(driver), gpus=gpus, python=python)
+    return Machine(platform=structs.replace(X86, arch=arch), driver=Driver(driver), gpus=gpus, python=python)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from envsolve.lock import Assumptions, assumptions_of, mismatches, oldest_libc, unknowns
 from envsolve.machine.model import Driver, Gpu, Interpreter, Machine, Platform

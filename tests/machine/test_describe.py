@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from envsolve.machine.describe import describe, one_line, told_apart
 from envsolve.machine.model import Driver, Gpu, HostCompiler, Interpreter, Machine, Platform, Toolkit

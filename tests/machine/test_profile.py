@@ -96,7 +96,7 @@ def test_no_json_escapes_as_another_error(fields: dict[str, Any]) -> None:
 
 def test_every_documented_field_is_written() -> None:
     written = json.loads(dump_machine(Machine(platform=Platform(), driver=Driver(), gpus=(Gpu(),))))
-    assert set(written) == set(Machine.__slots__)
+    assert set(written) == set(Machine.__struct_fields__)
     assert written["schema"] == SCHEMA
     assert written["platform"] == dict.fromkeys(["os", "arch", "libc", "distro", "wsl", "container", "jetson"])
     assert written["driver"] == dict.fromkeys(["version", "cuda", "compat_libcuda"])

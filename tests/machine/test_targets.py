@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.targets import complete, driver_branch, find_gpu, machine_from_target

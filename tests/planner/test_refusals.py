@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from envsolve.machine.model import Platform
 from tests.smallworld import OLD, World

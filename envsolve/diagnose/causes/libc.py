@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from msgspec import structs
+
 from envsolve.compat.platform import libc_needed, libc_of, libc_serves, libc_text
 from envsolve.diagnose.causes._asked import asked_for
 from envsolve.diagnose.causes._say import lines
@@ -113,8 +115,8 @@ def _remedies(scene: Scene, by: str | None = None) -> Iterator[Remedy]:
         if another:
             yield another[1]
     if scene.first("glibc-virtual"):
-        old = replace(scene.machine.platform or Platform(), libc=_OLDEST)
-        machines = tuple(replace(machine, platform=old) for machine in scene.machines)
+        old = structs.replace(scene.machine.platform or Platform(), libc=_OLDEST)
+        machines = tuple(structs.replace(machine, platform=old) for machine in scene.machines)
         yield from conda_remedies(replace(scene, machines=machines))
     yield Remedy(
         "Run in a container whose system has a newer glibc (Ubuntu 22.04 has 2.35): the host's driver serves it.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from envsolve.compat.driver import driver_runs
 from envsolve.compat.forward import ForwardFacts, compat_serves

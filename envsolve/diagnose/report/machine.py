@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
 from typing import TypeAlias, TypeVar
+
+from msgspec.structs import asdict, replace
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.targets import complete, driver_branch
@@ -74,8 +76,8 @@ def _same_driver(given: Driver, read: Driver) -> bool:
 
 
 def _filled(value: Value, other: Value) -> Value:
-    """A dataclass with its None fields taken from another of its kind."""
-    open_ = [field.name for field in fields(value) if getattr(value, field.name) is None]
+    """A value with its None fields taken from another of its kind."""
+    open_ = [name for name, own in asdict(value).items() if own is None]
     return replace(value, **{name: getattr(other, name) for name in open_})
 
 
@@ -188,7 +190,7 @@ def _mentioned(cards: Sequence[_Pair], trust: Trust, catalogue: Catalogue) -> li
             continue
         name = _full_name(card.name, catalogue) if trust == Trust.STATED else card.name
         if name not in found or card.count > found[name][0].count:
-            found[name] = (replace(card, name=name), observation)
+            found[name] = (dataclasses.replace(card, name=name), observation)
     told = {card.compute_capability for card, observation in cards if card.name is None and observation.trust > trust}
     agreeing = [pair for pair in found.values() if _gpu(pair[0], catalogue).compute_capability in told]
     return agreeing or list(found.values())

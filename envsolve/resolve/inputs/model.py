@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -15,8 +15,7 @@ from envsolve.errors import UsageError
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """One requirement and who asks for it.
 
     Attributes:
@@ -31,8 +30,7 @@ class Need:
     hashes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """All that the inputs ask for.
 
     Attributes:

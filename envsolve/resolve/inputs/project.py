@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,7 @@ class _File(msgspec.Struct, frozen=True, rename="kebab"):
     dependency_groups: dict[str, list[Any]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(msgspec.Struct, frozen=True):
     """A ``pyproject.toml`` that was read.
 
     Attributes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from envsolve import api
 from envsolve.catalogue.load import Catalogue
@@ -37,7 +38,7 @@ class World:
 
     @property
     def machine(self) -> Machine:
-        return replace(api.describe_target(self.target, CATALOGUE), **self.changes)  # type: ignore[arg-type]
+        return replace(api.describe_target(self.target, CATALOGUE), **self.changes)
 
     def diagnoses(self) -> Diagnoses:
         home = self.prefix.folder.parent

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from envsolve.compat.forward import ForwardFacts, compat_serves
 from envsolve.diagnose.environment.model import Environment
