@@ -150,7 +150,8 @@ def test_a_full_gpu_is_told_from_one_that_does_not_fit() -> None:
     assert (check.status, check.cause) == ("fail", "out-of-memory"), check.detail
 
 
-def test_triton_without_a_compiler(tmp_path: Path) -> None:
+def test_triton_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
     check = of(BUILT_IN, "triton-kernel", {"PATH": str(tmp_path)})
     assert (check.status, check.cause) == ("fail", "host-compiler-missing"), check.detail
 

@@ -51,7 +51,7 @@ _TOO_OLD_STANDARD = (
 
 def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     """Each is stated by the tool that misses it; the limits are the catalogue's."""
-    if match := scene.first("no-c-compiler-triton", "no-compiler", "msvc-missing"):
+    if match := scene.first("no-c-compiler-triton", "no-compiler", "compiler-without-passes", "msvc-missing"):
         yield Finding("host-compiler-missing", Grounds.STATED, _MISSING, lines(match), tuple(_compiler(scene, match)))
     if match := scene.first("python-h"):
         yield Finding("python-headers-missing", Grounds.STATED, _HEADERS, lines(match), tuple(_headers(scene)))
