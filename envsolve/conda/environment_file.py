@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import reprlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,14 @@ def read_environment_file(path: Path, names: Mapping[str, str]) -> CondaAsked:
     dependencies = table.get("dependencies") or []
     if not isinstance(channels, list) or not isinstance(dependencies, list) or not dependencies:
         raise wrong(str(path), "this is no environment.yml", _HINT)
+    for channel in channels:
+        if not isinstance(channel, str) or not channel.strip():
+            raise wrong(str(path), f"{reprlib.repr(channel)} is no channel", "name it: conda-forge")
     specs = tuple(_specs(dependencies, path, names))
     return CondaAsked(
         specs=specs,
         pip=tuple(line for entry in dependencies if isinstance(entry, dict) for line in _pip(entry, path)),
-        channels=tuple(str(channel) for channel in channels if channel != "nodefaults"),
+        channels=tuple(channel for channel in channels if channel != "nodefaults"),
         notes=tuple(_notes(table, path)),
     )
 
@@ -66,14 +70,18 @@ def _specs(dependencies: list[Any], path: Path, names: Mapping[str, str]) -> Ite
             if spec.name != "pip" or spec.version:
                 yield spec
         elif not isinstance(entry, dict) or set(entry) != {"pip"}:
-            raise wrong(str(path), f"{entry!r} is no dependency", _HINT)
+            raise wrong(str(path), f"{reprlib.repr(entry)} is no dependency", _HINT)
 
 
 def _pip(entry: dict[str, Any], path: Path) -> Iterator[str]:
     lines = entry.get("pip")
     for line in lines if isinstance(lines, list) else [lines]:
-        if not isinstance(line, str) or line.startswith("-"):
-            raise wrong(str(path), f"pip: {line!r} is no requirement", "write each package in PEP 508: demo>=1.0")
+        if isinstance(line, str) and line.startswith("-"):
+            hint = "take it out: write each package in PEP 508, and torch among the dependencies, as pytorch"
+            raise wrong(str(path), f"pip: options are not taken here: {line[:100]!r}", hint)
+        if not isinstance(line, str):
+            hint = "write each package in PEP 508: demo>=1.0"
+            raise wrong(str(path), f"pip: {reprlib.repr(line)} is no requirement", hint)
         yield line
 
 

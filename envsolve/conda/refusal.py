@@ -67,13 +67,13 @@ def _reasons(builds: Sequence[JudgedBuild], attempt: Attempt) -> Iterator[Confli
 
 
 def _remedies(attempt: Attempt) -> Iterator[Remedy]:
-    own = [spec for spec in attempt.question.specs if spec.version or spec.build]
-    for spec in own:
-        loose = replace(attempt.question, specs=tuple(Spec(s.name) if s == spec else s for s in attempt.question.specs))
-        if found := _tried(attempt.solver, loose):
+    question, solver = attempt.question, attempt.solver
+    for spec in question.specs:
+        loose = replace(question, specs=tuple(Spec(one.name) if one == spec else one for one in question.specs))
+        if (spec.version or spec.build) and (found := _tried(solver, loose)):
             yield Remedy(f"relax {spec}", _named(found))
-    for spec in (spec for spec in attempt.asked if spec not in own):
-        if len(attempt.asked) > 1 and (found := _tried(attempt.solver, attempt.question.without(spec))):
+        # A package that no channel here has, such as `pytorch-cuda` of the channel pytorch, is there in no version.
+        elif spec in attempt.asked and len(attempt.asked) > 1 and (found := _tried(solver, question.without(spec))):
             yield Remedy(f"give up {spec.name}", _named(found))
     yield from _drivers(attempt)
 

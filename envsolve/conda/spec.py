@@ -13,7 +13,8 @@ from envsolve.conda.model import Spec
 from envsolve.resolve.inputs.model import wrong
 
 _CONDA = re.compile(r"(?:(?P<channel>[^\s:\[]+)::)?(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)\s*(?P<rest>.*)")
-_KEY = re.compile(r"""(version|build)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s,\]]+))""")
+_KEY = re.compile(r"""\s*(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s,'"]+))\s*""")
+_KEYS = {"version", "build", "channel"}
 _VERSION = re.compile(r"[\w.*+!<>=~,|]+")
 
 
@@ -64,16 +65,25 @@ def _match_spec(text: str, origin: str) -> Spec:
     match = _CONDA.fullmatch(text)
     if match is None:
         raise wrong(origin, f"{text!r} is no match spec", "write pytorch, pytorch>=2.7 or pytorch=2.7.1=cuda*")
-    version, build = _keys(match["rest"]) if match["rest"].startswith("[") else _rest(match["rest"].strip())
+    rest, channel = match["rest"].strip(), match["channel"]
+    if rest.startswith("["):
+        keys = _keys(rest, text, origin)
+        version, build, channel = keys.get("version"), keys.get("build"), keys.get("channel", channel)
+    else:
+        version, build = _rest(rest)
     if version and not _VERSION.fullmatch(version):
         raise wrong(origin, f"{text!r} is no match spec", "write pytorch, pytorch>=2.7 or pytorch=2.7.1=cuda*")
-    return Spec(match["name"].lower(), version or None, build or None, match["channel"], origin)
+    return Spec(match["name"].lower(), version or None, build or None, channel, origin)
 
 
-def _keys(text: str) -> tuple[str | None, str | None]:
-    """``[version='>=2.7', build='cuda*']``."""
-    found = {key: a or b or c for key, a, b, c in _KEY.findall(text)}
-    return found.get("version"), found.get("build")
+def _keys(rest: str, text: str, origin: str) -> dict[str, str]:
+    """``[version='>=2.7', build='cuda*']``: what is not understood is never dropped."""
+    inside = rest[1:].removesuffix("]")
+    found = {key: a or b or c for key, a, b, c in _KEY.findall(inside)}
+    if not rest.endswith("]") or _KEY.sub("", inside).strip(" ,") or not found.keys() <= _KEYS:
+        hint = "write pytorch[version='>=2.7', build='cuda*']; no keys but version, build and channel are taken"
+        raise wrong(origin, f"{text!r} is no match spec", hint)
+    return found
 
 
 def _rest(text: str) -> tuple[str | None, str | None]:

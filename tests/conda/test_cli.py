@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +64,23 @@ def test_an_impossible_plan_leaves_with_its_exit_code(
     line = ["plan", "torch<1", "--manager", "conda", "--channel", channel.url, "--target", GPU]
     assert run(*line) == 3
     assert "relax pytorch <1" in capsys.readouterr().out
+
+
+def test_the_exit_code_is_left_with_whatever_rattler_does_as_python_ends(tmp_path: Path) -> None:
+    """Its threads may crash while Python takes itself down; here a thing that would speak then stands for them."""
+    script = (
+        "import sys, types\n"
+        "class Late:\n"
+        "    def __del__(self): print('taken down')\n"
+        "sys.modules['rattler'] = late = types.ModuleType('rattler')\n"
+        "late.kept = Late()\n"
+        f"sys.argv = ['envsolve', 'plan', '-r', {str(tmp_path / 'none.yml')!r}]\n"
+        "from envsolve.__main__ import program\n"
+        "program()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "none.yml" in done.stderr
 
 
 @pytest.mark.slow

@@ -131,6 +131,18 @@ def test_a_pixi_manifest_gives_the_plan_again_for_the_target(plan: Planner) -> N
     assert read["activation"]["env"] == {"TRITON_PTXAS_PATH": "$CONDA_PREFIX/bin/ptxas"}
 
 
+def test_without_its_system_requirements_the_manifest_has_no_answer_and_without_its_builds_that_for_the_cpu(
+    plan: Planner,
+) -> None:
+    channels, specs, virtual = manifest(plan(GPU, "torch"))
+    unsaid = {name: version for name, version in virtual.items() if name != "__cuda"}
+    with pytest.raises(Exception, match="__cuda"):
+        solved(channels, specs, unsaid)
+    loose = [spec.rpartition(" ")[0] if "cuda" in spec.rpartition(" ")[2] else spec for spec in specs]
+    bare = [spec for spec in loose if not spec.startswith("cuda-version")]
+    assert solved(channels, bare, unsaid)["pytorch"].startswith("cpu")
+
+
 def test_a_cpu_plan_asks_for_no_driver(plan: Planner) -> None:
     made = plan(GPU.replace("RTX 4090, driver 550.54.14", "no gpu"), "torch")
     channels, specs, virtual = manifest(made)

@@ -131,6 +131,12 @@ def test_what_the_solver_refuses_is_told_with_what_to_relax(plan: Planner) -> No
     assert [(r.action, r.unlocks) for r in made.remedies] == [("relax pytorch <2", "pytorch 2.7.1 [cu129]")]
 
 
+def test_a_package_of_a_channel_that_ended_is_given_up(plan: Planner) -> None:
+    made = plan(f"RTX 4090, driver 550.54.14, python 3.13, {LINUX}", "torch", "pytorch-cuda=12.1")
+    assert "No candidates were found for pytorch-cuda 12.1.*" in told(made)
+    assert [(r.action, r.unlocks) for r in made.remedies] == [("give up pytorch-cuda", "pytorch 2.7.1 [cu129]")]
+
+
 def test_an_unknown_driver_is_no_bare_no(plan: Planner) -> None:
     made = plan(f"H100, python 3.12, {LINUX}", "torch")
     assert made.status == "unknown"

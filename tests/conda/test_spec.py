@@ -31,6 +31,7 @@ NAMES = {"torch": "pytorch"}
         ("conda-forge::pytorch>=2.7", "conda-forge::pytorch >=2.7"),
         ("conda-forge::pytorch=2.7.1=cuda*", "conda-forge::pytorch 2.7.1 cuda*"),
         ("pytorch[version='>=2.7', build='cuda*']", "pytorch >=2.7 cuda*"),
+        ("pytorch[build=cuda*,channel=conda-forge]", "conda-forge::pytorch * cuda*"),
         ("cuda-version=12.9", "cuda-version 12.9.*"),
         ("_openmp_mutex", "_openmp_mutex"),
     ],
@@ -46,6 +47,9 @@ def test_how_specs_are_read(text: str, spec: str) -> None:
         ("demo @ https://example.org/demo-1.0-py3-none-any.whl", "pip:"),
         ("=2.7", "write pytorch"),
         ("pytorch=2.7;x", "write pytorch"),
+        ("pytorch[build=cuda*,md5=0]", "no keys but version, build and channel"),
+        ("pytorch[version=>=2.7", "no keys but"),
+        ("pytorch[version 2.7]", "no keys but"),
     ],
 )
 def test_what_conda_has_not_is_refused(text: str, hint: str) -> None:
