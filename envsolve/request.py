@@ -4,126 +4,210 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec.structs import replace
+import msgspec
+from msgspec import structs
 
-from envsolve.arguments import StrPath, items, paths, python_version
-from envsolve.catalogue.load import Catalogue
-from envsolve.compat.platform import assumed
+from envsolve.arguments import items, paths, python_version
 from envsolve.errors import UsageError
-from envsolve.index.client import IndexClient
-from envsolve.index.settings import read_settings
-from envsolve.machine.model import Machine
-from envsolve.plan import Plan
-from envsolve.planner.make import Choices
-from envsolve.resolve.kept import versions_kept
-from envsolve.resolve.requirements import Asked, read_requirements
+
+if TYPE_CHECKING:
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.index.client import IndexClient
+    from envsolve.machine.model import Machine
+    from envsolve.plan import Plan
+    from envsolve.planner.make import Choices
+    from envsolve.resolve.requirements import Asked
 
 Answer = TypeVar("Answer")
 _CHANNELS = ("conda-forge",)
 # What markers are weighed with in a conda plan for which no Python is named: the solve has yet to choose it.
 _MARKERS_PYTHON = "3.12"
+_TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "channels")
+_PATHS = ("files", "constraints", "projects")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is asked of a plan, bar the machines; its parts are those of :func:`envsolve.api.plan`."""
+
+    requirements: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+    constraints: tuple[Path, ...] = ()
+    projects: tuple[Path, ...] = ()
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    python: str | None = None
+    cuda: str | None = None
+    exclude_newer: str | None = None
+    prereleases: bool = False
+    keep: tuple[tuple[str, str], ...] = ()
+    index_url: str | None = None
+    extra_index_urls: tuple[str, ...] = ()
+    offline: bool = False
+    channels: tuple[str, ...] = ()
+    environ: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
+
+    @classmethod
+    def of(cls, requirements: Sequence[str], **given: Any) -> Request:
+        """A request as a program passes it.
+
+        Raises:
+            UsageError: A part is of another type.
+            TypeError: There is no such part.
+        """
+        given = {"requirements": requirements, **given}
+        lists = {name: items(given[name], str, name) for name in _TEXTS if name in given}
+        places = {name: paths(given[name], name) for name in _PATHS if name in given}
+        python_version(given.get("python"))
+        return cls(**{**given, **lists, **places, "keep": tuple(given.get("keep", ()))})
+
+    def check_not_empty(self, hint: str) -> None:
+        """Refuse a request for nothing.
+
+        Raises:
+            UsageError: It is one.
+        """
+        if not (self.requirements or self.files or self.projects):
+            raise UsageError("nothing to plan", hint=hint)
+
+
+def answered(request: Request, machines: Sequence[Machine]) -> Plan:
+    """One plan for all machines: the one that was given before, where a solve would read nothing else; else a new one.
+
+    Raises: as :func:`envsolve.api.plan`.
+    """
+    from envsolve.answers.kept import Answers
+
+    key, answers = _key(request, machines), Answers(offline=request.offline)
+    if key and (kept := answers.read(key)):
+        return kept
+    from envsolve.planner.make import make_plan
+
+    def made(
+        asked: Asked, machines: Sequence[Machine], choices: Choices, catalogue: Catalogue, client: IndexClient
+    ) -> Plan:
+        plan = make_plan(asked, machines, choices, catalogue, client)
+        origins = client.origins()
+        # What the question stands on may have changed while it was answered.
+        if key and origins is not None and key == _key(request, machines):
+            answers.keep(key, plan, origins)
+        return plan
+
+    return planned(made, request, machines)
+
+
+def _key(request: Request, machines: Sequence[Machine]) -> str | None:
+    """The key of all that a plan depends on, bar what indexes say; None where that is more than values.
+
+    Every part of the request goes into it; for the environment's variables, the settings that they decide.
+    """
+    from envsolve.answers.program import facts, program
+    from envsolve.answers.question import key_of, plain, texts
+    from envsolve.catalogue.file import data_folder
+    from envsolve.catalogue.overlay import overlay_folder
+    from envsolve.index.settings import read_settings
+
+    if request.projects or request.extras or request.groups or not plain(request.requirements):
+        return None
+    files, constraints, made_by = texts(request.files), texts(request.constraints), program()
+    if files is None or constraints is None or made_by is None:
+        return None
+    try:
+        settings = read_settings(
+            request.environ, index_url=request.index_url, extra_index_urls=request.extra_index_urls
+        )
+    except UsageError:
+        return None  # planning tells it, in its turn
+    question = structs.asdict(request) | {
+        "files": files,
+        "constraints": constraints,
+        "environ": settings,
+        "machines": machines,
+        "program": made_by,
+        "facts": [facts(data_folder()), facts(overlay_folder())],
+    }
+    return key_of(question)
 
 
 def planned(
     planner: Callable[[Asked, Sequence[Machine], Choices, Catalogue, IndexClient], Answer],
-    requirements: Sequence[str],
+    request: Request,
     machines: Sequence[Machine],
-    *,
-    files: Sequence[StrPath] = (),
-    constraints: Sequence[StrPath] = (),
-    projects: Sequence[StrPath] = (),
-    extras: Sequence[str] = (),
-    groups: Sequence[str] = (),
-    python: str | None = None,
-    cuda: str | None = None,
-    exclude_newer: str | None = None,
-    prereleases: bool = False,
-    keep: Sequence[tuple[str, str]] = (),
-    index_url: str | None = None,
-    extra_index_urls: Sequence[str] = (),
-    offline: bool = False,
-    environ: Mapping[str, str] = os.environ,
 ) -> Answer:
-    """Have a request planned; its parts are those of :func:`envsolve.api.plan`, and so are the errors.
+    """Have a request planned; the errors are those of :func:`envsolve.api.plan`.
 
     Args:
         planner: Makes one plan, or several.
         machines: At least one.
     """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.index.client import IndexClient
+    from envsolve.index.settings import read_settings
+    from envsolve.planner.make import Choices
+    from envsolve.resolve.kept import versions_kept
+    from envsolve.resolve.requirements import read_requirements
+
     asked = read_requirements(
-        items(requirements, str, "requirements"),
-        paths(files, "files"),
-        paths(constraints, "constraints"),
-        projects=paths(projects, "projects"),
-        extras=items(extras, str, "extras"),
-        groups=items(groups, str, "groups"),
+        request.requirements,
+        request.files,
+        request.constraints,
+        projects=request.projects,
+        extras=request.extras,
+        groups=request.groups,
     )
-    if not (requirements or files or projects):
-        raise UsageError("nothing to plan", hint="name packages, requirement files or projects")
+    request.check_not_empty("name packages, requirement files or projects")
     settings = read_settings(
-        environ,
-        index_url=index_url or next(iter(asked.index_urls), None),
-        extra_index_urls=(*items(extra_index_urls, str, "extra_index_urls"), *asked.extra_index_urls),
+        request.environ,
+        index_url=request.index_url or next(iter(asked.index_urls), None),
+        extra_index_urls=(*request.extra_index_urls, *asked.extra_index_urls),
     )
-    early = prereleases or asked.prereleases
-    choices = Choices(python_version(python), cuda, exclude_newer, early, versions_kept(keep))
-    with IndexClient(settings, offline=offline) as client:
+    early = request.prereleases or asked.prereleases
+    choices = Choices(request.python, request.cuda, request.exclude_newer, early, versions_kept(request.keep))
+    with IndexClient(settings, offline=request.offline) as client:
         return planner(asked, machines, choices, Catalogue(), client)
 
 
-def conda_planned(
-    requirements: Sequence[str],
-    machines: Sequence[Machine],
-    *,
-    channels: Sequence[str] = (),
-    files: Sequence[StrPath] = (),
-    constraints: Sequence[StrPath] = (),
-    projects: Sequence[StrPath] = (),
-    extras: Sequence[str] = (),
-    groups: Sequence[str] = (),
-    python: str | None = None,
-    cuda: str | None = None,
-    exclude_newer: str | None = None,
-    offline: bool = False,
-    environ: Mapping[str, str] = os.environ,
-) -> Plan:
-    """Have a request planned with conda packages; its parts are those of :func:`envsolve.api.plan`, and so the errors.
+def conda_planned(request: Request, machines: Sequence[Machine]) -> Plan:
+    """Have a request planned with conda packages; the errors are those of :func:`envsolve.api.plan`.
 
     Args:
         machines: At least one.
-        channels: Names or addresses, the preferred first; those that the files name where empty, else conda-forge.
     """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.compat.platform import assumed
     from envsolve.conda.asked import read_asked
     from envsolve.conda.cautions import channel_address
     from envsolve.conda.client import Channels
     from envsolve.conda.make import make_conda_plan
     from envsolve.conda.pip_part import with_pip_part
+    from envsolve.index.client import IndexClient
+    from envsolve.index.settings import read_settings
+    from envsolve.planner.make import Choices
     from envsolve.resolve.cutoff import cutoff_of
     from envsolve.resolve.environment import Environment
 
-    if not (requirements or files or projects):
-        raise UsageError("nothing to plan", hint="name packages, an environment.yml, requirement files or projects")
+    request.check_not_empty("name packages, an environment.yml, requirement files or projects")
     catalogue = Catalogue()
-    version = python_version(python)
-    first = replace(machines[0], platform=assumed(machines[0].platform))
+    first = structs.replace(machines[0], platform=assumed(machines[0].platform))
     asked = read_asked(
-        items(requirements, str, "requirements"),
-        paths(files, "files"),
-        paths(constraints, "constraints"),
+        request.requirements,
+        request.files,
+        request.constraints,
         catalogue.conda_names,
-        Environment.of(first, version or first.python or _MARKERS_PYTHON),
-        projects=paths(projects, "projects"),
-        extras=items(extras, str, "extras"),
-        groups=items(groups, str, "groups"),
+        Environment.of(first, request.python or first.python or _MARKERS_PYTHON),
+        projects=request.projects,
+        extras=request.extras,
+        groups=request.groups,
     )
-    names = items(channels, str, "channels") or asked.channels or _CHANNELS
-    cutoff = cutoff_of(exclude_newer) if exclude_newer else None
+    names = request.channels or asked.channels or _CHANNELS
+    cutoff = cutoff_of(request.exclude_newer) if request.exclude_newer else None
     addresses = [channel_address(name, catalogue) for name in names]
-    source = Channels(addresses, offline=offline, exclude_newer=cutoff)
-    plan = make_conda_plan(asked, machines, Choices(version, cuda, exclude_newer), catalogue, source, names)
+    source = Channels(addresses, offline=request.offline, exclude_newer=cutoff)
+    choices = Choices(request.python, request.cuda, request.exclude_newer)
+    plan = make_conda_plan(asked, machines, choices, catalogue, source, names)
     if not asked.pip:
         return plan
-    with IndexClient(read_settings(environ), offline=offline) as client:
+    with IndexClient(read_settings(request.environ), offline=request.offline) as client:
         return with_pip_part(plan, asked.pip, machines, catalogue, client)

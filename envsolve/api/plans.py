@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from envsolve.plan import Plan
     from envsolve.planner.groups import Plans
     from envsolve.planner.whatif import WhatIf
+    from envsolve.request import Request
 
 
 def plan(
@@ -63,35 +64,10 @@ def plan(
             or nothing is asked for.
         IndexUnavailableError: An index that only it can answer for failed.
     """
-    if manager == "conda":
-        return _conda_plan(
-            requirements,
-            machines,
-            keep=keep,
-            index_url=index_url,
-            extra_index_urls=extra_index_urls,
-            prereleases=prereleases,
-            channels=channels,
-            files=files,
-            constraints=constraints,
-            projects=projects,
-            extras=extras,
-            groups=groups,
-            python=python,
-            cuda=cuda,
-            exclude_newer=exclude_newer,
-            offline=offline,
-            environ=environ,
-        )
-    if channels:
-        raise UsageError("channels are conda's", hint="plan with the manager conda")
-    from envsolve.planner.make import make_plan
-    from envsolve.request import planned
+    from envsolve.request import Request, answered
 
-    return planned(
-        make_plan,
+    request = Request.of(
         requirements,
-        machines_given(machines) or (detect(),),
         files=files,
         constraints=constraints,
         projects=projects,
@@ -105,35 +81,31 @@ def plan(
         index_url=index_url,
         extra_index_urls=extra_index_urls,
         offline=offline,
+        channels=channels,
         environ=environ,
     )
+    if manager == "conda":
+        return _conda_plan(request, machines)
+    if request.channels:
+        raise UsageError("channels are conda's", hint="plan with the manager conda")
+    return answered(request, machines_given(machines) or (detect(),))
 
 
-def _conda_plan(
-    requirements: Sequence[str],
-    machines: Sequence[Machine] | None,
-    *,
-    keep: Sequence[tuple[str, str]],
-    index_url: str | None,
-    extra_index_urls: Sequence[str],
-    prereleases: bool,
-    **options: Any,
-) -> Plan:
+def _conda_plan(request: Request, machines: Sequence[Machine] | None) -> Plan:
     from envsolve.request import conda_planned
 
-    given = {"keep": keep, "index_url": index_url, "extra_index_urls": extra_index_urls, "prereleases": prereleases}
-    others = [name for name, value in given.items() if value]
+    others = [name for name in ("keep", "index_url", "extra_index_urls", "prereleases") if getattr(request, name)]
     if others:
         raise UsageError(f"{', '.join(others)}: not for conda packages", hint="leave it out, or plan with pip or uv")
-    return conda_planned(requirements, machines_given(machines) or (detect(),), **options)
+    return conda_planned(request, machines_given(machines) or (detect(),))
 
 
 def plan_groups(requirements: Sequence[str], machines: Sequence[Machine], **options: Any) -> Plans:
     """The fewest plans that together serve all machines; requirements, options and errors are those of :func:`plan`."""
     from envsolve.planner.groups import make_plans
-    from envsolve.request import planned
+    from envsolve.request import Request, planned
 
-    return planned(make_plans, requirements, machines_given(machines), **options)
+    return planned(make_plans, Request.of(requirements, **options), machines_given(machines))
 
 
 def what_if(change: str, requirements: Sequence[str], machines: Sequence[Machine] | None, **options: Any) -> WhatIf:
@@ -144,9 +116,10 @@ def what_if(change: str, requirements: Sequence[str], machines: Sequence[Machine
         requirements: Like ``machines``, options and errors those of :func:`plan`.
     """
     from envsolve.planner.whatif import make_what_if
-    from envsolve.request import planned
+    from envsolve.request import Request, planned
 
-    return planned(partial(make_what_if, change), requirements, machines_given(machines) or (detect(),), **options)
+    request = Request.of(requirements, **options)
+    return planned(partial(make_what_if, change), request, machines_given(machines) or (detect(),))
 
 
 def standing(

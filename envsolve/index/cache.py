@@ -11,6 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock, get_ident
 
+import msgspec
+from msgspec import structs
+
 from envsolve.files import user_folder
 
 _log = logging.getLogger("envsolve.index")
@@ -24,6 +27,29 @@ def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
     return user_folder("cache", environ)
 
 
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One entry as it was read or written: what tells it from all others that are ever in its place.
+
+    Attributes:
+        path: Its file, below the folder of the cache.
+        changed: When the file was written, in nanoseconds; it is replaced, and never changed.
+        size: Bytes of the file.
+        checksum: The CRC-32 in front.
+    """
+
+    path: str
+    changed: int
+    size: int
+    checksum: bytes
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where an answer stands in a cache, and until when (seconds since the epoch) nobody asks for it again."""
+
+    entry: Entry
+    fresh_until: float
+
+
 class DiskCache:
     """A folder of entries; safe for many threads and processes, since an entry is replaced whole."""
 
@@ -31,26 +57,51 @@ class DiskCache:
         self.folder = folder
         self._writable = True
         self._lock = Lock()
+        self._entries: dict[str, Entry] = {}
 
     def read(self, kind: str, key: str) -> bytes | None:
         """The entry, or None where there is none or it is damaged."""
+        path = _place(kind, key)
+        self._entries.pop(path, None)
         try:
-            stored = self._path(kind, key).read_bytes()
+            with (self.folder / path).open("rb", 0) as file:
+                status = os.fstat(file.fileno())
+                stored = file.read()
         except OSError:
             return None
-        body = stored[_CHECK:]
-        return body if stored[:_CHECK] == _checksum(body) else None
+        checksum, body = stored[:_CHECK], stored[_CHECK:]
+        if checksum != _checksum(body):
+            return None
+        self._entries[path] = Entry(path, status.st_mtime_ns, status.st_size, checksum)
+        return body
+
+    def entry(self, kind: str, key: str) -> Entry | None:
+        """The entry as this object last read or wrote it; None where it did neither."""
+        return self._entries.get(_place(kind, key))
+
+    def has(self, entry: Entry) -> bool:
+        """Whether an entry is there as it was."""
+        try:
+            with (self.folder / entry.path).open("rb", 0) as file:
+                status = os.fstat(file.fileno())
+                return (status.st_mtime_ns, status.st_size, file.read(_CHECK)) == structs.astuple(entry)[1:]
+        except OSError:
+            return False
 
     def write(self, kind: str, key: str, body: bytes) -> None:
         """Store an entry. A disk that does not take it is reported once, and then left alone."""
         if not self._writable:
             return
-        path = self._path(kind, key)
+        place = _place(kind, key)
+        path, checksum = self.folder / place, _checksum(body)
         temporary = path.with_name(f".new-{os.getpid()}-{get_ident()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(_checksum(body) + body)
+            with temporary.open("wb", 0) as file:
+                file.write(checksum + body)
+                status = os.fstat(file.fileno())
             temporary.replace(path)
+            self._entries[place] = Entry(place, status.st_mtime_ns, status.st_size, checksum)
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
@@ -62,9 +113,10 @@ class DiskCache:
                 self._writable = False
                 _log.warning("nothing is cached: %s does not take files (%s)", self.folder, error.strerror or error)
 
-    def _path(self, kind: str, key: str) -> Path:
-        name = hashlib.sha256(key.encode()).hexdigest()[:40]
-        return self.folder / kind / name[:2] / name[2:]
+
+def _place(kind: str, key: str) -> str:
+    name = hashlib.sha256(key.encode()).hexdigest()[:40]
+    return f"{kind}/{name[:2]}/{name[2:]}"
 
 
 def _checksum(body: bytes) -> bytes:

@@ -12,7 +12,7 @@ from typing import IO, Any
 from packaging.utils import InvalidName, canonicalize_name
 
 from envsolve.errors import IndexUnavailableError, UsageError
-from envsolve.index.cache import DiskCache, default_cache_dir
+from envsolve.index.cache import DiskCache, Origin, default_cache_dir
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import DeniedError
 from envsolve.index.fetch import Fetcher
@@ -72,6 +72,8 @@ class IndexClient:
         self._fetcher = Fetcher(settings, self._credentials, store, offline=offline, connections=concurrency)
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="index")
         self._jobs: dict[_Key, Future[Any] | _Kept] = {}
+        self._answered: dict[_Key, Callable[[], Origin | None]] = {}
+        self._elsewhere = False
         self._lock = Lock()
 
     def __enter__(self) -> IndexClient:
@@ -142,7 +144,10 @@ class IndexClient:
             MetadataUnavailableError: This file has none that can be used; others of the project may.
             IndexUnavailableError: Its host did not answer.
         """
-        result: CoreMetadata = self._join(_key(file), partial(self._fetcher.metadata, file))
+        fetcher = self._fetcher
+        result: CoreMetadata = self._join(
+            _key(file), partial(fetcher.metadata, file), partial(fetcher.origin_of_metadata, file)
+        )
         return result
 
     def prefetch_metadata(self, files: Iterable[IndexFile]) -> None:
@@ -159,7 +164,22 @@ class IndexClient:
         Raises:
             IndexUnavailableError: It cannot be read.
         """
+        self.read_elsewhere()
         return self._fetcher.open(file)
+
+    def read_elsewhere(self) -> None:
+        """What depends on the answers depends on more than them: see :meth:`origins`."""
+        self._elsewhere = True
+
+    def origins(self) -> tuple[Origin, ...] | None:
+        """The cache entries that all answers so far were read from, or stand in now.
+
+        None where that is not all there was: an index failed, a file was opened, something is not in the cache.
+        """
+        if self._elsewhere:
+            return None
+        found = [origin() for origin in self._answered.values()]
+        return tuple(one for one in found if one) if all(found) else None
 
     def _page(self, name: str, index: str, *, last: bool) -> Listing | None:
         """One index's answer; None where it has no such project.
@@ -169,10 +189,12 @@ class IndexClient:
             index: Address, with or without credentials.
             last: No other index is asked after this one: a denial that may mean "no such project" is then read so.
         """
-        canonical, place = _normalised(name), self._credentials.add(index)
+        canonical, place, fetcher = _normalised(name), self._credentials.add(index), self._fetcher
         try:
             result: Listing | None = self._join(
-                ("page", canonical, place), partial(self._fetcher.page, canonical, place)
+                ("page", canonical, place),
+                partial(fetcher.page, canonical, place),
+                partial(fetcher.origin_of_page, canonical, place),
             )
         except DeniedError as denial:
             if denial.may_mean_absent and last:
@@ -186,7 +208,7 @@ class IndexClient:
             if key not in self._jobs:
                 self._jobs[key] = kept or self._pool.submit(work)
 
-    def _join(self, key: _Key, work: Callable[[], object]) -> Any:
+    def _join(self, key: _Key, work: Callable[[], object], origin: Callable[[], Origin | None]) -> Any:
         """The job's result: of the running or finished one, else of this thread's own work.
 
         A job that still waits in the pool's queue is taken over, so that what is needed now does not stand behind what
@@ -204,7 +226,13 @@ class IndexClient:
                 own.set_result(work())
             except BaseException as error:
                 own.set_exception(error)
-        return job.result()
+        try:
+            result = job.result()
+        except BaseException:
+            self.read_elsewhere()
+            raise
+        self._answered.setdefault(key, origin)
+        return result
 
 
 def _normalised(name: str) -> str:

@@ -44,6 +44,11 @@ class Credentials:
         login = self._login(url)
         return None if login is None or login.password is None else (login.user, login.password)
 
+    @property
+    def found(self) -> bool:
+        """Whether anything beside the addresses was asked for credentials."""
+        return bool(self._asked)
+
     def in_netrc(self, url: str) -> tuple[str, str] | None:
         """The user and password that the user's netrc file has for the host, or None."""
         return self._netrc.login(urlsplit(url).hostname or "")
