@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from envsolve.index.metadata import parse_metadata, parse_requires_txt
 from envsolve.index.model import CoreMetadata
+from envsolve.index.zipdirectory import members_ending
 
 _LARGEST_MEMBER = 16 * 1024 * 1024  # bytes; real ones have a few kilobytes
 ARCHIVE_ERRORS = (ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError)
@@ -24,15 +25,14 @@ def wheel_metadata(file: IO[bytes], filename: str) -> CoreMetadata:
     Raises:
         ValueError or one of ARCHIVE_ERRORS: It is no wheel, or holds none.
     """
-    with zipfile.ZipFile(file) as archive:
-        found = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1]
-        project = canonicalize_name(filename.partition("-")[0])
-        own = [n for n in found if canonicalize_name(n.partition("-")[0]) == project] or found
-        if len(own) != 1:
-            raise ValueError(f"it holds {len(own)} METADATA files instead of one")
-        if archive.getinfo(own[0]).file_size > _LARGEST_MEMBER:
-            raise ValueError("its METADATA is too large")
-        return parse_metadata(archive.read(own[0]))
+    found = [member for member in members_ending(file, ".dist-info/METADATA") if member.name.count("/") == 1]
+    project = canonicalize_name(filename.partition("-")[0])
+    own = [member for member in found if canonicalize_name(member.name.partition("-")[0]) == project] or found
+    if len(own) != 1:
+        raise ValueError(f"it holds {len(own)} METADATA files instead of one")
+    if max(own[0].size, own[0].stored) > _LARGEST_MEMBER:
+        raise ValueError("its METADATA is too large")
+    return parse_metadata(own[0].read(file))
 
 
 def sdist_metadata(file: IO[bytes], filename: str) -> CoreMetadata:

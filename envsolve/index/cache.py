@@ -59,17 +59,17 @@ class DiskCache:
         self._lock = Lock()
         self._entries: dict[str, Entry] = {}
 
-    def read(self, kind: str, key: str) -> bytes | None:
+    def read(self, kind: str, key: str) -> memoryview | None:
         """The entry, or None where there is none or it is damaged."""
         path = _place(kind, key)
         self._entries.pop(path, None)
         try:
             with (self.folder / path).open("rb", 0) as file:
                 status = os.fstat(file.fileno())
-                stored = file.read()
+                stored = memoryview(file.read())
         except OSError:
             return None
-        checksum, body = stored[:_CHECK], stored[_CHECK:]
+        checksum, body = bytes(stored[:_CHECK]), stored[_CHECK:]
         if checksum != _checksum(body):
             return None
         self._entries[path] = Entry(path, status.st_mtime_ns, status.st_size, checksum)
@@ -98,7 +98,8 @@ class DiskCache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("wb", 0) as file:
-                file.write(checksum + body)
+                file.write(checksum)
+                file.write(body)
                 status = os.fstat(file.fileno())
             temporary.replace(path)
             self._entries[place] = Entry(place, status.st_mtime_ns, status.st_size, checksum)
@@ -119,5 +120,5 @@ def _place(kind: str, key: str) -> str:
     return f"{kind}/{name[:2]}/{name[2:]}"
 
 
-def _checksum(body: bytes) -> bytes:
+def _checksum(body: bytes | memoryview) -> bytes:
     return zlib.crc32(body).to_bytes(_CHECK, "big")

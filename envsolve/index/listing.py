@@ -1,8 +1,8 @@
 """A project page as it is kept: its files by version, read one version at a time.
 
-A plan of two hundred packages meets pages with more than a hundred thousand files and takes two hundred of them. So a
-page is sorted once, when it arrives; afterwards only the versions that the solve comes to are made into ``IndexFile``
-values.
+A plan of two hundred packages meets pages with more than a hundred thousand files and takes two hundred of them. So of
+each file nothing but the name is read when a page arrives, and what the page says of it is kept as it stands, sorted by
+version; only the versions that the solve comes to are made into ``IndexFile`` values.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import accumulate
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
@@ -37,8 +38,15 @@ class Entry(msgspec.Struct, rename="kebab", omit_defaults=True, gc=False):
     dist_info_metadata: bool | dict[str, str] | None = None
 
 
-_write = msgspec.msgpack.Encoder().encode
-_read = msgspec.msgpack.Decoder(list[Entry]).decode
+Record = bytes | memoryview | msgspec.Raw
+"""What a page says of one file, as JSON."""
+
+# RecursionError: msgspec's answer to a document nested without end.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_write = msgspec.json.Encoder().encode
+_read_entries = msgspec.json.Decoder(list[Entry]).decode
+_read_entry = msgspec.json.Decoder(Entry).decode
+_read_records = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Listing(msgspec.Struct, array_like=True, frozen=True):
@@ -50,7 +58,7 @@ class Listing(msgspec.Struct, array_like=True, frozen=True):
         versions: Oldest first, each as its first file spells it.
         early: Places among ``versions`` of the pre-releases.
         ends: Where the records of each version end; those of files whose names hold no version come last.
-        records: Entries, version by version.
+        records: A JSON array of entries for each version.
     """
 
     url: str
@@ -58,14 +66,14 @@ class Listing(msgspec.Struct, array_like=True, frozen=True):
     versions: tuple[str, ...] = ()
     early: frozenset[int] = frozenset()
     ends: tuple[int, ...] = (0,)
-    records: bytes = b""
+    records: memoryview = memoryview(b"")
 
     def files(self, place: int) -> tuple[IndexFile, ...]:
         """The files of the version at a place; at ``len(versions)``, those without one."""
         start = self.ends[place - 1] if place else 0
         if start == self.ends[place]:
             return ()
-        entries = _read(memoryview(self.records)[start : self.ends[place]])
+        entries = _entries(self.records[start : self.ends[place]])
         found = (_file(entry, self.url, self.index) for entry in entries)
         return tuple(file for file in found if file is not None)
 
@@ -85,17 +93,20 @@ class Listing(msgspec.Struct, array_like=True, frozen=True):
 
 
 def listing(entries: Iterable[Entry], url: str, index: str, name: str) -> Listing:
-    """Sort the entries of a page.
+    """Sort entries; the other arguments are those of :func:`sorted_page`."""
+    return sorted_page(((entry.filename, _write(entry)) for entry in entries), url, index, name)
+
+
+def sorted_page(files: Iterable[tuple[str, Record]], url: str, index: str, name: str) -> Listing:
+    """Sort the files of a page.
 
     Args:
-        entries: In the order of the page.
+        files: Names, each with what the page says of the file, in the order of the page.
         url: Where the page was in the end.
         index: Address of the index.
         name: The project, normalised.
     """
-    groups: dict[str | None, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault(version_in(entry.filename, name), []).append(entry)
+    groups = _grouped(files, name)
     # Two spellings of one version (1.0, 1.0.0) are one version.
     spelt: dict[Version, list[str]] = {}
     rest = groups.pop(None, [])
@@ -106,14 +117,44 @@ def listing(entries: Iterable[Entry], url: str, index: str, name: str) -> Listin
         else:
             spelt.setdefault(version, []).append(text or "")
     ordered = sorted(spelt)
-    parts = [_write([entry for text in spelt[version] for entry in groups[text]]) for version in ordered]
-    parts.append(_write(rest) if rest else b"")
-    ends, end = [], 0
-    for part in parts:
-        end += len(part)
-        ends.append(end)
+    parts = [_array(record for text in spelt[version] for record in groups[text]) for version in ordered]
+    parts.append(_array(rest) if rest else b"")
+    ends = tuple(accumulate(map(len, parts)))
     early = frozenset(place for place, version in enumerate(ordered) if version.is_prerelease)
-    return Listing(url, index, tuple(spelt[v][0] for v in ordered), early, tuple(ends), b"".join(parts))
+    return Listing(url, index, tuple(spelt[v][0] for v in ordered), early, ends, memoryview(b"".join(parts)))
+
+
+def _grouped(files: Iterable[tuple[str, Record]], name: str) -> dict[str | None, list[Record]]:
+    """Records by version, as the file names spell it; files of one version mostly stand together."""
+    groups: dict[str | None, list[Record]] = {}
+    start, group = "\0", []
+    for filename, record in files:
+        if not (filename.startswith(start) and filename.endswith(".whl")):
+            version = version_in(filename, name)
+            group = groups.setdefault(version, [])
+            start = f"{filename.partition('-')[0]}-{version}-"
+        group.append(record)
+    return groups
+
+
+def _array(records: Iterable[Record]) -> bytes:
+    return b"[" + b",".join(records) + b"]"
+
+
+def _entries(array: memoryview) -> list[Entry]:
+    """The entries of a JSON array; those that cannot be read are left out."""
+    try:
+        return _read_entries(array)
+    except UNREADABLE:
+        # One bad entry fails the fast decoder; the slow one tells the good from the bad.
+        return [entry for entry in map(_entry, _read_records(array)) if entry is not None]
+
+
+def _entry(record: msgspec.Raw) -> Entry | None:
+    try:
+        return _read_entry(record)
+    except UNREADABLE:
+        return None
 
 
 def version_in(filename: str, name: str | None = None) -> str | None:

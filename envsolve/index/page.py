@@ -14,7 +14,17 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from envsolve.index.listing import Entry, Listing, is_archive, listing, resolved, safe_join
+from envsolve.index.listing import (
+    UNREADABLE,
+    Entry,
+    Listing,
+    Record,
+    is_archive,
+    listing,
+    resolved,
+    safe_join,
+    sorted_page,
+)
 
 if TYPE_CHECKING:
     from envsolve.index.anchors import Anchor
@@ -46,7 +56,7 @@ def read_page(body: bytes, content_type: str, url: str, index: str, name: str) -
     kind, _, parameters = content_type.partition(";")
     kind = kind.strip().lower()
     if kind == JSON_TYPE:
-        return listing(_json_entries(body), url, index, name)
+        return sorted_page(_json_files(body), url, index, name)
     if kind in (HTML_TYPE, "text/html", "application/xhtml+xml"):
         charset = re.search(r"charset=\"?([\w-]+)", parameters)
         try:
@@ -64,41 +74,44 @@ class _Meta(msgspec.Struct):
     version: str = msgspec.field(name="api-version", default="1.0")
 
 
-class _Page(msgspec.Struct):
-    files: list[Entry]
+class _Name(msgspec.Struct, gc=False):
+    filename: str
+
+
+class _Names(msgspec.Struct):
+    files: list[_Name]
     meta: _Meta = msgspec.field(default_factory=_Meta)
 
 
-class _LoosePage(msgspec.Struct):
+class _Records(msgspec.Struct):
     files: list[msgspec.Raw]
     meta: _Meta = msgspec.field(default_factory=_Meta)
 
 
-# RecursionError: msgspec's answer to a document nested without end.
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_decode_page = msgspec.json.Decoder(_Page).decode
-_decode_loose_page = msgspec.json.Decoder(_LoosePage).decode
-_decode_entry = msgspec.json.Decoder(Entry).decode
+_decode_names = msgspec.json.Decoder(_Names).decode
+_decode_records = msgspec.json.Decoder(_Records).decode
+_decode_name = msgspec.json.Decoder(_Name).decode
 
 
-def _json_entries(body: bytes) -> Iterable[Entry]:
+def _json_files(body: bytes) -> Iterable[tuple[str, Record]]:
+    """The names of the files, each with what the page says of it."""
     try:
-        page: _Page | _LoosePage = _decode_page(body)
-    except _UNREADABLE:
-        # One bad entry fails the fast decoder; the slow one tells the good from the bad.
-        try:
-            page = _decode_loose_page(body)
-        except _UNREADABLE as error:
-            raise PageError(f"its JSON cannot be read: {error}") from None
+        page = _decode_records(body)
+    except UNREADABLE as error:
+        raise PageError(f"its JSON cannot be read: {error}") from None
     _check_version(page.meta.version)
-    return page.files if isinstance(page, _Page) else _readable(page.files)
+    try:
+        names = [file.filename for file in _decode_names(body).files]
+    except UNREADABLE:
+        return _named(page.files)  # one bad entry fails the fast decoder
+    return zip(names, page.files, strict=True)
 
 
-def _readable(entries: list[msgspec.Raw]) -> Iterator[Entry]:
-    for raw in entries:
+def _named(records: list[msgspec.Raw]) -> Iterator[tuple[str, Record]]:
+    for record in records:
         try:
-            yield _decode_entry(raw)
-        except _UNREADABLE:
+            yield _decode_name(record).filename, record
+        except UNREADABLE:
             continue
 
 

@@ -14,7 +14,7 @@ from envsolve.index.listing import Listing
 from envsolve.index.model import CoreMetadata, IndexFile
 
 # Bump when the shape of Listing, CoreMetadata or CachedPage changes: older entries are then never looked at.
-_PAGES, _METADATA = "pages-2", "metadata-1"
+_PAGES, _METADATA = "pages-3", "metadata-1"
 _UNSAID = 600  # seconds of freshness where an index sends no Cache-Control
 _LONGEST = 24 * 3600
 
