@@ -144,6 +144,7 @@ def planned(
     """
     from envsolve.catalogue.load import Catalogue
     from envsolve.index.client import IndexClient
+    from envsolve.index.known import KnownFiles
     from envsolve.index.settings import read_settings
     from envsolve.planner.make import Choices
     from envsolve.resolve.kept import versions_kept
@@ -165,8 +166,10 @@ def planned(
     )
     early = request.prereleases or asked.prereleases
     choices = Choices(request.python, request.cuda, request.exclude_newer, early, versions_kept(request.keep))
-    with IndexClient(settings, offline=request.offline) as client:
-        return planner(asked, machines, choices, Catalogue(), client)
+    catalogue = Catalogue()
+    known = KnownFiles(lambda: catalogue.known_metadata)
+    with IndexClient(settings, offline=request.offline, known=known) as client:
+        return planner(asked, machines, choices, catalogue, client)
 
 
 def conda_planned(request: Request, machines: Sequence[Machine]) -> Plan:
@@ -183,6 +186,7 @@ def conda_planned(request: Request, machines: Sequence[Machine]) -> Plan:
     from envsolve.conda.make import make_conda_plan
     from envsolve.conda.pip_part import with_pip_part
     from envsolve.index.client import IndexClient
+    from envsolve.index.known import KnownFiles
     from envsolve.index.settings import read_settings
     from envsolve.planner.make import Choices
     from envsolve.resolve.cutoff import cutoff_of
@@ -209,5 +213,6 @@ def conda_planned(request: Request, machines: Sequence[Machine]) -> Plan:
     plan = make_conda_plan(asked, machines, choices, catalogue, source, names)
     if not asked.pip:
         return plan
-    with IndexClient(read_settings(request.environ), offline=request.offline) as client:
+    known = KnownFiles(lambda: catalogue.known_metadata)
+    with IndexClient(read_settings(request.environ), offline=request.offline, known=known) as client:
         return with_pip_part(plan, asked.pip, machines, catalogue, client)

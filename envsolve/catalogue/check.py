@@ -20,7 +20,7 @@ from envsolve.catalogue import kinds
 from envsolve.catalogue.facts import word_of
 from envsolve.catalogue.kinds import Kind
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Build, Evidence, FileFact
+from envsolve.catalogue.model import Build, Evidence, FileFact, KnownMetadata
 from envsolve.catalogue.refresh import Index, canonical_requirement
 from envsolve.catalogue.steps import Step, listed, listing, steps
 from envsolve.errors import UsageError
@@ -118,6 +118,8 @@ def in_words(kind: Kind[Any], record: Any) -> str:
     """``torch 2.9.1 cu128 manylinux_2_28_x86_64``, ``triton 3.6.0``, ``toolkit 12.8``, ``torch-extension 2.9.1``."""
     if isinstance(record, Build):
         return f"{record.package} {record.version} {record.variant} {record.platform}"
+    if isinstance(record, KnownMetadata):
+        return f"METADATA of {record.package} {record.version}"
     return f"{word_of(kind)} {record.version}"
 
 
@@ -125,13 +127,13 @@ def _subject(step: Step) -> str:
     return step.file.rsplit("/", 1)[-1] if step.kind is kinds.BUILDS else word_of(step.kind)
 
 
-def _release(record: Any) -> tuple[str, str]:
-    return record.version, getattr(record, "platform", "")
+def _release(record: Any) -> tuple[str, str, str]:
+    return getattr(record, "package", ""), record.version, getattr(record, "platform", "")
 
 
 def _groups(step: Step, catalogue: Catalogue) -> list[list[Any]]:
     """The records of a file that can be measured, by the release that they are of."""
-    groups: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[tuple[str, str, str], list[Any]] = {}
     for record in catalogue.file(step.file):
         if step.kind is kinds.BUILDS or record.evidence is Evidence.MEASURED:
             groups.setdefault(_release(record), []).append(record)
@@ -164,6 +166,10 @@ def _compare(step: Step, known: Sequence[Any], fresh: Sequence[Any]) -> Iterator
 def _differences(step: Step, record: Any, fresh: Sequence[Any]) -> Iterator[tuple[str, object, object]]:
     if not fresh:
         yield "version", record.version, None
+        return
+    if isinstance(record, KnownMetadata):
+        same = [other for other in fresh if not {*record.files}.isdisjoint(other.files)]
+        yield from _fields(step, record, same[0]) if same else [("files", record.files, None)]
         return
     if not isinstance(record, Build):
         yield from _fields(step, record, fresh[0])

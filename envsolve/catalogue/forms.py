@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from envsolve.catalogue.model import Build, SourceProject, Toolkit, TritonRelease
+from envsolve.catalogue.model import Build, KnownMetadata, SourceProject, Toolkit, TritonRelease
 
 
 def _matches(pattern: str) -> Callable[[str], object]:
@@ -67,11 +67,12 @@ FORMS: Mapping[str, Callable[[str], object]] = {
 }
 #: Fields whose form is another than that of their name, or that only one record has.
 _OWN: Mapping[tuple[type, str], Callable[[str], object]] = {
+    (KnownMetadata, "files"): FORMS["sha256"],
     (SourceProject, "build_requires"): Requirement,
     (SourceProject, "cuda"): SpecifierSet,
     (SourceProject, "versions"): SpecifierSet,
 }
-_VERSIONED = (Build, Toolkit, TritonRelease)
+_VERSIONED = (Build, KnownMetadata, Toolkit, TritonRelease)
 
 
 def misshapen(value: Any) -> Iterator[str]:

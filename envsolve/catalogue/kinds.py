@@ -23,6 +23,7 @@ from envsolve.catalogue.model import (
     Image,
     ImageRequirement,
     IndexPlace,
+    KnownMetadata,
     Precision,
     Signature,
     SourceProject,
@@ -70,6 +71,8 @@ GPUS = Kind("gpus", GpuModel, ("name",))
 IMAGE_REQUIREMENTS = Kind("image_requirements", ImageRequirement, ("version",))
 IMAGES = Kind("images", Image, ("repository", "version", "distribution"))
 INDEXES = Kind("indexes", IndexPlace, ("name",))
+# Wheels of one release may differ in what they say: such records stand together.
+KNOWN_METADATA = Kind("known_metadata", KnownMetadata, ("package", "version", "files"))
 PRECISIONS = Kind("precisions", Precision, ("grounds",))
 SIGNATURES = Kind("signatures", Signature, ("id",))
 SOURCE_PROJECTS = Kind("source_projects", SourceProject, ("package", "versions"))
@@ -100,6 +103,7 @@ KINDS: Mapping[str, Kind[Any]] = {
         SOURCE_PROJECTS,
         FAMILY,
         INDEXES,
+        KNOWN_METADATA,
         SIGNATURES,
         PRECISIONS,
     )

@@ -27,6 +27,7 @@ from envsolve.catalogue.model import (
     Image,
     ImageRequirement,
     IndexPlace,
+    KnownMetadata,
     Precision,
     Signature,
     Source,
@@ -174,6 +175,11 @@ class Catalogue:
     def precisions(self) -> Mapping[str, Precision]:
         """How often diagnoses were right, by the kind of their grounds."""
         return {p.grounds: p for p in self._read(kinds.PRECISIONS)}
+
+    @cached_property
+    def known_metadata(self) -> tuple[KnownMetadata, ...]:
+        """What wheels of the newest releases say of themselves, by package and version; empty without such a file."""
+        return self._read(kinds.KNOWN_METADATA) if self.has(kinds.KNOWN_METADATA) else ()
 
     def records(self, kind: Kind[Record]) -> tuple[Record, ...]:
         """All records of a kind; those of every package on every index where it is builds."""

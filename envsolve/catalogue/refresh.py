@@ -31,7 +31,7 @@ from envsolve.catalogue.model import Build, Evidence, FileFact, Ptxas, Toolkit, 
 _PARALLEL = 4
 _PLATFORM = re.compile(r"manylinux\w*_(x86_64|aarch64)|win_(amd64|arm64)|any")
 _WHEEL = re.compile(
-    r"(?P<name>[^-]+)-(?P<version>[^-]+)(-(?P<build>\d[^-]*))?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl"
+    r"(?P<name>[^-]+)-(?P<version>[^-]+)(-(?P<build>\d+)[^-]*)?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl"
 )
 # Triton itself checks no compute capability; its own documentation and PyTorch's inductor both start at Volta.
 _TRITON_MIN_CC = "7.0"
@@ -65,7 +65,7 @@ class PublishedFile(Protocol):
 
 
 class WheelMetadata(Protocol):
-    """The part of METADATA that a build record keeps."""
+    """The part of METADATA that records keep."""
 
     @property
     def requires_dist(self) -> tuple[str, ...]:
@@ -74,6 +74,10 @@ class WheelMetadata(Protocol):
     @property
     def requires_python(self) -> str | None:
         """Requires-Python."""
+
+    @property
+    def provides_extra(self) -> tuple[str, ...]:
+        """Provides-Extra."""
 
 
 class Index(Protocol):

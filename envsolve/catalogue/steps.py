@@ -16,10 +16,11 @@ from envsolve.catalogue import kinds
 from envsolve.catalogue.bound import bound_builds
 from envsolve.catalogue.extensions import extension_of
 from envsolve.catalogue.kinds import Kind
+from envsolve.catalogue.known import newest_metadata
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.measure.artefact import WheelFile
 from envsolve.catalogue.measure.headers import read_extension_needs
-from envsolve.catalogue.model import Build, Evidence, Toolkit, TorchExtension, TritonRelease
+from envsolve.catalogue.model import Build, Evidence, KnownMetadata, Toolkit, TorchExtension, TritonRelease
 from envsolve.catalogue.refresh import (
     Index,
     Release,
@@ -45,6 +46,7 @@ _TORCH_SINCE = "1.7.1"
 _LISTED = ("build_tag", "local", "released", "requires", "requires_python")
 _OF_TRITON = ("arch_specific_from", "host_needs", "ptxas")
 _OF_EXTENSIONS = ("gcc", "gcc_min")
+_OF_KNOWN = ("requires", "requires_python", "extras")
 _OF_TORCH = (*_LISTED, "code", "cuda", "cxx11_abi", "nccl", "own_ptxas")
 
 Wanted = Callable[[Release], bool]
@@ -102,7 +104,17 @@ def steps(catalogue: Catalogue) -> list[Step]:
             for file in bound
         ),
         Step("torch_extensions", kinds.TORCH_EXTENSIONS, WHEELS, _torch_extensions, _is_version, "1.7", _OF_EXTENSIONS),
+        *([_known_step(catalogue)] if catalogue.has(kinds.KNOWN_METADATA) else []),
     ]
+
+
+def _known_step(catalogue: Catalogue) -> Step:
+    """METADATA of the newest releases of the packages that the catalogue has some of."""
+
+    def measure(index: Index, wanted: Wanted) -> list[KnownMetadata]:
+        return newest_metadata(index, {record.package for record in catalogue.known_metadata}, WHEELS, wanted)
+
+    return Step("known_metadata", kinds.KNOWN_METADATA, WHEELS, measure, _is_known, tells=_OF_KNOWN)
 
 
 def listed(catalogue: Catalogue) -> list[Step]:
@@ -209,6 +221,10 @@ def _is_build(record: Build, release: Release) -> bool:
 
 def _is_version(record: TritonRelease | TorchExtension, release: Release) -> bool:
     return record.version == str(release.version)
+
+
+def _is_known(record: KnownMetadata, release: Release) -> bool:
+    return (record.package, record.version) == (release.package, str(release.version))
 
 
 def _is_toolkit(record: Toolkit, release: Release) -> bool:

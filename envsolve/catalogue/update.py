@@ -18,7 +18,7 @@ from envsolve.catalogue.facts import word_of
 from envsolve.catalogue.file import SCHEMA, CatalogueFile, named_folder, read_file, read_own_file, sources_of
 from envsolve.catalogue.kinds import Kind
 from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Build, Source
+from envsolve.catalogue.model import Build, KnownMetadata, Source
 from envsolve.catalogue.overlay import in_force
 from envsolve.catalogue.refresh import Index
 from envsolve.catalogue.steps import Step, steps
@@ -153,8 +153,8 @@ def _write(
         raise _unwritable(path, error) from error
 
 
-def _by_version(record: Any) -> Version:
-    return Version(record.version)
+def _by_version(record: Any) -> tuple[str, Version]:
+    return getattr(record, "package", ""), Version(record.version)
 
 
 def _make_folder(folder: Path) -> None:
@@ -179,4 +179,6 @@ def name_of(kind: Kind[Any], record: Any) -> str:
     """In words: ``torch 2.15.0 manylinux_2_28_x86_64``, ``triton 3.9.0``, ``torch-extension 2.15.0``."""
     if isinstance(record, Build):
         return f"{record.package} {record.version} {record.platform}"
+    if isinstance(record, KnownMetadata):
+        return f"METADATA of {record.package} {record.version}"
     return f"{word_of(kind)} {record.version}"

@@ -16,6 +16,7 @@ from envsolve.index.cache import DiskCache, Origin, default_cache_dir
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import DeniedError
 from envsolve.index.fetch import Fetcher
+from envsolve.index.known import KnownFiles
 from envsolve.index.listing import Listing
 from envsolve.index.model import CoreMetadata, IndexFile
 from envsolve.index.settings import IndexSettings
@@ -44,6 +45,9 @@ class IndexClient:
     says that it has no such project, the extra indexes in their order, the first that has it. An index that fails, or
     that denies access, is an error and never a reason to go on to another: otherwise whoever can make an index fail
     could choose what gets installed.
+
+    Attributes:
+        known: What is known of files without asking.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class IndexClient:
         use_cache: bool = True,
         offline: bool = False,
         concurrency: int = 16,
+        known: KnownFiles | None = None,
     ) -> None:
         """Prepare; sends nothing.
 
@@ -63,13 +68,17 @@ class IndexClient:
             use_cache: False keeps nothing on disk and reads nothing from it.
             offline: Answer from the cache and local (``file://``) indexes alone, however old.
             concurrency: Requests at a time in the background.
+            known: What is known of files by their hashes; nothing when None.
         """
+        self.known = known or KnownFiles(tuple)
         self._credentials = Credentials((), settings.keyring)
         self.offline = offline
         self._default = self._credentials.add(settings.default)
         self._extras = tuple(self._credentials.add(extra) for extra in settings.extras)
         store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)
-        self._fetcher = Fetcher(settings, self._credentials, store, offline=offline, connections=concurrency)
+        self._fetcher = Fetcher(
+            settings, self._credentials, store, self.known, offline=offline, connections=concurrency
+        )
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="index")
         self._jobs: dict[_Key, Future[Any] | _Kept] = {}
         self._answered: dict[_Key, Callable[[], Origin | None]] = {}
@@ -128,14 +137,21 @@ class IndexClient:
                 continue
         return tuple(found)
 
-    def prefetch(self, names: Iterable[str], index: str | None = None) -> None:
-        """Read projects from the cache, or start asking for them; a failure shows when :meth:`project` asks."""
+    def prefetch(self, names: Iterable[str], index: str | None = None) -> bool:
+        """Read projects from the cache, or start asking for them; a failure shows when :meth:`project` asks.
+
+        Returns:
+            Whether any had to be asked for.
+        """
+        asked = False
         place = self._default if index is None else self._credentials.add(index)
         for name in map(_normalised, names):
             key = ("page", name, place)
             if key not in self._jobs:
                 kept = self._fetcher.kept_page(name, place)
                 self._start(key, partial(self._fetcher.page, name, place), _Kept(kept.listing) if kept else None)
+                asked = asked or kept is None
+        return asked
 
     def metadata(self, file: IndexFile) -> CoreMetadata:
         """The metadata of a file: from the cache, its ``.metadata`` sibling, or from inside it.

@@ -13,6 +13,7 @@ from envsolve.index.address import join_project, local_path, origin, redact
 from envsolve.index.cache import Origin
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import MetadataUnavailableError, MissingFileError
+from envsolve.index.known import KnownFiles
 from envsolve.index.listing import Listing
 from envsolve.index.metadata import parse_metadata
 from envsolve.index.model import CoreMetadata, IndexFile
@@ -32,11 +33,19 @@ class Fetcher:
     """Thread-safe; remembers nothing but through its store. Addresses come without credentials."""
 
     def __init__(
-        self, settings: IndexSettings, credentials: Credentials, store: Store, *, offline: bool, connections: int
+        self,
+        settings: IndexSettings,
+        credentials: Credentials,
+        store: Store,
+        known: KnownFiles,
+        *,
+        offline: bool,
+        connections: int,
     ) -> None:
         self._settings = settings
         self._credentials = credentials
         self._store = store
+        self._known = known
         self._offline = offline
         self._connections = connections
         self._starting = Lock()
@@ -125,8 +134,11 @@ class Fetcher:
         return CachedPage(until or 0, found, headers.get("ETag"), headers.get("Last-Modified")), keep
 
     def kept_metadata(self, file: IndexFile) -> CoreMetadata | None:
-        """The metadata of a file from the cache."""
-        return self._store.metadata(file)
+        """The metadata of a file from the cache, or from what is known by its hash: that is kept, too."""
+        kept = self._store.metadata(file)
+        if kept is None and (kept := self._known.metadata(file)) is not None:
+            self._store.keep_metadata(file, kept)
+        return kept
 
     def metadata(self, file: IndexFile) -> CoreMetadata:
         """The metadata of a file.
@@ -135,7 +147,7 @@ class Fetcher:
             MetadataUnavailableError: This file has none that can be used.
             IndexUnavailableError: Its host did not answer; offline, that the cache lacks it.
         """
-        kept = self._store.metadata(file)
+        kept = self.kept_metadata(file)
         if kept is not None:
             return kept
         metadata = self._read_metadata(file)

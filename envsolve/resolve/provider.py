@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 from msgspec import structs
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from resolvelib import AbstractProvider
@@ -19,6 +17,8 @@ from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment
 from envsolve.resolve.family import Family
 from envsolve.resolve.familyfiles import FamilyFiles
+from envsolve.resolve.likely import Likely
+from envsolve.resolve.lines import only_for, parsed
 from envsolve.resolve.needs import (
     FLAVOUR,
     AnyCandidate,
@@ -33,9 +33,6 @@ from envsolve.resolve.needs import (
 from envsolve.resolve.outside import Ready
 from envsolve.resolve.pool import Pool
 
-# A marker that is one comparison with an extra, or several things and that.
-_OF_EXTRA = re.compile(r""";(?:.*\sand\s)?\s*\(?\s*extra\s*==\s*["']([^"']+)["']\s*\)?\s*$""")
-_OR = re.compile(r"\bor\b")
 _Information = RequirementInformation[AnyNeed, AnyCandidate]
 
 
@@ -66,6 +63,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._client = client
         self._constraints = constraints
         self._ready = ready
+        self._likely = Likely(client, environment, family.owns)
         self._wanted: dict[tuple[str | Requirement, str], bool] = {}
         self._needs: dict[Candidate, tuple[AnyNeed, ...]] = {}
 
@@ -203,8 +201,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             return ()
         if candidate not in self._needs:
             self._needs[candidate] = needs = tuple(self._needs_of(candidate))
-            ordinary = {n.name for n in needs if isinstance(n, PackageNeed) and not n.url}
-            self._client.prefetch(sorted(n for n in ordinary if not self._family.owns(n)))
+            self._likely.ask((n.name, n.extra or "") for n in needs if isinstance(n, PackageNeed) and not n.url)
         return self._needs[candidate]
 
     def _needs_of(self, candidate: Candidate) -> Iterator[AnyNeed]:
@@ -269,7 +266,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         """The needs of one requirement line; none where its marker does not hold for the environment and extra."""
         if isinstance(line, str) and (only := only_for(line)) is not None and only != extra:
             return
-        requirement = _parsed(line) if isinstance(line, str) else line
+        requirement = parsed(line) if isinstance(line, str) else line
         if requirement is None or not self._wants(line, requirement, extra):
             return
         name = canonicalize_name(requirement.name)
@@ -278,24 +275,6 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         for one in (None, *sorted(requirement.extras)):
             wanted = canonicalize_name(one) if one else None
             yield PackageNeed(name, wanted, requirement.specifier, requirement.url, text, origin)
-
-
-@lru_cache(maxsize=16384)
-def _parsed(line: str) -> Requirement | None:
-    """A requirement line; None where it is none. Every extra of a package reads the same lines again."""
-    try:
-        return Requirement(line)
-    except InvalidRequirement:
-        return None
-
-
-def only_for(line: str) -> str | None:
-    """The extra without which a requirement line does not hold, normalised; None where that takes a closer look.
-
-    Most lines of large packages are of extras that nobody asked for, and reading each costs more than all else.
-    """
-    found = _OF_EXTRA.search(line)
-    return None if found is None or _OR.search(line) else str(canonicalize_name(found[1]))
 
 
 def _bracket(extras: Iterable[str]) -> str:

@@ -19,7 +19,9 @@ from envsolve.verify.report import Report
 
 def with_machine(report: Report, machine: Machine) -> Report:
     """The report, with the machine that it was made on: what decides of it, and the versions of driver and envsolve."""
-    decides = structs.replace(machine, python=None, pythons=None, installers=None, sources={}, gpus=_without_ids(machine))
+    decides = structs.replace(
+        machine, python=None, pythons=None, installers=None, sources={}, gpus=_without_ids(machine)
+    )
     driver = machine.driver.version if machine.driver else None
     versions: Mapping[str, str] = {
         **report.versions,

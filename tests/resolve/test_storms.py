@@ -10,7 +10,7 @@ import pytest
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
-from envsolve.resolve.provider import only_for
+from envsolve.resolve.lines import only_for
 from envsolve.resolve.solve import UnsolvableError
 from tests.resolve.worlds import World, solved
 

@@ -21,6 +21,7 @@ from envsolve.catalogue.model.evidence import Citation, Dispute, Evidence, Sourc
 from envsolve.catalogue.model.extensions import CxxStandard, ExtensionModule, TorchExtension
 from envsolve.catalogue.model.hardware import Architecture, DriverBranch, Floor, GpuModel
 from envsolve.catalogue.model.images import Distribution, Image, ImageRequirement, OlderDrivers
+from envsolve.catalogue.model.known import KnownMetadata
 from envsolve.catalogue.model.signatures import Precision, Signature
 from envsolve.catalogue.model.toolkits import CompilerPackages, Ptxas, Toolkit, TritonRelease
 
@@ -45,6 +46,7 @@ __all__ = [
     "Image",
     "ImageRequirement",
     "IndexPlace",
+    "KnownMetadata",
     "OlderDrivers",
     "Precision",
     "Ptxas",

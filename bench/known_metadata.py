@@ -1,0 +1,114 @@
+"""Makes ``index_data/known_metadata.json`` anew: what the wheels of AI environments say of themselves.
+
+The packages are those that plans come upon: of every file in ``bench/requirements/`` for each Python and system below,
+and of the family, its companions and the projects that are compiled. Of each package the newest releases are read,
+and of older ones the files that those plans read.
+
+    python -m bench.known_metadata
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import date
+from itertools import product
+from pathlib import Path
+
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from envsolve.catalogue.file import data_folder
+from envsolve.catalogue.kinds import KNOWN_METADATA
+from envsolve.catalogue.known import known_order, newest_metadata, read_metadata
+from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import KnownMetadata, Source
+from envsolve.catalogue.targets import machine_from_target
+from envsolve.catalogue.write import dump_catalogue_file
+from envsolve.errors import EnvsolveError
+from envsolve.files import replace_file
+from envsolve.index.client import IndexClient
+from envsolve.index.model import CoreMetadata, IndexFile
+from envsolve.index.settings import IndexSettings, read_settings
+from envsolve.machine.target import parse_target
+from envsolve.planner.make import Choices, make_plan
+from envsolve.resolve.requirements import Asked, read_requirements
+
+_REQUIREMENTS = Path(__file__).with_name("requirements")
+_PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+_TARGETS = (
+    "H100, driver 580.95.05, linux-x86_64, glibc 2.36",
+    "GH200, driver 580.95.05, linux-aarch64, glibc 2.36",
+    "RTX 4090, driver 581.42, win-amd64",
+)
+_SOURCE = "measured-default-index"
+
+
+class _Noting(IndexClient):
+    """Notes whose metadata was asked for."""
+
+    def __init__(self, settings: IndexSettings) -> None:
+        super().__init__(settings)
+        self.noted: dict[str, dict[str, IndexFile]] = {}
+
+    def metadata(self, file: IndexFile) -> CoreMetadata:
+        if file.filename.endswith(".whl"):
+            self.noted.setdefault(str(parse_wheel_filename(file.filename)[0]), {})[file.filename] = file
+        return super().metadata(file)
+
+
+def _asked(catalogue: Catalogue) -> Iterator[tuple[str, Asked, str, str]]:
+    """Requests, each for a Python and a system: the files for all of them, packages alone for the most usual."""
+    for path in sorted(_REQUIREMENTS.glob("*.txt")):
+        asked = read_requirements([], [path])
+        yield from ((path.stem, asked, python, target) for python, target in product(_PYTHONS, _TARGETS))
+    compiled = (project.package for project in catalogue.source_projects)
+    for name in sorted({*catalogue.family, *map(canonicalize_name, compiled), "accelerate"}):
+        yield name, read_requirements([name]), "3.12", _TARGETS[0]
+
+
+def _come_upon(catalogue: Catalogue, client: _Noting) -> None:
+    """Plan everything; a request that fits nowhere tells of the packages that it came upon, too."""
+    for name, asked, python, target in _asked(catalogue):
+        machine = machine_from_target(parse_target(target), catalogue)
+        try:
+            plan = make_plan(asked, [machine], Choices(python), catalogue, client)
+        except EnvsolveError as error:
+            print(name, python, target, error, sep=": ", file=sys.stderr)
+        else:
+            print(name, python, target, plan.status, len(plan.packages), sep=": ", file=sys.stderr)
+
+
+def _records(catalogue: Catalogue, client: _Noting) -> Iterator[KnownMetadata]:
+    noted = {name: files for name, files in client.noted.items() if not catalogue.builds(name)}
+    newest = newest_metadata(client, noted, _SOURCE, lambda _: True)
+    yield from newest
+    read = {digest for record in newest for digest in record.files}
+    for name, files in noted.items():
+        older = [
+            (str(parse_wheel_filename(file.filename)[1]), file)
+            for file in files.values()
+            if file.hashes.get("sha256") not in read
+        ]
+        yield from read_metadata(client, name, older, _SOURCE)
+
+
+def written(records: Sequence[KnownMetadata]) -> str:
+    """The text of the file."""
+    source = Source("METADATA of the wheels on the default package index", date.today().isoformat())
+    ordered = sorted(records, key=known_order)
+    return dump_catalogue_file({_SOURCE: source}, ordered)
+
+
+def main() -> None:
+    """Plan, read, write."""
+    catalogue = Catalogue(data_folder())
+    with closing(_Noting(read_settings())) as client:
+        _come_upon(catalogue, client)
+        records = list(_records(catalogue, client))
+    replace_file(data_folder() / f"{KNOWN_METADATA.name}.json", written(records))
+    print(len(records), "records of", len({record.package for record in records}), "packages")
+
+
+if __name__ == "__main__":
+    main()
