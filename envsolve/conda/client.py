@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from envsolve.conda.model import Candidate, Spec, VirtualPackage
+from envsolve.conda.secrets import without_secrets
 from envsolve.errors import EnvsolveError, IndexUnavailableError, UsageError
 
 Answer = TypeVar("Answer")
@@ -81,9 +82,9 @@ class Channels:
         """
         found: dict[str, tuple[Candidate, ...]] = {}
         wanted = list(specs)
-        for source in self._sources if wanted else ():
+        for name, source in zip(self._names, self._sources, strict=True) if wanted else ():
             query = self._gateway.query([source], [subdir, "noarch"], wanted, recursive=False)
-            for record in (record for part in self._ask(query) for record in part):
+            for record in (record for part in self._ask(query, [name]) for record in part):
                 candidate = self._candidate(record)
                 if not any(one.channel != candidate.channel for one in found.get(candidate.name, ())):
                     found[candidate.name] = (*found.get(candidate.name, ()), candidate)
@@ -127,7 +128,7 @@ class Channels:
             virtual_packages=made,
             exclude_newer=self._cutoff,
         )
-        records = self._ask(solving)
+        records = self._ask(solving, self._names)
         by_name = {record.name.normalized: self._chosen(record) for record in records}
         _check_allowed(by_name, only)
         return tuple(by_name[one.name.normalized] for one in lib.PackageRecord.sort_topologically(records))
@@ -145,7 +146,8 @@ class Channels:
         try:
             return self._rattler.Channel(name)
         except Exception as error:
-            raise UsageError(f"{name!r} is no conda channel: {error}", hint="name it: conda-forge") from error
+            told = without_secrets(f"{name!r} is no conda channel: {error}")
+            raise UsageError(told, hint="name it: conda-forge") from error
 
     def _spec(self, spec: Spec) -> Any:
         try:
@@ -153,19 +155,19 @@ class Channels:
         except Exception as error:
             raise UsageError(f"{spec.origin}: {str(spec)!r} is no match spec: {error}") from error
 
-    def _ask(self, question: Coroutine[Any, Any, Answer]) -> Answer:
-        """The answer, with rattler's failures told as ours."""
+    def _ask(self, question: Coroutine[Any, Any, Answer], names: Sequence[str]) -> Answer:
+        """The answer of the channels named, with rattler's failures told as ours."""
         errors = importlib.import_module("rattler.exceptions")
         try:
             return _answered(question)
         except errors.SolverError as error:
             raise UnsolvableError(_lines(str(error))) from error
         except (errors.GatewayError, errors.FetchRepoDataError, errors.IoError) as error:
-            names = " and ".join(self._names)
+            told = without_secrets(" and ".join(names))
             if self._offline:
                 hint = "run once without --offline; what it fetches stays in the cache"
-                raise IndexUnavailableError(f"the cache does not hold the index of {names}", hint=hint) from error
-            text = f"the conda channel {names} could not be read: {_first_cause(error)}"
+                raise IndexUnavailableError(f"the cache does not hold the index of {told}", hint=hint) from error
+            text = f"the conda channel {told} could not be read: {_first_cause(error)}"
             hint = "check the network and proxy settings, or name a mirror: --channel https://..."
             raise IndexUnavailableError(text, hint=hint) from error
         except errors.CacheDirError as error:
@@ -248,4 +250,4 @@ def _lines(text: str) -> list[str]:
 
 def _first_cause(error: Exception) -> str:
     words = str(error) or type(error).__name__
-    return " ".join(words.split())[:300]
+    return without_secrets(" ".join(words.split()))[:300]

@@ -35,6 +35,10 @@ def render(plan: Plan, format: str) -> str:
     if format not in formats():
         raise UsageError(f"there is no plan format {format!r}", hint=f"formats: {', '.join(formats())}")
     module = importlib.import_module(f"{__name__}.{format.replace('-', '_')}")
+    if plan.conda is not None:
+        from envsolve.render._conda import public
+
+        plan = public(plan)
     text: str = module.render(plan)
     return text
 

@@ -182,6 +182,18 @@ def test_a_plan_of_wheels_has_no_conda_formats_and_the_other_way_round(plan: Pla
     assert '"pip": []' in render(made, "json")
 
 
+@pytest.mark.parametrize("form", ["json", "environment-yml", "conda-lock", "pixi", "summary"])
+def test_no_password_or_token_of_a_channel_is_written_down(form: str, channel: CondaChannel, plan: Planner) -> None:
+    from msgspec import structs
+
+    secret = channel.url.replace("http://", "http://me:s3cret@")
+    made = plan(GPU, "numpy", channels=[secret])
+    assert "s3cret" not in render(made, form)
+    assert made.conda is not None
+    token = structs.replace(made.conda, channels=("https://example.org/t/s3cret/mine",))
+    assert "s3cret" not in render(structs.replace(made, conda=token), form)
+
+
 def test_a_channel_without_hashes_gives_no_lock(plan: Planner) -> None:
     from msgspec.structs import replace
 
