@@ -12,7 +12,6 @@ from pathlib import Path
 from threading import Lock, get_ident
 
 import msgspec
-from msgspec import structs
 
 from envsolve.files import user_folder
 
@@ -80,13 +79,19 @@ class DiskCache:
         return self._entries.get(_place(kind, key))
 
     def has(self, entry: Entry) -> bool:
-        """Whether an entry is there as it was."""
+        """Whether an entry is there as it was: hundreds are asked after at a time, so that no path or file is made."""
         try:
-            with (self.folder / entry.path).open("rb", 0) as file:
-                status = os.fstat(file.fileno())
-                return (status.st_mtime_ns, status.st_size, file.read(_CHECK)) == structs.astuple(entry)[1:]
+            file = os.open(f"{self.folder}/{entry.path}", os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except OSError:
             return False
+        try:
+            status = os.fstat(file)
+            there = (status.st_mtime_ns, status.st_size, os.read(file, _CHECK))
+            return there == (entry.changed, entry.size, entry.checksum)
+        except OSError:
+            return False
+        finally:
+            os.close(file)
 
     def write(self, kind: str, key: str, body: bytes) -> None:
         """Store an entry. A disk that does not take it is reported once, and then left alone."""
