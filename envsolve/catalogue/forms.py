@@ -44,7 +44,7 @@ FORMS: Mapping[str, Callable[[str], object]] = {
     "driver_windows": _DRIVER,
     "end_of_life": _iso_date,
     "first_driver": _DRIVER,
-    "libc": _matches(r"glibc \d+\.\d+"),
+    "libc": _matches(r"(glibc|musl) \d+\.\d+"),
     "listed_in": _DRIVER,
     "max_cc": _CC,
     "min_cc": _CC,

@@ -12,12 +12,13 @@ from packaging.specifiers import SpecifierSet
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Distribution, Image
 from envsolve.compat.facts import Facts
+from envsolve.compat.platform import libc_of
 from envsolve.compat.versions import minor
 from envsolve.dockerfiles.context import Context
 from envsolve.dockerfiles.images import Name
 from envsolve.dockerfiles.installs import Install
 from envsolve.dockerfiles.model import Command, Stage
-from envsolve.dockerfiles.offers import Offer, found
+from envsolve.dockerfiles.offers import Offer, Within, found
 from envsolve.dockerfiles.places import Places
 from envsolve.machine.model import Machine, Platform
 
@@ -72,6 +73,11 @@ class Asked:
             own = distribution.python if distribution else None
         return None if own is None or any(_brings_python(command, own) for command in stage.history()) else own
 
+    def within(self, stage: Stage) -> Within:
+        """The Python and the libc of a stage."""
+        distribution = self.distribution(stage)
+        return Within(self.python(stage), libc_of(Platform(libc=distribution.libc)) if distribution else None)
+
     def image_torch(self, stage: Stage) -> tuple[Offer, ...]:
         """The builds of torch that an image of PyTorch's brings; none where it is no such image, or not known."""
         name, image = Name.of(stage.root.image), self.image(stage)
@@ -85,18 +91,25 @@ class Asked:
             if offer.build.version == image.version and offer.build.variant == flavour
         )
 
-    def taken(self, install: Install, package: str, python: str | None) -> Offer | None:
+    def taken(self, install: Install, package: str, within: Within) -> Offer | None:
         """The build of a package that an install takes, where it names it and its places are known."""
         looks = self.looks(install, package)
         for wanted in install.wanted:
             if wanted.name == package and not wanted.requirement.url and not looks.unknown:
-                allowed = found(self.offers(package), wanted.requirement.specifier, looks, python, install.early)
+                allowed = found(self.offers(package), wanted.requirement.specifier, looks, within, install.early)
                 return max(allowed, key=lambda offer: (offer.version, offer.refused is None), default=None)
         return None
 
     def looks(self, install: Install, package: str) -> Places:
         """Where an install looks for a package."""
         return install.looks(any(offer.build.index != "default" for offer in self.offers(package)))
+
+
+def in_container(machine: Machine) -> Machine:
+    """A machine as it matters to an image: which brings a libc of its own, and is meant for a GPU, known or not."""
+    if machine.platform:
+        machine = replace(machine, platform=replace(machine.platform, libc=None))
+    return machine if machine.gpus or machine.driver else replace(machine, gpus=None)
 
 
 def with_compat(machine: Machine, cuda: str) -> Machine:
@@ -120,7 +133,7 @@ def _brings_python(command: Command, own: str) -> bool:
     if first == "uv" and "--python" in command.words:
         return True
     for word in command.words:
-        match = re.search(r"(?:^|/)python[=@]?(3\.\d+)", word)
+        match = re.search(r"(?:^|/)(?:python|pip)[=@]?(3\.\d+)", word)
         if _ANOTHER_PYTHON.search(word) or (match and match[1] != own):
             return True
     return False

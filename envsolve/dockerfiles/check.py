@@ -12,7 +12,7 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
 from envsolve.compat.settle import as_judged
 from envsolve.dockerfiles import checks
-from envsolve.dockerfiles.asked import Asked
+from envsolve.dockerfiles.asked import Asked, in_container
 from envsolve.dockerfiles.context import Context
 from envsolve.dockerfiles.installs import installs
 from envsolve.dockerfiles.model import Finding, Report, Stage, Unjudged
@@ -36,7 +36,7 @@ def check_dockerfile(
         UsageError: It is no Dockerfile.
     """
     stages = read_stages(text)
-    judged = tuple(as_judged(machine, None, catalogue.drivers) for machine in machines)
+    judged = tuple(in_container(as_judged(machine, None, catalogue.drivers)) for machine in machines)
     known = cache(lambda name: offers(name, judged, catalogue))
     files = Context(context)
     read = {id(command): tuple(installs((command,), files)) for stage in stages for command in stage.commands}

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from envsolve.catalogue.model import SourceProject
 from envsolve.dockerfiles.asked import Asked, pinned
 from envsolve.dockerfiles.installs import Install
-from envsolve.dockerfiles.offers import found
+from envsolve.dockerfiles.offers import Within, found
 
 ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
 
@@ -42,7 +42,7 @@ def compiled(install: Install, asked: Asked) -> Iterator[Compiled]:
         places = asked.looks(install, wanted.name)
         if project is None or wanted.requirement.url or places.unknown:
             continue
-        if not found(asked.offers(wanted.name), wanted.requirement.specifier, places, None, early=True):
+        if not found(asked.offers(wanted.name), wanted.requirement.specifier, places, Within(), early=True):
             yield _of(project, wanted.name)
     for source in install.sources:
         name = canonicalize_name(source.partition("#")[0].rstrip("/").rsplit("/", 1)[-1].partition("@")[0])

@@ -55,6 +55,7 @@ class Name:
     def distribution(self, distributions: Mapping[str, Distribution]) -> Distribution | None:
         """The distribution that it is an image of, or that its tag ends with."""
         for name in (self.repository + self.tag, *reversed(self.tag.split("-"))):
-            if name.removesuffix("-slim") in distributions:
-                return distributions[name.removesuffix("-slim")]
+            known = distributions.get(re.sub(r"^(alpine)(?:\d.*|latest|edge)$", r"\1", name.removesuffix("-slim")))
+            if known:
+                return known
         return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn
 
@@ -14,7 +14,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from envsolve.dockerfiles.context import Context
-from envsolve.dockerfiles.model import Command
+from envsolve.dockerfiles.model import Command, Copied
+from envsolve.dockerfiles.pip_settings import FILES, written_in
 from envsolve.dockerfiles.places import Places, of_backend, places
 from envsolve.dockerfiles.requirements import lines, option_words
 
@@ -54,6 +55,7 @@ class Install:
     Attributes:
         wanted: Those that name a package.
         unread: Names of packages whose version a variable says that the file does not set.
+        strange: Words that are no requirement: a variable that the file does not set, or what pip does not read.
         sources: What is built from a folder or an address: ``.``, ``git+https://...``.
         files: Of ``-r``, those that are not in the build context.
         places: Where packages are looked for; ``backend`` where packages of PyTorch are, if elsewhere.
@@ -66,6 +68,7 @@ class Install:
     command: Command
     wanted: tuple[Wanted, ...]
     unread: frozenset[str]
+    strange: tuple[str, ...]
     sources: tuple[str, ...]
     files: tuple[str, ...]
     places: Places
@@ -161,6 +164,7 @@ class _Read:
         self._words: list[str] = []
         self._wanted: list[Wanted] = []
         self._unread: set[str] = set()
+        self._strange: list[str] = []
         self._sources: list[str] = []
         self._files: list[str] = []
         self._seen: list[str] = []
@@ -178,14 +182,20 @@ class _Read:
     def install(self, command: Command, uv: bool) -> Install:
         """All of it, with the options of the files as if they stood on the command line, as pip has it."""
         given, _ = _OPTIONS.parse_known_intermixed_args(self._words)
-        variables = command.variables
+        settings = {} if uv else self._settings(command)
+        variables = {**settings, **command.variables}
+        looks = places(given, variables, uv)
+        if not settings and not uv and any(_is_configuration(copied) for copied in command.copied):
+            self._files.append("pip.conf")
+            looks = replace(looks, unknown=True)
         return Install(
             command,
             tuple(self._wanted),
             frozenset(self._unread),
+            tuple(self._strange),
             tuple(self._sources),
             tuple(self._files),
-            places(given, variables, uv),
+            looks,
             (given.torch_backend or variables.get("UV_TORCH_BACKEND") or None) if uv else None,
             bool(given.constraint or variables.get("PIP_CONSTRAINT") or variables.get("UV_CONSTRAINT")),
             not (given.no_build_isolation or variables.get("PIP_NO_BUILD_ISOLATION")),
@@ -193,6 +203,12 @@ class _Read:
             given.pre,
             given.upgrade,
         )
+
+    def _settings(self, command: Command) -> Mapping[str, str]:
+        """What pip's configuration says, as far as files of the context make it up."""
+        paths = (*FILES, *filter(None, (command.variables.get("PIP_CONFIG_FILE"),)))
+        texts = [text for text in map(self._text_of, paths) if text is not None]
+        return {name: value for text in texts for name, value in written_in(text).items()}
 
     def _word(self, word: str, file: str) -> None:
         try:
@@ -202,6 +218,10 @@ class _Read:
                 self._sources.append(word)
             elif match := re.match(r"([A-Za-z][\w.-]*)(\[[^]]*\])?\s*[=<>~!]=?.*\$", word):
                 self._unread.add(canonicalize_name(match[1]))
+            elif not word.endswith(".whl"):
+                self._strange.append(word)
+            else:
+                self._sources.append(word)
             return
         if requirement.url:
             self._sources.append(word)
@@ -223,6 +243,10 @@ class _Read:
                     continue
             else:
                 self._word(line, file)
+
+
+def _is_configuration(copied: Copied) -> bool:
+    return any(posixpath.basename(path) == "pip.conf" for path in (copied.target, *copied.sources))
 
 
 def other_installer(command: Command) -> str | None:

@@ -38,7 +38,10 @@ def instructions(text: str) -> Iterator[Instruction]:
     from dockerfile_parse import DockerfileParser
 
     text = re.sub(r"\r\n?", "\n", text.removeprefix("\ufeff"))
-    folded, documents = _fold(text.split("\n"), _escape(text))
+    escape = _escape(text)
+    text = re.sub(rf"{re.escape(escape)}\s*\Z", "", text)  # it continues nothing
+    lines, documents = _fold(text.split("\n"), escape)
+    folded = "\n".join(_continued(lines, escape))
     parser = DockerfileParser(fileobj=io.BytesIO(folded.encode("utf-8", "replace")))
     for found in parser.structure:
         if found["instruction"] != "COMMENT":
@@ -66,7 +69,20 @@ def _escape(text: str) -> str:
     return "\\"
 
 
-def _fold(lines: list[str], escape: str) -> tuple[str, dict[int, dict[str, str]]]:
+def _continued(lines: Sequence[str], escape: str) -> Iterator[str]:
+    """Lines as dockerfile-parse joins them: builders pass over blanks behind a backslash, and over empty lines."""
+    continued = False
+    for line in lines:
+        said = line.strip()
+        if continued and not said:
+            yield "#"
+            continue
+        if not said.startswith("#"):
+            continued = said.endswith(escape)
+        yield line.rstrip() if continued else line
+
+
+def _fold(lines: list[str], escape: str) -> tuple[list[str], dict[int, dict[str, str]]]:
     """The text with every document blanked out, so that lines keep their numbers; documents by the line before them."""
     documents: dict[int, dict[str, str]] = {}
     number, inside = 0, False
@@ -82,7 +98,7 @@ def _fold(lines: list[str], escape: str) -> tuple[str, dict[int, dict[str, str]]
                 number = end
         inside = inside and (line.rstrip().endswith(escape) or not line.strip() or line.lstrip().startswith("#"))
         number += 1
-    return "\n".join(lines), documents
+    return lines, documents
 
 
 def _end(lines: Sequence[str], start: int, word: str, indented: bool) -> int | None:

@@ -44,6 +44,20 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """An instruction as it is written, with the documents inside it.
+
+    Attributes:
+        line: Where it begins, from 1.
+        name: ``RUN``, in capitals; whatever stands there where it is no instruction.
+    """
+
+    line: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One stage, and the earlier stage that it is built on.
 
@@ -52,6 +66,9 @@ class Stage:
         image: The image that it starts from, with variables resolved; where it is built on an earlier stage, its name.
         commands: Those of this stage alone, in order.
         variables: ENV and ARG in force at its end.
+        platform: Of ``FROM --platform``; empty where it is that of the build.
+        texts: Its instructions that run something, and what is no instruction.
+        outside: Names that ARG declares before the first FROM, and that no stage sees unless it declares them again.
     """
 
     line: int
@@ -60,6 +77,9 @@ class Stage:
     base: Stage | None
     commands: tuple[Command, ...]
     variables: Mapping[str, str]
+    platform: str = ""
+    texts: tuple[Text, ...] = ()
+    outside: frozenset[str] = frozenset()
 
     @property
     def root(self) -> Stage:

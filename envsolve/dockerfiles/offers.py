@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -13,11 +14,25 @@ from packaging.version import Version
 from envsolve.builds import BuildLine, list_builds
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import IndexPlace
-from envsolve.compat.platform import python_tag
+from envsolve.compat.platform import libc_needed, libc_serves, python_tag
 from envsolve.dockerfiles.places import Places
 from envsolve.machine.model import Machine
 
 _DEFAULT = "default"
+Libc: TypeAlias = tuple[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What an installer runs in: it finds the wheels that fit, and sees no others.
+
+    Attributes:
+        python: ``3.12``; None where it is not known.
+        libc: That of the image, whatever the machine's; None likewise.
+    """
+
+    python: str | None = None
+    libc: Libc | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +66,18 @@ class Offer:
         """The first GPU that kernels of its Triton do not run on."""
         return next((line for line in self.lines if line.triton is False), None)
 
+    @property
+    def libc(self) -> Libc:
+        """The libc that its wheel asks for; the oldest glibc where its tag asks for none, since it was made on one."""
+        return libc_needed(self.build.platform) or ("glibc", (2, 0))
+
     def for_python(self, python: str | None) -> bool:
         """Whether it has a wheel for a Python; where that is not known, it has."""
         return python is None or python_tag(self.build.pythons, python) is not None
+
+    def fits(self, within: Within) -> bool:
+        """Whether it has a wheel for a Python and a libc; what is not known does not count as no."""
+        return self.for_python(within.python) and (within.libc is None or libc_serves(within.libc, self.libc))
 
     def needs(self, package: str) -> SpecifierSet | None:
         """What it asks of another package's version; None where nothing is known of that."""
@@ -90,7 +114,7 @@ def offers(package: str, machines: Sequence[Machine], catalogue: Catalogue) -> t
 
 
 def found(
-    known: Sequence[Offer], specifier: SpecifierSet, places: Places, python: str | None, early: bool = False
+    known: Sequence[Offer], specifier: SpecifierSet, places: Places, within: Within, early: bool = False
 ) -> list[Offer]:
     """Those that a specifier allows in the places where an installer looks.
 
@@ -98,7 +122,7 @@ def found(
         early: Whether versions before a release are taken.
     """
     early = early or bool(specifier.prereleases)
-    here = [offer for offer in known if offer.for_python(python) and _is_in(offer, places)]
+    here = [offer for offer in known if offer.fits(within) and _is_in(offer, places)]
     if not places.merges and any(offer.build.index != _DEFAULT for offer in here):
         here = [offer for offer in here if offer.build.index != _DEFAULT]
     return [offer for offer in here if specifier.contains(offer.version, prereleases=early)]
@@ -110,7 +134,7 @@ def _is_in(offer: Offer, places: Places) -> bool:
     return places.every or offer.build.variant in (*places.variants, *(("any",) if places.variants else ()))
 
 
-def running(known: Iterable[Offer], python: str | None) -> Iterator[Offer]:
+def running(known: Iterable[Offer], within: Within) -> Iterator[Offer]:
     """Those that run on every machine: with their Triton before others, then newest first.
 
     Of equals, those whose file names say their variant come first.
@@ -119,7 +143,7 @@ def running(known: Iterable[Offer], python: str | None) -> Iterator[Offer]:
     def rank(offer: Offer) -> tuple[bool, Version, int, bool]:
         return offer.without_triton is None, Version(offer.build.version), _level(offer), bool(offer.build.local)
 
-    good = [offer for offer in known if offer.refused is None and offer.for_python(python)]
+    good = [offer for offer in known if offer.refused is None and offer.fits(within)]
     return iter(sorted(good, key=rank, reverse=True))
 
 

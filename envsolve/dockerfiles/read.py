@@ -9,10 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envsolve.dockerfiles.instructions import Instruction, instructions, shell_text
-from envsolve.dockerfiles.model import Command, Copied, Stage
+from envsolve.dockerfiles.model import Command, Copied, Stage, Text
+from envsolve.dockerfiles.pip_settings import set_by
 from envsolve.dockerfiles.shell import assigned, simple_commands, unset, words
 from envsolve.errors import UsageError
 from envsolve.files import read_regular
+
+# Source: Dockerfile reference. ENTRYPOINT and CMD run where the image runs.
+_BUILDS_NOTHING = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL"})
+# Beyond what anybody writes, locks inside included.
+_LARGEST = 2**20
+_RUNS_NOTHING = _BUILDS_NOTHING | {"ADD", "COPY", "ENV", "SHELL", "USER", "VOLUME", "WORKDIR"}
 
 
 @dataclass(slots=True)
@@ -21,6 +28,7 @@ class _Open:
 
     Attributes:
         fixed: Names that ENV gave a value: an ARG of that name does not change it.
+        settings: Those of pip, in the form of variables, which go before them.
     """
 
     line: int
@@ -29,24 +37,34 @@ class _Open:
     base: Stage | None
     variables: dict[str, str]
     fixed: set[str]
+    platform: str = ""
     folder: str = "/"
     commands: list[Command] = field(default_factory=list)
+    texts: list[Text] = field(default_factory=list)
     copied: tuple[Copied, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
 
-    def closed(self) -> Stage:
-        return Stage(self.line, self.image, self.name, self.base, tuple(self.commands), dict(self.variables))
+    def closed(self, outside: Mapping[str, str]) -> Stage:
+        variables, texts = dict(self.variables), tuple(self.texts)
+        commands, names = tuple(self.commands), frozenset(outside)
+        return Stage(self.line, self.image, self.name, self.base, commands, variables, self.platform, texts, names)
 
 
 def read_file(path: Path) -> str:
     """The text of a Dockerfile.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: It cannot be read, or is no text in UTF-8.
     """
     try:
-        return read_regular(path).decode("utf-8", "replace")
+        data = read_regular(path, _LARGEST)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="name a Dockerfile") from error
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise UsageError(f"{path} is UTF-16, which no builder reads", hint="save it as UTF-8")
+    if b"\0" in data:
+        raise UsageError(f"{path} is no text", hint="name a Dockerfile")
+    return data.decode("utf-8", "replace")
 
 
 def read_stages(text: str) -> tuple[Stage, ...]:
@@ -62,7 +80,7 @@ def read_stages(text: str) -> tuple[Stage, ...]:
     for one in instructions(text):
         if one.name == "FROM":
             if stage:
-                stages.append(stage.closed())
+                stages.append(stage.closed(outside))
             stage = _opened(one.line, words(one.value, outside), stages, opened)
             opened[one.line] = stage
         elif one.name == "ARG":
@@ -71,18 +89,21 @@ def read_stages(text: str) -> tuple[Stage, ...]:
             _read(one, stage)
     if stage is None:
         raise UsageError("there is no FROM in it", hint="name a Dockerfile")
-    return (*stages, stage.closed())
+    return (*stages, stage.closed(outside))
 
 
 def _opened(line: int, given: Sequence[str], stages: Sequence[Stage], opened: Mapping[int, _Open]) -> _Open:
     parts = [word for word in given if not word.startswith("--")]
+    platform = next((word.partition("=")[2] for word in given if word.startswith("--platform=")), "")
     image = parts[0] if parts else ""
     name = parts[2] if len(parts) > 2 and parts[1].lower() == "as" else None
     base = next((s for s in reversed(stages) if s.name and s.name.lower() == image.lower()), None)
     if base is None:
-        return _Open(line, image, name, None, {}, set())
+        return _Open(line, image, name, None, {}, set(), platform)
     before = opened[base.line]
-    return _Open(line, image, name, base, dict(base.variables), set(before.fixed), before.folder, copied=before.copied)
+    made = _Open(line, image, name, base, dict(base.variables), set(before.fixed), base.platform, before.folder)
+    made.copied, made.settings = before.copied, dict(before.settings)
+    return made
 
 
 def _argument(one: Instruction, outside: dict[str, str], stage: _Open | None) -> None:
@@ -104,6 +125,8 @@ def _read(one: Instruction, stage: _Open) -> None:
         stage.copied += tuple(_copied(one, stage))
     elif one.name == "RUN":
         stage.commands += _commands(one, stage)
+    if one.name not in _RUNS_NOTHING:
+        stage.texts.append(Text(one.line, one.name, "\n".join((one.value, *one.documents.values()))))
 
 
 def _declared(value: str, scope: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
@@ -138,7 +161,8 @@ def _commands(one: Instruction, stage: _Open) -> Iterator[Command]:
     for found, variables in simple_commands(shell_text(one), stage.variables):
         if found[0] == "cd" and len(found) > 1:
             folder = posixpath.join(folder, found[1])
-        yield Command(one.line, found, variables, folder, copied)
+        yield Command(one.line, found, {**stage.settings, **variables}, folder, copied)
+        stage.settings |= set_by(found)
 
 
 def _mounted(value: str, stage: _Open) -> Iterator[Copied]:

@@ -30,6 +30,7 @@ _RUNNER_VALUES = frozenset(
 _SHELL = re.compile(r"(?:\S*/)?(?:ba|da|z|k|a)?sh")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?([-+])([^}]*))?\})")
+_BACKTICKS = re.compile(r"`([^`\n]*)`")
 _QUOTED_OR_COMMENT = re.compile(r"('[^']*'|\"(?:\\.|[^\"\\])*\"|\\.)|(?<![^\s;&|(])#[^\n]*", re.DOTALL)
 # A shell inside a shell inside a shell is as deep as files go; what is deeper is no longer a file of this kind.
 _DEPTH = 4
@@ -147,7 +148,7 @@ def _json_list(text: str) -> list[str] | None:
 def _split(text: str, scope: Mapping[str, str]) -> Iterator[list[str]]:
     found: list[str] = []
     redirected = False
-    for token in _tokens(text, ";&|()\n<>"):
+    for token in _tokens(_BACKTICKS.sub(r"$(\1)", text), ";&|()\n<>"):
         if set(token) <= _REDIRECTS and set(token) & set("<>"):
             redirected = True
             # The number of what is redirected: 2>&1.
@@ -159,7 +160,9 @@ def _split(text: str, scope: Mapping[str, str]) -> Iterator[list[str]]:
         elif redirected:
             redirected = False
         elif found or token not in _KEYWORDS:
-            found.append(resolved(token, scope))
+            word = resolved(token, scope)
+            # As a shell splits what a variable holds.
+            found += word.split() if _VARIABLE.fullmatch(token) and found else [word]
     if found:
         yield found
 

@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
-from envsolve.dockerfiles.asked import Asked
-from envsolve.dockerfiles.installs import Install, other_installer
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from envsolve.dockerfiles.asked import Asked, pinned
+from envsolve.dockerfiles.compiles import nvcc_code
+from envsolve.dockerfiles.installs import Install, Wanted, other_installer
 from envsolve.dockerfiles.model import Stage, Unjudged
+
+# Words of what installs or compiles, wherever they stand: in a document of another program, in a text that another
+# program is given.
+_DECIDES = re.compile(
+    r"(?<![\w-])(?:pip[\d.]*|pipx|uv|conda|mamba|poetry)['\",]*\s(?:[^\n;&|]*\s)?['\"]?"
+    r"(?:install|download|wheel|sync|add)(?![\w.-])|\beasy_install\s|\buvx\s|\btorch(?:vision|audio)?\s*[=<>~!]=|\bnvcc\s.*\.cu\b"
+)
 
 
 def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     """Installers that are not read, files that are not there, versions and indexes that are not known."""
+    if not stage.image:
+        yield Unjudged(stage.line, "FROM names no image")
     for command in stage.commands:
         other = other_installer(command)
         if other:
             yield Unjudged(command.line, f"{other}: {_instead(other)}")
     for install in asked.installs(stage.commands):
         yield from _of(install, asked)
+    yield from _unread(stage, asked)
+
+
+def _unread(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
+    """Instructions in which something is installed or compiled by no command that was read."""
+    installing = {install.command.line for install in asked.installs(stage.commands)}
+    others = {c.line for c in stage.commands if other_installer(c) or nvcc_code(c) is not None}
+    for text in stage.texts:
+        if text.name == "ONBUILD":
+            if _DECIDES.search(text.text):
+                yield Unjudged(text.line, "ONBUILD: what it does to the images that are built on this one")
+        elif text.name != "RUN":
+            yield Unjudged(text.line, f"{text.name[:40]!r} is no instruction that builders know: they stop there")
+            return
+        elif _DECIDES.search(text.text) and text.line not in installing | others:
+            yield Unjudged(text.line, "something is installed or compiled in a way that is not read")
 
 
 def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
@@ -31,10 +62,38 @@ def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
     for name in sorted(install.unread):
         if asked.offers(name):
             yield Unjudged(line, f"{name}: its version is given as the image is built")
+    for word in install.strange:
+        why = "is given as the image is built" if "$" in word else "is no requirement that pip reads"
+        yield Unjudged(line, f"{word} {why}")
+    for source in install.sources:
+        yield from _of_source(source, install, asked)
     for wanted in install.wanted:
         known = asked.offers(wanted.name) and not wanted.requirement.url and install.backend != "auto"
         if known and asked.looks(install, wanted.name).unknown:
             yield Unjudged(line, f"{wanted.name}: it is looked for where the catalogue has no facts of")
+        elif known and _is_new(wanted, asked):
+            yield Unjudged(line, f"{wanted.requirement} is of no release that the catalogue has facts of")
+
+
+def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged]:
+    """A wheel that is named by its address, and what a source tree depends on."""
+    name = unquote(source.partition("#")[0].rpartition("/")[2])
+    if name.endswith(".whl"):
+        try:
+            package = parse_wheel_filename(name)[0]
+        except InvalidWheelFilename:
+            return
+        if asked.offers(package):
+            yield Unjudged(install.command.line, f"{name}: a wheel that is named by its address")
+    elif install.dependencies and " @ " not in source:
+        yield Unjudged(install.command.line, f"{source}: what it depends on is not read")
+
+
+def _is_new(wanted: Wanted, asked: Asked) -> bool:
+    """Whether one version is asked for that is newer than every one that is known."""
+    version = pinned(wanted.requirement.specifier)
+    known = max(asked.offers(wanted.name), key=lambda offer: offer.version).version
+    return version is not None and Version(version) > known and Version(version).release != known.release
 
 
 def _instead(other: str) -> str:

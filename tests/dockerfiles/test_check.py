@@ -56,7 +56,7 @@ def test_a_widely_copied_file(catalogue: Catalogue) -> None:
     assert build.remedies[0] == "pip install torch==2.0.0+cu118 --index-url https://download.pytorch.org/whl/cu118"
     assert (arch.line, arch.code) == (5, "nvcc-arch")
     assert "sm_75" in arch.text and "8.9" in arch.text
-    assert arch.remedies == ("-gencode arch=compute_89,code=sm_89",)
+    assert arch.remedies == ("-arch=sm_89",)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,38 @@ def test_a_widely_copied_file(catalogue: Catalogue) -> None:
         (PYTHON + TORCH + "RUN pip install torchvision==0.20.0\n", ADA, ["torch-replaced"]),
         (PYTHON + TORCH + "RUN pip install torchvision==0.24.0\n", ADA, []),
         (PYTHON + "RUN conda install c::pytorch=2.5\nRUN pip install -r r.txt\n", ADA, ["torch-unheld"]),
+        # The libc of the image, whatever the machine's.
+        ("FROM python:3.12-alpine3.20\nRUN pip install torch==2.9.0\n", ADA, ["image-libc"]),
+        ("FROM alpine\nRUN apk add py3-pip && pip install torch\n", ADA, ["image-libc"]),
+        ("FROM alpine\nRUN pip install numpy\n", ADA, []),
+        (f"FROM nvidia/cuda:12.1.1-devel-centos7\nRUN pip install torch==2.9.0 {CU126}\n", NEWER, ["image-libc"]),
+        (f"FROM nvidia/cuda:12.1.1-devel-centos7\nRUN pip install torch==2.5.0 -i {WHL}/cu121\n", NEWER, []),
+        (PYTHON + TORCH, f"{ADA}, glibc 2.17", []),
+        (PYTHON + TORCH, f"{ADA}, musl 1.2", []),
+        # What no release in a range has.
+        (PYTHON + "RUN pip install 'torch>=2.0,<2.1'\n", ADA, ["unpublished-build"]),  # none for Python 3.12
+        (PYTHON + "RUN pip install torch==2.0.*\n", ADA, ["unpublished-build"]),
+        (PYTHON + "RUN pip install 'torch>=99' 'torch!=2.0.0,>99'\n", ADA, []),  # newer than the facts
+        # pip's own configuration.
+        (PYTHON + f"RUN pip config set global.index-url {WHL}/cu126 && pip install torch==2.9.0+cu126\n", ADA, []),
+        (
+            PYTHON + f"COPY <<EOF /etc/pip.conf\n[global]\nextra-index-url = {WHL}/cu126\nEOF\n"
+            "RUN pip install torch==2.9.0+cu126\n",
+            ADA,
+            [],
+        ),
+        (PYTHON + "COPY pip.conf /etc/\nRUN pip install torch==2.9.0+cu126\n", ADA, []),  # which is not there
+        # Variables.
+        ('ARG V=2\nFROM python:3.12-slim\nRUN pip install "torch==${V}"\n', ADA, ["argument-scope"]),
+        ("ARG V=2.9.0\nFROM python:3.12-slim\nARG V\nRUN pip install numpy==$V\n", ADA, []),
+        (PYTHON + 'ARG WHAT="numpy torch==2.2.3"\nRUN pip install $WHAT\n', ADA, ["unpublished-build"]),
+        # Whose image it is, and what does not belong in it.
+        (f"FROM --platform=linux/arm64 python:3.12-slim\n{TORCH}", ADA, ["image-platform"]),
+        (f"FROM --platform=$BUILDPLATFORM python:3.12-slim\n{TORCH}", ADA, []),
+        ("FROM --platform=linux/amd64 a AS a\nFROM a\n", "GH200, linux-aarch64", ["image-platform"]),
+        ("FROM --platform=linux/amd64 a AS a\nFROM b\n", "GH200, linux-aarch64", []),
+        ("FROM ubuntu:22.04\nRUN apt-get install -y nvidia-driver-535 cuda\n", ADA, ["driver-in-image"] * 2),
+        ("FROM ubuntu:22.04\nRUN apt-get install -y cuda-toolkit-12-4 nvidia-cuda-toolkit\n", ADA, []),
     ],
 )
 def test_each_fault_is_found_and_nothing_else(catalogue: Catalogue, text: str, target: str, codes: list[str]) -> None:
@@ -204,6 +236,21 @@ def test_requirement_files_and_setup_of_the_context_are_read(catalogue: Catalogu
         ("RUN pip install -r requirements.txt\n", "--context"),
         ("ARG V\nRUN pip install torch==${V}\n", "its version is given"),
         ("RUN pip install torch -i https://own.example/simple\n", "no facts"),
+        ("RUN pip install $WHAT\n", "$WHAT is given"),
+        ("RUN for one in torch torchvision; do pip install $one; done\n", "$one is given"),
+        ("RUN pip install torch==`cat version`x\n", "its version is given"),
+        ("RUN pip install torch==2.0.0-cu121\n", "no requirement"),
+        ("RUN pip install torch==99\n", "no release"),
+        ("RUN pip install https://a/torch-2.0.0%2Bcu118-cp310-cp310-linux_x86_64.whl\n", "+cu118"),
+        ("RUN pip install ./torch-2.0.0-cp310-cp310-linux_x86_64.whl\n", "named by its address"),
+        ("RUN pip install .\n", "what it depends on"),
+        ("RUN pip download torch\n", "in a way that is not read"),
+        ("RUN <<EOF python3\nimport os\nos.system('pip install torch')\nEOF\n", "in a way that is not read"),
+        ("RUN <<A cat > /x && bash <<B\nhello\nA\npip install torch\nB\n", "in a way that is not read"),
+        ("ONBUILD RUN pip install torch\n", "ONBUILD"),
+        ("RUN <<EOF\npip install torch==2.9.0\n", "no instruction"),  # which never ends
+        ("{% if gpu %}\n{% endif %}\n", "no instruction"),
+        ("FROM\n", "no image"),
     ],
 )
 def test_what_is_not_judged_is_said(catalogue: Catalogue, text: str, says: str) -> None:
@@ -213,9 +260,49 @@ def test_what_is_not_judged_is_said(catalogue: Catalogue, text: str, says: str) 
     assert says in one.text and "not judged" in describe(report, "Dockerfile")
 
 
-def test_no_machine_is_no_yes(catalogue: Catalogue) -> None:
-    report = check.check_dockerfile(PYTHON, (Machine(),), catalogue)
+def test_what_installs_nothing_is_no_matter() -> None:
+    text = (
+        PYTHON
+        + "RUN apt-get install -y python3-pip python3-wheel\nRUN pip config set install.timeout 9\nRUN pip list\n"
+    )
+    report = check.check_dockerfile(text, (describe_target(ADA, Catalogue()),), Catalogue())
+    assert (report.findings, report.unjudged) == ((), ())
+
+
+@pytest.mark.parametrize("machine", [Machine(), Machine(gpus=())])
+def test_no_machine_is_no_yes(catalogue: Catalogue, machine: Machine) -> None:
+    report = check.check_dockerfile(PYTHON + "RUN pip install torch==2.0.0+cu121\n", (machine,), catalogue)
     assert "--target" in report.unjudged[0].text
+    assert "+cpu" not in report.findings[0].remedies[0], "nobody meant that"
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "remedy"),
+    [
+        (
+            f"FROM nvidia/cuda:12.1.1-devel-centos7\nRUN pip install torch==2.9.0 {CU126}\n",
+            NEWER,
+            "12.1.1-devel-ubuntu22.04",
+        ),
+        ("FROM python:3.11-alpine\nRUN pip install torch\n", NEWER, "FROM python:3.11-slim-bookworm"),
+        (
+            WIDELY_COPIED,
+            "H100, driver 580.65.06, linux-x86_64",
+            "nvidia/cuda:12.5.1-devel-ubuntu24.04",
+        ),  # 12.1.1 has none
+        (PYTHON + "RUN pip install torch==2.9.0+cu126\n", ADA, f"pip install torch==2.9.0+cu126 {CU126}"),
+        ("FROM nvidia/cuda:12.6.9-devel-ubuntu22.04\n", NEWER, "-devel-ubuntu22.04"),
+        (CUDA + "RUN nvcc -arch compute_75 -code=sm_75 a.cu\n", NEWER, "-gencode arch=compute_89,code=sm_89"),
+    ],
+)
+def test_the_remedy_is_the_least_change(catalogue: Catalogue, text: str, target: str, remedy: str) -> None:
+    assert remedy in found(text, target, catalogue)[0].remedies[0]
+
+
+def test_a_card_beside_others_is_added_to_them(catalogue: Catalogue) -> None:
+    machines = [describe_target(f"{gpu}, driver 560.35.03, linux-x86_64", catalogue) for gpu in ("RTX 4090", "H100")]
+    both = check.check_dockerfile(CUDA + "RUN nvcc -arch=sm_75 a.cu\n", machines, catalogue).findings
+    assert [f.remedies for f in both] == [(f"-gencode arch=compute_{cc},code=sm_{cc}",) for cc in (89, 90)]
 
 
 def test_a_remedy_of_a_companion_goes_with_the_torch(catalogue: Catalogue) -> None:

@@ -13,7 +13,7 @@ from envsolve.dockerfiles.context import Context
 from envsolve.dockerfiles.images import Name
 from envsolve.dockerfiles.installs import Install, installs, other_installer
 from envsolve.dockerfiles.model import Command
-from envsolve.dockerfiles.read import read_stages
+from envsolve.dockerfiles.read import read_file, read_stages
 from envsolve.dockerfiles.requirements import lines
 from envsolve.dockerfiles.shell import simple_commands
 from envsolve.errors import UsageError
@@ -110,10 +110,28 @@ def test_what_buildkit_reads_and_other_files_do_not_have() -> None:
         ),
         ("# isn't\npip install a", ["pip install a"]),
         ("bash install.sh -c x", ["bash install.sh -c x"]),
+        ("W='a b'; pip install $W ${W}c", ["pip install a b a bc"]),
+        ("pip install a==`cat v`", ["pip install a==$", "cat v"]),
     ],
 )
 def test_simple_commands(text: str, words: list[str]) -> None:
     assert [" ".join(found) for found, _ in simple_commands(text, {})] == words
+
+
+def test_what_builders_pass_over_in_continued_lines() -> None:
+    [stage] = read_stages("FROM a\nRUN pip install \\ \t\n  a \\\n\n  # isn't\n  b \\\n   \n  c\nRUN pip install d \\")
+    assert [(c.line, c.words[2:]) for c in stage.commands] == [(2, ("a", "b", "c")), (9, ("d",))]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [("FROM a\n".encode("utf-16"), "UTF-16"), (b"FROM a\0\n", "no text"), (b"FROM a\n" + b"#" * 2**20, "1 MiB")],
+)
+def test_what_is_no_text_or_endless_is_refused(data: bytes, says: str, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_bytes(data)
+    with pytest.raises(UsageError, match=says) as caught:
+        read_file(tmp_path / "Dockerfile")
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "RUN echo hi\n"])

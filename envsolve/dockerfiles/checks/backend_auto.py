@@ -13,7 +13,7 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """``--torch-backend auto`` takes CPU builds where it sees no driver. Source: uv's guide "Using uv with PyTorch"."""
     for install in asked.installs(stage.commands):
         if install.backend == "auto" and any(asked.offers(wanted.name) for wanted in install.wanted):
-            best = next(running(asked.offers("torch"), asked.python(stage)), None)
+            best = next(running(asked.offers("torch"), asked.within(stage)), None)
             remedies = (
                 (f"--torch-backend {best.build.variant}",) if best else ("name the flavour: --torch-backend cu126",)
             )

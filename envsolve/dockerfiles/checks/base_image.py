@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from envsolve.catalogue.model import Image, ImageRequirement
 from envsolve.compat.driver import driver_runs
-from envsolve.compat.forward import compat_serves
 from envsolve.compat.versions import minor, numbers
-from envsolve.dockerfiles.asked import Asked, with_compat
+from envsolve.dockerfiles.asked import Asked
 from envsolve.dockerfiles.images import Name
 from envsolve.dockerfiles.model import Finding, Stage
+from envsolve.dockerfiles.siblings import started
 from envsolve.machine.describe import one_line
 from envsolve.machine.model import Machine
 
@@ -18,6 +18,8 @@ from envsolve.machine.model import Machine
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Look at the tag, then at what it asks of the driver."""
     name = Name.of(stage.image)
+    if stage is asked.final.root:
+        yield from _for_another_platform(stage, asked)
     if stage.base is not None or not name.known:
         return
     known = [image for image in asked.catalogue.images if image.repository == name.repository]
@@ -32,8 +34,18 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     requirement = asked.catalogue.image_requirements.get(image.version) if image.cuda else None
     if requirement is not None and stage is asked.final.root and not _overruled(asked.final):
         for machine in asked.machines:
-            if not _starts(requirement, machine, asked):
+            if not started(requirement, machine, asked):
                 yield _refused(stage, requirement, machine, asked)
+
+
+def _for_another_platform(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """``FROM --platform`` against the machines; a variable there stands for the platform of the build."""
+    system, _, arch = stage.platform.partition("/")
+    meant = {"amd64": "x86_64", "arm64": "aarch64"}.get(arch.partition("/")[0], arch)
+    machine = next((m for m in asked.machines if m.platform and m.platform.arch not in (None, meant)), None)
+    if machine is not None and system and "$" not in stage.platform:
+        text = f"the image is for {stage.platform}, and does not run on {one_line(machine)}"
+        yield Finding(stage.line, "image-platform", "error", text, ("leave --platform out, and give it to the build",))
 
 
 def _retired(stage: Stage, name: Name, image: Image, known: Sequence[Image]) -> Finding:
@@ -59,21 +71,6 @@ def _overruled(final: Stage) -> bool:
     """Whether the file itself puts another condition in the place of the image's, or none."""
     switched_off = final.variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true")
     return switched_off or "NVIDIA_REQUIRE_CUDA" in final.variables
-
-
-def _starts(requirement: ImageRequirement, machine: Machine, asked: Asked) -> bool:
-    """Whether the container runtime starts it; what is not known does not count as no.
-
-    The older driver branches are named with the brands whose cards the compat ``libcuda`` serves.
-    """
-    driver = machine.driver
-    if driver is None or driver.cuda is None or minor(driver.cuda) >= minor(requirement.cuda):
-        return True
-    branch = (driver.version or "").partition(".")[0]
-    if not any(branch in older.branches for older in requirement.or_drivers):
-        return False
-    serves = compat_serves(with_compat(machine, requirement.cuda), asked.facts.forward)
-    return serves is None or serves.ok is not False
 
 
 def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, asked: Asked) -> Finding:
@@ -102,9 +99,20 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
 def _near(known: Sequence[Image], tag: str) -> tuple[str, ...]:
     """The tag that shares the most with what was written, of the same version or the next one."""
     wanted = set(tag.split("-"))
+    family = tag.split("-")[-1].rstrip("0123456789.")
     version = minor(tag)
     tags = [(image, t) for image in known if not image.retired and minor(image.version) >= version for t in image.tags]
-    best = min(tags, key=lambda pair: (minor(pair[0].version), -len(wanted & set(pair[1].split("-")))), default=None)
+
+    def distance(pair: tuple[Image, str]) -> tuple[tuple[int, ...], int, bool]:
+        """Of those that share as much, one on the same distribution."""
+        image, other = pair
+        return (
+            minor(image.version),
+            -len(wanted & set(other.split("-"))),
+            other.split("-")[-1].rstrip("0123456789.") != family,
+        )
+
+    best = min(tags, key=distance, default=None)
     return (f"FROM {best[0].repository}:{best[1]}",) if best else ()
 
 

@@ -8,10 +8,10 @@ from envsolve.compat.versions import numbers
 from envsolve.dockerfiles.asked import Asked, pinned
 from envsolve.dockerfiles.compiled import compiled
 from envsolve.dockerfiles.compiles import nvcc_code
-from envsolve.dockerfiles.images import Name
 from envsolve.dockerfiles.installs import Install
 from envsolve.dockerfiles.model import Finding, Stage
-from envsolve.dockerfiles.offers import Offer, running
+from envsolve.dockerfiles.offers import Offer, Within, running
+from envsolve.dockerfiles.siblings import like
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
@@ -24,7 +24,7 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     if python is None or not chosen or all(_serves(install, python, asked) for install in chosen):
         return
     known = asked.offers("torch")
-    best, own = next(running(known, None), None), next(running(known, python), None)
+    best, own = next(running(known, Within()), None), next(running(known, Within(python)), None)
     if best is None or (own is not None and own.version.release >= best.version.release):
         return
     text = f"{stage.root.image} has Python {python}: "
@@ -41,7 +41,7 @@ def _serves(install: Install, python: str, asked: Asked) -> bool:
     """Whether the version that is pinned is one that runs with that Python."""
     if not any(wanted.name == "torch" and pinned(wanted.requirement.specifier) for wanted in install.wanted):
         return False
-    taken = asked.taken(install, "torch", python)
+    taken = asked.taken(install, "torch", Within(python))
     return install.places.unknown or (taken is not None and taken.refused is None)
 
 
@@ -51,7 +51,7 @@ def _remedies(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
         one for install in asked.installs(stage.commands) for one in compiled(install, asked)
     )
     if compiles:
-        yield from _newer_distribution(stage, best, asked)
+        yield from like(stage, asked, lambda found: bool(found.python and best.for_python(found.python)))
     else:
         images = [
             i
@@ -61,20 +61,4 @@ def _remedies(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
         if images:
             image = sorted(images, key=lambda i: numbers(i.version))[len(images) // 2]
             yield f"FROM {image.repository}:{image.tags[0]}"
-    yield "install a newer Python in it, and use the pip of that one"
-
-
-def _newer_distribution(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
-    """The oldest one that has the same release and kind, and a Python that the newest torch has wheels for."""
-    image, tag = asked.image(stage), Name.of(stage.root.image).tag
-    kind = next((k for k in image.kinds if image and f"-{k}-" in tag), None) if image else None
-    found = []
-    for other in asked.catalogue.images if image and kind else ():
-        distribution = asked.catalogue.distributions.get(other.distribution)
-        if image and (other.repository, other.version) == (image.repository, image.version) and kind in other.kinds:
-            python = distribution.python if distribution else None
-            alike = other.distribution.rstrip("0123456789.") == image.distribution.rstrip("0123456789.")
-            if python and best.for_python(python):
-                newer = f"FROM {other.repository}:{other.version}-{kind}-{other.distribution}"
-                found.append((not alike, numbers(python), newer))
-    yield from (text for _, _, text in sorted(found)[:1])
+    yield "install a newer Python in it (uv venv --python 3.12), and use the pip of that one"

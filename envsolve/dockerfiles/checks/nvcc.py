@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envsolve.catalogue.model import Toolkit
@@ -26,23 +27,26 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
         code = cmake_code(command) if code is None else code
         if code is None:
             continue
+        cards = {gpu.cc for machine in asked.machines for gpu in machine.gpus or ()}
         for machine in asked.machines:
             for gpu in machine.gpus or ():
                 if gpu.cc is not None:
-                    yield from _judged(command, code, gpu, gpu.cc, machine, toolkit, asked)
+                    remedy = _remedy(command, gpu.cc, alone=len(cards) == 1)
+                    yield from _judged(command.line, code, gpu, gpu.cc, machine, toolkit, remedy, asked)
 
 
 def _judged(
-    command: Command,
+    line: int,
     code: tuple[str, ...],
     gpu: Gpu,
     cc: ComputeCapability,
     machine: Machine,
     toolkit: Toolkit | None,
+    remedy: str,
     asked: Asked,
 ) -> Iterator[Finding]:
-    def found(level: str, text: str, remedy: str = _remedy(command, cc)) -> Finding:
-        return Finding(command.line, "nvcc-arch", "error" if level == "error" else "warning", text, (remedy,))
+    def found(level: str, text: str, remedy: str = remedy) -> Finding:
+        return Finding(line, "nvcc-arch", "error" if level == "error" else "warning", text, (remedy,))
 
     if toolkit and not best_code(toolkit.archs, cc, asked.facts.architectures)[0].usable:
         text = f"nvcc {toolkit.version} makes no code that runs on {gpu.label}"
@@ -60,15 +64,25 @@ def _judged(
     if not code:
         yield found("warning", f"nvcc is told no architecture: it compiles for its default and not for {gpu.label}")
     elif not level.usable:
-        yield found("error", f"{said} does not run on {gpu.label}")
+        yield found("error", f"nvcc makes {said}, and no code that runs on {gpu.label}, which takes {cc.sm}")
     elif level is Level.PTX and loads is not None and loads.ok is False:
-        yield found("error", f"{said} has {name} alone for {gpu.label}, which its driver does not load: {loads.text}")
+        yield found(
+            "error",
+            f"of {said}, {name} alone is for {gpu.label}, and its driver does not load it: {loads.text}",
+        )
     elif level is Level.PTX:
-        yield found("warning", f"{said} has no code for {gpu.label}: its driver compiles {name} at the first start")
+        yield found(
+            "warning",
+            f"nvcc makes {said} and no {cc.sm}, which {gpu.label} takes: its driver compiles {name} at the first start",
+        )
 
 
-def _remedy(command: Command, cc: ComputeCapability) -> str:
+def _remedy(command: Command, cc: ComputeCapability, alone: bool) -> str:
+    """What to write; the short form in place of the short form, which cannot stand beside others, for one card."""
     number = cc.sm[3:]
     if command.words[0].endswith("cmake"):
         return f"-DCMAKE_CUDA_ARCHITECTURES={number}"
+    options = {re.split("[= ]", word, maxsplit=1)[0] for word in command.words}
+    if alone and options & {"-arch", "--gpu-architecture"} and not options & {"-code", "--gpu-code"}:
+        return f"-arch={cc.sm}"
     return f"-gencode arch=compute_{number},code={cc.sm}"

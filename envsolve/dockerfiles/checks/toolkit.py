@@ -16,15 +16,16 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     if image is None or not image.cuda:
         return
     torch: str | None = None
+    within, mine = asked.within(stage), set(map(id, stage.commands))
     for install in asked.installs(stage.history()):
-        taken = asked.taken(install, "torch", asked.python(stage))
+        taken = asked.taken(install, "torch", within)
         number = taken.build.variant.removeprefix("cu") if taken else ""
         if number.isdigit():
             torch = f"{number[:-1]}.{number[-1]}"
         elif any(wanted.name == "torch" for wanted in install.wanted):
             torch = None
         for one in compiled(install, asked):
-            if torch and install.command in stage.commands and minor(torch)[0] != minor(image.cuda)[0]:
+            if torch and id(install.command) in mine and minor(torch)[0] != minor(image.cuda)[0]:
                 yield _mismatch(one, install.command.line, torch, image.cuda, stage)
                 break
 

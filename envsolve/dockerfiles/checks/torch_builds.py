@@ -11,7 +11,7 @@ from packaging.version import Version
 from envsolve.dockerfiles.asked import Asked, pinned
 from envsolve.dockerfiles.installs import Install, Wanted
 from envsolve.dockerfiles.model import Finding, Stage
-from envsolve.dockerfiles.offers import Offer, found, running
+from envsolve.dockerfiles.offers import Offer, Within, found, running
 from envsolve.dockerfiles.places import Places
 from envsolve.dockerfiles.requirements import holds
 
@@ -26,7 +26,7 @@ class _Case:
     Attributes:
         looks: Where it is looked for.
         torch: The torch that is there or comes along, where known.
-        python: The Python that it is for, where known.
+        within: The Python and the libc that it is for, where known.
         new: Whether the image surely does not have it yet.
         with_torch: Whether a torch is named up to here.
     """
@@ -35,7 +35,7 @@ class _Case:
     install: Install
     looks: Places
     torch: Offer | None
-    python: str | None
+    within: Within
     new: bool
     with_torch: bool
     asked: Asked
@@ -49,12 +49,17 @@ class _Case:
         """The one that is asked for."""
         return pinned(self.wanted.requirement.specifier)
 
+    @property
+    def local(self) -> str:
+        """Its local part, ``+cu126``."""
+        return "".join((self.version or "").partition("+")[1:])
+
     def finding(
         self, code: str, level: Literal["error", "warning"], text: str, near: Iterable[Offer], source: str | None = None
     ) -> Finding:
         """A finding with the best of some builds that run, then the best of all, in place of what is taken."""
         fits = [offer for offer in self.known if self.wanted.name == "torch" or _goes_with(offer, self.torch)]
-        best = [next(running(some, self.python), None) for some in (near, fits)]
+        best = [next(running(some, self.within), None) for some in (near, fits)]
         commands = dict.fromkeys(offer.command(self.asked.catalogue.indexes) for offer in best if offer)
         remedies = tuple(commands) or ("envsolve plan torch --target ... says what would make it fit",)
         if self.wanted.name == "triton":
@@ -64,22 +69,23 @@ class _Case:
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Judge what each install would take; what follows from a torch that is refused is not told again."""
-    python = asked.python(stage)
+    within = asked.within(stage)
     brought = asked.image_torch(stage)
     torch = brought[0] if brought else None
     there = {offer.build.package: offer for offer in brought}
     named: set[str] = set(there)
+    mine = set(map(id, stage.commands))
     for install in asked.installs(stage.history()):
         named |= {wanted.name for wanted in install.wanted}
-        torch = asked.taken(install, "torch", python) or torch
+        torch = asked.taken(install, "torch", within) or torch
         found_here = []
-        for case in _cases(install, torch, python, _is_known(stage, asked), "torch" in named, asked):
+        for case in _cases(install, torch, within, _is_known(stage, asked), "torch" in named, asked):
             if _stays(case, there.get(case.wanted.name), bool(brought)):
                 continue
             finding = _judged(case)
-            if finding is not None and install.command in stage.commands:
+            if finding is not None and id(install.command) in mine:
                 found_here.append((case.wanted.name, finding))
-        there |= {w.name: taken for w in install.wanted if (taken := asked.taken(install, w.name, python))}
+        there |= {w.name: taken for w in install.wanted if (taken := asked.taken(install, w.name, within))}
         about_torch = [finding for name, finding in found_here if name == "torch"]
         yield from about_torch or [finding for _, finding in found_here]
 
@@ -90,14 +96,14 @@ def _is_known(stage: Stage, asked: Asked) -> bool:
 
 
 def _cases(
-    install: Install, torch: Offer | None, python: str | None, new: bool, with_torch: bool, asked: Asked
+    install: Install, torch: Offer | None, within: Within, new: bool, with_torch: bool, asked: Asked
 ) -> Iterator[_Case]:
     for wanted in install.wanted:
         looks = asked.looks(install, wanted.name)
         if not asked.offers(wanted.name) or wanted.requirement.url or looks.unknown:
             continue
-        if holds(wanted.requirement, asked.platform, python) is True:
-            yield _Case(wanted, install, looks, torch, python, new, with_torch, asked)
+        if holds(wanted.requirement, asked.platform, within.python) is True:
+            yield _Case(wanted, install, looks, torch, within, new, with_torch, asked)
 
 
 def _stays(case: _Case, there: Offer | None, of_pytorch: bool) -> bool:
@@ -111,7 +117,7 @@ def _stays(case: _Case, there: Offer | None, of_pytorch: bool) -> bool:
 
 def _judged(case: _Case) -> Finding | None:
     specifier = case.wanted.requirement.specifier
-    allowed = found(case.known, specifier, case.looks, case.python, case.install.early)
+    allowed = found(case.known, specifier, case.looks, case.within, case.install.early)
     if not allowed:
         return _unpublished(case)
     if case.wanted.name != "torch" and case.version is None:
@@ -150,26 +156,40 @@ def _goes_with(offer: Offer, torch: Offer | None) -> bool:
 def _unpublished(case: _Case) -> Finding | None:
     """No index that is looked at has it; say where the version is, and in which variants.
 
-    None where the catalogue may not know the version: one before a release, or one that came after its facts.
+    None where the catalogue may not know the version: one before a release, or one that came after its facts; and where
+    no wheel goes with the image's libc, which is told for itself.
     """
-    version, python = case.version, case.python
-    if version is None or Version(version).is_prerelease:
-        return None
-    public = Version(version).public
-    same = [offer for offer in case.known if offer.build.version == public]
-    first, last = Version(case.known[-1].build.version), Version(case.known[0].build.version)
-    if not same and not (case.wanted.name in _WHOLE and first < Version(public) < last):
+    python, libc, same = case.within.python, case.within.libc, _same_version(case)
+    if same is None or (same and libc and not any(offer.fits(Within(libc=libc)) for offer in same)):
         return None
     text = f"{case.looks.text} has no {case.wanted.requirement}{f' for Python {python}' if python else ''}"
     variants = sorted({offer.build.variant for offer in same}, key=_shorter)
     pythons = sorted({key for offer in same for key in offer.build.pythons if key.startswith("cp")}, key=_shorter)
+    elsewhere = [offer for offer in same if f"+{offer.build.variant}" == case.local]
     if not variants:
         text += ": there is no such release"
     elif python and not any(offer.for_python(python) for offer in same):
         text += f"; its wheels are for {', '.join(pythons)}"
+    elif elsewhere:
+        text += f": that build is on the index of {elsewhere[0].build.variant}"
+        same = elsewhere
     else:
         text += f"; that version was published as {', '.join(variants)} alone"
     return case.finding("unpublished-build", "error", text, same)
+
+
+def _same_version(case: _Case) -> list[Offer] | None:
+    """What is published of the versions that are asked for, wherever; None where the catalogue may not know them."""
+    specifier, version = case.wanted.requirement.specifier, case.version
+    first, last = Version(case.known[-1].build.version), Version(case.known[0].build.version)
+    if version is None:
+        # Of a range, which later releases may be in, nothing is said.
+        named = [offer for offer in case.known if specifier.contains(offer.build.version)]
+        return named if named and case.wanted.name in _WHOLE and not specifier.contains(f"{last.major + 99}") else None
+    if Version(version).is_prerelease:
+        return None
+    same = [offer for offer in case.known if offer.build.version == Version(version).public]
+    return same if same or (case.wanted.name in _WHOLE and first < Version(version) < last) else None
 
 
 def _shorter(name: str) -> tuple[int, str]:

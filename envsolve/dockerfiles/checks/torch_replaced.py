@@ -20,18 +20,19 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Follow the installs of a stage and of those that it is built on."""
     before = f"the torch of {stage.root.image}" if Name.of(stage.root.image).repository == "pytorch/pytorch" else None
     brought = asked.image_torch(stage)
-    version = brought[0].build.version if brought else None
+    version, within = brought[0].build.version if brought else None, asked.within(stage)
+    mine = set(map(id, stage.commands))
     for command in stage.history():
         if _conda_torch(command):
             before, version = f"the torch of line {command.line}", None
         for install in asked.installs((command,)):
             own = [wanted for wanted in install.wanted if wanted.name == "torch"]
             chosen = [wanted for wanted in own if not wanted.file]
-            later = command in stage.commands
+            later = id(command) in mine
             if before and later and not chosen and install.dependencies and not install.constrained:
                 yield from _found(before, version, install, asked)
             if own:
-                taken = asked.taken(install, "torch", asked.python(stage))
+                taken = asked.taken(install, "torch", within)
                 before = f"{own[0].requirement} of line {command.line}"
                 version = taken.build.version if taken else pinned(own[0].requirement.specifier)
 
