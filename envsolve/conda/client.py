@@ -81,7 +81,8 @@ class Channels:
             IndexUnavailableError: A channel could not be read.
         """
         found: dict[str, tuple[Candidate, ...]] = {}
-        wanted = list(specs)
+        # Not strictly: the builds of the channel pytorch have dots in their names.
+        wanted = [self._rattler.MatchSpec(spec, strict=False) for spec in specs]
         for name, source in zip(self._names, self._sources, strict=True) if wanted else ():
             query = self._gateway.query([source], [subdir, "noarch"], wanted, recursive=False)
             for record in (record for part in self._ask(query, [name]) for record in part):

@@ -67,6 +67,12 @@ def _reasons(builds: Sequence[JudgedBuild], attempt: Attempt) -> Iterator[Confli
 
 
 def _remedies(attempt: Attempt) -> Iterator[Remedy]:
+    single = [*_changes(attempt), *_drivers(attempt)]
+    yield from single or _together(attempt)
+
+
+def _changes(attempt: Attempt) -> Iterator[Remedy]:
+    """Each thing that was asked for, in any version, or else not at all."""
     question, solver = attempt.question, attempt.solver
     for spec in question.specs:
         loose = replace(question, specs=tuple(Spec(one.name) if one == spec else one for one in question.specs))
@@ -75,7 +81,23 @@ def _remedies(attempt: Attempt) -> Iterator[Remedy]:
         # A package that no channel here has, such as `pytorch-cuda` of the channel pytorch, is there in no version.
         elif spec in attempt.asked and len(attempt.asked) > 1 and (found := _tried(solver, question.without(spec))):
             yield Remedy(f"give up {spec.name}", _named(found))
-    yield from _drivers(attempt)
+
+
+def _together(attempt: Attempt) -> Iterator[Remedy]:
+    """All that no channel has as it is asked for, changed at once: a file for the channel pytorch has several such."""
+    subdir, solver = attempt.question.subdir, attempt.solver
+    kept: list[Spec] = []
+    changes: list[str] = []
+    for spec in attempt.question.specs:
+        if solver.has(spec, subdir):
+            kept.append(spec)
+        elif (spec.version or spec.build) and solver.has(Spec(spec.name), subdir):
+            kept.append(Spec(spec.name))
+            changes.append(f"relax {spec}")
+        else:
+            changes.append(f"give up {spec.name}")
+    if len(changes) > 1 and kept and (found := _tried(solver, replace(attempt.question, specs=tuple(kept)))):
+        yield Remedy(" and ".join(changes), _named(found))
 
 
 def _drivers(attempt: Attempt) -> Iterator[Remedy]:

@@ -80,6 +80,10 @@ class Solver:
             self._builds[subdir] = {name: self._judge.judged(found.get(name, ())) for name in JUDGED}
         return self._builds[subdir]
 
+    def has(self, spec: Spec, subdir: str) -> bool:
+        """Whether any channel has a package that meets a spec, whatever it needs itself."""
+        return bool(self._channels.candidates([str(replace(spec, channel=None))], subdir))
+
     def solve(self, question: Question) -> Solution:
         """The best answer: builds of the best tier that has any answer, CUDA variants wherever they fit.
 

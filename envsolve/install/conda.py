@@ -70,10 +70,7 @@ class CondaWork:
         return ()
 
     def _order(self, stage: Staging) -> fill.Order:
-        packages = tuple(
-            fill.Package(f"{one.name} =={one.version} {_build(one.filename)}", one.url, one.hashes)
-            for one in self.aim.files
-        )
+        packages = tuple(fill.Package(f"{one.name} =={one.version}", one.url, one.hashes) for one in self.aim.files)
         # An address is CHANNEL/SUBDIR/FILE.
         channels = tuple(dict.fromkeys(one.url.rsplit("/", 2)[0] for one in self.aim.files))
         return fill.Order(packages, channels, self.subdir, str(stage.environment), str(stage.prefix))
@@ -109,8 +106,3 @@ def _file(package: PlannedPackage) -> File:
     best = "sha256" if "sha256" in package.hashes else "md5"
     hashes = {best: package.hashes[best]}
     return File(package.name, package.version, "conda", package.filename, package.url, hashes)
-
-
-def _build(filename: str) -> str:
-    """The build string, which the file name ends in."""
-    return filename.removesuffix(".conda").removesuffix(".tar.bz2").rpartition("-")[2]

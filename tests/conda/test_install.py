@@ -78,6 +78,14 @@ def test_the_packages_of_a_gpu_plan_are_there_and_triton_is_told_of_its_ptxas(pl
     assert "TRITON_PTXAS_PATH" in variables.read_text()
 
 
+def test_a_build_that_is_named_as_the_channel_pytorch_names_its_builds(plan: Planner, tmp_path: Path) -> None:
+    with CondaChannel(tmp_path / "served") as served:
+        served.add(*SMALL, Package("odd", "1.0", "py3.12_cuda12.1_cudnn8.9.2_0", depends=("python",))).fill()
+        made = plan(GPU, "odd=1.0=py3.12_cuda12.1_cudnn8.9.2_0", channels=[served.url])
+        install(made, tmp_path / "env")
+    assert list((tmp_path / "env" / "conda-meta").glob("odd-1.0-py3.12_cuda12.1_cudnn8.9.2_0.json"))
+
+
 def test_a_second_run_changes_nothing_and_damage_is_mended(made: Plan, tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     install(made, prefix)

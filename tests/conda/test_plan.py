@@ -137,6 +137,14 @@ def test_a_package_of_a_channel_that_ended_is_given_up(plan: Planner) -> None:
     assert [(r.action, r.unlocks) for r in made.remedies] == [("give up pytorch-cuda", "pytorch 2.7.1 [cu129]")]
 
 
+def test_a_file_for_the_channel_pytorch_is_told_all_that_has_to_change(plan: Planner) -> None:
+    tutorial = ("pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0", "pytorch-cuda=12.1", "numpy")
+    made = plan(f"RTX 4090, driver 550.54.14, python 3.13, {LINUX}", *tutorial)
+    [remedy] = made.remedies
+    assert remedy.action == "relax pytorch 2.1.0 py3.10_cuda12.1_cudnn8.9.2_0 and give up pytorch-cuda"
+    assert remedy.unlocks == "pytorch 2.7.1 [cu129]"
+
+
 def test_an_unknown_driver_is_no_bare_no(plan: Planner) -> None:
     made = plan(f"H100, python 3.12, {LINUX}", "torch")
     assert made.status == "unknown"
