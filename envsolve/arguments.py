@@ -13,7 +13,7 @@ from envsolve.errors import UsageError
 StrPath = str | os.PathLike[str]
 Item = TypeVar("Item")
 
-_PYTHON = re.compile(r"3\.\d{1,2}(?:\.\d+)?", re.ASCII)
+_PYTHON = r"(?a)3\.\d{1,2}(?:\.\d+)?"
 
 
 def path_of(value: StrPath, name: str) -> Path:
@@ -63,6 +63,6 @@ def python_version(value: Any) -> str | None:
     Raises:
         UsageError: It is none; a float is refused, since 3.1 and 3.10 are the same one.
     """
-    if value is None or (isinstance(value, str) and _PYTHON.fullmatch(value)):
+    if value is None or (isinstance(value, str) and re.fullmatch(_PYTHON, value)):
         return value
     raise UsageError(f"python: {value!r} is not a Python version", hint='write it as text, "3.12"')

@@ -29,12 +29,11 @@ _GLUED = re.compile(
 )
 _VENDOR = frozenset({"nvidia", "corporation", "geforce", "gpu", "graphics", "card", "generation"})
 # Memory size and kind, form factor and bus tell boards apart, not the code that they run.
-_BOARD = re.compile(r"\d+(?:g|gb|gib)|hbm\d?e?|sxm\d?|pcie|pci|oem|max|q|with|design|gddr\d\w?|ecc|tesla|ls|dgxs")
-_OWN_MAKER = re.compile(r"nvidia|geforce|quadro|tesla|[gr]tx", re.IGNORECASE)
+_BOARD = r"\d+(?:g|gb|gib)|hbm\d?e?|sxm\d?|pcie|pci|oem|max|q|with|design|gddr\d\w?|ecc|tesla|ls|dgxs"
+_OWN_MAKER = r"(?i)nvidia|geforce|quadro|tesla|[gr]tx"
 # Words in the names of other makers' cards and series: those of AMD, Intel, Apple and Google.
-_OTHER_MAKERS = re.compile(
-    r"\b(?:amd|radeon|instinct|rx ?\d{3,4}\w*|mi\d{2,3}[a-z]?|gfx\d+\w*|intel|arc|iris|gaudi\d?|apple|tpu)\b",
-    re.IGNORECASE,
+_OTHER_MAKERS = (
+    r"(?i)\b(?:amd|radeon|instinct|rx ?\d{3,4}\w*|mi\d{2,3}[a-z]?|gfx\d+\w*|intel|arc|iris|gaudi\d?|apple|tpu)\b"
 )
 # Too short to be a model's number; only a part of one ("DGX-1").
 _SHORT_NUMBER = re.compile(r"\W*(\d{1,2})\W*", re.ASCII)
@@ -57,7 +56,7 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
         raise UsageError(f'"{text}" names no GPU', hint=_how_numbers_are_written(match[1], catalogue))
     words = _words(text)
     found = _with_pci_id(text, catalogue) or next(filter(None, _readings(text, catalogue)), [])
-    if not found and not _OWN_MAKER.search(text) and _OTHER_MAKERS.search(text):
+    if not found and not re.search(_OWN_MAKER, text) and re.search(_OTHER_MAKERS, text):
         raise UsageError(
             f'"{text}" is not an NVIDIA card', hint="only these are known; a machine without one is: no gpu"
         )
@@ -131,7 +130,7 @@ def _holds(form: tuple[str, ...], words: tuple[str, ...]) -> bool:
 
 
 def _has_number(words: tuple[str, ...]) -> bool:
-    return any(character.isdigit() for word in words if not _BOARD.fullmatch(word) for character in word)
+    return any(character.isdigit() for word in words if not re.fullmatch(_BOARD, word) for character in word)
 
 
 @lru_cache(maxsize=2)
@@ -158,7 +157,7 @@ def _parts(word: str) -> tuple[str, ...]:
 
 
 def _without_board(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word for word in words if not _BOARD.fullmatch(word))
+    return tuple(word for word in words if not re.fullmatch(_BOARD, word))
 
 
 def _nearest(words: tuple[str, ...], catalogue: Catalogue) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from envsolve.catalogue.model import (
     Architecture,
@@ -35,13 +36,12 @@ from envsolve.catalogue.model import (
 Record = TypeVar("Record")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[Record]):
+class Kind(msgspec.Struct, Generic[Record], frozen=True):
     """One kind of fact.
 
     Attributes:
         name: Stem of its file; ``builds`` for the folder that has a file for each index and package.
-        record: The dataclass.
+        record: The struct.
         key: Fields that tell its records apart.
     """
 

@@ -8,9 +8,9 @@ from shlex import quote
 from envsolve.catalogue.load import Catalogue
 from envsolve.errors import UsageError
 
-_CUDA = re.compile(r"(?:cu(?:da)?)?[\s_=-]*(\d+)\.?(\d)(?:\.\d+)?", re.IGNORECASE)
-_FLAVOUR = re.compile(r"cu\d{2,3}")
-_PYTHON = re.compile(r"(?:c?python|cp|py)?\s*(\d+)\.?(\d+)?(?:\.\d+)?(t)?", re.IGNORECASE)
+_CUDA = r"(?i)(?:cu(?:da)?)?[\s_=-]*(\d+)\.?(\d)(?:\.\d+)?"
+_FLAVOUR = r"cu\d{2,3}"
+_PYTHON = r"(?i)(?:c?python|cp|py)?\s*(\d+)\.?(\d+)?(?:\.\d+)?(t)?"
 _TAG = re.compile(r"cp3(\d+)t?")
 
 
@@ -35,7 +35,7 @@ def check_flavour(text: str, catalogue: Catalogue) -> str:
     if text in known or nearest_flavours(text, catalogue):
         return text
     plain = text.strip().lower()
-    match = _CUDA.fullmatch(plain)
+    match = re.fullmatch(_CUDA, plain)
     meant = next((name for name in (f"cu{match[1]}{match[2]}" if match else plain, plain) if name in known), None)
     listed = f"there are {', '.join(known)}"
     guess = f"did you mean {meant}? " if meant else ""
@@ -49,7 +49,7 @@ def check_flavour(text: str, catalogue: Catalogue) -> str:
 
 def nearest_flavours(name: str, catalogue: Catalogue) -> tuple[str, ...]:
     """The flavours of the next older and the next newer CUDA; empty for what does not lie between two."""
-    if not _FLAVOUR.fullmatch(name):
+    if not re.fullmatch(_FLAVOUR, name):
         return ()
     of_cuda = sorted((known for known in flavours(catalogue) if known != "cpu"), key=lambda known: _cuda(known[2:]))
     older = [known for known in of_cuda if _cuda(known[2:]) < _cuda(name[2:])]
@@ -69,7 +69,7 @@ def check_python(text: str, catalogue: Catalogue) -> str:
     """
     known = pythons(catalogue)
     span = f"torch builds are known for Python {known[0]} to {known[-1]}"
-    match = _PYTHON.fullmatch(text.strip())
+    match = re.fullmatch(_PYTHON, text.strip())
     if match is None or match[2] is None:
         raise UsageError(f"--python {quote(text)}: not a Python version", hint=f"write it as 3.12; {span}")
     version = f"{match[1]}.{int(match[2])}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Architecture, DriverBranch, Floor, Toolkit, TritonRelease
@@ -14,8 +16,7 @@ from envsolve.compat.verdict import Level, Reason
 from envsolve.machine.cc import ComputeCapability
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The tables of the catalogue that the rules read; what follows from them for a card is worked out once."""
 
     toolkits: Sequence[Toolkit]
@@ -24,12 +25,6 @@ class Facts:
     tritons: Mapping[str, TritonRelease]
     drivers: Sequence[DriverBranch]
     forward: ForwardFacts
-    _best: dict[tuple[tuple[str, ...], ComputeCapability], tuple[Level, Arch | None]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    _libraries: dict[tuple[str, ComputeCapability], Reason] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> Facts:
@@ -43,6 +38,14 @@ class Facts:
             catalogue.drivers,
             ForwardFacts(catalogue),
         )
+
+    @cached_property
+    def _best(self) -> dict[tuple[tuple[str, ...], ComputeCapability], tuple[Level, Arch | None]]:
+        return {}
+
+    @cached_property
+    def _libraries(self) -> dict[tuple[str, ComputeCapability], Reason]:
+        return {}
 
     def best_code(self, names: tuple[str, ...], cc: ComputeCapability) -> tuple[Level, Arch | None]:
         """Rules 3 and 4 for a card, whose answer is the same on every machine that has one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from msgspec import structs
@@ -88,7 +88,7 @@ class CondaJudge:
     def judges(self, cuda: str | None) -> tuple[Judge, ...]:
         """A judge for each machine, with conda-forge's Triton: the ptxas that it runs is that of the environment."""
         if cuda not in self._judges:
-            facts = replace(self._facts, tritons=_with_ptxas_of(self._facts, cuda)) if cuda else self._facts
+            facts = structs.replace(self._facts, tritons=_with_ptxas_of(self._facts, cuda)) if cuda else self._facts
             self._judges[cuda] = tuple(Judge(machine, facts) for machine in self._machines)
         return self._judges[cuda]
 

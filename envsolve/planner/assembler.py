@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import msgspec
-from msgspec import structs
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -131,9 +130,9 @@ def _given(release: TritonRelease, replaced: set[str], toolkit: Toolkit, package
         if own.override not in replaced:
             return own
         file = f"the ptxas of {name}"
-        return structs.replace(own, file=file, cuda=toolkit.version, ptx_isa=toolkit.ptx_isa, archs=toolkit.archs)
+        return replace(own, file=file, cuda=toolkit.version, ptx_isa=toolkit.ptx_isa, archs=toolkit.archs)
 
-    return structs.replace(release, ptxas=tuple(map(instead, release.ptxas)))
+    return replace(release, ptxas=tuple(map(instead, release.ptxas)))
 
 
 def _serves(release: TritonRelease, replaced: set[str], card: _Card, facts: Facts) -> bool:

@@ -9,7 +9,7 @@ from envsolve.plan import DriverNeed, Plan, Remedy, Support
 
 #: What torch is called on package indexes and on conda channels.
 TORCH = ("torch", "pytorch")
-_FLAVOUR = re.compile(r"cu(\d+)(\d)")
+_FLAVOUR = r"cu(\d+)(\d)"
 
 #: What a level means for a GPU, best first.
 LEVELS = {
@@ -99,5 +99,5 @@ def _why_cpu(plan: Plan) -> str:
 
 def _builds(flavour: str | None) -> str:
     """``CUDA 13.2 builds`` for ``cu132``."""
-    match = _FLAVOUR.fullmatch(flavour or "")
+    match = re.fullmatch(_FLAVOUR, flavour or "")
     return f"CUDA {match[1]}.{match[2]} builds" if match else "its CUDA builds"

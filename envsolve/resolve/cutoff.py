@@ -7,7 +7,7 @@ import re
 
 from envsolve.errors import UsageError
 
-_FORM = re.compile(r"^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?$")
+_FORM = r"^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?$"
 
 
 def cutoff_of(text: str) -> str:
@@ -20,7 +20,7 @@ def cutoff_of(text: str) -> str:
     """
     try:
         # Python versions differ in the further forms of ISO 8601 that they read.
-        if not _FORM.match(text):
+        if not re.match(_FORM, text):
             raise ValueError(text)
         if len(text) == len("2026-01-31"):
             day = datetime.date.fromisoformat(text) + datetime.timedelta(days=1)

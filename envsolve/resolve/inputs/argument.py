@@ -18,14 +18,14 @@ from envsolve.index.address import redact
 from envsolve.resolve.inputs.model import wrong
 
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
-_REPOSITORY = re.compile(r"^(?:git|hg|svn|bzr)\+")
+_REPOSITORY = r"^(?:git|hg|svn|bzr)\+"
 # No run of white space can be shared out between two parts of a pattern, or begin in its middle: a long one would be
 # looked through once for every character of it.
 _NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\]\s*)?@")
 _MARKER = re.compile(r"(?<!\s)\s+;\s*|;\s+")
-_EXTRAS = re.compile(r"^(?P<path>.*?)(?:\[(?P<extras>[^\[\]]*)\])?$")
-_SINGLE_EQUALS = re.compile(r"^(?P<name>[A-Za-z0-9._\[\],-]+?)\s*(?<![=<>!~])=(?!=)\s*(?P<version>[0-9][^\s=]*)")
-_NAME_VERSION = re.compile(r"^(?P<name>[A-Za-z0-9._\[\],-]+)\s+(?P<version>[0-9][^\s;]*)")
+_EXTRAS = r"^(?P<path>.*?)(?:\[(?P<extras>[^\[\]]*)\])?$"
+_SINGLE_EQUALS = r"^(?P<name>[A-Za-z0-9._\[\],-]+?)\s*(?<![=<>!~])=(?!=)\s*(?P<version>[0-9][^\s=]*)"
+_NAME_VERSION = r"^(?P<name>[A-Za-z0-9._\[\],-]+)\s+(?P<version>[0-9][^\s;]*)"
 
 
 def read_requirement(text: str, origin: str) -> Requirement:
@@ -48,7 +48,7 @@ def read_requirement(text: str, origin: str) -> Requirement:
 
 def project_path(text: str) -> tuple[Path, tuple[str, ...]] | None:
     """The ``pyproject.toml`` and the extras that ``./folder[extra]`` or ``pyproject.toml`` means; None for all else."""
-    match = _EXTRAS.match(text.strip())
+    match = re.match(_EXTRAS, text.strip())
     assert match is not None  # every part of the pattern may be empty
     path = _home(match["path"])
     extras = tuple(extra.strip() for extra in (match["extras"] or "").split(",") if extra.strip())
@@ -75,14 +75,14 @@ def _from_pep508(text: str, origin: str) -> Requirement:
         raise wrong(origin, f"{text!r} is not a requirement: {reason}", _spelling(text)) from None
     if requirement.name.lower().endswith((".txt", ".in")) and requirement.url is None:
         raise wrong(origin, f"{text!r} is the name of a file, not of a package", f"write -r {text}")
-    if requirement.url is not None and not _ADDRESS.match(_REPOSITORY.sub("", requirement.url)):
+    if requirement.url is not None and not _ADDRESS.match(re.sub(_REPOSITORY, "", requirement.url)):
         requirement.url = _existing(requirement.url.removeprefix("file:"), origin).as_uri()
     return requirement
 
 
 def _spelling(text: str) -> str | None:
     """What was probably meant: ``torch=2.9`` and ``torch 2.9`` are conda's and everyday spelling."""
-    match = _SINGLE_EQUALS.match(text) or _NAME_VERSION.match(text)
+    match = re.match(_SINGLE_EQUALS, text) or re.match(_NAME_VERSION, text)
     return f"write {match['name']}=={match['version']}" if match else None
 
 
@@ -96,7 +96,7 @@ def _from_address(text: str, origin: str) -> Requirement:
     name = next((value for key, value in fragment if key == "egg"), None)
     rest = "&".join(f"{key}={value}" for key, value in fragment if key != "egg")
     address = urlunsplit(parts._replace(fragment=rest))
-    if name is None and _REPOSITORY.match(address):
+    if name is None and re.match(_REPOSITORY, address):
         raise wrong(origin, f"{redact(address)} does not say which package it is", f"write `name @ {redact(address)}`")
     name = name or _name_in(unquote(parts.path.rpartition("/")[2]))
     if name is None:
@@ -107,7 +107,7 @@ def _from_address(text: str, origin: str) -> Requirement:
 
 def _from_path(text: str, origin: str) -> Requirement:
     location, *marker = _MARKER.split(text, maxsplit=1)
-    match = _EXTRAS.match(location)
+    match = re.match(_EXTRAS, location)
     assert match is not None  # every part of the pattern may be empty
     path = _existing(match["path"], origin)
     name = _name_in(path.name)
