@@ -10,7 +10,7 @@ from envsolve.api.catalogue import check_facts, facts, facts_summary, measure, u
 from envsolve.api.dockerfiles import check_dockerfile
 from envsolve.api.environments import diagnose, envs, install, probe, saved_report, verify, verify_compiles
 from envsolve.api.guards import forecast, guard, mend, remedy, restore, unguard
-from envsolve.api.machines import describe_target, detect, load_machines
+from envsolve.api.machines import describe_target, detect, in_containers, load_machines
 from envsolve.api.plans import builds, plan, plan_groups, standing, what_if
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "facts_summary",
     "forecast",
     "guard",
+    "in_containers",
     "install",
     "load_machines",
     "measure",

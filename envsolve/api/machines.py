@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from envsolve.arguments import StrPath, items, path_of
 
 if TYPE_CHECKING:
@@ -49,6 +51,32 @@ def load_machines(path: StrPath) -> tuple[Machine, ...]:
 
     catalogue = Catalogue()
     return tuple(complete(machine, catalogue) for machine in profile.load_machines([path_of(path, "path")]))
+
+
+def in_containers(machines: Sequence[Machine]) -> tuple[Machine, ...]:
+    """Machines as a container on them sees them: its own libc, compilers and toolkits, their driver and GPUs.
+
+    The libc is that of the oldest official image of Python, unless a newer one is asked for.
+    """
+    from envsolve.catalogue.load import Catalogue
+    from envsolve.compat.platform import libc_of, libc_text
+    from envsolve.machine.model import Platform
+
+    catalogue = Catalogue()
+    images = {image.distribution for image in catalogue.images if image.repository == "python"}
+    bases = [libc_of(Platform(libc=catalogue.distributions[name].libc)) for name in images]
+    oldest = min(filter(None, bases))
+    seen = []
+    for machine in machines:
+        platform = machine.platform or Platform()
+        libc = libc_of(platform)
+        own = libc if libc and libc[0] == oldest[0] and libc > oldest else oldest
+        if platform.os != "windows" and not platform.jetson:
+            machine = replace(
+                machine, platform=replace(platform, libc=libc_text(own)), host_compilers=None, toolkits=None
+            )
+        seen.append(machine)
+    return tuple(seen)
 
 
 def machines_given(machines: Sequence[Machine] | None) -> tuple[Machine, ...]:

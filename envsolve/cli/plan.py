@@ -34,6 +34,7 @@ ExtraIndexUrls = Annotated[
     list[str] | None, option("--extra-index-url", metavar="URL", help="Another index, for names that it lacks.")
 ]
 Offline = Annotated[bool, option("--offline", help="Answer from the cache and the catalogue alone.")]
+_CONTAINERS = ("dockerfile", "apptainer")
 
 
 def command(
@@ -112,6 +113,8 @@ def command(
             raise UsageError("--allow-groups and --what-if are not for conda packages", hint="plan one by one")
         request |= {"manager": manager, "channels": channel or ()}
     machines = options.machines(machine, target, gpu, driver, platform)
+    if chosen in _CONTAINERS:
+        machines = api.in_containers(machines)
     if allow_groups:
         plans = api.plan_groups(requirements or (), machines, **request)
         several.deliver_plans(plans, chosen, output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from envsolve.compat.versions import numbers
 from envsolve.render._recipe import PREFIX, Recipe
@@ -20,6 +20,17 @@ VERIFY = ("/opt/envsolve/bin/envsolve", "verify", "--prefix", PREFIX)
 
 # As in pyproject.toml.
 _ENVSOLVE_PYTHON = (3, 10)
+
+
+def heading(made: Recipe, note: str = "The wheels bring CUDA.") -> Iterator[str]:
+    """What it is for, and what the host must have, as comments.
+
+    Args:
+        note: What follows for whoever builds from CUDA being in the wheels.
+    """
+    yield from (f"# {line}" for line in made.heading)
+    if made.driver:
+        yield f"# {note} The host brings its driver: {made.driver} or newer."
 
 
 def apt_install(packages: tuple[str, ...]) -> tuple[str, ...]:
@@ -62,13 +73,19 @@ def install_envsolve(made: Recipe) -> tuple[str, ...]:
     """envsolve in an environment of its own, and the kernels compiled; nothing on a Python that it does not run on."""
     if numbers(made.python) < _ENVSOLVE_PYTHON:
         return ()
-    gpus = [word for gpu in made.gpus for word in ("--gpu", gpu)]
-    compiled = [shlex.join([*VERIFY, "--compile-only", *gpus])] if gpus else []
+    served = [gpu for gpu in made.gpus if gpu not in made.without_triton]
+    others = [gpu for gpu in made.gpus if gpu in made.without_triton]
     return (
         "python -m venv /opt/envsolve",
         '/opt/envsolve/bin/python -m pip install "${ENVSOLVE}"',
-        *compiled,
+        *([_compile_for(served)] if served else []),
+        # Its kernels are known not to compile for these: the plan warned of that, and torch runs.
+        *([_compile_for(others, "--only", "arch-coverage", "--only", "nvrtc")] if others else []),
     )
+
+
+def _compile_for(gpus: Sequence[str], *options: str) -> str:
+    return shlex.join([*VERIFY, "--compile-only", *(word for gpu in gpus for word in ("--gpu", gpu)), *options])
 
 
 def variables(made: Recipe) -> Mapping[str, str]:

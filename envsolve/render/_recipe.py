@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Distribution, DriverBranch, Image
-from envsolve.compat.platform import libc_of, libc_serves
+from envsolve.compat.platform import assumed, libc_of, libc_serves
 from envsolve.compat.versions import minor, numbers, reaches
 from envsolve.errors import UsageError
 from envsolve.lock import assumptions_of
@@ -81,6 +81,7 @@ class Recipe:
         driver: Oldest NVIDIA driver on the host; None for a plan without CUDA code.
         driver_cuda: CUDA version that no older driver reports; None where none such is known.
         gpus: Compute capabilities that the plan was judged for, lowest first.
+        without_triton: Those of them that its Triton does not serve, where it has one.
     """
 
     heading: tuple[str, ...]
@@ -100,6 +101,7 @@ class Recipe:
     driver: str | None
     driver_cuda: str | None
     gpus: tuple[str, ...]
+    without_triton: frozenset[str]
 
     @property
     def uses_gpus(self) -> bool:
@@ -132,8 +134,8 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
     """
     packages = installable(plan)
     _check_system(plan)
-    assumed = assumptions_of(plan)
-    base, compiling = _base(plan, assumed.arch or "x86_64", assumed.libc, catalogue)
+    assumes = assumptions_of(plan)
+    base, compiling = _base(plan, assumes.arch or "x86_64", assumes.libc, catalogue)
     files = [package for package in packages if not is_tree(package)]
     compiled = [package for package in files if is_compiled(package, plan)]
     sources = [package for package in files if package.kind == "sdist" and package not in compiled]
@@ -152,13 +154,18 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
         # The same text, since a build of the same version for another CUDA is another build.
         constraints=tuple(f"{package.name}==={package.version}" for package in files if package.evidence),
         compiling=compiling,
-        compat=_compat(assumed.compat_libcuda, base, catalogue),
+        compat=_compat(assumes.compat_libcuda, base, catalogue),
         environment=environment,
         path=(f"{PREFIX}/bin", *([first] if first else [])),
-        runtime_apt=_runtime_apt(plan, bool(assumed.driver_required or assumed.gpus)),
-        driver=assumed.driver_required,
-        driver_cuda=_reported_by(assumed.driver_required, catalogue.drivers),
-        gpus=assumed.gpus,
+        runtime_apt=_runtime_apt(plan, bool(assumes.driver_required or assumes.gpus)),
+        driver=assumes.driver_required,
+        driver_cuda=_reported_by(assumes.driver_required, catalogue.drivers),
+        gpus=assumes.gpus,
+        without_triton=frozenset(
+            item.compute_capability
+            for item in plan.support
+            if item.package == "triton" and item.level == "none" and item.compute_capability
+        ),
     )
 
 
@@ -191,7 +198,13 @@ def _hashed(plan: Plan, packages: Sequence[PlannedPackage]) -> str:
 
 
 def _check_system(plan: Plan) -> None:
-    for platform in (machine.platform for machine in plan.machines if machine.platform):
+    platforms = [assumed(machine.platform) for machine in plan.machines]
+    if len(systems := sorted({f"{platform.os}-{platform.arch}" for platform in platforms})) > 1:
+        raise UsageError(
+            f"a container is for one system, and the machines are {' and '.join(systems)}",
+            hint="plan for the machines of each system apart, a file each",
+        )
+    for platform in platforms:
         if platform.os == "windows":
             raise UsageError("containers that use NVIDIA GPUs are Linux", hint="plan for --platform linux-x86_64")
         if platform.jetson:

@@ -16,6 +16,7 @@ from envsolve.render._container import (
     INSTALL_WHEELS,
     apt_install,
     check,
+    heading,
     install_envsolve,
     install_sources,
     variables,
@@ -43,9 +44,7 @@ def render(plan: Plan) -> str:
 
 def _heading(made: Recipe) -> Iterator[str]:
     nv = " --nv" if made.uses_gpus else ""
-    yield from (f"# {line}" for line in made.heading)
-    if made.driver:
-        yield f"# The wheels bring CUDA. The host brings its driver: {made.driver} or newer."
+    yield from heading(made)
     yield "#"
     yield "# Build, which takes no GPU:   apptainer build NAME.sif NAME.def"
     yield f"# Run:                         apptainer exec{nv} NAME.sif python PROGRAM"

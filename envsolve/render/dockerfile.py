@@ -17,6 +17,7 @@ from envsolve.render._container import (
     INSTALL_WHEELS,
     VERIFY,
     check,
+    heading,
     install_envsolve,
     install_sources,
 )
@@ -39,9 +40,7 @@ def render(plan: Plan) -> str:
 
 
 def _heading(made: Recipe) -> Iterator[str]:
-    yield from (f"# {line}" for line in made.heading)
-    if made.driver:
-        yield f"# The wheels bring CUDA. The host brings its driver: {made.driver} or newer."
+    yield from heading(made)
     yield "#"
     yield f"# Build, which takes no GPU:   docker build --platform {made.platform} -t NAME - < FILE"
     yield f"# Run:                         docker run --rm{' --gpus all' if made.uses_gpus else ''} NAME python PROGRAM"

@@ -11,7 +11,7 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.lock import assumptions_of
 from envsolve.plan import Plan
 from envsolve.render import _docker as docker
-from envsolve.render._container import COMPAT, INSTALL_WHEELS, check, install_sources
+from envsolve.render._container import COMPAT, INSTALL_WHEELS, check, heading, install_sources
 from envsolve.render._recipe import PREFIX, Recipe, recipe
 
 # Not where an image of CUDA has its own, which is a link.
@@ -31,9 +31,7 @@ def render(plan: Plan) -> str:
 
 
 def _heading(plan: Plan, made: Recipe) -> Iterator[str]:
-    yield from (f"# {line}" for line in made.heading)
-    if made.driver:
-        yield f"# The wheels bring CUDA: the stage needs no CUDA image. The host's driver: {made.driver} or newer."
+    yield from heading(made, "The wheels bring CUDA: the stage needs no CUDA image.")
     yield f"# The stage brings python{made.python} with its venv, on {_libc(plan)}."
     apt = dict.fromkeys((*made.runtime_apt, *(made.compiling.apt if made.compiling else ())))
     if apt:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from envsolve import api
 from envsolve.catalogue.load import Catalogue
 from envsolve.errors import UsageError
-from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.plan import SITE_PACKAGES, DriverNeed, Plan, PlannedPackage, Toolchain
+from envsolve.machine.model import Driver, Gpu, HostCompiler, Machine, Platform
+from envsolve.plan import SITE_PACKAGES, DriverNeed, Plan, PlannedPackage, Support, Toolchain
 from envsolve.render import render
 from envsolve.render._recipe import Copied, recipe
 from tests.render.plans import FILELOCK, GOOD, TORCH, TRITON, package
@@ -103,6 +104,34 @@ def test_where_no_such_container_runs(catalogue: Catalogue, platform: Platform, 
     assert caught.value.hint
 
 
+def test_one_container_is_for_one_system(catalogue: Catalogue) -> None:
+    machines = tuple(Machine(platform=Platform(os="linux", arch=arch)) for arch in ("x86_64", "aarch64"))
+    with pytest.raises(UsageError, match="linux-aarch64 and linux-x86_64") as caught:
+        recipe(replace(GOOD, machines=machines), catalogue)
+    assert "apart" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("libc", "seen"),
+    [(None, "glibc 2.36"), ("musl 1.2", "glibc 2.36"), ("glibc 2.17", "glibc 2.36"), ("glibc 2.39", "glibc 2.39")],
+)
+def test_the_hosts_libc_and_compilers_decide_nothing(libc: str | None, seen: str) -> None:
+    host = Machine(
+        platform=Platform(os="linux", arch="x86_64", libc=libc),
+        driver=Driver("580.65.06"),
+        host_compilers=(HostCompiler("gcc", "99.1", "/usr/bin/gcc"),),
+        toolkits=(),
+    )
+    [machine] = api.in_containers([host])
+    assert machine.platform == Platform(os="linux", arch="x86_64", libc=seen)
+    assert (machine.driver, machine.host_compilers, machine.toolkits) == (host.driver, None, None)
+
+
+def test_a_machine_that_takes_no_such_container_stays_as_it_is() -> None:
+    machines = (Machine(platform=Platform(os="windows")), Machine(platform=Platform(os="linux", jetson="36.3")))
+    assert api.in_containers(machines) == machines
+
+
 def test_a_python_without_an_image_is_refused(catalogue: Catalogue) -> None:
     with pytest.raises(UsageError, match=r"Python 3\.6") as caught:
         recipe(replace(GOOD, python="3.6"), catalogue)
@@ -174,6 +203,21 @@ def test_a_snippet_has_the_steps_of_the_whole_file_and_no_stage(name: str) -> No
     if name != "wheels":
         assert "from=nvidia/cuda:12.6.3-devel-ubuntu22.04,source=/usr/local/cuda-12.6,target=/opt/toolkit" in text
         assert "(gcc 9 to 13)" in text
+
+
+def test_triton_is_asked_for_no_kernel_where_it_serves_no_card() -> None:
+    """The plan warned of that; the check would let no image come to be."""
+    support = (
+        Support("torch", "A100", "8.0", "native", "sm_80", "documented"),
+        Support("torch", "T4", "7.5", "native", "sm_75", "documented"),
+        Support("triton", "T4", "7.5", "none", None, "measured"),
+    )
+    for form in ("dockerfile", "apptainer"):
+        text = render(replace(GOOD, support=support), form)
+        assert "--compile-only --gpu 8.0\n" in text or "--compile-only --gpu 8.0 \\\n" in text
+        assert "--compile-only --gpu 7.5 --only arch-coverage --only nvrtc" in text
+        alone = render(replace(GOOD, support=support[1:]), form)
+        assert alone.count("--compile-only") == 1 and "--gpu 7.5 --only" in alone
 
 
 def test_a_plan_without_cuda_asks_for_no_driver() -> None:
