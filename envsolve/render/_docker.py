@@ -8,6 +8,13 @@ from envsolve.render._container import apt_install, variables
 from envsolve.render._recipe import PREFIX, Compiling, Recipe
 
 CACHE = "--mount=type=cache,target=/root/.cache"
+NETRC = "--mount=type=secret,id=netrc,target=/root/.netrc"
+"""Whoever builds may give it; a build without it has none, and no layer keeps it."""
+
+
+def pip_mounts(made: Recipe) -> tuple[str, ...]:
+    """What pip is given while it installs."""
+    return (CACHE, NETRC) if made.logins else (CACHE,)
 
 
 def run(commands: Iterable[str], *mounts: str) -> Iterator[str]:
@@ -43,7 +50,7 @@ def sources(commands: Iterable[str], made: Recipe, *mounts: str) -> Iterator[str
     if made.compiling and any("$" in value for value in made.compiling.variables.values()):
         yield "# The linker's own word stands there, which no shell expands."
         yield "# hadolint ignore=SC2016"
-    yield from run(commands, CACHE, *mounts)
+    yield from run(commands, *pip_mounts(made), *mounts)
 
 
 def locks(made: Recipe) -> Iterator[str]:

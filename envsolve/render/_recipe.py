@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 
+from envsolve._default_index import DEFAULT_INDEX
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Distribution, DriverBranch, Image
 from envsolve.compat.platform import assumed, libc_of, libc_serves
@@ -82,6 +84,7 @@ class Recipe:
         driver_cuda: CUDA version that no older driver reports; None where none such is known.
         gpus: Compute capabilities that the plan was judged for, lowest first.
         without_triton: Those of them that its Triton does not serve, where it has one.
+        logins: Hosts of package indexes that are not the public ones, and may ask who is there.
     """
 
     heading: tuple[str, ...]
@@ -102,6 +105,7 @@ class Recipe:
     driver_cuda: str | None
     gpus: tuple[str, ...]
     without_triton: frozenset[str]
+    logins: tuple[str, ...]
 
     @property
     def uses_gpus(self) -> bool:
@@ -166,7 +170,14 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
             for item in plan.support
             if item.package == "triton" and item.level == "none" and item.compute_capability
         ),
+        logins=_logins(files, catalogue),
     )
+
+
+def _logins(files: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[str, ...]:
+    public = {urlsplit(address).hostname for address in (DEFAULT_INDEX, *(i.url for i in catalogue.indexes.values()))}
+    hosts = {urlsplit(package.index).hostname or "" for package in files if package.index}
+    return tuple(sorted(hosts - public - {""}))
 
 
 def _runtime_apt(plan: Plan, uses_gpus: bool) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ def _heading(made: Recipe) -> Iterator[str]:
     if made.gpus and install_envsolve(made):
         yield "# Compile kernels, too:        apptainer build --build-arg ENVSOLVE=WHERE NAME.sif NAME.def"
         yield "#                              (WHERE: what pip installs envsolve from)"
+    if made.logins:
+        yield f"# Log in to {', '.join(made.logins)}: --bind $HOME/.netrc:/root/.netrc"
     yield f"# Hold the base still:         write {made.base}@sha256:DIGEST in both places"
 
 

@@ -49,6 +49,8 @@ def _heading(made: Recipe) -> Iterator[str]:
         yield "#                              docker run --rm --gpus all CHECK"
         yield "#                              (WHERE: what pip installs envsolve from, or a wheel beside this file)"
     yield f"# Hold the base still:         --build-arg BASE={made.base}@sha256:DIGEST"
+    if made.logins:
+        yield f"# Log in to {', '.join(made.logins)}: --secret id=netrc,src=$HOME/.netrc"
 
 
 def _images(made: Recipe) -> Iterator[str]:
@@ -79,7 +81,7 @@ def _build(made: Recipe) -> Iterator[str]:
         yield f"ENV CUDA_HOME={CUDA_HOME}"
     yield f"RUN {CREATE}"
     yield from docker.file("wheels.txt", made.wheels.splitlines())
-    yield from docker.run([INSTALL_WHEELS], docker.CACHE)
+    yield from docker.run([INSTALL_WHEELS], *docker.pip_mounts(made))
     if made.compiling:
         yield from docker.told(made.compiling)
     yield from docker.locks(made)

@@ -37,6 +37,8 @@ def _heading(plan: Plan, made: Recipe) -> Iterator[str]:
     if apt:
         within = plan.toolchain.host_compilers if made.compiling and plan.toolchain else None
         yield f"# ... and a host compiler{f' ({within})' if within else ''}; Debian's packages: {' '.join(apt)}"
+    if made.logins:
+        yield f"# Log in to {', '.join(made.logins)}: docker build --secret id=netrc,src=$HOME/.netrc"
     yield "# BuildKit builds it; the first line of the file: # syntax=docker/dockerfile:1"
 
 
@@ -49,7 +51,7 @@ def _libc(plan: Plan) -> str:
 def _instructions(made: Recipe) -> Iterator[str]:
     yield f"RUN python{made.python} -m venv {PREFIX}"
     yield from docker.file("wheels.txt", made.wheels.splitlines())
-    yield from docker.run([INSTALL_WHEELS], docker.CACHE)
+    yield from docker.run([INSTALL_WHEELS], *docker.pip_mounts(made))
     if made.compiling:
         yield from docker.told(made.compiling)
     yield from docker.locks(made)

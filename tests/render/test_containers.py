@@ -205,6 +205,16 @@ def test_a_snippet_has_the_steps_of_the_whole_file_and_no_stage(name: str) -> No
         assert "(gcc 9 to 13)" in text
 
 
+@pytest.mark.parametrize("form", ["dockerfile", "dockerfile-snippet", "apptainer"])
+def test_whoever_builds_may_log_in_to_an_index_that_is_nobodys_known_one(form: str) -> None:
+    text = render(GOOD, form)  # from mirror.example, among others
+    assert "Log in to mirror.example: " in text and "download.pytorch.org:" not in text
+    mounted = "--mount=type=secret,id=netrc,target=/root/.netrc"
+    assert (mounted in text) is (form != "apptainer")
+    public = render(replace(GOOD, packages=(TORCH,)), form)
+    assert "netrc" not in public
+
+
 def test_triton_is_asked_for_no_kernel_where_it_serves_no_card() -> None:
     """The plan warned of that; the check would let no image come to be."""
     support = (
