@@ -2,7 +2,7 @@
 
 The packages are those that plans come upon: of every file in ``bench/requirements/`` for each Python and system below,
 and of the family, its companions and the projects that are compiled. Of each package the newest releases are read,
-and of older ones the files that those plans read.
+and of older ones those that the plans came to.
 
     python -m bench.known_metadata
 """
@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from envsolve.catalogue.file import data_folder
 from envsolve.catalogue.kinds import KNOWN_METADATA
-from envsolve.catalogue.known import known_order, newest_metadata, read_metadata
+from envsolve.catalogue.known import known_order, newest_metadata
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import KnownMetadata, Source
 from envsolve.catalogue.targets import machine_from_target
@@ -45,15 +45,16 @@ _SOURCE = "measured-default-index"
 
 
 class _Noting(IndexClient):
-    """Notes whose metadata was asked for."""
+    """Notes the versions whose metadata was asked for."""
 
     def __init__(self, settings: IndexSettings) -> None:
         super().__init__(settings)
-        self.noted: dict[str, dict[str, IndexFile]] = {}
+        self.noted: dict[str, set[str]] = {}
 
     def metadata(self, file: IndexFile) -> CoreMetadata:
         if file.filename.endswith(".whl"):
-            self.noted.setdefault(str(parse_wheel_filename(file.filename)[0]), {})[file.filename] = file
+            name, version, *_ = parse_wheel_filename(file.filename)
+            self.noted.setdefault(name, set()).add(str(version))
         return super().metadata(file)
 
 
@@ -79,23 +80,9 @@ def _come_upon(catalogue: Catalogue, client: _Noting) -> None:
             print(name, python, target, plan.status, len(plan.packages), sep=": ", file=sys.stderr)
 
 
-def _records(catalogue: Catalogue, client: _Noting) -> Iterator[KnownMetadata]:
-    noted = {name: files for name, files in client.noted.items() if not catalogue.builds(name)}
-    newest = newest_metadata(client, noted, _SOURCE, lambda _: True)
-    yield from newest
-    read = {digest for record in newest for digest in record.files}
-    for name, files in noted.items():
-        older = [
-            (str(parse_wheel_filename(file.filename)[1]), file)
-            for file in files.values()
-            if file.hashes.get("sha256") not in read
-        ]
-        yield from read_metadata(client, name, older, _SOURCE)
-
-
 def written(records: Sequence[KnownMetadata]) -> str:
     """The text of the file."""
-    source = Source("METADATA of the wheels on the default package index", date.today().isoformat())
+    source = Source("METADATA, read out of the wheels on the default package index", date.today().isoformat())
     ordered = sorted(records, key=known_order)
     return dump_catalogue_file({_SOURCE: source}, ordered)
 
@@ -105,7 +92,8 @@ def main() -> None:
     catalogue = Catalogue(data_folder())
     with closing(_Noting(read_settings())) as client:
         _come_upon(catalogue, client)
-        records = list(_records(catalogue, client))
+        ordinary = {name: versions for name, versions in client.noted.items() if not catalogue.builds(name)}
+        records = newest_metadata(client, ordinary, _SOURCE, lambda _: True)
     replace_file(data_folder() / f"{KNOWN_METADATA.name}.json", written(records))
     print(len(records), "records of", len({record.package for record in records}), "packages")
 

@@ -26,7 +26,7 @@ from envsolve.catalogue.steps import Step, listed, listing, steps
 from envsolve.errors import UsageError
 
 # How a fact is known is not measured; what tells records apart, and their files, are compared by themselves.
-_NOT_COMPARED = ("cited", "disputed", "evidence", "files", "libc", "pythons", "source", "variant")
+_NOT_COMPARED = ("cited", "disputed", "evidence", "files", "libc", "pythons", "sha256", "source", "variant")
 # Specifiers, which may be written in several ways.
 _SPECIFIERS = ("requires_python", "torch", "torch_cuda")
 
@@ -168,8 +168,8 @@ def _differences(step: Step, record: Any, fresh: Sequence[Any]) -> Iterator[tupl
         yield "version", record.version, None
         return
     if isinstance(record, KnownMetadata):
-        same = [other for other in fresh if not {*record.files}.isdisjoint(other.files)]
-        yield from _fields(step, record, same[0]) if same else [("files", record.files, None)]
+        same = [other for other in fresh if not {*record.sha256}.isdisjoint(other.sha256)]
+        yield from _fields(step, record, same[0]) if same else [("sha256", record.sha256, None)]
         return
     if not isinstance(record, Build):
         yield from _fields(step, record, fresh[0])

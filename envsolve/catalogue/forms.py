@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -57,7 +58,7 @@ FORMS: Mapping[str, Callable[[str], object]] = {
     "ptxas_last": _matches(r"\d+\.\d+"),
     "pythons": _matches(r"(cp|py|pp)\d[\w.]*(-\w+)?|\d\.\d+t?"),
     "released": _iso_date,
-    "requires": Requirement,
+    "requires": cache(Requirement),  # releases share most of their lines
     "requires_python": SpecifierSet,
     "sha256": _matches(r"[0-9a-f]{64}"),
     "targets": _CC,
@@ -67,7 +68,6 @@ FORMS: Mapping[str, Callable[[str], object]] = {
 }
 #: Fields whose form is another than that of their name, or that only one record has.
 _OWN: Mapping[tuple[type, str], Callable[[str], object]] = {
-    (KnownMetadata, "files"): FORMS["sha256"],
     (SourceProject, "build_requires"): Requirement,
     (SourceProject, "cuda"): SpecifierSet,
     (SourceProject, "versions"): SpecifierSet,

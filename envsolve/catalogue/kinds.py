@@ -72,7 +72,7 @@ IMAGE_REQUIREMENTS = Kind("image_requirements", ImageRequirement, ("version",))
 IMAGES = Kind("images", Image, ("repository", "version", "distribution"))
 INDEXES = Kind("indexes", IndexPlace, ("name",))
 # Wheels of one release may differ in what they say: such records stand together.
-KNOWN_METADATA = Kind("known_metadata", KnownMetadata, ("package", "version", "files"))
+KNOWN_METADATA = Kind("known_metadata", KnownMetadata, ("package", "version", "sha256"))
 PRECISIONS = Kind("precisions", Precision, ("grounds",))
 SIGNATURES = Kind("signatures", Signature, ("id",))
 SOURCE_PROJECTS = Kind("source_projects", SourceProject, ("package", "versions"))

@@ -112,7 +112,7 @@ def _known_step(catalogue: Catalogue) -> Step:
     """METADATA of the newest releases of the packages that the catalogue has some of."""
 
     def measure(index: Index, wanted: Wanted) -> list[KnownMetadata]:
-        return newest_metadata(index, {record.package for record in catalogue.known_metadata}, WHEELS, wanted)
+        return newest_metadata(index, dict.fromkeys((r.package for r in catalogue.known_metadata), ()), WHEELS, wanted)
 
     return Step("known_metadata", kinds.KNOWN_METADATA, WHEELS, measure, _is_known, tells=_OF_KNOWN)
 

@@ -59,7 +59,8 @@ def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]
 def update_overlay(index: Index, folder: Path, base: Path, date: str) -> dict[Path, tuple[str, ...]]:
     """The same for a folder that is laid over a catalogue: what neither holds is measured, and written into the first.
 
-    Records that the catalogue has in a newer form by now are dropped from the files that are written.
+    Records that the catalogue has in a newer form by now are dropped from the files that are written. METADATA by hash
+    is left to checkouts.
 
     Args:
         index: The default package index.
@@ -76,7 +77,8 @@ def update_overlay(index: Index, folder: Path, base: Path, date: str) -> dict[Pa
     catalogue = Catalogue(base, folder)
     _check_index(index)
     written = {}
-    for step in steps(catalogue):
+    # What METADATA a user's plans read, their cache keeps by itself.
+    for step in (step for step in steps(catalogue) if step.kind is not kinds.KNOWN_METADATA):
         if new := _new(index, catalogue, step):
             path = folder / f"{step.file}.json"
             bundled = read_file(base / f"{step.file}.json", step.kind.record)

@@ -18,7 +18,7 @@ class KnownFiles:
 
     @cached_property
     def _by_hash(self) -> Mapping[str, KnownMetadata]:
-        return {digest: record for record in self._records() for digest in record.files}
+        return {digest: record for record in self._records() for digest in record.sha256}
 
     @cached_property
     def _newest(self) -> Mapping[str, KnownMetadata]:

@@ -167,12 +167,16 @@ def version_in(filename: str, name: str | None = None) -> str | None:
     if filename.endswith(".whl"):
         parts = filename.split("-", 2)
         return parts[1] if len(parts) == 3 else None
-    stem = _SDIST.sub("", filename)
-    if stem == filename:
+    stem = filename.removesuffix(".tar.gz")
+    if stem == filename and (stem := _SDIST.sub("", filename)) == filename:
         return None
     if name is None:
         return stem.rpartition("-")[2]
     # The project's name may itself hold dashes in old sdists, so its length decides where the version starts.
+    length = len(name)
+    if stem[length : length + 1] == "-" and stem[:length].lower().replace("_", "-").replace(".", "-") == name:
+        return stem[length + 1 :]
+    # A normalised name is never longer than what it is of.
     for cut in (i for i, char in enumerate(stem) if char == "-"):
         if canonicalize_name(stem[:cut]) == name:
             return stem[cut + 1 :]

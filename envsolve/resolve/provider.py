@@ -200,6 +200,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         if isinstance(candidate, FlavourCandidate):
             return ()
         if candidate not in self._needs:
+            if candidate.option is not None and candidate.option.build.index == "default":
+                self._client.prefetch([candidate.name])  # its file is looked up there once everything is chosen
             self._needs[candidate] = needs = tuple(self._needs_of(candidate))
             self._likely.ask((n.name, n.extra or "") for n in needs if isinstance(n, PackageNeed) and not n.url)
         return self._needs[candidate]

@@ -12,7 +12,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
 
+from envsolve.index.listing import version_in
 from envsolve.index.model import IndexFile
 from envsolve.index.page import HTML_TYPE, JSON_TYPE, PageError, read_page
 
@@ -277,3 +279,12 @@ def test_a_web_page_is_no_empty_index_page(page: str) -> None:
 )
 def test_an_index_page_may_list_nothing_that_can_be_installed(page: str) -> None:
     assert from_html(page) == ()
+
+
+@given(
+    st.from_regex(r"[A-Za-z0-9]+([-_.]+[A-Za-z0-9]+){0,3}", fullmatch=True),
+    st.from_regex(r"[0-9]+(\.[0-9]+){0,2}(rc1|-1)?", fullmatch=True),
+    st.sampled_from([".tar.gz", ".zip", ".tgz"]),
+)
+def test_the_version_of_an_sdist_starts_behind_its_name(spelt: str, version: str, suffix: str) -> None:
+    assert version_in(f"{spelt}-{version}{suffix}", canonicalize_name(spelt)) == version

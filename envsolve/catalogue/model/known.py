@@ -16,14 +16,14 @@ class KnownMetadata(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         package: Normalised.
-        files: SHA-256 of the wheels.
+        sha256: Of each wheel.
         requires: Requires-Dist lines.
         extras: Provides-Extra, as METADATA spells them.
     """
 
     package: str
     version: str
-    files: tuple[str, ...]
+    sha256: tuple[str, ...]
     evidence: Evidence
     source: str
     requires: tuple[str, ...] = ()
