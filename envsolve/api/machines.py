@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from envsolve.arguments import StrPath, items, path_of
 
 if TYPE_CHECKING:
@@ -58,6 +56,8 @@ def in_containers(machines: Sequence[Machine]) -> tuple[Machine, ...]:
 
     The libc is that of the oldest official image of Python, unless a newer one is asked for.
     """
+    from msgspec.structs import replace
+
     from envsolve.catalogue.load import Catalogue
     from envsolve.compat.platform import libc_of, libc_text
     from envsolve.machine.model import Platform

@@ -7,7 +7,6 @@ names groups there, so that builds that share their dependencies share one list.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import chain
@@ -22,7 +21,6 @@ from envsolve.catalogue.model import Build, Source
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.files import is_folder, read_regular
 
-_log = logging.getLogger("envsolve.catalogue")
 _Schema = Literal["envsolve.catalogue/1"]
 SCHEMA: _Schema = "envsolve.catalogue/1"
 
@@ -95,8 +93,15 @@ def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | N
         return None
     except (OSError, msgspec.MsgspecError) as error:
         raise EnvsolveError(f"your own catalogue file {path.name} cannot be read: {_said(error)}", hint=hint) from error
-    _log.warning("%s is not used: it is of the form %s, and this envsolve reads %s; delete it", path, schema, SCHEMA)
+    warn("%s is not used: it is of the form %s, and this envsolve reads %s; delete it", path, schema, SCHEMA)
     return None
+
+
+def warn(message: str, *arguments: object) -> None:
+    """Say what is wrong with a folder, and was passed over; logging is imported when there is such a thing."""
+    import logging
+
+    logging.getLogger("envsolve.catalogue").warning(message, *arguments)
 
 
 def _to_delete(path: Path) -> str:

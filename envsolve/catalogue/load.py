@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from envsolve.catalogue import kinds
-from envsolve.catalogue.file import CatalogueFile, check_forms, data_folder, read_file, read_own_file, settle
+from envsolve.catalogue.file import CatalogueFile, check_forms, data_folder, read_file, read_own_file, settle, warn
 from envsolve.catalogue.kinds import Kind, Record
 from envsolve.catalogue.model import (
     Architecture,
@@ -39,8 +38,6 @@ from envsolve.catalogue.model import (
 from envsolve.catalogue.overlay import in_force, laid_over, overlay_folder
 from envsolve.errors import EnvsolveError
 from envsolve.files import is_file
-
-_log = logging.getLogger("envsolve.catalogue")
 
 
 class Catalogue:
@@ -237,7 +234,7 @@ class Catalogue:
         names = sorted({path.name for folder in self._folders for path in folder.glob("builds/*")})
         unknown = [name for name in names if name != "default" and name not in self.indexes]
         if unknown:
-            _log.warning("builds of places that no index describes are not used: %s", ", ".join(unknown))
+            warn("builds of places that no index describes are not used: %s", ", ".join(unknown))
         return tuple(name for name in names if name not in unknown)
 
     def _builds_at(self, places: tuple[str, ...], package: str) -> tuple[Build, ...]:

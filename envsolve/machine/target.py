@@ -6,6 +6,7 @@ What a GPU name means is for the catalogue to say; here it is text.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -139,13 +140,22 @@ def _mistyped(part: str) -> str | None:
     first = part.split()[0].lower()
     if match := _KEYWORD.match(part):
         return _write(match.lastgroup or "")
+    # What no keyword is like, most names of GPUs, is not worth the import.
+    alike = [keyword for keyword in _EXAMPLES if _in_common(first, keyword) >= _ALIKE]
+    if not alike:
+        return None
     from difflib import get_close_matches
 
-    close = get_close_matches(first, _EXAMPLES, 1, 0.75)
+    close = get_close_matches(first, alike, 1, _ALIKE)
     if not close:
         return None
     corrected = f"{close[0]}{part[len(first) :]}"
     return f"did you mean: {corrected}" if _formed(corrected) is not None else _write(close[0])
+
+
+def _in_common(one: str, other: str) -> float:
+    """The share of characters that two words have in common: no less than their likeness as difflib measures it."""
+    return 2 * (Counter(one) & Counter(other)).total() / (len(one) + len(other))
 
 
 def _write(keyword: str) -> str:
@@ -236,6 +246,8 @@ _EXAMPLES = {
     "musl": "musl 1.2",
     "no": "no gpu",
 }
+# From which likeness on a word is a mistyped keyword.
+_ALIKE = 0.75
 _KEYWORD = re.compile(
     r"(?P<driver>driver)|(?P<python>(?:c?python|py|cp)[\s=:.\d])|(?P<cuda>cu(?:da)?[\s=:\d])|(?P<linux>linux)"
     r"|(?P<windows>win)|(?P<glibc>glibc)|(?P<musl>musl)|(?P<no>no\s|cpu)",

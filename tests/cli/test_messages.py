@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from envsolve import api, cli
-from envsolve.cli.main import HELPERS, run
+from envsolve.cli.commands import HELPERS
+from envsolve.cli.main import run
 from envsolve.cli.output import SETTINGS, Settings
 from envsolve.plan import Plan
 from tests.render.plans import GOOD, IMPOSSIBLE, TORCH

@@ -1,8 +1,9 @@
 """Typed records of the catalogue: what ``index_data/`` holds, one type per kind of fact.
 
-They are msgspec structs where other values are dataclasses: a plan reads thousands, which are decoded in half the time,
+They are msgspec structs, as all values that a plan needs: thousands are decoded in half the time that dataclasses take,
 and making the types takes a tenth of the time at every start. ``msgspec.structs.replace`` makes a changed copy. Those
 of which there are thousands are not tracked by the garbage collector: they hold texts and one another, in no circle.
+Their annotations are evaluated with their modules: msgspec would compile each one that is a text.
 
 Every record carries its evidence level and the id of its source, so that a verdict can show both; ``cited`` says so of
 the fields that are known in another way, and ``disputed`` what other sources claim.

@@ -3,8 +3,6 @@
 CUDA code is written as CUDA writes it: ``sm_90`` and ``sm_90a`` are SASS, ``compute_90`` is PTX.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

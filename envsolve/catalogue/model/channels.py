@@ -1,7 +1,5 @@
 """Conda channels, and what projects are called on them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """Builds of packages on conda channels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

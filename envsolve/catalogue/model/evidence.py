@@ -1,7 +1,5 @@
 """How a fact is known: evidence levels, sources, and what else was said about it."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 import msgspec

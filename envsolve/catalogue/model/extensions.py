@@ -1,7 +1,5 @@
 """What compiling an extension against torch asks of compilers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """Drivers, GPUs and architectures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

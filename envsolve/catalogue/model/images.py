@@ -1,7 +1,5 @@
 """Container images, what their drivers must be, and the distributions that they stand on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

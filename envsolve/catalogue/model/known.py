@@ -1,7 +1,5 @@
 """What wheels say of themselves in their METADATA."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

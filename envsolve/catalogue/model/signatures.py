@@ -1,7 +1,5 @@
 """Records of what errors say, and of how far a diagnosis that rests on them can be trusted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """CUDA toolkits, the packages that make up a compiler, and Triton's assemblers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 
