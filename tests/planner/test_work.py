@@ -5,10 +5,12 @@ Seconds depend on the machine that runs the tests; these numbers do not. Where o
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -17,15 +19,20 @@ from typing import Any
 import pytest
 
 from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.model import Evidence, KnownMetadata
 from envsolve.compat import facts as tables
 from envsolve.compat import judge as judging
 from envsolve.compat.facts import Facts
 from envsolve.compat.judge import Judge, triton_pin
 from envsolve.compat.verdict import Verdict
+from envsolve.index.client import IndexClient
+from envsolve.index.known import KnownFiles
+from envsolve.index.settings import IndexSettings
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planner import make
 from envsolve.resolve.family import Family
 from envsolve.resolve.pool import Pool
+from tests.indexcontent import Entry
 from tests.planner.worlds import chosen
 from tests.smallworld import World
 
@@ -66,6 +73,38 @@ def test_one_page_a_project_and_metadata_of_what_is_chosen_alone(torch_world: Wo
     files = {path.removesuffix(".metadata") for path in paths if path not in pages}
     assert len(files) == ordinary
     assert sum(pool.visited for pool in pools) == ordinary
+
+
+def test_of_files_that_are_known_nothing_is_asked_and_all_pages_are_asked_for_at_once(
+    torch_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = layered(torch_world)
+    ordinary = [name for name in torch_world.default.projects if name[0] == "p" or name == "filelock"]
+    newest = {name: torch_world.default.projects[name][-1] for name in ordinary}
+    known = tuple(
+        KnownMetadata(name, entry.filename.split("-")[1], (entry.sha256,), Evidence.MEASURED, "", _requires(entry))
+        for name, entry in newest.items()
+    )
+    settings = IndexSettings(torch_world.default.url, retries=0)
+    monkeypatch.setattr(
+        torch_world,
+        "client",
+        lambda: IndexClient(settings, cache_dir=torch_world.cache, known=KnownFiles(lambda: known)),
+    )
+    middle, lowest = torch_world.server.hold("/simple/p1-"), torch_world.server.hold("/simple/p0-")
+    with ThreadPoolExecutor(1) as pool:
+        plan = pool.submit(torch_world.plan, "torch", *top)
+        assert lowest.reached.wait(60), "asked for before the layer above has answered"
+        middle.release()
+        lowest.release()
+        assert len(chosen(plan.result())) == len(ordinary) + 2
+    paths = [request.path for request in torch_world.server.requests]
+    assert len(paths) == len(set(paths)) == len(ordinary) + 2
+    assert [path for path in paths if not path.endswith("/")] == []
+
+
+def _requires(entry: Entry) -> tuple[str, ...]:
+    return tuple(re.findall(r"Requires-Dist: (.*)", (entry.metadata or b"").decode()))
 
 
 def test_a_second_plan_asks_nobody(torch_world: World) -> None:
