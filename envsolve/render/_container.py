@@ -29,7 +29,10 @@ def heading(made: Recipe, note: str = "The wheels bring CUDA.") -> Iterator[str]
         note: What follows for whoever builds from CUDA being in the wheels.
     """
     yield from (f"# {line}" for line in made.heading)
-    if made.driver:
+    if made.compat:
+        yield f"# {note} The host's driver may be older than {made.driver}: the libcuda inside stands in"
+        yield "# for it, on data-centre GPUs alone."
+    elif made.driver:
         yield f"# {note} The host brings its driver: {made.driver} or newer."
 
 

@@ -150,6 +150,7 @@ def test_an_older_driver_gets_the_compat_libcuda(catalogue: Catalogue) -> None:
     text = render(plan, "dockerfile")
     assert text.count('LD_LIBRARY_PATH="/usr/local/cuda/compat"') == 2, "where it is proved, and where it runs"
     assert "NVIDIA_REQUIRE_CUDA" not in text, "the runtime would refuse the very driver that this is for"
+    assert "may be older than 575.51.03" in text and "575.51.03 or newer" not in text
 
 
 def test_what_the_image_holds_and_asks_for() -> None:
