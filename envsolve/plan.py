@@ -12,6 +12,7 @@ import msgspec
 
 from envsolve.machine.model import Machine
 from envsolve.resolve.outcome import ConflictFact, Remedy
+from envsolve.trees.model import Tree
 
 SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
 SITE_PACKAGES = "{site_packages}"
@@ -49,6 +50,7 @@ class PlannedPackage(msgspec.Struct, frozen=True):
         requires_python: Its Requires-Python.
         evidence: How it is known that there is such a build; None for packages that the catalogue does not describe.
         libc: Oldest libc that runs its binaries, ``glibc 2.32``, where that is known beside what its file name says.
+        tree: The source tree that it is built from, where no file was asked for.
     """
 
     name: str
@@ -65,6 +67,7 @@ class PlannedPackage(msgspec.Struct, frozen=True):
     requires_python: str | None = None
     evidence: str | None = None
     libc: str | None = None
+    tree: Tree | None = None
 
 
 class Support(msgspec.Struct, frozen=True):

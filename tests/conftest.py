@@ -43,6 +43,8 @@ def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "UV_CACHE_DIR": str(uv_cache),
             "UV_NO_CONFIG": "1",
+            "GIT_ALLOW_PROTOCOL": "file",
+            "GIT_CONFIG_GLOBAL": os.devnull,
         }
     for name, value in own.items():
         monkeypatch.setenv(name, value)

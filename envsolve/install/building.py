@@ -126,6 +126,8 @@ def variables(
         "CUDAHOSTCXX": host.cxx,
         "MAX_JOBS": jobs,
         "CMAKE_BUILD_PARALLEL_LEVEL": jobs,
+        # Of flash-attention and its kin, whose every job would be four compilers for four GPUs.
+        "NVCC_THREADS": before.get("NVCC_THREADS") or "1",
         # One build at a time: each runs as many compilers as the machine bears.
         "UV_CONCURRENT_BUILDS": "1",
         **building.environment,

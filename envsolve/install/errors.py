@@ -107,7 +107,8 @@ _SIGNS = (
         "plan again, so that files which are still published are chosen",
     ),
     _sign(
-        r"(cause: |\u25b6 )the wheel is invalid|missing (a )?(METADATA|RECORD|WHEEL) file|"
+        r"failed to read directory `\S*/archive-v\d+/|(cause: |\u25b6 )the wheel is invalid|"
+        r"missing (a )?(METADATA|RECORD|WHEEL) file|"
         r"ERROR: .* has an invalid wheel|BadZipFile: |ERROR: Wheel '.*' (located at .* )?is invalid",
         DamagedFilesError,
         "the files of a package are damaged, though the cache was left out",

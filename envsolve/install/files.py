@@ -14,7 +14,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from packaging.pylock import (
     Package,
     PackageArchive,
+    PackageDirectory,
     PackageSdist,
+    PackageVcs,
     PackageWheel,
     Pylock,
     PylockSelectError,
@@ -27,8 +29,11 @@ from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.files import real_path
+from envsolve.install import trees
 from envsolve.lock import Assumptions, Classes, assumptions_of, classes_from_table
 from envsolve.plan import Plan, PlannedPackage
+from envsolve.resolve.direct import UNREAD
+from envsolve.trees.model import Tree
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -48,14 +53,16 @@ class File:
     """One file to install.
 
     Attributes:
-        version: None for an archive whose version the lock does not say.
+        version: None for an archive or a source tree whose version the lock does not say.
+        kind: ``tree`` for a commit of a repository or a folder, which is built like an ``sdist``.
+        filename: Empty for a source tree.
         url: Where it is; ``file:`` for one that lies beside the lock.
-        hashes: Algorithm (sha256 or stronger) to hex digest; never empty.
+        hashes: Algorithm (sha256 or stronger) to hex digest; of a commit, its id by ``git``. Never empty.
     """
 
     name: str
     version: str | None
-    kind: Literal["wheel", "sdist", "conda"]
+    kind: Literal["wheel", "sdist", "tree", "conda"]
     filename: str
     url: str
     hashes: Mapping[str, str]
@@ -66,6 +73,8 @@ class File:
 
         A direct reference is fetched from its address and nowhere else: no index, mirror or look-alike is asked.
         """
+        if self.kind == "tree":  # pip and uv check no hash of one: git has checked the commit
+            return f"{self.name} @ {self.url}"
         checks = " ".join(f"--hash={algorithm}:{self.hashes[algorithm]}" for algorithm in sorted(self.hashes))
         return f"{self.name} @ {_as_reference(self.url)} {checks}"
 
@@ -183,17 +192,21 @@ def _total(sizes: Sequence[int | None]) -> int | None:
 
 def _from_plan(package: PlannedPackage) -> File:
     hashes = _strong(package.hashes, package.name)
+    version = package.version if package.version != str(UNREAD) else None
+    if package.tree is not None and package.tree.unread is None:
+        return _tree(package.name, version, package.tree)
     if package.kind == "sdist" and package.url is not None and package.filename is None:
-        raise UsageError(
-            f"{package.name} is built from {package.url}: a source tree has no hash to check",
-            hint="the same plan with --format pip or uv has the commands that build it; or lock a wheel of it",
+        why = f": {package.tree.unread}" if package.tree is not None else ""
+        raise IndexUnavailableError(
+            f"{package.name} is built from {package.url}, which was not read{why}",
+            hint="plan again where it can be reached, then install",
         )
     if package.url is None or package.filename is None or not hashes:
         raise IndexUnavailableError(
             f"the plan knows {package.name} {package.version} from the catalogue alone, without an address or a hash",
             hint="plan again where the package index can be reached, then install",
         )
-    return File(package.name, package.version, package.kind, package.filename, package.url, hashes)
+    return File(package.name, version, package.kind, package.filename, package.url, hashes)
 
 
 def _from_lock(lock: Lock, target: Target) -> tuple[tuple[File, ...], list[int | None]]:
@@ -211,11 +224,10 @@ def _from_lock(lock: Lock, target: Target) -> tuple[tuple[File, ...], list[int |
 
 
 def _locked_file(lock: Path, package: Package, source: object) -> File:
-    if not isinstance(source, (PackageWheel, PackageSdist, PackageArchive)):
-        raise UsageError(
-            f"the lock takes {package.name} from version control or a folder, which carries no hash to check",
-            hint="lock a released version, or build a wheel and lock that",
-        )
+    if isinstance(source, (PackageVcs, PackageDirectory)):
+        version = str(package.version) if package.version else None
+        return _tree(package.name, version, trees.of_lock(lock, package.name, source))
+    assert isinstance(source, (PackageWheel, PackageSdist, PackageArchive))  # there are no other kinds
     url = source.url or real_path(real_path(lock).parent / (source.path or "")).as_uri()
     filename = urlsplit(url).path.rpartition("/")[2] if isinstance(source, PackageArchive) else source.filename
     kind: Literal["wheel", "sdist"] = "wheel" if filename.endswith(".whl") else "sdist"
@@ -230,6 +242,11 @@ def _locked_file(lock: Path, package: Package, source: object) -> File:
             f"the lock has no sha256 (or stronger) hash of {filename}", hint="lock again with envsolve plan"
         )
     return File(package.name, str(package.version) if package.version else None, kind, filename, url, hashes)
+
+
+def _tree(name: str, version: str | None, tree: Tree) -> File:
+    url, hashes = trees.reference(name, tree)
+    return File(name, version, "tree", "", url, hashes)
 
 
 def _strong(hashes: Mapping[str, str], what: str) -> dict[str, str]:

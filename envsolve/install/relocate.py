@@ -31,20 +31,22 @@ _PLAIN_HEAD = re.compile(rb"#!(?P<python>/[^\n]*)\n")
 _SHELL_HEAD = re.compile(rb"#!/bin/sh\n'''exec' [^\n]*\n' '''\n")
 
 
-def relocate(environment: Path, final: Path, built: Iterable[str]) -> None:
+def relocate(environment: Path, final: Path, built: Iterable[str], cited: Iterable[str] = ()) -> None:
     """Rewrite what names ``environment`` so that it names ``final``, and bring every RECORD up to date.
 
     Args:
         environment: The environment as it stands.
         final: Where it will stand.
         built: Names of the packages that were built from source here; the files of wheels name no folder.
+        cited: Those that were asked for by an address which says what they are: a commit of a repository.
     """
-    built_names = {canonicalize_name(name) for name in built}
+    built_names, cited_names = ({canonicalize_name(name) for name in names} for names in (built, cited))
     changed = _rewrite_scripts(environment, final)
     for dist in record.installed(environment):
         if canonicalize_name(dist.name) in built_names:
             changed |= _rewrite_texts(_files_of(dist), environment, final)
-        _forget_reference(dist)
+        if canonicalize_name(dist.name) not in cited_names:
+            _forget_reference(dist)
         _update_record(dist, changed)
 
 
@@ -115,7 +117,7 @@ def _update_record(dist: Distribution, changed: set[Path]) -> None:
     renewed = []
     for name, digest, size in rows:
         path = by_path.get(os.path.normpath(os.path.join(base, name)))  # noqa: PTH118  (a Path a row is slow for torch)
-        if not name.endswith(f"/{_DIRECT_URL}"):
+        if not name.endswith(f"/{_DIRECT_URL}") or Path(base, name).is_file():
             renewed.append([name, *_digest_and_size(path.read_bytes())] if path else [name, digest, size])
     if renewed != rows:
         text = io.StringIO(newline="")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envsolve.install import building, record, toolkit
+from envsolve.install import building, record, toolkit, trees
 from envsolve.install.building import Host
 from envsolve.install.errors import InstallError
 from envsolve.install.files import File, Wanted
+from envsolve.install.interpreters import Target
 from envsolve.install.progress import Progress, Step
 from envsolve.install.staging import Staging
 from envsolve.lock import Building
@@ -29,7 +31,7 @@ class Sources:
     """What is compiled, and with what; found before anything is downloaded.
 
     Attributes:
-        files: Source distributions.
+        files: Source distributions and source trees.
         building: What compiling them takes.
         host: The host compiler; None where there is none, and nothing is compiled here.
         home: The machine's own toolkit; None where packages of the environment are the toolkit.
@@ -51,7 +53,7 @@ class Sources:
         if stated is None:
             return None
         names = {canonicalize_name(name) for name in stated.packages}
-        files = tuple(f for f in wanted.files if f.kind == "sdist" and canonicalize_name(f.name) in names)
+        files = tuple(f for f in wanted.files if f.kind in ("sdist", "tree") and canonicalize_name(f.name) in names)
         own = stated.nvcc_from != "pip"
         if files:
             host = building.host_compiler(stated, machine, os.environ)
@@ -107,6 +109,30 @@ def _write(log: TextIO, step: Step, progress: Progress) -> None:
     if step.stage == "output":
         log.write(f"{step.text}\n")
     progress(step)
+
+
+def copies(files: Sequence[File], stage: Staging) -> list[File]:
+    """Source trees as they are built: folders are copied, so that a build leaves nothing in them, and takes nothing."""
+    place = stage.folder / "trees"
+    place.mkdir(exist_ok=True)
+    return [replace(file, url=trees.staged(file.name, file.url, place)) for file in files]
+
+
+def unmet(environment: Path, built: Collection[str], target: Target) -> tuple[str, ...]:
+    """What source trees turned out to need, once they were built, and the environment does not have."""
+    there = {canonicalize_name(dist.name): dist for dist in record.installed(environment)}
+    markers: dict[str, str | Set[str]] = {name: str(value) for name, value in target.markers.items()}
+    found = []
+    for name in built:
+        for line in there[canonicalize_name(name)].requires or ():
+            need = Requirement(line)
+            if need.marker is not None and not need.marker.evaluate(markers | {"extra": ""}):
+                continue
+            dist = there.get(canonicalize_name(need.name))
+            if dist is None or not need.specifier.contains(dist.version, prereleases=True):
+                have = f"the environment has {dist.version}" if dist else "the environment has none"
+                found.append(f"{name} needs {need.name}{need.specifier}; {have}: ask for it beside {name}")
+    return tuple(found)
 
 
 def in_words(sources: Sources, told: Mapping[str, str]) -> str:

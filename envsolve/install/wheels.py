@@ -7,7 +7,7 @@ import resource
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,7 +22,7 @@ from envsolve.install.interpreters import Target
 from envsolve.install.managers import Manager
 from envsolve.install.process import run
 from envsolve.install.progress import Progress, Step
-from envsolve.install.sources import Sources, in_words, logged
+from envsolve.install.sources import Sources, copies, in_words, logged, unmet
 from envsolve.install.staging import Staging
 from envsolve.machine.model import Machine
 from envsolve.plan import Plan
@@ -115,19 +115,28 @@ def _make(
     planned = {file.name for file in aim.files}
     extra = [pip] if pip is not None and "pip" not in planned else []
 
-    ready = sources.others(aim) if sources else aim
+    rest = sources.others(aim) if sources else aim
+    ready = replace(rest, files=tuple(file for file in rest.files if file.kind != "tree"))
     progress(Step("packages", f"installing {packages(len(ready.files))}{_size(aim.size)} with {title}"))
     _fill(stage, chosen, program, title, ready, extra, progress)
+    if trees := [file for file in rest.files if file.kind == "tree"]:
+        progress(Step("packages", f"building {', '.join(file.name for file in trees)}"))
+        _build(stage, chosen, program, title, trees, progress)
     if sources is not None:
         sources.complete(stage)
         if sources.files:
-            _compile(stage, chosen, program, title, sources, progress)
-    relocate.relocate(environment, stage.prefix, (file.name for file in aim.files if file.kind == "sdist"))
+            told = sources.told(stage, managers.child_environment(chosen, stage.folder, stage.temporary))
+            progress(Step("packages", in_words(sources, told)))
+            _build(stage, chosen, program, title, sources.files, progress, chosen.unisolated, told)
+    absent = unmet(environment, [file.name for file in aim.files if file.kind == "tree"], target)
+    built = [file for file in aim.files if file.kind in ("sdist", "tree")]
+    cited = [file.name for file in aim.files if "git" in file.hashes]
+    relocate.relocate(environment, stage.prefix, [file.name for file in built], cited)
     variables.write(record.site_packages(environment), aim.environment)
     record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
     if pip is None and "pip" not in planned:
-        return (f"{target.executable} carries no pip, so the environment has none",)
-    return ()
+        return (*absent, f"{target.executable} carries no pip, so the environment has none")
+    return absent
 
 
 def _fill(
@@ -142,7 +151,7 @@ def _fill(
     """Have the manager install everything; once more without its cache, where what came from there is damaged."""
     requirements = stage.folder / "requirements.txt"
     requirements.write_text("".join(f"{file.requirement}\n" for file in (*aim.files, *extra)), encoding="utf-8")
-    command = [*program, *manager.arguments(stage.environment / "bin" / "python", requirements)]
+    command = [*program, *manager.arguments(stage.environment / "bin" / "python", requirements), *manager.hashed]
     failure = _attempt(stage, manager, command, title, aim, progress)
     if isinstance(failure, DamagedFilesError):
         progress(Step("packages", f"what came from the cache of {manager.name} is damaged; installing without it"))
@@ -151,23 +160,36 @@ def _fill(
         raise failure
 
 
-def _compile(
-    stage: Staging, manager: Manager, program: Sequence[str], title: str, sources: Sources, progress: Progress
+def _build(
+    stage: Staging,
+    manager: Manager,
+    program: Sequence[str],
+    title: str,
+    files: Sequence[File],
+    progress: Progress,
+    options: Sequence[str] = (),
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Have the manager build what is compiled against what is there by now, and nothing out of its cache.
+    """Have the manager build sources, the source trees last: no hash can be demanded of those.
 
-    The cache knows a built wheel by its source alone: one for other GPUs, or another torch, would be taken.
+    Args:
+        options: Of the manager. What is compiled against what is there by now is built there, and nothing of it is
+            taken out of the cache, which knows a built wheel by its source alone: one for other GPUs, or another torch.
+        told: Variables of the build.
     """
-    requirements = stage.folder / "sources.txt"
-    requirements.write_text("".join(f"{file.requirement}\n" for file in sources.files), encoding="utf-8")
     python = stage.environment / "bin" / "python"
-    command = [*program, *manager.arguments(python, requirements), *manager.unisolated]
-    told = sources.told(stage, managers.child_environment(manager, stage.folder, stage.temporary))
-    progress(Step("packages", in_words(sources, told)))
+    archives = [file for file in files if file.kind != "tree"]
+    trees = [file for file in files if file.kind == "tree"]
     with logged(stage, progress) as kept:
-        failure = _attempt(stage, manager, command, title, Wanted(sources.files), kept, told)
-        if failure is not None:
-            raise failure
+        for some, checks in ((archives, manager.hashed), (copies(trees, stage), ())):
+            if not some:
+                continue
+            requirements = stage.folder / "sources.txt"
+            requirements.write_text("".join(f"{file.requirement}\n" for file in some), encoding="utf-8")
+            command = [*program, *manager.arguments(python, requirements), *checks, *options]
+            failure = _attempt(stage, manager, command, title, Wanted(tuple(some)), kept, told)
+            if failure is not None:
+                raise failure
 
 
 def _attempt(

@@ -41,7 +41,7 @@ from envsolve.planner.rounds import (
     with_ready_wheels,
     with_torch,
 )
-from envsolve.planner.sources import about_other_sources
+from envsolve.planner.sources import about_other_sources, about_trees
 from envsolve.planner.support import driver_need, driver_of_code, judged_builds, support_of
 from envsolve.planner.toolchain import about_missing_tools, where_it_runs
 from envsolve.resolve.cutoff import cutoff_of
@@ -114,7 +114,7 @@ def make_plan(
         return _impossible(frame, refusal)
     family = structs.replace(family, python=python)
     environment, *others = environments_of(judged, python)
-    files = FamilyFiles(client, catalogue, python)
+    files, direct = FamilyFiles(client, catalogue, python), DirectReferences(client)
     wanted = _specifiers(asked.needs, environment)
     constraints = _specifiers(asked.constraints, environment)
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
@@ -126,10 +126,10 @@ def make_plan(
     def resolve(needs: Sequence[Need], family: Family, ready: Ready) -> Resolved:
         # Of a package whose files are named by hash, no other file may be taken.
         wheels = {name: some for name, some in still_there(ready, family).items() if name not in digests}
-        provider = Provider(environment, family, pool, files, DirectReferences(client), client, constraints, wheels)
+        provider = Provider(environment, family, pool, files, direct, client, constraints, wheels)
         try:
             solution = solve(provider, needs, choices.cuda)
-            return Resolved(needs, solution, pin(solution, files, digests), provider, family, limits, ready)
+            return Resolved(needs, solution, pin(solution, files, direct, digests), provider, family, limits, ready)
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
@@ -178,7 +178,9 @@ def _digests(needs: Sequence[Need], environment: Environment) -> dict[str, froze
 def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -> Plan:
     solution, pinned, provider, family = found.solution, found.pinned, found.provider, found.family
     machines, facts = family.machines, family.facts
-    guessed = [c.candidate.label for c in solution.chosen.values() if not provider.metadata(c.candidate).exact]
+    trees = {package.name: package.tree for package in pinned.packages if package.tree}
+    chosen = [c.candidate for c in solution.chosen.values() if c.candidate.name not in trees]
+    guessed = [c.label for c in chosen if not provider.metadata(c).exact]
     yanked = [
         c.candidate.label for c in solution.chosen.values() if c.candidate.file and c.candidate.file.yanked is not None
     ]
@@ -200,7 +202,7 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
     option = deciding.candidate.option if deciding else None
     if option is not None and option.verdict.level is Level.NONE:
         return _impossible(frame, no_triton(option, family))
-    unread = deciding is not None and option is None
+    unread = (deciding is not None and option is None) or any(tree.unread for tree in trees.values())
     known = not unread and (option is None or option.verdict.level.usable)
     judged = judged_builds(solution, machines, python, facts)
     toolchain, environment = None, dict(found.assembler.environment) if found.assembler else {}
@@ -222,6 +224,7 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
         cautions += about_elsewhere(at_install, found.torch, found.ready, family)
     cautions += about_off_index(pinned.packages, taken)
     cautions += about_other_sources(pinned.packages, compiled)
+    cautions += about_trees(pinned.packages)
     return structs.replace(
         frame,
         status="ok" if known else "unknown",

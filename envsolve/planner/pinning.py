@@ -13,7 +13,7 @@ from envsolve.compat.flavour import ANY
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.index.model import IndexFile
 from envsolve.plan import PlannedPackage
-from envsolve.resolve.direct import file_at
+from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.familyfiles import FamilyFiles
 from envsolve.resolve.pool import taken
 from envsolve.resolve.solve import Chosen, Solution
@@ -27,12 +27,15 @@ class Pinned:
     unreached: tuple[IndexUnavailableError, ...]
 
 
-def pin(solution: Solution, files: FamilyFiles, digests: Mapping[str, frozenset[str]]) -> Pinned:
+def pin(
+    solution: Solution, files: FamilyFiles, direct: DirectReferences, digests: Mapping[str, frozenset[str]]
+) -> Pinned:
     """Find the file of every chosen package.
 
     Args:
         solution: The packages.
         files: The files of the torch family.
+        direct: What is asked for by address; of a repository, the commit that was read.
         digests: Per package, the only files that may be taken; the ordinary packages were chosen by them already.
 
     Raises:
@@ -42,9 +45,11 @@ def pin(solution: Solution, files: FamilyFiles, digests: Mapping[str, frozenset[
     packages: list[PlannedPackage] = []
     failures: dict[str, IndexUnavailableError] = {}
     for chosen in solution.chosen.values():
-        option = chosen.candidate.option
+        option, url = chosen.candidate.option, chosen.candidate.url
         if option is None:
-            packages.append(_package(chosen, chosen.candidate.file or file_at(chosen.candidate.url or "")))
+            tree = direct.tree(chosen.candidate.name, url) if url else None
+            package = _package(chosen, chosen.candidate.file or (direct.file(url) if url else None))
+            packages.append(replace(package, url=tree.address or url, tree=tree) if tree else package)
             continue
         file, failure = files.known(option.build)
         if not taken(file, digests.get(chosen.candidate.name)):

@@ -78,11 +78,12 @@ def with_torch(found: Resolved, resolve: Resolve) -> Resolved:
         NothingFitsError: No torch goes with it.
     """
     compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
-    projects = [one.project for one in compiled if one.project and one.needs_torch]
-    if "torch" in found.solution.chosen or not projects:
+    asking = [one for one in compiled if one.needs_torch]
+    if "torch" in found.solution.chosen or not asking:
         return found
-    origin = f"compiling {', '.join(project.package for project in projects)}"
-    needs = (Need(Requirement(f"torch{project.torch or ''}"), origin) for project in projects)
+    origin = f"compiling {', '.join(one.name for one in asking)}"
+    limits = [one.project.torch or "" if one.project else "" for one in asking]
+    needs = (Need(Requirement(f"torch{limit}"), origin) for limit in limits)
     return resolve((*found.needs, *needs), found.family, found.ready)
 
 

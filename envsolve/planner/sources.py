@@ -14,6 +14,10 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import SourceProject
 from envsolve.plan import Caution, PlannedPackage
 from envsolve.resolve.direct import UNREAD
+from envsolve.trees.model import Tree
+
+# What torch.utils.cpp_extension imports, and runs where it is there: for sources that nobody has read.
+_FOR_EXTENSIONS = ("setuptools", "wheel", "ninja")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,36 +27,50 @@ class Compiled:
     Attributes:
         project: What that takes; None where it is not recorded.
         when: While it is installed, when it is used, or at both times.
-        tree: Whether it is a repository or a folder, which has no hash.
+        build_requires: What must be installed before it is built without isolation.
     """
 
     name: str
     project: SourceProject | None
     when: Literal["install", "use", "both"] = "install"
-    tree: bool = False
+    build_requires: tuple[str, ...] = ()
 
     @property
     def needs_torch(self) -> bool:
         """Whether it is known to be compiled against torch."""
-        return self.project is not None and any(Requirement(r).name == "torch" for r in self.project.build_requires)
+        return any(Requirement(line).name == "torch" for line in self.build_requires)
 
 
 def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[Compiled, ...]:
     """The packages whose CUDA code is compiled as they are installed.
 
-    Those are sdists of known projects, and what is asked for by address: source trees, and archives that need torch.
+    Those are sdists and trees of known projects, and what is asked for by address: trees whose build imports torch or
+    that were not read, and archives that need torch.
     """
     found = []
     for package in packages:
-        unread = package.version == str(UNREAD)
-        if package.kind != "sdist" and not unread:
+        if package.kind != "sdist":
             continue
         project = _project(package, catalogue.source_projects)
         if project is not None and project.compiles != "use":
-            found.append(Compiled(package.name, project, project.compiles, unread))
-        elif unread or (package.index is None and "torch" in package.requires):
-            found.append(Compiled(package.name, project, tree=unread))
+            found.append(Compiled(package.name, project, project.compiles, project.build_requires))
+        elif package.index is None and _may_compile(package):
+            found.append(Compiled(package.name, project, build_requires=_requires_of(package.tree)))
     return tuple(found)
+
+
+def _may_compile(package: PlannedPackage) -> bool:
+    if package.tree is not None:
+        return package.tree.needs_torch is not False
+    return "torch" in package.requires or package.version == str(UNREAD)
+
+
+def _requires_of(tree: Tree | None) -> tuple[str, ...]:
+    """What a tree says of its build, and what builds of extensions take: ninja, which torch runs where it is there."""
+    said = tree.build_requires if tree is not None else ()
+    named = {Requirement(line).name for line in said}
+    torch = ("torch",) if tree is not None and tree.needs_torch else ()
+    return (*said, *(name for name in (*torch, *_FOR_EXTENSIONS) if name not in named))
 
 
 def compiled_when_used(
@@ -66,7 +84,7 @@ def compiled_when_used(
     for package in packages:
         project = _project(package, catalogue.source_projects) if package.name in asked else None
         if project is not None and project.compiles == "use" and "nvcc" in project.tools:
-            found.append(Compiled(package.name, project, "use"))
+            found.append(Compiled(package.name, project, "use", project.build_requires))
     return tuple(found)
 
 
@@ -74,9 +92,29 @@ def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[C
     """Sources for which no toolchain could be named."""
     named = {one.name for one in compiled}
     for package in packages:
-        if package.kind == "sdist" and package.name not in named:
-            text = f"{package.name} {package.version} is built from source"
+        pure = package.tree is not None and package.tree.needs_torch is False
+        if package.kind == "sdist" and package.name not in named and not pure:
+            version = "" if package.version == str(UNREAD) else f" {package.version}"
+            text = f"{package.name}{version} is built from source"
             yield Caution("source-build", text, "a compiler must be there, and for CUDA code an nvcc")
+
+
+def about_trees(packages: Sequence[PlannedPackage]) -> Iterator[Caution]:
+    """What is not known of source trees."""
+    for name, tree in ((package.name, package.tree) for package in packages if package.tree):
+        if tree.unread is not None:
+            text = f"the source tree of {name} was not read: {tree.unread}"
+            yield Caution("tree-unread", text, "plan where it can be reached; no lock can be made of it before")
+        elif not tree.exact:
+            text = f"what {name} depends on is known only once it is built, and nothing of it was run"
+            yield Caution(
+                "dependencies-unknown", text, "name what it needs beside it; envsolve install says what is absent"
+            )
+        if tree.folder is not None and tree.unread is None:
+            text = f"{name} is built from the folder {tree.folder} as it is then, on this computer alone"
+            yield Caution(
+                "folder", text, "ask for a commit of its repository where it shall be built again: git+https://"
+            )
 
 
 def _project(package: PlannedPackage, projects: Sequence[SourceProject]) -> SourceProject | None:

@@ -32,8 +32,6 @@ from envsolve.resolve.requirements import Need
 
 _NOT_ISOLATED = "without build isolation (--no-build-isolation), so that the build sees what is in this plan"
 _ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
-# What torch.utils.cpp_extension imports, and runs where it is there: for sources that nobody has read.
-_FOR_EXTENSIONS = ("setuptools", "wheel", "ninja")
 
 
 def toolchain_for(
@@ -66,7 +64,7 @@ def toolchain_for(
         host_compilers=_in_words(gcc),
         compiles=tuple(one.name for one in compiled if one.when != "use"),
         compiles_at_use=tuple(one.name for one in compiled if one.when != "install"),
-        build_requires=_build_requires(compiled, torch),
+        build_requires=tuple(dict.fromkeys(line for one in compiled for line in one.build_requires)),
         nvcc_packages=nvcc.packages if nvcc else {},
         nvcc_from=nvcc.origin if nvcc else None,
         CUDA_HOME=nvcc.home if nvcc else None,
@@ -76,7 +74,7 @@ def toolchain_for(
         get_nvcc=nvcc.command if nvcc else None,
         checks=tuple(_checks(cuda, knows, listed, driver_cuda)),
     )
-    cautions = [*_about_compiling(toolchain, any(one.tree for one in compiled))]
+    cautions = [*_about_compiling(toolchain)]
     cautions += [Caution("toolchain", r.text) for r in (knows, listed) if r is not None and r.ok is False]
     if listed is not None and listed.ok is None:
         cautions.append(Caution("toolchain", listed.text, "name the GPUs: --gpu, --target, --machine"))
@@ -147,13 +145,6 @@ def _nvcc(cuda: str, projects: Sequence[SourceProject], machines: Sequence[Machi
     return nvcc_of(cuda, tuple(libraries), machines, catalogue.compilers)
 
 
-def _build_requires(compiled: Sequence[Compiled], torch: Build | None) -> tuple[str, ...]:
-    lines = [line for one in compiled if one.project for line in one.project.build_requires]
-    if torch is not None and any(one.project is None for one in compiled):
-        lines += ["torch", *_FOR_EXTENSIONS]
-    return tuple(dict.fromkeys(lines))
-
-
 def _variables(
     projects: Sequence[SourceProject], archs: str | None, cards: Sequence[ComputeCapability], facts: CompilerFacts
 ) -> dict[str, str]:
@@ -218,7 +209,7 @@ def _in_words(gcc: GccRange) -> str | None:
     return f"gcc {gcc.first} or newer" if gcc.first is not None else None
 
 
-def _about_compiling(toolchain: Toolchain, trees: bool) -> Iterator[Caution]:
+def _about_compiling(toolchain: Toolchain) -> Iterator[Caution]:
     parts = [f"nvcc {toolchain.nvcc}"] if toolchain.nvcc else []
     parts += [toolchain.host_compilers] if toolchain.host_compilers else []
     if toolchain.compiles:
@@ -227,8 +218,7 @@ def _about_compiling(toolchain: Toolchain, trees: bool) -> Iterator[Caution]:
         text = f"{', '.join(toolchain.compiles)} will be compiled from source"
         text += f"; that takes {takes}" if takes else ""
         them = "it" if len(toolchain.compiles) == 1 else "them"
-        who = "the commands of --format pip and uv build" if trees else "envsolve install builds"
-        yield Caution("compiles", text, f"{who} {them} so; by hand, build {them} {_NOT_ISOLATED}")
+        yield Caution("compiles", text, f"envsolve install builds {them} so; by hand, build {them} {_NOT_ISOLATED}")
     later = [name for name in toolchain.compiles_at_use if name not in toolchain.compiles]
     if later:
         text = f"{', '.join(later)} compiles CUDA code at its first use; that takes {', '.join(parts)} where it runs"

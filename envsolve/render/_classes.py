@@ -22,7 +22,7 @@ from packaging.version import Version
 
 from envsolve.lock import assumptions_of, classes_to_table
 from envsolve.plan import Plan, PlannedPackage
-from envsolve.render._packages import hashed, is_direct
+from envsolve.render._packages import is_direct, locked
 from envsolve.render.pylock import locked_package, platform_markers
 
 
@@ -79,7 +79,7 @@ def render_classes(plans: Mapping[str, Plan]) -> str:
     cells = {name: _all_of(systems[name] if tell else "", python[name]) for name in plans}
     sharing = Counter(cells.values())
     classes = {
-        name: _Class({canonicalize_name(p.name): p for p in hashed(plan)}, cell, name if sharing[cell] > 1 else None)
+        name: _Class({canonicalize_name(p.name): p for p in locked(plan)}, cell, name if sharing[cell] > 1 else None)
         for (name, plan), cell in zip(plans.items(), cells.values(), strict=True)
     }
     environments = sorted({_all_of(systems[name], python[name]) for name in plans})

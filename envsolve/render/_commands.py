@@ -54,9 +54,7 @@ def install_commands(plan: Plan, words: Words) -> tuple[str, ...]:
     direct = [package for package in packages if is_direct(package) and package not in compiled]
     if files := [_reference(package) for package in direct if not is_tree(package)]:
         commands.append([*install, "--no-deps", *files])
-    # What a source tree depends on is known only once it is built.
-    if trees := [_reference(package) for package in direct if is_tree(package)]:
-        commands.append([*install, *trees])
+    commands += [[*install, *trees] for trees in _trees(direct)]
     return (*map(shlex.join, commands), *_compile(plan, compiled, default, words))
 
 
@@ -71,8 +69,18 @@ def _compile(plan: Plan, compiled: Sequence[PlannedPackage], default: str, words
     if known:
         named = [_reference(p) if is_direct(p) else f"{p.name}=={p.version}" for p in known]
         yield shlex.join([*begin, "--no-deps", *where, *named])
-    if trees := [_reference(package) for package in compiled if is_tree(package)]:
-        yield shlex.join([*begin, *trees])
+    yield from (shlex.join([*begin, *trees]) for trees in _trees(compiled))
+
+
+def _trees(packages: Sequence[PlannedPackage]) -> Iterator[list[str]]:
+    """Source trees: those whose dependencies are known, and in the plan; then those whose are not."""
+    trees = [package for package in packages if is_tree(package)]
+    known = [_reference(package) for package in trees if package.tree and package.tree.exact]
+    others = [_reference(package) for package in trees if not (package.tree and package.tree.exact)]
+    if known:
+        yield ["--no-deps", *known]
+    if others:
+        yield others
 
 
 def _reference(package: PlannedPackage) -> str:

@@ -42,21 +42,39 @@ def possible(plan: Plan) -> None:
 
 
 def hashed(plan: Plan) -> tuple[PlannedPackage, ...]:
-    """The packages of a plan in which every file has an address and a strong hash.
+    """The packages of a plan in which every package is a file that has an address and a strong hash.
 
     Raises:
         ImpossibleError: Nothing fits.
         IndexUnavailableError: Some files are known from the catalogue alone, or their index gives no hash.
+        UsageError: A source tree is among them, or a direct reference without a hash.
+    """
+    packages = locked(plan)
+    for tree in filter(is_tree, packages):
+        raise UsageError(
+            f"{tree.name} is built from {tree.url}, and a source tree has no hash",
+            hint="use the format pylock, pip or uv",
+        )
+    return packages
+
+
+def locked(plan: Plan) -> tuple[PlannedPackage, ...]:
+    """The packages of a plan in which every file has an address and a strong hash, and every repository a commit.
+
+    Raises:
+        ImpossibleError: Nothing fits.
+        IndexUnavailableError: Some files are known from the catalogue alone, or their index gives no hash; a source
+            tree was not read.
         UsageError: A direct reference has no hash.
     """
     packages = installable(plan)
-    if lack := no_hashes(packages, plan.warnings):
+    if lack := no_lock(packages, plan.warnings):
         raise lack
     return packages
 
 
-def no_hashes(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -> EnvsolveError | None:
-    """Why no hash can be written down for every package; None where it can.
+def no_lock(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -> EnvsolveError | None:
+    """Why no hash or commit can be written down for every package; None where it can.
 
     Args:
         packages: Those of a plan.
@@ -65,10 +83,9 @@ def no_hashes(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -
     packages = list(packages)
     for package in packages:
         if is_tree(package):
-            return UsageError(
-                f"{package.name} is built from {package.url}, and a source tree has no hash",
-                hint="use the format pip or uv",
-            )
+            if package.tree is None or package.tree.unread is not None:
+                return unread_tree(package)
+            continue
         if is_direct(package) and not strong_hashes(package) and package.evidence is not None:
             return UsageError(
                 f"{package.name} {package.version} is on no index, and no public list has the sha256 of {package.url}",
@@ -80,7 +97,8 @@ def no_hashes(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -
                 f"{package.name} is asked for by the address {package.url}, without a hash",
                 hint="append #sha256=DIGEST to the address, or use the format pip or uv",
             )
-    bare = [package for package in packages if package.url is None or not strong_hashes(package)]
+    files = [package for package in packages if not is_tree(package)]
+    bare = [package for package in files if package.url is None or not strong_hashes(package)]
     if not bare:
         return None
     unreached = any(caution.code == "index-unreachable" for caution in warnings)
@@ -95,6 +113,15 @@ def no_hashes(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -
         return IndexUnavailableError("; ".join(told), hint=hint)
     told = (f"{index} gives no sha256 of {', '.join(names)}" for index, names in _by_index(bare))
     return IndexUnavailableError("; ".join(told), hint="use the format pip or uv, which need no hashes")
+
+
+def unread_tree(package: PlannedPackage) -> IndexUnavailableError:
+    """What to say of a source tree that was not read where its commit is to be written down."""
+    why = f": {package.tree.unread}" if package.tree is not None else ""
+    return IndexUnavailableError(
+        f"the commit of {package.name} is not known, since {package.url} was not read{why}",
+        hint="run the same command again where it can be reached, or use the format pip or uv",
+    )
 
 
 def strong_hashes(package: PlannedPackage) -> dict[str, str]:

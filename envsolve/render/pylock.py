@@ -7,7 +7,16 @@ from pathlib import Path
 
 import tomli_w
 from packaging.markers import Marker
-from packaging.pylock import Package, PackageArchive, PackageSdist, PackageWheel, Pylock, is_valid_pylock_path
+from packaging.pylock import (
+    Package,
+    PackageArchive,
+    PackageDirectory,
+    PackageSdist,
+    PackageVcs,
+    PackageWheel,
+    Pylock,
+    is_valid_pylock_path,
+)
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -16,7 +25,9 @@ from envsolve.errors import UsageError
 from envsolve.lock import assumptions_of
 from envsolve.machine.model import Machine
 from envsolve.plan import Plan, PlannedPackage
-from envsolve.render._packages import hashed, is_direct, strong_hashes
+from envsolve.render._packages import is_direct, locked, strong_hashes
+from envsolve.resolve.direct import UNREAD
+from envsolve.trees.model import Tree
 
 # platform_machine of each architecture, by operating system (sys_platform).
 _PLATFORMS = {"linux": "linux", "windows": "win32"}
@@ -28,10 +39,10 @@ def render(plan: Plan) -> str:
 
     Raises:
         ImpossibleError: Nothing fits.
-        IndexUnavailableError: Some package has no address or hash.
-        UsageError: A source tree or an address without a hash is in the plan.
+        IndexUnavailableError: Some package has no address or hash, or its repository was not read.
+        UsageError: An address without a hash is in the plan.
     """
-    packages = sorted(hashed(plan), key=lambda package: canonicalize_name(package.name))
+    packages = sorted(locked(plan), key=lambda package: canonicalize_name(package.name))
     lock = Pylock(
         lock_version=Version("1.0"),
         environments=[Marker(text) for text in platform_markers(plan.machines)] or None,
@@ -58,9 +69,11 @@ def check_path(path: Path) -> None:
 
 
 def locked_package(package: PlannedPackage) -> Package:
-    """A lock's entry for a package: its one file."""
+    """A lock's entry for a package: its one file, or its source tree."""
     wheel = sdist = archive = None
-    if is_direct(package):
+    if package.tree is not None:
+        pass
+    elif is_direct(package):
         archive = PackageArchive(url=package.url, size=package.size, hashes=strong_hashes(package))
     elif package.kind == "wheel":
         wheel = PackageWheel(name=package.filename, url=package.url, size=package.size, hashes=strong_hashes(package))
@@ -68,14 +81,32 @@ def locked_package(package: PlannedPackage) -> Package:
         sdist = PackageSdist(name=package.filename, url=package.url, size=package.size, hashes=strong_hashes(package))
     return Package(
         name=canonicalize_name(package.name),
-        version=Version(package.version),
+        version=Version(package.version) if package.version != str(UNREAD) else None,
         requires_python=_specifier(package.requires_python),
         dependencies=[{"name": canonicalize_name(name)} for name in sorted(package.requires)] or None,
         index=package.index or None,
+        vcs=_commit(package.tree) if package.tree else None,
+        directory=_folder(package.tree) if package.tree else None,
         archive=archive,
         wheels=[wheel] if wheel else None,
         sdist=sdist,
     )
+
+
+def _commit(tree: Tree) -> PackageVcs | None:
+    if tree.commit is None:
+        return None
+    return PackageVcs(
+        type="git",
+        url=tree.repository,
+        requested_revision=tree.revision,
+        commit_id=tree.commit,
+        subdirectory=tree.subdirectory,
+    )
+
+
+def _folder(tree: Tree) -> PackageDirectory | None:
+    return PackageDirectory(path=tree.folder, subdirectory=tree.subdirectory) if tree.folder else None
 
 
 def platform_markers(machines: Sequence[Machine]) -> tuple[str, ...]:

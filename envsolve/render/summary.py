@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from envsolve.machine.describe import one_line
 from envsolve.plan import Plan, PlannedPackage, Toolchain
-from envsolve.render._packages import no_hashes
+from envsolve.render._packages import no_lock
 from envsolve.render._words import count, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
 
 
@@ -122,7 +122,7 @@ def _next(plan: Plan) -> Iterator[str]:
     if plan.conda is not None:
         yield "Next      the same command with --format environment-yml, conda-lock or pixi; or:"
         yield f"          envsolve install --manager conda --prefix DIR {' '.join(map(shlex.quote, plan.requirements))}"
-    elif lack := no_hashes(plan.packages, plan.warnings):
+    elif lack := no_lock(plan.packages, plan.warnings):
         yield f"Next      no lock can be made of this plan: {lack.message}"
         yield f"          {lack.hint}"
     else:

@@ -58,6 +58,7 @@ def test_what_pip_and_uv_really_say(said: Path) -> None:
         ),
         (["x.c:404:1: error: timed out", "certificate 401 error"], InstallError, "uv failed with exit status 2"),
         (["  cause: The wheel is invalid: Metadata field Name not found"], DamagedFilesError, "the files of a package"),
+        (["  cause: failed to read directory `/c/archive-v0/x`: No such file"], DamagedFilesError, "the files of a"),
         (["something odd"], InstallError, "uv failed with exit status 2\n"),
         ([], InstallError, "uv failed with exit status 2"),
     ],

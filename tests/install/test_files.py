@@ -14,6 +14,7 @@ from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableErro
 from envsolve.install.files import File, read_lock, wanted
 from envsolve.install.interpreters import Target, probe
 from envsolve.plan import ConflictFact, Plan, PlannedPackage
+from envsolve.trees.model import Tree
 from tests.install.wheels import PYTHON, plan_of
 
 SHA = {"sha256": "a" * 64}
@@ -53,11 +54,24 @@ def test_the_recorded_address_has_no_password() -> None:
     )
 
 
-def test_a_source_tree_is_refused_with_the_way_to_build_it(target: Target) -> None:
-    tree = PlannedPackage("apex", "0+unread", None, None, None, "git+https://example.org/apex", {}, "sdist")
-    with pytest.raises(UsageError, match="a source tree has no hash") as caught:
+def test_a_repository_that_was_not_read_is_refused(target: Target) -> None:
+    url = "git+https://example.org/apex"
+    unread = Tree(repository="https://example.org/apex", unread="no route to host")
+    tree = PlannedPackage("apex", "0+unread", None, None, None, url, {}, "sdist", tree=unread)
+    with pytest.raises(IndexUnavailableError, match="which was not read: no route to host"):
         wanted(plan_of(tree), target)
-    assert "--format pip" in (caught.value.hint or "")
+
+
+def test_a_commit_is_pinned_by_its_id_and_a_folder_by_its_content(target: Target, tmp_path: Path) -> None:
+    commit = Tree(repository="https://example.org/a b", commit="c" * 40, subdirectory="x")
+    folder = Tree(folder=str(tmp_path))
+    trees = [PlannedPackage("k", "0+unread", None, None, None, "u", {}, "sdist", tree=one) for one in (commit, folder)]
+    one, other = wanted(plan_of(*trees), target).files
+    assert (one.version, one.hashes) == (None, {"git": "c" * 40})
+    assert one.requirement == f"k @ git+https://example.org/a%20b@{'c' * 40}#subdirectory=x"
+    (tmp_path / "setup.py").touch()
+    (changed,) = wanted(plan_of(trees[1]), target).files
+    assert changed.hashes != other.hashes
 
 
 @pytest.mark.parametrize("lack", [{"url": None}, {"hashes": {}}, {"hashes": {"md5": "b" * 32}}, {"filename": None}])
@@ -117,6 +131,10 @@ _WRONG_WHEEL = (
     '[[packages.wheels]]\nname = "demo-1.0-cp30-cp30-win32.whl"\npath = "w"\nhashes = {sha256 = "@"}\n'
 ).replace("@", ZEROS)
 _GIT = '[[packages]]\nname = "demo"\n[packages.vcs]\ntype = "git"\nurl = "https://h/r"\ncommit-id = "abc"\n'
+_HG = _GIT.replace('"git"', '"hg"')
+_EXT = _GIT.replace("https://h/r", "ext::sh -c true").replace("abc", "a" * 40)
+_OUT = _GIT.replace("abc", "a" * 40) + 'subdirectory = "../x"\n'
+_FOLDER = '[[packages]]\nname = "demo"\n[packages.directory]\npath = "gone"\n'
 _MD5 = '[[packages]]\nname = "demo"\n[packages.archive]\nurl = "https://h/demo-1.0.tar.gz"\nhashes = {md5 = "0"}\n'
 
 
@@ -125,7 +143,11 @@ _MD5 = '[[packages]]\nname = "demo"\n[packages.archive]\nurl = "https://h/demo-1
     [
         (_OTHER, ImpossibleError, "does not satisfy"),
         (_WRONG_WHEEL, ImpossibleError, "No wheel found"),
-        (_GIT, UsageError, "carries no hash"),
+        (_GIT, UsageError, "no address and commit of demo"),
+        (_EXT, UsageError, "no address and commit of demo"),
+        (_HG, UsageError, "from a repository of hg"),
+        (_OUT, UsageError, "is not in its tree"),
+        (_FOLDER, UsageError, "/gone, which is not there"),
         (_MD5, UsageError, "no sha256"),
     ],
 )

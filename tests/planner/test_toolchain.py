@@ -255,14 +255,6 @@ def test_what_the_build_needs_and_the_index_lacks_is_told(torch_world: World) ->
     assert "setuptools" in told
 
 
-def test_a_tree_is_not_what_an_install_takes(catalogue: Catalogue) -> None:
-    _, cautions = toolchain_for(
-        compiled_packages([TREE], catalogue), torch("2.15.0", "13.2"), [H100], "13.0", catalogue
-    )
-    (told,) = [c.remedy for c in cautions if c.code == "compiles"]
-    assert told is not None and told.startswith("the commands of --format pip and uv build it so")
-
-
 def test_wheels_of_the_same_project_are_named(catalogue: Catalogue) -> None:
     compiled = compiled_packages([sdist("cupy", "14.2.0")], catalogue)
     toolchain, cautions = toolchain_for(compiled, None, [H100], "13.0", catalogue)

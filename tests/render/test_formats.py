@@ -131,7 +131,7 @@ def test_requirements_with_several_hashes_and_an_address() -> None:
             f"{CU126} gives no sha256 of torch 2.9.0+cu126",
         ),
         (replace(DIRECT, hashes={}), UsageError, f"by the address {DIRECT.url}, without a hash"),
-        (TREE, UsageError, "foo is built from git+https://example.org/foo.git@v1"),
+        (TREE, IndexUnavailableError, "the commit of foo is not known, since git+https://example.org/foo.git@v1 was"),
     ],
 )
 def test_hashed_formats_refuse_what_has_no_hash(

@@ -19,18 +19,20 @@ from envsolve.install.interpreters import Target
 
 
 class Manager(Protocol):
-    """A program that installs a hash-checked requirements file into an environment.
+    """A program that installs a requirements file into an environment.
 
     Attributes:
         name: What ``--manager`` calls it.
         preference: The lowest that is present is taken where the user names none.
         uncached: Options with which it installs everything once more, and takes nothing from its cache.
+        hashed: Options with which it takes nothing but what a line gives the hash of.
         unisolated: Options with which it builds in the environment itself, and takes no built wheel from its cache.
     """
 
     name: str
     preference: int
     uncached: Sequence[str]
+    hashed: Sequence[str]
     unisolated: Sequence[str]
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:

@@ -28,6 +28,7 @@ class Pip:
     name = "pip"
     preference = 1
     uncached = ("--no-cache-dir", "--force-reinstall")
+    hashed = ("--require-hashes",)
     unisolated = ("--no-build-isolation", "--no-cache-dir")
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
@@ -41,8 +42,8 @@ class Pip:
         return [str(python), f"{wheel}/pip"]
 
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
-        """``pip install`` of exact files: no dependencies, no file without its hash, nothing asked of the user."""
-        options = ["--no-deps", "--require-hashes", "--no-compile", "--progress-bar=off"]
+        """``pip install`` of exact files: no dependencies, nothing asked of the user."""
+        options = ["--no-deps", "--no-compile", "--progress-bar=off"]
         general = ["--no-input", "--disable-pip-version-check"]
         return [*general, "install", *options, "--requirement", str(requirements)]
 

@@ -19,6 +19,7 @@ class Uv:
     name = "uv"
     preference = 0
     uncached = ("--no-cache", "--reinstall")
+    hashed = ("--require-hashes",)
     unisolated = ("--no-build-isolation", "--no-cache")
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
@@ -27,11 +28,11 @@ class Uv:
         return [found] if found else None
 
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
-        """``uv pip install`` of exact files: no dependencies, no file without its hash, none shared with uv's cache.
+        """``uv pip install`` of exact files: no dependencies, none shared with uv's cache.
 
         uv links files to its cache unless told otherwise; an edit in one environment would then reach all others.
         """
-        options = ["--no-deps", "--require-hashes", "--no-progress", "--link-mode", "copy", "--python", str(python)]
+        options = ["--no-deps", "--no-progress", "--link-mode", "copy", "--python", str(python)]
         return ["pip", "install", *options, "--requirement", str(requirements)]
 
     def settings(self, folder: Path) -> Mapping[str, str]:

@@ -74,7 +74,7 @@ def load_project(path: Path, origin: str | None = None) -> Project:
         file = msgspec.toml.decode(read_regular(path), type=_File)
     except OSError as error:
         where = f"{origin}: {path}" if origin else str(path)
-        hint = "name a folder with a pyproject.toml, or that file"
+        hint = "name a folder with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a folder"
         raise wrong(where, f"the project cannot be read: {error.strerror}", hint) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise wrong(str(path), str(error)) from None

@@ -1,0 +1,116 @@
+"""Plans of source trees: pinned to a commit, and compiled with the toolchain where their builds import torch."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from envsolve.errors import IndexUnavailableError, UsageError
+from envsolve.install.files import read_lock, wanted
+from envsolve.install.interpreters import Target, probe
+from envsolve.planner.sources import compiled_packages
+from envsolve.render import render
+from tests import distributions
+from tests.planner.worlds import chosen, codes, package
+from tests.smallworld import World
+from tests.trees.repositories import repository
+
+pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+PURE = '[project]\nname = "pure"\nversion = "2.0"\ndependencies = ["dep>=1"]\n'
+KERNELS = "from torch.utils.cpp_extension import CUDAExtension\n"
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    found = probe(sys.executable)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return tmp_path / "source"
+
+
+def test_what_a_tree_says_it_needs_is_in_the_plan(world: World, source: Path) -> None:
+    world.default.wheel("dep", "1.0")
+    commit = repository(source, {"pyproject.toml": PURE})
+    plan = world.plan(f"pure @ git+{source.as_uri()}@main")
+    assert chosen(plan) == {"pure": "2.0", "dep": "1.0"}
+    assert package(plan, "pure").url == f"git+{source.as_uri()}@{commit}"
+    assert plan.toolchain is None and plan.status == "ok"
+    assert not {"source-build", "dependencies-unknown", "tree-unread"} & set(codes(plan))
+    assert "pip install --no-deps 'pure @ git+file://" in render(plan, "pip").replace("python -m ", "")
+
+
+def test_a_tree_of_another_name_is_refused(world: World, source: Path) -> None:
+    repository(source, {"pyproject.toml": PURE})
+    with pytest.raises(UsageError, match="is pure, not other"):
+        world.plan(f"other @ git+{source.as_uri()}")
+
+
+def test_kernels_of_a_repository_are_compiled_against_the_torch_that_they_bring_in(
+    torch_world: World, source: Path
+) -> None:
+    commit = repository(source, {"setup.py": KERNELS}, tag="v1")
+    for name in ("setuptools", "wheel", "ninja"):
+        torch_world.default.wheel(name, "1.0")
+    plan = torch_world.plan(f"kernels @ git+{source.as_uri()}@v1")
+    assert {"torch", "kernels", "setuptools", "ninja"} <= set(chosen(plan))
+    assert plan.toolchain is not None and plan.toolchain.compiles == ("kernels",)
+    assert plan.toolchain.TORCH_CUDA_ARCH_LIST == "9.0"
+    assert "dependencies-unknown" in codes(plan)
+    tree = package(plan, "kernels").tree
+    assert tree is not None and (tree.commit, tree.revision) == (commit, "v1")
+    assert "--no-deps" not in render(plan, "pip").splitlines()[-1]
+
+
+def test_a_lock_has_the_commit_and_no_version_that_nobody_knows(
+    world: World, source: Path, tmp_path: Path, target: Target
+) -> None:
+    commit = repository(source, {"a/setup.py": "", "b/pyproject.toml": PURE})
+    world.default.wheel("dep", "1.0")
+    folder = tmp_path / "folder"
+    repository(folder, {"setup.py": ""})
+    plan = world.plan(
+        f"x @ git+{source.as_uri()}@main#subdirectory=a",
+        f"pure @ git+{source.as_uri()}#subdirectory=b",
+        f"y @ {folder.as_uri()}",
+    )
+    path = tmp_path / "pylock.toml"
+    path.write_text(render(plan, "pylock"))
+    packages = {str(p.name): p for p in read_lock(path).pylock.packages}
+    assert packages["x"].vcs is not None and packages["x"].version is None
+    assert (packages["x"].vcs.requested_revision, packages["x"].vcs.commit_id) == ("main", commit)
+    assert packages["x"].vcs.subdirectory == "a"
+    assert str(packages["pure"].version) == "2.0"
+    assert packages["y"].directory is not None and packages["y"].directory.path == str(folder)
+    assert {f.name: f.kind for f in wanted(plan, target).files}["y"] == "tree"
+    assert "folder" in codes(plan)
+    with pytest.raises(UsageError, match="a source tree has no hash"):
+        render(plan, "requirements")
+
+
+def test_a_repository_that_is_out_of_reach_leaves_a_plan_that_is_not_called_good(world: World) -> None:
+    plan = world.plan("kernels @ git+https://example.org/kernels")
+    assert plan.status == "unknown" and "tree-unread" in codes(plan)
+    with pytest.raises(IndexUnavailableError, match="the commit of kernels is not known"):
+        render(plan, "pylock")
+    assert "kernels @ git+https://example.org/kernels" in render(plan, "uv")
+
+
+def test_an_archive_of_this_computer_gets_its_hash(world: World, tmp_path: Path) -> None:
+    path = tmp_path / "lib-1.0.tar.gz"
+    path.write_bytes(distributions.make_sdist("lib", "1.0"))
+    plan = world.plan(f"lib @ {path.as_uri()}")
+    assert len(package(plan, "lib").hashes["sha256"]) == 64
+    assert "archive" in render(plan, "pylock")
+
+
+def test_a_tree_whose_build_imports_no_torch_is_built_like_any_other(torch_world: World, source: Path) -> None:
+    repository(source, {"setup.py": "from setuptools import setup; setup(install_requires=['torch'])"})
+    plan = torch_world.plan("torch", f"plain @ git+{source.as_uri()}")
+    assert compiled_packages(plan.packages, torch_world.catalogue()) == ()
