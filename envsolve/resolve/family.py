@@ -61,11 +61,16 @@ class Option(msgspec.Struct, frozen=True, dict=True):
 
     def matches(self, specifier: SpecifierSet) -> bool:
         """Whether a specifier takes this option; a default-index build also answers to ``==2.9.1+cu128``."""
-        build = self.build
         if specifier.contains(self.version, prereleases=True):
             return True
-        named = build.variant != ANY and not build.local
-        return named and specifier.contains(f"{build.version}+{build.variant}", prereleases=True)
+        named = self._named
+        return named is not None and specifier.contains(named, prereleases=True)
+
+    @cached_property
+    def _named(self) -> Version | None:
+        """The version with the variant that its file name leaves out."""
+        build = self.build
+        return None if build.variant == ANY or build.local else Version(f"{build.version}+{build.variant}")
 
 
 class Family(msgspec.Struct, frozen=True, eq=False, dict=True):

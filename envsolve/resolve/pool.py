@@ -17,30 +17,9 @@ from envsolve.machine.model import Machine
 from envsolve.resolve.cutoff import too_late
 from envsolve.resolve.environment import Environment
 from envsolve.resolve.kept import Kept, in_front
+from envsolve.resolve.walk import Walk
 
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
-
-
-class _Walk:
-    """The versions that some specifiers take, in order, found as far as somebody asked for them.
-
-    Backtracking comes back to the same package with the same specifiers thousands of times, and takes the first.
-    """
-
-    def __init__(self, source: Iterator[tuple[Version, IndexFile]]) -> None:
-        self._source = source
-        self._found: list[tuple[Version, IndexFile]] = []
-
-    def __iter__(self) -> Iterator[tuple[Version, IndexFile]]:
-        place = 0
-        while True:
-            if place == len(self._found):
-                following = next(self._source, None)
-                if following is None:
-                    return
-                self._found.append(following)
-            yield self._found[place]
-            place += 1
 
 
 @dataclass
@@ -68,7 +47,7 @@ class Pool:
     _listed: dict[str, tuple[Listing, Sequence[int]]] = field(default_factory=dict)
     _chosen: dict[tuple[str, int], IndexFile | None] = field(default_factory=dict)
     _takes: dict[tuple[str, Specifier], dict[int, bool]] = field(default_factory=dict)
-    _walks: dict[tuple[str, SpecifierSet], _Walk] = field(default_factory=dict)
+    _walks: dict[tuple[str, SpecifierSet], Walk[tuple[Version, IndexFile]]] = field(default_factory=dict)
 
     def exists(self, name: str) -> bool:
         """Whether any index lists a file of the project that can be read at all."""
@@ -87,7 +66,7 @@ class Pool:
         """
         key = name, specifier
         if key not in self._walks:
-            self._walks[key] = _Walk(self._candidates(name, specifier))
+            self._walks[key] = Walk(self._candidates(name, specifier))
         return iter(self._walks[key])
 
     def served(self, name: str, specifier: SpecifierSet, python: str) -> bool:

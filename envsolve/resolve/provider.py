@@ -15,7 +15,7 @@ from envsolve.index.client import IndexClient
 from envsolve.index.model import CoreMetadata
 from envsolve.resolve.direct import DirectReferences
 from envsolve.resolve.environment import Environment
-from envsolve.resolve.family import Family
+from envsolve.resolve.family import Family, Option
 from envsolve.resolve.familyfiles import FamilyFiles
 from envsolve.resolve.likely import Likely
 from envsolve.resolve.lines import only_for, parsed
@@ -32,6 +32,7 @@ from envsolve.resolve.needs import (
 )
 from envsolve.resolve.outside import Ready
 from envsolve.resolve.pool import Pool
+from envsolve.resolve.walk import Walk
 
 _Information = RequirementInformation[AnyNeed, AnyCandidate]
 
@@ -66,6 +67,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._likely = Likely(client, environment, family.owns)
         self._wanted: dict[tuple[str | Requirement, str], bool] = {}
         self._needs: dict[Candidate, tuple[AnyNeed, ...]] = {}
+        self._walks: dict[tuple[str, SpecifierSet], Walk[Option]] = {}
+        self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
 
     def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
         """The solver's name: a package, one extra of it, or the flavour."""
@@ -114,7 +117,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     ) -> Matches[AnyCandidate]:
         """Candidates that satisfy all that is needed so far, best first, each made only when the solver asks for it."""
         needs = list(requirements[identifier])
-        bad = set(incompatibilities[identifier])
+        # As it is now: what a criterion was made with may be barred later on, but never comes to be empty.
+        bad = self.barred.union(incompatibilities[identifier])
         if identifier == FLAVOUR:
             common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
             return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common and c not in bad]
@@ -144,8 +148,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         paired = [need for need in needs if isinstance(need, PairedNeed)]
 
         def family() -> Iterator[Candidate]:
-            for option in self._family.options(name):
-                if option.matches(specifier) and all(option.identity in need.options for need in paired):
+            for option in self._options(name, specifier):
+                if all(option.identity in need.options for need in paired):
                     yield Candidate(name, option.version, extra, option=option)
 
         def ordinary() -> Iterator[Candidate]:
@@ -167,6 +171,13 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         if first is not None and first.file is not None and extra is None:
             self._client.prefetch_metadata([first.file])
         return ordinary
+
+    def _options(self, name: str, specifier: SpecifierSet) -> Walk[Option]:
+        """The options of a family package that a specifier takes."""
+        key = name, specifier
+        if key not in self._walks:
+            self._walks[key] = Walk(option for option in self._family.options(name) if option.matches(specifier))
+        return self._walks[key]
 
     def _ready_made(self, name: str, extra: str | None, specifier: SpecifierSet) -> Iterator[Candidate]:
         for option in self._ready.get(name, ()):

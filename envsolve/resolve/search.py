@@ -8,6 +8,10 @@ A search that settled the packages in an unlucky order tries the versions of one
 before it comes back to the one that decides. So a search that met many dead ends ends itself, and the next one settles
 first the packages for which no version was left, and those that brought them in. Each search may meet twice as many
 dead ends as the one before.
+
+A candidate that contradicts the roots by itself is in no solution, whatever else is chosen: it is barred for good, and
+so is every candidate that then has no version left of something that it needs. Resolvelib alone would find that out
+anew for each version of everything that was settled before.
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ from collections.abc import Sequence
 
 import msgspec
 from resolvelib import BaseReporter, ResolutionTooDeep
-from resolvelib.resolvers import Criterion, Resolution
-from resolvelib.structs import RequirementInformation, State
+from resolvelib.resolvers import Criterion, RequirementsConflicted, Resolution
+from resolvelib.structs import RequirementInformation, State, build_iter_view
 
 from envsolve.resolve.needs import AnyCandidate, AnyNeed
 from envsolve.resolve.provider import Provider
@@ -46,13 +50,31 @@ def search(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
     """Resolve the whole transitive graph.
 
     Raises:
-        ResolutionImpossible: Nothing satisfies the needs.
+        ResolutionImpossible: Nothing satisfies the needs; its causes leave out what was barred.
         TooLongError: That could not be found out.
     """
+    provider.barred = set()
+    try:
+        return _searched(_Barring, provider, roots)
+    finally:
+        provider.barred = set()
+
+
+def search_without_barring(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
+    """The same in more rounds, for what :func:`search` finds nothing for.
+
+    Raises:
+        ResolutionImpossible: Nothing satisfies the needs; the causes are of all candidates that were tried.
+        TooLongError: That could not be found out.
+    """
+    return _searched(_Search, provider, roots)
+
+
+def _searched(kind: type[_Search], provider: Provider, roots: Sequence[AnyNeed]) -> Found:
     dead_ends: Counter[str] = Counter()
     allowed, rounds = _FIRST, 0
     while allowed <= _LAST:
-        attempt = _Search(provider, Counter(dead_ends), allowed)
+        attempt = kind(provider, Counter(dead_ends), allowed, roots)
         try:
             state = attempt.resolve(roots, max_rounds=_MAX_ROUNDS)
         except (_AstrayError, ResolutionTooDeep):
@@ -67,18 +89,20 @@ def search(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
 class _Search(Resolution[AnyNeed, AnyCandidate, str]):
     """Where a later resolvelib names these methods otherwise, its own are in force again: slower, the same answers."""
 
-    def __init__(self, provider: Provider, first: Counter[str], allowed: int) -> None:
+    def __init__(self, provider: Provider, first: Counter[str], allowed: int, roots: Sequence[AnyNeed]) -> None:
         """Prepare.
 
         Args:
             provider: Of candidates and dependencies.
             first: How often earlier searches came to a dead end at a package: the more, the earlier it is settled.
             allowed: Dead ends.
+            roots: What is asked.
         """
         super().__init__(provider, BaseReporter())
         self.rounds = 0
         self.dead_ends: Counter[str] = Counter()
         self._provider = provider
+        self._roots = roots
         self._first = first
         self._left = allowed
         self._satisfied: dict[str, tuple[_Criterion, AnyCandidate | None, bool]] = {}
@@ -121,6 +145,26 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
             causes = list(self.state.backtrack_causes)
             self._causes = causes, frozenset(cause.requirement.key for cause in causes)
         return self._provider.preference(name, known[1], self._first[name], name in self._causes[1])
+
+
+class _Barring(_Search):
+    """A search that bars what is in no solution."""
+
+    def _get_updated_criteria(self, candidate: AnyCandidate) -> dict[str, _Criterion]:
+        try:
+            criteria: dict[str, _Criterion] = super()._get_updated_criteria(candidate)
+        except RequirementsConflicted as conflict:
+            if not self._fits(candidate, conflict.criterion):
+                self._provider.barred.add(candidate)
+            raise
+        return criteria
+
+    def _fits(self, candidate: AnyCandidate, criterion: _Criterion) -> bool:
+        """Whether anything is left of a package, had the request alone and the candidate a say in it."""
+        key = next(iter(criterion.information)).requirement.key
+        needs = [need for need in self._roots if need.key == key]
+        needs += [need for need, parent in criterion.information if parent is candidate]
+        return bool(build_iter_view(self._provider.find_matches(key, {key: iter(needs)}, {key: iter(())})))
 
 
 class _AstrayError(Exception):

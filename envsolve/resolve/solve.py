@@ -19,7 +19,7 @@ from envsolve.resolve.needs import (
 )
 from envsolve.resolve.provider import Provider
 from envsolve.resolve.requirements import Need
-from envsolve.resolve.search import TooLongError, search
+from envsolve.resolve.search import Found, TooLongError, search, search_without_barring
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -82,24 +82,26 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
     paired = provider.paired_torch(roots)
     if flavour:
         roots.append(FlavourNeed(frozenset({flavour})))
-    for torch in paired[:-1]:
-        try:
-            return _solved(provider, [*roots, torch])
-        except UnsolvableError:
-            continue
-    return _solved(provider, [*roots, *paired[-1:]])
-
-
-def _solved(provider: Provider, roots: Sequence[AnyNeed]) -> Solution:
-    # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
+    # The best torch alone, any that goes with the companions; the last are all that there is.
+    ways = [[*roots, torch] for torch in paired] or [roots]
     try:
-        found = search(provider, roots)
+        found = next((found for way in ways if (found := _found(provider, way)) is not None), None)
+        found = found or search_without_barring(provider, ways[-1])
     except ResolutionImpossible as impossible:
-        raise UnsolvableError([Clash(c.requirement, c.parent) for c in impossible.causes]) from None
+        raise UnsolvableError([Clash(cause.requirement, cause.parent) for cause in impossible.causes]) from None
     except TooLongError:
         hint = "pin some of the requirements, the most general ones first"
         raise EnvsolveError("no answer: too many versions contradict each other", hint=hint) from None
     return _solution(found.state.mapping, _edges(found.state), found.rounds)
+
+
+def _found(provider: Provider, roots: Sequence[AnyNeed]) -> Found | None:
+    """What satisfies needs; None where nothing does."""
+    # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
+    try:
+        return search(provider, roots)
+    except ResolutionImpossible:
+        return None
 
 
 class _Edge(msgspec.Struct, frozen=True):

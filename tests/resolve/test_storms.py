@@ -80,6 +80,33 @@ def test_packages_that_fight_over_a_pin_end_in_a_conflict_that_names_them() -> N
     assert {clash.need.key for clash in nothing.value.clashes} == {"core"}
 
 
+def test_what_contradicts_the_request_by_itself_is_found_out_once() -> None:
+    """``numpy<2`` beside a server whose newer releases come to numpy 2 by two ways, over packages of many versions."""
+    world: World = {
+        "numpy": {"1.26": (), "2.0": (), "2.1": ()},
+        "opencv": {f"4.{n}": ("numpy>=2" if n > 8 else "numpy",) for n in range(20)},
+        "tokens": {f"1.{n}": ("opencv>=4.0", "numpy") for n in range(30)},
+        "server": {f"0.{n}": ("opencv>=4.9" if n > 20 else "opencv", "tokens>=1.2", "numpy") for n in range(60)},
+    }
+    solution, work = solved(world, ["numpy<2", "server", "tokens"], CATALOGUE, FACTS)
+    chosen = {name: str(one.candidate.version) for name, one in solution.chosen.items()}
+    assert chosen == {"numpy": "1.26", "opencv": "4.8", "tokens": "1.29", "server": "0.20"}
+    assert work.rounds <= 60
+    assert work.metadata <= 60 + 20 + 30
+
+
+def test_a_refusal_names_what_the_request_itself_forbids() -> None:
+    world: World = {
+        "numpy": {"1.26": (), "2.0": ()},
+        "opencv": {f"4.{n}": ("numpy>=2",) for n in range(9)},
+        "server": {f"0.{n}": ("opencv", "numpy") for n in range(9)},
+    }
+    with pytest.raises(UnsolvableError) as nothing:
+        solved(world, ["numpy<2", "server"], CATALOGUE, FACTS)
+    said = {(getattr(clash.parent, "name", None), clash.need.text) for clash in nothing.value.clashes}
+    assert said >= {(None, "numpy<2"), ("opencv", "numpy>=2")}
+
+
 def test_packages_that_fight_over_a_pin_meet_where_they_can() -> None:
     world: World = {
         "core": {f"2.{n}": () for n in range(60)},
