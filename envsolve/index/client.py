@@ -160,9 +160,11 @@ class IndexClient:
             MetadataUnavailableError: This file has none that can be used; others of the project may.
             IndexUnavailableError: Its host did not answer.
         """
-        fetcher = self._fetcher
+        fetcher, key = self._fetcher, _key(file)
+        if key not in self._jobs and (known := fetcher.known_metadata(file)) is not None:
+            return known
         result: CoreMetadata = self._join(
-            _key(file), partial(fetcher.metadata, file), partial(fetcher.origin_of_metadata, file)
+            key, partial(fetcher.metadata, file), partial(fetcher.origin_of_metadata, file)
         )
         return result
 
@@ -170,7 +172,7 @@ class IndexClient:
         """Read metadata from the cache, or start asking for it."""
         for file in files:
             key = _key(file)
-            if key not in self._jobs:
+            if key not in self._jobs and self._fetcher.known_metadata(file) is None:
                 kept = self._fetcher.kept_metadata(file)
                 self._start(key, partial(self._fetcher.metadata, file), _Kept(kept) if kept else None)
 

@@ -54,7 +54,8 @@ class Fetcher:
         self._parsing = Lock()
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Drop the connections, and finish the cache."""
+        self._store.close()
         if self._started is not None:
             self._started.close()
 
@@ -134,11 +135,21 @@ class Fetcher:
         return CachedPage(until or 0, found, headers.get("ETag"), headers.get("Last-Modified")), keep
 
     def kept_metadata(self, file: IndexFile) -> CoreMetadata | None:
-        """The metadata of a file from the cache, or from what is known by its hash: that is kept, too."""
-        kept = self._store.metadata(file)
-        if kept is None and (kept := self._known.metadata(file)) is not None:
-            self._store.keep_metadata(file, kept)
-        return kept
+        """The metadata of a file from the cache."""
+        return self._store.metadata(file)
+
+    def known_metadata(self, file: IndexFile) -> CoreMetadata | None:
+        """The metadata of a file of which the index states a hash that the catalogue knows.
+
+        The catalogue is read only for a file that no earlier run has come to.
+        """
+        digest = file.hashes.get("sha256")
+        if digest is None:
+            return None
+        known = self._store.known(digest)
+        if known is None and self._store.metadata(file) is None and (known := self._known.metadata(digest)) is not None:
+            self._store.keep_known(digest, known)
+        return known
 
     def metadata(self, file: IndexFile) -> CoreMetadata:
         """The metadata of a file.

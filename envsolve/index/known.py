@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from envsolve.catalogue.model import KnownMetadata
-from envsolve.index.model import CoreMetadata, IndexFile
+from envsolve.index.model import CoreMetadata
 
 
 class KnownFiles:
@@ -24,9 +24,9 @@ class KnownFiles:
     def _newest(self) -> Mapping[str, KnownMetadata]:
         return {record.package: record for record in self._records()}
 
-    def metadata(self, file: IndexFile) -> CoreMetadata | None:
-        """The metadata of a file of which the index states the hash; None where it is not known."""
-        record = self._by_hash.get(file.hashes.get("sha256", ""))
+    def metadata(self, digest: str) -> CoreMetadata | None:
+        """The metadata of a file of this SHA-256; None where it is not known."""
+        record = self._by_hash.get(digest)
         if record is None:
             return None
         return CoreMetadata(record.package, record.version, record.requires, record.requires_python, record.extras)

@@ -1,4 +1,8 @@
-"""What the cache keeps: parsed project pages with their freshness, and core metadata for ever."""
+"""What the cache keeps: parsed project pages with their freshness, and core metadata for ever.
+
+Metadata that was read is kept by file. Of what the catalogue knows by hash, all that was ever used is one entry: writing
+hundreds of small ones takes longer than all else that a plan does.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -14,7 +19,7 @@ from envsolve.index.listing import Listing
 from envsolve.index.model import CoreMetadata, IndexFile
 
 # Bump when the shape of Listing, CoreMetadata or CachedPage changes: older entries are then never looked at.
-_PAGES, _METADATA = "pages-3", "metadata-1"
+_PAGES, _METADATA, _KNOWN = "pages-3", "metadata-1", "known-1"
 _UNSAID = 600  # seconds of freshness where an index sends no Cache-Control
 _LONGEST = 24 * 3600
 
@@ -60,7 +65,15 @@ class Store:
         self._fresh: dict[str, float] = {}
         self._read_page = msgspec.msgpack.Decoder(CachedPage).decode
         self._read_metadata = msgspec.msgpack.Decoder(CoreMetadata).decode
+        self._read_known = msgspec.msgpack.Decoder(dict[str, CoreMetadata]).decode
         self._write = msgspec.msgpack.Encoder().encode
+        self._has_new = False
+
+    def close(self) -> None:
+        """Write what is new of what was known; of two that do so at once, one has to find it again."""
+        if self._has_new and self._cache is not None:
+            self._cache.write(_KNOWN, "", self._write(self._known.copy()))
+            self._has_new = False
 
     def page(self, key: str) -> CachedPage | None:
         """The page under a key, fresh or stale."""
@@ -107,6 +120,23 @@ class Store:
         """Keep the metadata of a file."""
         if self._cache is not None:
             self._cache.write(_METADATA, _metadata_key(file), self._write(metadata))
+
+    def known(self, digest: str) -> CoreMetadata | None:
+        """The metadata of every file of this SHA-256, if the catalogue was ever asked for it."""
+        return self._known.get(digest)
+
+    def keep_known(self, digest: str, metadata: CoreMetadata) -> None:
+        """Keep what the catalogue knows; it is written when the store is closed."""
+        self._known[digest] = metadata
+        self._has_new = True
+
+    @cached_property
+    def _known(self) -> dict[str, CoreMetadata]:
+        body = None if self._cache is None else self._cache.read(_KNOWN, "")
+        try:
+            return {} if body is None else self._read_known(body)
+        except msgspec.MsgspecError:
+            return {}
 
 
 def _metadata_key(file: IndexFile) -> str:
