@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Distribution, Image
@@ -121,8 +122,16 @@ def with_compat(machine: Machine, cuda: str) -> Machine:
 
 
 def pinned(specifier: SpecifierSet) -> str | None:
-    """The one version that a specifier allows."""
-    return next((s.version for s in specifier if s.operator in ("==", "===") and "*" not in s.version), None)
+    """The one version that a specifier allows; None where it is a text that is no version (``===foo``)."""
+    return next((s.version for s in specifier if s.operator in ("==", "===") and _is_version(s.version)), None)
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 def _brings_python(command: Command, own: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from envsolve.dockerfiles.model import Command
 
-_ARCH = re.compile(r"(?:sm|compute)_\d+[af]?")
+_ARCH = re.compile(r"(?:sm|compute)_\d{2,3}[af]?\b")
 _ASKS = frozenset({"-V", "--version", "-h", "--help", "--list-gpu-arch", "--list-gpu-code", "-arch-ls", "-code-ls"})
 NATIVE = "native"
 """In place of code: that of the GPUs which are there as it compiles."""
@@ -29,7 +29,7 @@ def nvcc_code(command: Command) -> tuple[str, ...] | None:
     text = " ".join(words[1:])
     made: list[str] = []
     for arch, codes in re.findall(r"(?:-gencode|--generate-code)[= ]arch=([\w-]+)(?:,code=(\S+))?", text):
-        made += _ARCH.findall(codes) if codes else [arch.replace("compute_", "sm_"), arch]
+        made += _ARCH.findall(codes) if codes else _short(arch.replace("compute_", "sm_"))
     alone = re.search(r"(?:-arch|--gpu-architecture)[= ](\S+)", text)
     code = re.search(r"(?:^| )(?:-code|--gpu-code)[= ](\S+)", text)
     if code:
@@ -51,7 +51,7 @@ def cmake_code(command: Command) -> tuple[str, ...] | None:
         return None
     made: list[str] = []
     for word in re.split(r"[;,]", found[-1]):
-        match = re.fullmatch(r"(\d+[af]?)(?:-(real|virtual))?", word)
+        match = re.fullmatch(r"(\d{2,3}[af]?)(?:-(real|virtual))?", word)
         if match:
             kinds = {"real": ("sm",), "virtual": ("compute",)}.get(match[2], ("sm", "compute"))
             made += [f"{kind}_{match[1]}" for kind in kinds]
@@ -69,7 +69,7 @@ def torch_code(value: str) -> tuple[str, ...] | None:
     """
     made: list[str] = []
     for word in filter(None, re.split(r"[;\s]+", value)):
-        match = re.fullmatch(r"(\d+)\.(\d)([af]?)(\+PTX)?", word)
+        match = re.fullmatch(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?", word)
         if match is None:
             return None
         number = f"{match[1]}{match[2]}{match[3]}"

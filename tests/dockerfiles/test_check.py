@@ -167,6 +167,10 @@ def test_a_widely_copied_file(catalogue: Catalogue) -> None:
         (f"FROM nvidia/cuda:12.1.1-devel-centos7\nRUN pip install torch==2.5.0 -i {WHL}/cu121\n", NEWER, []),
         (PYTHON + TORCH, f"{ADA}, glibc 2.17", []),
         (PYTHON + TORCH, f"{ADA}, musl 1.2", []),
+        # What is no version, and no code of a GPU.
+        (PYTHON + "RUN pip install torch===-2.0.0+cu121\n", ADA, []),
+        (CUDA + "RUN nvcc -arch=sm_5 a.cu && nvcc -gencode arch=compute_x a.cu\n", NEWER, ["nvcc-arch"] * 2),
+        (CUDA + "RUN cmake -DCMAKE_CUDA_ARCHITECTURES=5 ..\n", NEWER, []),
         # What no release in a range has.
         (PYTHON + "RUN pip install 'torch>=2.0,<2.1'\n", ADA, ["unpublished-build"]),  # none for Python 3.12
         (PYTHON + "RUN pip install torch==2.0.*\n", ADA, ["unpublished-build"]),
