@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 
 
 def dump(value: object) -> str:
     """JSON with a newline at its end: values in the order of their fields, mappings sorted by key."""
-    builtins = msgspec.to_builtins(value, order="deterministic", enc_hook=dict)  # the hook is for other mappings
-    return json.dumps(builtins, indent=2, ensure_ascii=False) + "\n"
+    try:
+        written = msgspec.json.encode(value, order="deterministic", enc_hook=dict)  # the hook is for other mappings
+    except UnicodeEncodeError:
+        return _with_escapes(value)
+    return msgspec.json.format(written, indent=2).decode() + "\n"
+
+
+def _with_escapes(value: object) -> str:
+    """Likewise, of a value in which a path is that is no UTF-8: JSON has its bytes as escapes alone."""
+    import json
+
+    builtins = msgspec.to_builtins(value, order="deterministic", enc_hook=dict)
+    return json.dumps(builtins, indent=2) + "\n"

@@ -177,8 +177,8 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
     if option is None or option.build.cuda is None:
         return
     major = minor(option.build.cuda)[0]
-    pinned = (cuda_suffix(line) for build in family.catalogue.builds("torch") for line in build.requires or ())
-    runtime = {found[0] for found in pinned if found}
+    pinned = {line for build in family.catalogue.builds("torch") for line in build.requires or ()}
+    runtime = {found[0] for found in map(cuda_suffix, pinned) if found}
     others = [n for n in solution.chosen if (found := cuda_suffix(n)) and found[0] in runtime and found[1] != major]
     if others:
         askers = [n for n, chosen in solution.chosen.items() if n not in others and {*chosen.requires} & {*others}]
