@@ -37,7 +37,7 @@ def describe_target(target: str, catalogue: Catalogue | None = None) -> Machine:
     return machine_from_target(parse_target(target), catalogue or Catalogue())
 
 
-def load_machines(path: StrPath) -> tuple[Machine, ...]:
+def load_machines(path: StrPath, catalogue: Catalogue | None = None) -> tuple[Machine, ...]:
     """The machine of a profile file that ``envsolve detect -o FILE`` or another tool wrote, or all those of a folder.
 
     Raises:
@@ -47,8 +47,8 @@ def load_machines(path: StrPath) -> tuple[Machine, ...]:
     from envsolve.catalogue.targets import complete
     from envsolve.machine import profile
 
-    catalogue = Catalogue()
-    return tuple(complete(machine, catalogue) for machine in profile.load_machines([path_of(path, "path")]))
+    facts = catalogue or Catalogue()
+    return tuple(complete(machine, facts) for machine in profile.load_machines([path_of(path, "path")]))
 
 
 def in_containers(machines: Sequence[Machine]) -> tuple[Machine, ...]:

@@ -76,12 +76,14 @@ def machines(
     words += [_said("driver", driver)] if driver is not None else []
     words += [_said("platform", platform)] if platform is not None else []
     said = api.describe_target(", ".join(words)) if words else None
+    from envsolve.catalogue.load import Catalogue
     from envsolve.machine.change import changed
 
+    catalogue = Catalogue()  # one for all of them: each reads its files anew
     if files:
-        named = [machine for path in files for machine in api.load_machines(path)]
+        named = [machine for path in files for machine in api.load_machines(path, catalogue)]
     elif targets:
-        named = [api.describe_target(target) for target in targets]
+        named = [api.describe_target(target, catalogue) for target in targets]
     elif said is not None:
         return (said,)
     else:

@@ -20,6 +20,7 @@ import pytest
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.catalogue.model import Evidence, KnownMetadata
+from envsolve.cli import options
 from envsolve.compat import facts as tables
 from envsolve.compat import judge as judging
 from envsolve.compat.facts import Facts
@@ -31,6 +32,7 @@ from envsolve.index.settings import IndexSettings
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planner import make
 from envsolve.resolve.family import Family
+from envsolve.resolve.inputs import file
 from envsolve.resolve.pool import Pool
 from tests.indexcontent import Entry
 from tests.planner.worlds import chosen
@@ -189,9 +191,30 @@ def test_no_verdict_works_out_anew_what_the_machine_alone_decides(monkeypatch: p
     assert calls["libraries_serve"] <= 3 * len(cudas)
 
 
-def _counted(calls: Counter[str], function: Callable[..., Any], *arguments: Any) -> Any:
+def test_many_targets_are_read_with_one_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    original = Catalogue._loaded
+    monkeypatch.setattr(
+        Catalogue, "_loaded", lambda self, file, kind: (read.append(file), original(self, file, kind))[1]
+    )
+    targets = [f"{card}, driver 580.{65 + n}.06" for n, card in zip(range(12), cycle(("H100", "L4")), strict=False)]
+    assert len(options.machines(None, targets, None, None, None)) == 12
+    assert len(read) == len(set(read))
+
+
+def test_a_file_of_many_lines_is_read_with_one_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file._options.cache_clear()
+    calls: Counter[str] = Counter()
+    monkeypatch.setattr(file, "_LineParser", partial(_counted, calls, file._LineParser))
+    lines = [f"package-{n}=={n} --hash=sha256:{n:064x}" for n in range(50)]
+    (tmp_path / "requirements.txt").write_text("\n".join(lines))
+    assert len(file.read_file(tmp_path / "requirements.txt").needs) == 50
+    assert calls["_LineParser"] == 1
+
+
+def _counted(calls: Counter[str], function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     calls[function.__name__] += 1
-    return function(*arguments)
+    return function(*arguments, **named)
 
 
 @pytest.mark.parametrize(

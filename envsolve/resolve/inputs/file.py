@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -144,25 +145,29 @@ def _parse(line: str, origin: str) -> tuple[str, argparse.Namespace]:
     first_option = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
     requirement, rest = " ".join(words[:first_option]), " ".join(words[first_option:])
     try:
-        return requirement, _options(origin).parse_args(shlex.split(rest))
+        return requirement, _options().parse_args(shlex.split(rest))
+    except _OptionError as error:
+        raise wrong(origin, str(error), _LINES) from None
     except ValueError as error:
         raise wrong(origin, f"{rest}: {error}") from None
 
 
-class _LineParser(argparse.ArgumentParser):
-    """An argument parser whose complaints name a line of a file."""
+class _OptionError(Exception):
+    """What argparse would print."""
 
-    def __init__(self, origin: str) -> None:
-        super().__init__(add_help=False, allow_abbrev=False)
-        self._origin = origin
+
+class _LineParser(argparse.ArgumentParser):
+    """An argument parser that raises its complaints."""
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
-        raise wrong(self._origin, message, _LINES)
+        raise _OptionError(message)
 
 
-def _options(origin: str) -> argparse.ArgumentParser:
-    parser = _LineParser(origin)
+@lru_cache(maxsize=1)
+def _options() -> argparse.ArgumentParser:
+    """The parser of all lines; making one takes longer than reading a hundred."""
+    parser = _LineParser(add_help=False, allow_abbrev=False)
     for names in (
         ("-r", "--requirement"),
         ("-c", "--constraint"),
