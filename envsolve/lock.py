@@ -37,6 +37,7 @@ class Building:
         cuda_home: Where it was.
         gcc_min: The oldest gcc major that serves, ``gcc_max`` the newest; None for no bound that is known.
         environment: Variables to be set.
+        conda: Match specs, with their channels, of conda packages that are that nvcc; empty where ``pip`` has it.
     """
 
     packages: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class Building:
     gcc_min: int | None = None
     gcc_max: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    conda: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ def _building_of(toolchain: Toolchain) -> Building | None:
         toolchain.gcc_min,
         toolchain.gcc_max,
         dict(toolchain.environment),
+        toolchain.nvcc_packages.get("conda", ()) if toolchain.nvcc_from != "pip" else (),
     )
 
 

@@ -35,10 +35,11 @@ def virtual_packages(machines: Sequence[Machine], facts: Facts) -> tuple[Virtual
         machines: As they are judged, of one subdir.
         facts: The tables of the rules.
     """
-    return (*_system(machines), *_cuda(machines, facts))
+    return (*system_packages(machines), *_cuda(machines, facts))
 
 
-def _system(machines: Sequence[Machine]) -> Iterator[VirtualPackage]:
+def system_packages(machines: Sequence[Machine]) -> Iterator[VirtualPackage]:
+    """Those of all of the machines that no driver and no card decides."""
     platform = machines[0].platform or Platform()
     if platform.os == "windows":
         yield VirtualPackage("__win", "0")

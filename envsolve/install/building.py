@@ -66,28 +66,36 @@ def limits_of(building: Building) -> str:
     return f"gcc {last} or older" if last is not None else f"gcc {first} or newer" if first is not None else "a gcc"
 
 
-def own_toolkit(building: Building, machine: Machine | None) -> Path:
-    """The toolkit of this machine that has the nvcc to build with.
-
-    Raises:
-        UsageError: There is none.
-    """
-    wanted, what = building.nvcc, ", ".join(building.packages)
+def own_toolkit(building: Building, machine: Machine | None) -> Path | None:
+    """The toolkit of this machine that has the nvcc to build with; None where there is none."""
+    wanted = building.nvcc
     if wanted is None:
-        raise UsageError(
-            f"{what} is compiled from source, and no nvcc is known that serves here",
-            hint="plan for a machine whose driver and GPUs are known: --target, --machine",
-        )
+        return None
     toolkits = [t for t in (machine.toolkits if machine else None) or () if t.nvcc and t.path and t.version]
     fitting = [t.path for t in toolkits if t.path and minor(t.version or "0") == minor(wanted)]
     if building.cuda_home in fitting or (not toolkits and (Path(building.cuda_home or "/none") / "bin/nvcc").is_file()):
         return Path(building.cuda_home or "")
-    if fitting:
-        return Path(fitting[0])
+    return Path(fitting[0]) if fitting else None
+
+
+def no_toolkit(building: Building, machine: Machine | None, other_way: str | None) -> UsageError:
+    """What to say where there is no such toolkit.
+
+    Args:
+        other_way: What would bring one, in words.
+    """
+    wanted, what = building.nvcc, ", ".join(building.packages)
+    if wanted is None:
+        return UsageError(
+            f"{what} is compiled from source, and no nvcc is known that serves here",
+            hint="plan for a machine whose driver and GPUs are known: --target, --machine",
+        )
+    toolkits = [t for t in (machine.toolkits if machine else None) or () if t.nvcc and t.path and t.version]
     have = ", ".join(f"nvcc {t.version} in {t.path}" for t in toolkits)
-    raise UsageError(
+    by_hand = "the plan names the shortest way to one: envsolve plan with the same requirements; then set CUDA_HOME"
+    return UsageError(
         f"{what} is compiled from source, which takes nvcc {wanted}; this machine has {have or 'no nvcc'}",
-        hint="the plan names the shortest way to one: envsolve plan with the same requirements; then set CUDA_HOME",
+        hint="; or: ".join(filter(None, (other_way, by_hand))),
     )
 
 
@@ -133,7 +141,8 @@ def variables(
         **building.environment,
     }
     # Headers of torch's own CUDA 12 wheels, for a toolkit that has the compiler alone.
-    headers = sorted(str(folder) for folder in site_packages.glob("nvidia/*/include"))
+    found = sorted(folder for folder in site_packages.glob("nvidia/*/include") if folder != home / "include")
+    headers = [str(folder) for folder in found]
     return told | ({"CPATH": _joined([str(home / "include"), *headers], before.get("CPATH"))} if headers else {})
 
 

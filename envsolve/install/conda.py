@@ -51,19 +51,7 @@ class CondaWork:
         title = fill.title()
         count = len(self.aim.files)
         progress(Step("packages", f"installing {count} conda package{'' if count == 1 else 's'} with {title}"))
-        order = stage.folder / "order.json"
-        order.write_bytes(msgspec.json.encode(self._order(stage)))
-        ended = run(
-            [sys.executable, "-m", fill.__name__, str(order)],
-            environment={
-                "TMPDIR": str(stage.temporary),
-                **settings.kept_variables(os.environ),
-                strays.MARK: str(stage.folder),
-            },
-            on_line=lambda line: progress(Step("output", line)),
-        )
-        if ended.code != 0:
-            raise explained("rattler", ended.code, ended.output)
+        carry_out(self._order(stage), stage, progress)
         if self.aim.environment:
             variables.write(record.site_packages(stage.environment), self.aim.environment)
         record.write(stage.environment, python=self.python or "", manager=title, wanted=self.aim, pip=False)
@@ -74,6 +62,27 @@ class CondaWork:
         # An address is CHANNEL/SUBDIR/FILE.
         channels = tuple(dict.fromkeys(one.url.rsplit("/", 2)[0] for one in self.aim.files))
         return fill.Order(packages, channels, self.subdir, str(stage.environment), str(stage.prefix))
+
+
+def carry_out(order: fill.Order, stage: Staging, progress: Progress) -> None:
+    """Have conda packages installed, in a process of its own.
+
+    Raises:
+        EnvsolveError: What rattler's words mean.
+    """
+    path = stage.folder / "order.json"
+    path.write_bytes(msgspec.json.encode(order))
+    ended = run(
+        [sys.executable, "-m", fill.__name__, str(path)],
+        environment={
+            "TMPDIR": str(stage.temporary),
+            **settings.kept_variables(os.environ),
+            strays.MARK: str(stage.folder),
+        },
+        on_line=lambda line: progress(Step("output", line)),
+    )
+    if ended.code != 0:
+        raise explained("rattler", ended.code, ended.output)
 
 
 def conda_work(origin: Plan | CondaLock) -> CondaWork:

@@ -13,7 +13,7 @@ from typing import TextIO
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envsolve.install import building, record, toolkit, trees
+from envsolve.install import building, condatoolkit, record, toolkit, trees
 from envsolve.install.building import Host
 from envsolve.install.errors import InstallError
 from envsolve.install.files import File, Wanted
@@ -35,19 +35,21 @@ class Sources:
         building: What compiling them takes.
         host: The host compiler; None where there is none, and nothing is compiled here.
         home: The machine's own toolkit; None where packages of the environment are the toolkit.
+        machine: This machine, for which conda packages are chosen.
     """
 
     files: tuple[File, ...]
     building: Building
     host: Host | None
     home: Path | None
+    machine: Machine | None = None
 
     @classmethod
     def of(cls, wanted: Wanted, machine: Machine | None) -> Sources | None:
         """See that this machine can compile what is to be compiled; None where nothing is.
 
         Raises:
-            UsageError: No host compiler within the limits is here, or no nvcc of the right version.
+            UsageError: No host compiler within the limits is here, or no nvcc of the right version, nor what brings it.
         """
         stated = wanted.assumptions.building if wanted.assumptions else None
         if stated is None:
@@ -57,7 +59,10 @@ class Sources:
         own = stated.nvcc_from != "pip"
         if files:
             host = building.host_compiler(stated, machine, os.environ)
-            return cls(files, stated, host, building.own_toolkit(stated, machine) if own else None)
+            home = building.own_toolkit(stated, machine) if own else None
+            if own and home is None and not condatoolkit.can_bring(stated):
+                raise building.no_toolkit(stated, machine, condatoolkit.way(stated))
+            return cls(files, stated, host, home, machine)
         cc = shutil.which("gcc")
         # Packages that are the toolkit of what is compiled where it runs.
         return None if own else cls((), stated, Host(cc, cc) if cc else None, None)
@@ -66,20 +71,40 @@ class Sources:
         """All else, which is installed first."""
         return replace(wanted, files=tuple(file for file in wanted.files if file not in self.files))
 
+    @property
+    def from_conda(self) -> bool:
+        """Whether the toolkit is brought out of conda packages."""
+        return bool(self.files) and self.home is None and self.building.nvcc_from != "pip"
+
+    def variables(self) -> Mapping[str, str]:
+        """What the environment must have set where it runs, for a toolkit that no plan could name."""
+        return condatoolkit.variables(self.building) if self.from_conda else {}
+
     def told(self, stage: Staging, before: Mapping[str, str]) -> dict[str, str]:
         """The variables of the build; where packages are the toolkit, it is made whole first."""
         packages = record.site_packages(stage.environment)
-        home = self.home or building.home_in(self.building, packages)
+        home = self.home or self._inside(packages)
         assert home is not None and self.host is not None  # `of` found them, or the plan has them
         return building.variables(self.building, home, self.host, stage.environment, packages, before)
 
-    def complete(self, stage: Staging) -> None:
-        """Give a toolkit of packages what it lacks for linking, here and where code is compiled as it runs.
+    def _inside(self, packages: Path) -> Path | None:
+        """The toolkit in the environment; None where it is the machine's own."""
+        if self.from_conda:
+            return packages / condatoolkit.place(self.building)
+        return building.home_in(self.building, packages)
+
+    def complete(self, stage: Staging, progress: Progress) -> None:
+        """Bring a toolkit that is to come out of conda packages, and give one of packages what it lacks for linking.
+
+        That is for what is compiled here, and for code that is compiled as it runs.
 
         Raises:
+            IndexUnavailableError: The conda packages cannot be had.
             InstallError: The packages that the lock counts on are not in the environment.
         """
-        home = building.home_in(self.building, record.site_packages(stage.environment))
+        if self.from_conda:
+            condatoolkit.bring(self.building, self.machine, stage, progress)
+        home = self._inside(record.site_packages(stage.environment))
         if home is None:
             return
         if not (home / "bin" / "nvcc").is_file():

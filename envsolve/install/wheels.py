@@ -123,7 +123,7 @@ def _make(
         progress(Step("packages", f"building {', '.join(file.name for file in trees)}"))
         _build(stage, chosen, program, title, trees, progress)
     if sources is not None:
-        sources.complete(stage)
+        sources.complete(stage, progress)
         if sources.files:
             told = sources.told(stage, managers.child_environment(chosen, stage.folder, stage.temporary))
             progress(Step("packages", in_words(sources, told)))
@@ -132,7 +132,7 @@ def _make(
     built = [file for file in aim.files if file.kind in ("sdist", "tree")]
     cited = [file.name for file in aim.files if "git" in file.hashes]
     relocate.relocate(environment, stage.prefix, [file.name for file in built], cited)
-    variables.write(record.site_packages(environment), aim.environment)
+    variables.write(record.site_packages(environment), {**(sources.variables() if sources else {}), **aim.environment})
     record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
     if pip is None and "pip" not in planned:
         return (*absent, f"{target.executable} carries no pip, so the environment has none")

@@ -259,6 +259,8 @@ def _about_nvcc(
         text = f"no nvcc {wanted} is in reach" + (f": the machine has nvcc {have}; {why}" if have else "")
         ways = [*_other_flavours(torch, machines, driver_cuda, catalogue)] if torch else []
         ways += [f"{toolchain.get_nvcc}, then the same command again"] if toolchain.get_nvcc else []
+        brought = toolchain.compiles and "conda" in toolchain.nvcc_packages
+        ways += ["envsolve[conda], with which envsolve install brings it from conda-forge"] if brought else []
         yield Caution("nvcc", text, "; or: ".join(ways) or None)
     elif have and toolchain.nvcc_from == "pip" and own_toolkit(wanted, machines) is None:
         text = f"the machine has nvcc {have}; {why}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -168,11 +169,11 @@ def test_the_compiler_within_the_limits_is_taken(tmp_path: Path) -> None:
 def test_the_toolkit_of_the_machine(toolkits: tuple[Toolkit, ...], home: str | None) -> None:
     stated = Building(("kernels",), nvcc="12.6", nvcc_from="machine", cuda_home="/planned")
     machine = Machine(toolkits=toolkits)
-    if home is not None:
-        assert building.own_toolkit(stated, machine) == Path(home)
-        return
-    with pytest.raises(UsageError, match=r"takes nvcc 12\.6; this machine has (no nvcc|nvcc 12\.8 in /b)"):
-        building.own_toolkit(stated, machine)
+    assert building.own_toolkit(stated, machine) == (Path(home) if home else None)
+    if home is None:
+        said = building.no_toolkit(stated, machine, "this way")
+        assert re.search(r"takes nvcc 12\.6; this machine has (no nvcc|nvcc 12\.8 in /b)", said.message)
+        assert (said.hint or "").startswith("this way; or: the plan names")
 
 
 @needs_gcc

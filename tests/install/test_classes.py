@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec import structs
 from packaging.pylock import Pylock
 from packaging.version import Version
 
@@ -93,7 +94,7 @@ def test_a_machine_without_a_gpu_gets_the_class_made_for_none() -> None:
 
 def test_the_python_that_is_asked_for_or_present_decides_between_what_fits() -> None:
     pythons = {"a": replace(CLASSES["new"], python="3.11"), "b": CLASSES["new"]}
-    eleven = replace(on("12.0"), pythons=(Interpreter("3.11.9", "p"),))
+    eleven = structs.replace(on("12.0"), pythons=(Interpreter("3.11.9", "p"),))
     assert for_machine(lock(pythons), eleven, None, ()).python == "3.11"
     assert for_machine(lock(pythons), eleven, "3.12", ()).python == "3.12"
     assert for_machine(lock(pythons), on("12.0", python="3.12"), None, ()).python == "3.12"
