@@ -1,7 +1,7 @@
 """What the cache keeps: parsed project pages with their freshness, and core metadata for ever.
 
-Metadata that was read is kept by file. Of what the catalogue knows by hash, all that was ever used is one entry: writing
-hundreds of small ones takes longer than all else that a plan does.
+Metadata that was read is kept by file. Of what the catalogue knows by hash, all that was ever used is one entry:
+writing hundreds of small ones takes longer than all else that a plan does.
 """
 
 from __future__ import annotations
