@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -31,9 +32,11 @@ from envsolve.index.known import KnownFiles
 from envsolve.index.settings import IndexSettings
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planner import make
+from envsolve.resolve import solve
 from envsolve.resolve.family import Family
 from envsolve.resolve.inputs import file
 from envsolve.resolve.pool import Pool
+from envsolve.resolve.search import search
 from tests.indexcontent import Entry
 from tests.planner.worlds import chosen
 from tests.smallworld import World
@@ -64,17 +67,63 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
     return made
 
 
-def test_one_page_a_project_and_metadata_of_what_is_chosen_alone(torch_world: World, pools: list[Pool]) -> None:
-    top = layered(torch_world)
-    plan = torch_world.plan("torch", *top)
-    assert len(chosen(plan)) == LAYERS * WIDTH + 3
-    paths = [request.path for request in torch_world.server.requests]
-    pages = [path for path in paths if path.endswith("/")]
-    ordinary = LAYERS * WIDTH + 1
-    assert len(pages) == len(set(pages)) <= ordinary + 2  # and those of torch and Triton, for their hashes
-    files = {path.removesuffix(".metadata") for path in paths if path not in pages}
-    assert len(files) == ordinary
-    assert sum(pool.visited for pool in pools) == ordinary
+@dataclass(frozen=True)
+class Work:
+    """What a plan took: pages and metadata asked of indexes, versions looked at for a file, rounds of the solver."""
+
+    pages: int
+    metadata: int
+    visited: int
+    rounds: int
+
+
+@pytest.fixture
+def work(torch_world: World, pools: list[Pool], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Work]:
+    """Plans, and counts."""
+    rounds: list[int] = []
+
+    def noted(*arguments: Any) -> Any:
+        found = search(*arguments)
+        rounds.append(found.rounds)
+        return found
+
+    monkeypatch.setattr(solve, "search", noted)
+
+    def planned(*asked: str) -> Work:
+        pools.clear()
+        rounds.clear()
+        torch_world.server.requests.clear()
+        assert torch_world.plan(*asked).status == "ok"
+        paths = [request.path for request in torch_world.server.requests]
+        assert len(paths) == len(set(paths))
+        pages = sum(path.endswith("/") for path in paths)
+        return Work(pages, len(paths) - pages, sum(pool.visited for pool in pools), sum(rounds))
+
+    return planned
+
+
+@pytest.mark.parametrize(
+    ("asked", "family", "ordinary"),
+    [
+        (["torch"], 2, 1),
+        (["torch", "torchvision", "torchaudio"], 4, 2),
+        (["vllm", "transformers", "accelerate"], 3, 3 + LAYERS * WIDTH),
+    ],
+)
+def test_the_work_of_a_plan(
+    asked: list[str], family: int, ordinary: int, torch_world: World, work: Callable[..., Work]
+) -> None:
+    """Of a family package, and Triton is one, the page for its hashes alone; of any other, page and metadata, once."""
+    torch_world.build("torchaudio", "2.14.1", "cu130", requires=["torch==2.14.1"], torch="==2.14.1")
+    torch_world.build("vllm", "0.33.0", "cu130", requires=["torch==2.14.1", *layered(torch_world)], torch="==2.14.1")
+    for n in range(RELEASES):
+        torch_world.default.wheel("transformers", f"{n}.0", requires=["filelock", "p0-1<7"])
+        torch_world.default.wheel("accelerate", f"{n}.0", requires=["torch>=2", "transformers"])
+    cold = work(*asked)
+    assert cold == Work(family + ordinary, ordinary, ordinary, cold.rounds)
+    # One for each package and one for the flavour: nothing is settled twice.
+    assert cold.rounds == family + ordinary + 1
+    assert work(*asked) == Work(0, 0, ordinary, cold.rounds)
 
 
 def test_of_files_that_are_known_nothing_is_asked_and_all_pages_are_asked_for_at_once(
@@ -107,14 +156,6 @@ def test_of_files_that_are_known_nothing_is_asked_and_all_pages_are_asked_for_at
 
 def _requires(entry: Entry) -> tuple[str, ...]:
     return tuple(re.findall(r"Requires-Dist: (.*)", (entry.metadata or b"").decode()))
-
-
-def test_a_second_plan_asks_nobody(torch_world: World) -> None:
-    top = layered(torch_world)
-    torch_world.plan("torch", *top)
-    before = len(torch_world.server.requests)
-    torch_world.plan("torch", *top)
-    assert len(torch_world.server.requests) == before
 
 
 def test_each_build_is_judged_once_for_each_kind_of_machine(
@@ -194,9 +235,12 @@ def test_no_verdict_works_out_anew_what_the_machine_alone_decides(monkeypatch: p
 def test_many_targets_are_read_with_one_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     original = Catalogue._loaded
-    monkeypatch.setattr(
-        Catalogue, "_loaded", lambda self, file, kind: (read.append(file), original(self, file, kind))[1]
-    )
+
+    def noted(self: Catalogue, file: str, kind: Any) -> Any:
+        read.append(file)
+        return original(self, file, kind)
+
+    monkeypatch.setattr(Catalogue, "_loaded", noted)
     targets = [f"{card}, driver 580.{65 + n}.06" for n, card in zip(range(12), cycle(("H100", "L4")), strict=False)]
     assert len(options.machines(None, targets, None, None, None)) == 12
     assert len(read) == len(set(read))
