@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import click
 
@@ -69,12 +69,13 @@ class Commands:
 
 def build(function: Command, name: str, epilog: str) -> click.Command:
     """What click runs for a function."""
-    hints = get_type_hints(function, include_extras=True)
-    parameters = [_parameter(p, hints[p.name]) for p in inspect.signature(function).parameters.values()]
+    # Not typing.get_type_hints: on Python 3.10 it makes another type of one whose default is None.
+    parameters = list(map(_parameter, inspect.signature(function, eval_str=True).parameters.values()))
     return click.Command(name, params=parameters, callback=function, help=inspect.getdoc(function), epilog=epilog)
 
 
-def _parameter(declared: inspect.Parameter, hint: Any) -> click.Parameter:
+def _parameter(declared: inspect.Parameter) -> click.Parameter:
+    hint = declared.annotation
     kind, mark = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
     kinds = [one for one in get_args(kind) if one is not NoneType] if NoneType in get_args(kind) else [kind]
     several = get_origin(kinds[0]) is list
