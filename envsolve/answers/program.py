@@ -44,10 +44,10 @@ def program() -> list[object] | None:
 
 
 def facts(folder: Path) -> Files:
-    """The files of a folder of the catalogue; none where it is not there."""
+    """The files of a folder of the catalogue; none where it is not there, or no folder (``/dev/null``)."""
     try:
         return str(folder), _files(str(folder))[1]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return str(folder), ()
 
 

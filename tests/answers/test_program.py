@@ -79,6 +79,7 @@ def test_this_program_with_what_it_solves_with(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_facts_are_told_by_their_files(tmp_path: Path) -> None:
     assert program.facts(tmp_path / "none") == (str(tmp_path / "none"), ())
+    assert program.facts(Path(os.devnull)) == (os.devnull, ())
     (tmp_path / "builds").mkdir()
     (tmp_path / "builds" / "torch.json").write_text("{}")
     ((path, _, size),) = program.facts(tmp_path)[1]
