@@ -41,6 +41,7 @@ def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     yield from found
     if not any(remedy.unlocks for remedy in found):
         yield from _on_the_cpu(family, limits)
+        yield from _on_x86_64(family, limits)
         yield from another_card(family, partial(best_of, limits=limits))
 
 
@@ -165,6 +166,16 @@ def _on_linux(family: Family, limits: Limits) -> Iterator[Remedy]:
     best = best_of(replace(family, machines=linux), limits)
     if best is not None:
         yield Remedy("run it under Linux: WSL 2 has the card, too", named(best))
+
+
+def _on_x86_64(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """The other architecture, for which much is published alone."""
+    if not all(machine.platform and machine.platform.arch == "aarch64" for machine in family.machines):
+        return
+    others = tuple(replace(m, platform=replace(m.platform or Platform(), arch="x86_64")) for m in family.machines)
+    best = best_of(replace(family, machines=others), limits)
+    if best is not None:
+        yield Remedy("run it on a machine with an x86_64 processor", named(best))
 
 
 def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Remedy]:

@@ -29,7 +29,7 @@ def together(family: Family, limits: Limits, every: Sequence[Limit]) -> Remedy |
         if best_under(family, limits, [*kept, limit]):
             kept.append(limit)
     best = best_under(family, limits, kept)
-    if best is None:
+    if not best:  # also where nothing that was asked for is left
         return None
     given_up = sorted((limit for limit in every if limit not in kept), key=lambda limit: -_DEAREST.index(limit.kind))
     loose, rest = loosened(family, limits, kept)

@@ -68,6 +68,14 @@ def test_windows_without_a_build_for_it(ask: Questions) -> None:
     assert action.startswith("run it under Linux") and unlocked.endswith("with vllm 0.33.0")
 
 
+def test_arm_without_a_build_for_it(ask: Questions) -> None:
+    """Where the whole request was published for another processor alone, nothing of it is left to change."""
+    plan = ask.plan("GH200, driver 580.95.05, python 3.12, linux-aarch64, glibc 2.35", "fbgemm-gpu")
+    assert facts(plan)[1] == "fbgemm-gpu 1.9.0 was published for linux-x86_64 alone"
+    ((action, unlocked),) = ways(plan)
+    assert action == "run it on a machine with an x86_64 processor" and unlocked.endswith("with fbgemm-gpu 1.9.0")
+
+
 def test_demands_that_contradict_each_other(ask: Questions) -> None:
     plan = ask.plan(f"H100, driver 580.95.05, {HERE}", "torch==2.5.1", "torch>=2.6")
     assert facts(plan)[1] == "no torch that is known is ==2.5.1 and >=2.6 at once"
