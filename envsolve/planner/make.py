@@ -224,7 +224,7 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
         cautions += about_elsewhere(at_install, found.torch, found.ready, family)
     cautions += about_off_index(pinned.packages, taken)
     cautions += about_other_sources(pinned.packages, compiled)
-    cautions += about_trees(pinned.packages)
+    cautions += about_trees(pinned.packages, family.catalogue)
     return structs.replace(
         frame,
         status="ok" if known else "unknown",

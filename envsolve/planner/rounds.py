@@ -6,7 +6,7 @@ needs, and what compiling takes. An answer in which torch moved is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -72,19 +72,24 @@ class NothingFitsError(Exception):
 
 
 def with_torch(found: Resolved, resolve: Resolve) -> Resolved:
-    """The same with torch where something is compiled against it whose metadata does not say so.
+    """The same with torch, and what else is known to be needed, for what is compiled and does not say so itself.
 
     Raises:
         NothingFitsError: No torch goes with it.
     """
     compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
-    asking = [one for one in compiled if one.needs_torch]
-    if "torch" in found.solution.chosen or not asking:
-        return found
-    origin = f"compiling {', '.join(one.name for one in asking)}"
-    limits = [one.project.torch or "" if one.project else "" for one in asking]
-    needs = (Need(Requirement(f"torch{limit}"), origin) for limit in limits)
-    return resolve((*found.needs, *needs), found.family, found.ready)
+    needs = [need for one in compiled for need in _unsaid(one, found)]
+    return resolve((*found.needs, *needs), found.family, found.ready) if needs else found
+
+
+def _unsaid(one: Compiled, found: Resolved) -> Iterator[Need]:
+    """What a package needs beside what its metadata, as far as it was read, says."""
+    if one.needs_torch and "torch" not in found.solution.chosen:
+        limit = one.project.torch or "" if one.project else ""
+        yield Need(Requirement(f"torch{limit}"), f"compiling {one.name}")
+    package = next(package for package in found.pinned.packages if package.name == one.name)
+    if package.tree is not None and not package.tree.exact and one.project is not None:
+        yield from (Need(Requirement(line), f"{one.name} needs it") for line in one.project.requires or ())
 
 
 def with_ready_wheels(found: Resolved, resolve: Resolve) -> Resolved:

@@ -99,12 +99,23 @@ def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[C
             yield Caution("source-build", text, "a compiler must be there, and for CUDA code an nvcc")
 
 
-def about_trees(packages: Sequence[PlannedPackage]) -> Iterator[Caution]:
+def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Iterator[Caution]:
     """What is not known of source trees."""
-    for name, tree in ((package.name, package.tree) for package in packages if package.tree):
+    for package in packages:
+        name, tree = package.name, package.tree
+        if tree is None:
+            continue
+        project = _project(package, catalogue.source_projects)
         if tree.unread is not None:
             text = f"the source tree of {name} was not read: {tree.unread}"
             yield Caution("tree-unread", text, "plan where it can be reached; no lock can be made of it before")
+        elif not tree.exact and project is not None and project.requires is not None:
+            source = catalogue.source(project.source)
+            told = f" ({source.title})" if source else ""
+            text = (
+                f"{name} computes its dependencies when it is built; those of a commit that is known{told} were taken"
+            )
+            yield Caution("dependencies-guessed", text, None)
         elif not tree.exact:
             text = f"what {name} depends on is known only once it is built, and nothing of it was run"
             yield Caution(

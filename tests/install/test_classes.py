@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from msgspec import structs
 from packaging.pylock import Pylock
 from packaging.version import Version
 

@@ -114,3 +114,13 @@ def test_a_tree_whose_build_imports_no_torch_is_built_like_any_other(torch_world
     repository(source, {"setup.py": "from setuptools import setup; setup(install_requires=['torch'])"})
     plan = torch_world.plan("torch", f"plain @ git+{source.as_uri()}")
     assert compiled_packages(plan.packages, torch_world.catalogue()) == ()
+
+
+def test_what_only_the_catalogue_knows_of_a_tree_is_in_the_plan(torch_world: World, source: Path) -> None:
+    commit = repository(source, {"setup.py": KERNELS})
+    for name in ("packaging", "setuptools", "wheel", "ninja"):
+        torch_world.default.wheel(name, "26.0")
+    plan = torch_world.plan(f"apex @ git+{source.as_uri()}@{commit[:10]}")
+    assert chosen(plan)["packaging"] == "26.0" and "dependencies-guessed" in codes(plan)
+    assert "asked: packaging>20.6 (apex needs it)" in package(plan, "packaging").why
+    assert plan.toolchain is not None and plan.toolchain.environment["APEX_CUDA_EXT"] == "1"

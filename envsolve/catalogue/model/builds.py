@@ -123,6 +123,8 @@ class SourceProject(msgspec.Struct, frozen=True):
             to compile rather than fetch a wheel that nobody checked.
         build_requires: What must be installed before it where it is built without isolation.
         wheel_packages: The same project as wheels, by CUDA major: ``cupy-cuda13x``.
+        requires: What it depends on where only its build says so, so that its tree cannot be asked; None where that was
+            not read.
     """
 
     package: str
@@ -142,6 +144,7 @@ class SourceProject(msgspec.Struct, frozen=True):
     variables: Mapping[str, str] = {}
     build_requires: tuple[str, ...] = ()
     wheel_packages: Mapping[str, str] = {}
+    requires: tuple[str, ...] | None = None
     cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
