@@ -267,7 +267,7 @@ def _counted(calls: Counter[str], function: Callable[..., Any], *arguments: Any,
         (["plan", "--help"], ["msgspec", "envsolve.catalogue", "envsolve.planner", "envsolve.index"]),
         (
             ["plan", "torch", "--python", "2.0"],
-            ["packaging", "resolvelib", "envsolve.planner", "logging", "subprocess"],
+            ["packaging", "resolvelib", "envsolve.planner", "logging"],
         ),
         (
             ["plan", "torch", "--target", "H100, driver 580.95.05, python 3.12, linux-x86_64", "--offline"],
