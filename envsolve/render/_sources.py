@@ -21,6 +21,13 @@ _LINKS = (
     'for file in "$CUDA_HOME"/lib/*.so.*; do ln -sf "${file##*/}" "${file%%.so.*}.so"; done; '
     'ln -sfn lib "$CUDA_HOME/lib64"'
 )
+# Nor a stub of the driver's library, which is linked against where no driver is.
+_STUB = (
+    'mkdir -p "$CUDA_HOME/lib/stubs"; '
+    'grep -ohE "\\bcu[A-Z][A-Za-z0-9_]*" "$CUDA_HOME"/include/cuda*.h | sort -u | sed "s/.*/void &(void) {}/" | '
+    '"${CC:-cc}" -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$CUDA_HOME/lib/stubs/libcuda.so" -x c -'
+)
+_LIBRARY_PATH = 'LIBRARY_PATH="$CUDA_HOME/lib64:$CUDA_HOME/lib64/stubs${LIBRARY_PATH:+:$LIBRARY_PATH}"'
 
 
 def is_compiled(package: PlannedPackage, plan: Plan) -> bool:
@@ -51,11 +58,12 @@ def prepare(toolchain: Toolchain, python: str) -> Iterator[str]:
         below = toolchain.CUDA_HOME.removeprefix(SITE_PACKAGES)
         yield f'export CUDA_HOME="$({python} -c "{_PACKAGES}"){below}"'
         yield _LINKS
+        yield _STUB
     elif toolchain.CUDA_HOME:
         yield f"export CUDA_HOME={shlex.quote(toolchain.CUDA_HOME)}"
     elif toolchain.get_nvcc:
         yield toolchain.get_nvcc
-    told = [f"{name}={shlex.quote(value)}" for name, value in toolchain.environment.items()]
+    told = [_LIBRARY_PATH, *(f"{name}={shlex.quote(value)}" for name, value in toolchain.environment.items())]
     if run_path := library_path(toolchain):
         told.append(f"LDFLAGS={shlex.quote(run_path)}")
     else:

@@ -21,6 +21,7 @@ from envsolve.errors import UsageError
 from envsolve.install import install
 from envsolve.machine.model import HostCompiler, Machine
 from tests.network.tools import Tools, program
+from tests.trees.repositories import repository
 
 pytestmark = [pytest.mark.network, pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")]
 
@@ -84,7 +85,10 @@ def test_pycuda_is_compiled_with_the_nvcc_of_its_plan(tools: Tools, tmp_path: Pa
     assert cubin.startswith(b"\x7fELF") and b"twice" in cubin
 
 
-def test_an_extension_of_torch_carries_code_for_the_cards_that_were_meant(tools: Tools, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["archive", "repository"])
+def test_an_extension_of_torch_carries_code_for_the_cards_that_were_meant(
+    kind: str, tools: Tools, tmp_path: Path
+) -> None:
     archive, lock, prefix = tmp_path / "tiny_kernels-1.0.tar.gz", tmp_path / "pylock.toml", tmp_path / "env"
     information = "Metadata-Version: 2.1\nName: tiny-kernels\nVersion: 1.0\nRequires-Dist: torch\n"
     with tarfile.open(archive, "w:gz") as tar:
@@ -93,6 +97,9 @@ def test_an_extension_of_torch_carries_code_for_the_cards_that_were_meant(tools:
             member.size = len(text.encode())
             tar.addfile(member, io.BytesIO(text.encode()))
     address = f"tiny-kernels @ {archive.as_uri()}#sha256={hashlib.sha256(archive.read_bytes()).hexdigest()}"
+    if kind == "repository":
+        repository(tmp_path / "kernels", {"setup.py": SETUP, "tiny.cu": KERNEL}, tag="v1")
+        address = f"tiny-kernels @ git+{(tmp_path / 'kernels').as_uri()}@v1"
     target = f"RTX 3090 + H100, {SYSTEM}"
     tools.envsolve("torch>=2.14", address, "--cuda", "cu132", "--target", target, "-o", str(lock))
     made(tools, lock, prefix)

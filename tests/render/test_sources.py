@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -67,6 +70,15 @@ def test_where_the_nvcc_is(toolchain: Toolchain, says: str) -> None:
 def test_a_shell_takes_the_commands(form: str, toolchain: Toolchain) -> None:
     text = render(compiling(toolchain, "flash-attn", "apex"), form)
     subprocess.run(["sh", "-n"], input=text, text=True, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+def test_the_commands_make_the_stub_that_is_linked_where_no_driver_is(tmp_path: Path) -> None:
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "cuda.h").write_text("CUresult CUDAAPI cuInit(unsigned int Flags);\n#define cu_no 1\n")
+    line = next(line for line in render(compiling(IN_PLAN, "flash-attn"), "uv").splitlines() if "stubs" in line)
+    subprocess.run(["sh", "-ec", line], env={"PATH": os.environ["PATH"], "CUDA_HOME": str(tmp_path)}, check=True)
+    assert ctypes.CDLL(str(tmp_path / "lib" / "stubs" / "libcuda.so")).cuInit
 
 
 @pytest.mark.parametrize("form", ["dockerfile", "apptainer"])
