@@ -86,6 +86,7 @@ def test_a_commit_is_built_and_cited(tmp_path: Path, manager: str) -> None:
     assert not install(lock, prefix, manager=manager).changed
 
 
+@pytest.mark.slow
 def test_a_folder_is_compiled_from_a_copy_and_again_when_it_changes(tmp_path: Path) -> None:
     source, prefix, home = tmp_path / "source", tmp_path / "env", tmp_path / "cuda"
     (home / "bin").mkdir(parents=True)
