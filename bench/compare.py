@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.catalogue.load import Catalogue
 
 #: Where torch's own choice begins: what goes with it, one flavour for all (rule 9 in docs/rules.md).
 _FLAVOURED = ("torch", "torchvision", "torchaudio", "torchcodec", "torchao", "xformers", "triton")
@@ -40,16 +45,26 @@ def differences(plan: str, pins: str) -> list[dict[str, Any]]:
     made = json.loads(plan)
     theirs = bent | _needed_by(bent, made["packages"])
     toolkit = {need for p in made["packages"] if p["name"] == "cuda-toolkit" for need in p["requires"]}
+    clash = set(_same_files(other))
     found = []
     for name in sorted({*own, *other}):
         if own.get(name) != other.get(name):
             # What the peer's torch needs besides is not in the plan; it is one of NVIDIA's.
             ruled = name in theirs or ("torch" in bent and name not in own and name.startswith("nvidia-"))
             rule = "the CUDA flavour that all packages agree on (rule 9)" if ruled else None
+            if rule is None and name in clash:
+                rule = "no file belongs to two packages (rule 9), as the peer's choice has it"
             if rule is None and made["toolchain"] and name in toolkit:
                 rule = "the compiler for what is compiled at install or use: of torch's CUDA (rule 10)"
             found.append({"package": name, "envsolve": own.get(name), "peer": other.get(name), "rule": rule})
     return found
+
+
+def _same_files(chosen: dict[str, str]) -> Iterator[str]:
+    """Packages of a choice that overwrite one another's files."""
+    for shared in Catalogue().shared_files:
+        if {shared.owner, shared.package} <= {*chosen} and chosen[shared.package] in SpecifierSet(shared.versions):
+            yield from (shared.package, shared.owner)
 
 
 def _needed_by(names: set[str], packages: list[dict[str, Any]]) -> set[str]:

@@ -26,6 +26,7 @@ from envsolve.catalogue.model import (
     IndexPlace,
     KnownMetadata,
     Precision,
+    SharedFiles,
     Signature,
     SourceProject,
     Toolkit,
@@ -74,6 +75,7 @@ INDEXES = Kind("indexes", IndexPlace, ("name",))
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = Kind("known_metadata", KnownMetadata, ("package", "version", "sha256"))
 PRECISIONS = Kind("precisions", Precision, ("grounds",))
+SHARED_FILES = Kind("shared_files", SharedFiles, ("package", "versions"))
 SIGNATURES = Kind("signatures", Signature, ("id",))
 SOURCE_PROJECTS = Kind("source_projects", SourceProject, ("package", "versions"))
 TOOLKITS = Kind("toolkits", Toolkit, ("version",))
@@ -103,6 +105,7 @@ KINDS: Mapping[str, Kind[Any]] = {
         SOURCE_PROJECTS,
         FAMILY,
         INDEXES,
+        SHARED_FILES,
         KNOWN_METADATA,
         SIGNATURES,
         PRECISIONS,

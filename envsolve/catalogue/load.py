@@ -28,6 +28,7 @@ from envsolve.catalogue.model import (
     IndexPlace,
     KnownMetadata,
     Precision,
+    SharedFiles,
     Signature,
     Source,
     SourceProject,
@@ -117,6 +118,11 @@ class Catalogue:
     def extension_modules(self) -> tuple[ExtensionModule, ...]:
         """Compiled modules and the packages that they are of."""
         return self._read(kinds.EXTENSION_MODULES)
+
+    @cached_property
+    def shared_files(self) -> tuple[SharedFiles, ...]:
+        """Packages that install the files of others."""
+        return self._read(kinds.SHARED_FILES)
 
     @cached_property
     def source_projects(self) -> tuple[SourceProject, ...]:

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from envsolve.catalogue.load import Catalogue
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.impossible import failing
-from envsolve.resolve.needs import AnyCandidate, Candidate, FlavourNeed, PackageNeed
+from envsolve.resolve.needs import AnyCandidate, Candidate, FilesNeed, FlavourCandidate, FlavourNeed, PackageNeed
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.resolve.pool import Pool
 from envsolve.resolve.remedies import PYTHONS
@@ -74,13 +74,17 @@ def _sentence(clash: Clash) -> str:
         return f"{clash.need.text} was asked for{origin}"
     if isinstance(clash.need, FlavourNeed):
         return f"{_label(clash.parent)} is built for {' or '.join(sorted(clash.need.variants))}"
+    if isinstance(clash.need, FilesNeed):
+        return f"{_label(clash.parent)} installs {clash.need.key}"
     return f"{_label(clash.parent)} needs {clash.need.text}"
 
 
 def _label(candidate: AnyCandidate | None) -> str:
     if candidate is None:
         return "the request"
-    return candidate.label if isinstance(candidate, Candidate) else candidate.variant
+    if isinstance(candidate, Candidate):
+        return candidate.label
+    return candidate.variant if isinstance(candidate, FlavourCandidate) else candidate.holder
 
 
 def _what_exists(name: str, needs: Sequence[object], family: Family, pool: Pool) -> Iterator[str]:

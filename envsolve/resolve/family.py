@@ -114,6 +114,12 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         release = self.facts.tritons.get(version.public) if package == TRITON else None
         return release.needs if release else ()
 
+    def files_of(self, package: str, version: Version) -> Iterator[str]:
+        """The packages whose files a release is known to install, itself included where another one installs them."""
+        for shared in self.catalogue.shared_files:
+            if package == shared.owner or (package == shared.package and version in SpecifierSet(shared.versions)):
+                yield shared.owner
+
     def follows_torch(self, package: str) -> bool:
         """Whether a package's builds each go with certain builds of torch."""
         return package != "torch" and self.owns(package) and self.catalogue.family[package].agrees_on != "nothing"

@@ -77,6 +77,30 @@ class FlavourNeed(msgspec.Struct, frozen=True):
         return f"everything on {' or '.join(sorted(self.variants))}"
 
 
+class FilesNeed(msgspec.Struct, frozen=True):
+    """A candidate's demand that the files which it installs are nobody else's in the environment."""
+
+    holder: str
+    owner: str
+
+    @property
+    def key(self) -> str:
+        """The virtual package whose one version is who installs them."""
+        return f"the files of {self.owner}"
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        return f"{self.key} to be those of {self.holder}"
+
+
+class FilesCandidate(msgspec.Struct, frozen=True):
+    """Who installs the files of a package."""
+
+    holder: str
+    key: str
+
+
 class FlavourCandidate(msgspec.Struct, frozen=True):
     """A CUDA flavour for the whole environment."""
 
@@ -130,5 +154,5 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
         return f"{self.name}{extra}{version}{variant}"
 
 
-AnyNeed = PackageNeed | SameNeed | PairedNeed | FlavourNeed
-AnyCandidate = Candidate | FlavourCandidate
+AnyNeed = PackageNeed | SameNeed | PairedNeed | FlavourNeed | FilesNeed
+AnyCandidate = Candidate | FlavourCandidate | FilesCandidate

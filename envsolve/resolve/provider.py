@@ -24,6 +24,8 @@ from envsolve.resolve.needs import (
     AnyCandidate,
     AnyNeed,
     Candidate,
+    FilesCandidate,
+    FilesNeed,
     FlavourCandidate,
     FlavourNeed,
     PackageNeed,
@@ -122,6 +124,9 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         if identifier == FLAVOUR:
             common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
             return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common and c not in bad]
+        holders = {FilesCandidate(need.holder, need.key) for need in needs if isinstance(need, FilesNeed)}
+        if holders:
+            return [holder for holder in holders if len(holders) == 1 and holder not in bad]
         name, _, extra = identifier.rstrip("]").partition("[")
         fixed = self._fixed(needs, extra or None)
         if fixed is not None:
@@ -194,6 +199,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         """Whether a candidate is what a need asks for."""
         if isinstance(requirement, FlavourNeed):
             return isinstance(candidate, FlavourCandidate) and candidate.variant in requirement.variants
+        if isinstance(requirement, FilesNeed):
+            return isinstance(candidate, FilesCandidate) and candidate.holder == requirement.holder
         if not isinstance(candidate, Candidate):
             return False
         if isinstance(requirement, PairedNeed):
@@ -208,7 +215,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
 
     def get_dependencies(self, candidate: AnyCandidate) -> Iterable[AnyNeed]:
         """What a candidate needs, for the environment's markers."""
-        if isinstance(candidate, FlavourCandidate):
+        if not isinstance(candidate, Candidate):
             return ()
         if candidate not in self._needs:
             if candidate.option is not None and candidate.option.build.index == "default":
@@ -229,6 +236,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                 yield PackageNeed(
                     "torch", None, SpecifierSet(build.torch), None, f"torch{build.torch}", candidate.label
                 )
+        for owner in () if candidate.extra else self._family.files_of(candidate.name, candidate.version):
+            yield FilesNeed(candidate.name, owner)
         undeclared = self._family.undeclared(candidate.name, candidate.version)
         for line in (*self.metadata(candidate).requires_dist, *undeclared):
             for need in self.needs_in(line, candidate.extra or "", candidate.label):

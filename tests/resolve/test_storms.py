@@ -11,6 +11,7 @@ import pytest
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
 from envsolve.resolve.lines import only_for
+from envsolve.resolve.needs import FilesNeed
 from envsolve.resolve.solve import UnsolvableError
 from tests.resolve.worlds import World, solved
 
@@ -105,6 +106,35 @@ def test_a_refusal_names_what_the_request_itself_forbids() -> None:
         solved(world, ["numpy<2", "server"], CATALOGUE, FACTS)
     said = {(getattr(clash.parent, "name", None), clash.need.text) for clash in nothing.value.clashes}
     assert said >= {(None, "numpy<2"), ("opencv", "numpy>=2")}
+
+
+SHARED: World = {
+    "cuda-python": {"12.6.0": (), "13.4.4": ("cuda-bindings~=13.4.4",)},
+    "cuda-bindings": {"13.4.4": (), "13.5.0": ()},
+    "user": {"1.0": ("cuda-python>=12", "cuda-bindings")},
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "versions"),
+    [
+        (["user"], ["13.4.4", "13.4.4"]),
+        (["cuda-bindings", "cuda-python"], ["13.4.4", "13.4.4"]),
+        (["cuda-python<13"], ["12.6.0"]),
+        (["cuda-bindings==13.5.0"], ["13.5.0"]),
+    ],
+)
+def test_packages_that_overwrite_one_another_are_never_chosen_together(asked: list[str], versions: list[str]) -> None:
+    solution, _ = solved(SHARED, asked, CATALOGUE, FACTS)
+    found = [str(one.candidate.version) for name, one in sorted(solution.chosen.items()) if name != "user"]
+    assert found == versions
+
+
+def test_a_request_for_two_owners_of_the_same_files_is_refused_with_their_names() -> None:
+    with pytest.raises(UnsolvableError) as nothing:
+        solved(SHARED, ["cuda-python", "cuda-bindings==13.5.0"], CATALOGUE, FACTS)
+    said = {getattr(clash.parent, "label", "") for clash in nothing.value.clashes if isinstance(clash.need, FilesNeed)}
+    assert said == {"cuda-python 12.6.0", "cuda-bindings 13.5.0"}
 
 
 def test_packages_that_fight_over_a_pin_meet_where_they_can() -> None:

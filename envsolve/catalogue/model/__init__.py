@@ -14,6 +14,7 @@ from envsolve.catalogue.model.builds import (
     FamilyMember,
     FileFact,
     IndexPlace,
+    SharedFiles,
     SourceProject,
 )
 from envsolve.catalogue.model.channels import CondaChannel, CondaName
@@ -51,6 +52,7 @@ __all__ = [
     "OlderDrivers",
     "Precision",
     "Ptxas",
+    "SharedFiles",
     "Signature",
     "Source",
     "SourceProject",

@@ -166,6 +166,21 @@ class FamilyMember(msgspec.Struct, frozen=True):
     source: str
 
 
+class SharedFiles(msgspec.Struct, frozen=True):
+    """Versions of a package that install files under the same paths as another package does: of two, one overwrites.
+
+    Attributes:
+        package: Normalised name; ``versions`` is a specifier on its versions.
+        owner: The package whose files they are, in all its versions.
+    """
+
+    package: str
+    versions: str
+    owner: str
+    evidence: Evidence
+    source: str
+
+
 class IndexPlace(msgspec.Struct, frozen=True):
     """A place outside the default package index that carries builds.
 
