@@ -6,7 +6,6 @@ Python is 3.11.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -14,17 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.network.test_container_build import CERTIFICATES, debian, ran
+from tests.network.roots import ENVSOLVE, NEEDS_ROOT, PIVOT, TARGET, python, ran, with_builder
 
-pytestmark = [
-    pytest.mark.network,
-    pytest.mark.skipif(
-        not shutil.which("debootstrap") or os.geteuid() != 0, reason="needs debootstrap, and root to mount and map ids"
-    ),
-]
+pytestmark = [pytest.mark.network, NEEDS_ROOT]
 
-# Apptainer wants every capability, which root has in a user namespace of its own even where it is confined outside, and
-# a root that is a mount.
+# Apptainer wants every capability, which root has in a user namespace of its own even where it is confined outside.
 ENTER = """\
 import ctypes, os, sys
 there, here = os.pipe(), os.pipe()
@@ -40,31 +33,15 @@ for name in ("gid_map", "uid_map"):
 os.write(here[1], b"x")
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-PIVOT = """\
-set -e
-mount --make-rprivate /
-mount --bind $0 $0
-for folder in proc dev sys; do mount --rbind /$folder $0/$folder; done
-mkdir -p $0/old && cd $0 && pivot_root . old && umount -l /old
-exec env -i HOME=/root TMPDIR=/work PATH=/usr/sbin:/usr/bin:/sbin:/bin bash -c "cd /work && $1"
-"""
 
 
 def test_the_definition_of_a_plan_builds_and_proves_itself(tmp_path: Path) -> None:
-    root = debian("sid", "apptainer", tmp_path / "root")
-    for name in ("resolv.conf", "hosts"):
-        shutil.copy(Path("/etc") / name, root / "etc" / name)
+    root = with_builder("sid", "apptainer", tmp_path / "root")
     work = root / "work"
-    work.mkdir()
-    base = debian("bookworm", "python3,python3-venv", work / "base")
-    (base / "usr/bin/python").symlink_to("python3")
+    base = python(work / "base")
     shutil.rmtree(base / "dev")  # devices, which nobody may make in a user namespace
     (base / "dev").mkdir()
-    assert CERTIFICATES.is_file()
-    ran(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", work, Path(__file__).parents[2])
-    target = ("--target", "H100, driver 580.65.06, linux-x86_64, glibc 2.36", "--python", "3.11")
-    envsolve = (sys.executable, "-c", "from envsolve.cli.main import run; run()")
-    ran(*envsolve, "plan", "triton", "numpy", *target, "--for", "apptainer", "-o", work / "made.def")
+    ran(*ENVSOLVE, "plan", "triton", "numpy", *TARGET, "--for", "apptainer", "-o", work / "made.def")
     text = (work / "made.def").read_text()
     local = re.sub(r"^Bootstrap: docker\nFrom: python:.*$", "Bootstrap: localimage\nFrom: /work/base", text, flags=re.M)
     assert local.count("localimage") == 2
