@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from envsolve.errors import UsageError
+
+# A password may hold an `@` that nobody encoded; the last one before the path ends it.
+_LOGIN = re.compile(r"(?P<scheme>[a-z0-9+.-]*)://(?P<user>[^/\s:@]*)[^/\s]*@", re.IGNORECASE)
 
 
 class Login(NamedTuple):
@@ -38,6 +42,16 @@ def redact(url: str) -> str:
     except UsageError:
         return "(an address that cannot be read)"
     return clean if login is None else clean.replace("://", "://****@", 1)
+
+
+def without_logins(text: str) -> str:
+    """Text whose addresses hold no user and no password; the user of an SSH address, which is no secret, stays."""
+    return _LOGIN.sub(_without_login, text)
+
+
+def _without_login(match: re.Match[str]) -> str:
+    user = f"{match['user']}@" if match["scheme"].lower().endswith("ssh") and match["user"] else ""
+    return f"{match['scheme']}://{user}"
 
 
 def origin(url: str) -> str:

@@ -185,6 +185,10 @@ class IndexClient:
         self.read_elsewhere()
         return self._fetcher.open(file)
 
+    def without_login(self, address: str) -> str:
+        """The address of a file without the login in it, which is sent where that is asked for."""
+        return self._credentials.add(address)
+
     def read_elsewhere(self) -> None:
         """What depends on the answers depends on more than them: see :meth:`origins`."""
         self._elsewhere = True

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from envsolve.errors import UsageError
 from envsolve.plan import Plan
+from envsolve.render._public import public
 from envsolve.render._words import in_a_line, warning_lines
 
 
@@ -35,15 +36,12 @@ def render(plan: Plan, format: str) -> str:
     if format not in formats():
         raise UsageError(f"there is no plan format {format!r}", hint=f"formats: {', '.join(formats())}")
     module = importlib.import_module(f"{__name__}.{format.replace('-', '_')}")
-    if plan.conda is not None:
-        from envsolve.render._conda import public
-
-        plan = public(plan)
-    text: str = module.render(plan)
+    text: str = module.render(public(plan))
     return text
 
 
 def remarks(plan: Plan) -> Iterator[str]:
     """What to say beside a plan that is written for a program: what was chosen, and every warning, a line each."""
+    plan = public(plan)
     yield in_a_line(plan)
     yield from warning_lines(plan)

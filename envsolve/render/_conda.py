@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import structs
-
-from envsolve.conda.secrets import without_secrets
 from envsolve.errors import UsageError
 from envsolve.machine.describe import one_line
 from envsolve.plan import SITE_PACKAGES, CondaPin, CondaTerms, Plan
@@ -27,20 +24,6 @@ def conda_terms(plan: Plan) -> CondaTerms:
     if plan.conda is None:
         raise UsageError("this is a plan of wheels, which conda does not install", hint="plan with --manager conda")
     return plan.conda
-
-
-def public(plan: Plan) -> Plan:
-    """A plan of conda packages whose addresses hold no secrets: every client has a store of its own for them."""
-    if plan.conda is None:
-        return plan
-    packages = tuple(
-        structs.replace(one, url=one.url and without_secrets(one.url), index=one.index and without_secrets(one.index))
-        for one in plan.packages
-    )
-    terms = structs.replace(plan.conda, channels=tuple(map(without_secrets, plan.conda.channels)))
-    return structs.replace(
-        plan, packages=packages, conda=terms, requirements=tuple(map(without_secrets, plan.requirements))
-    )
 
 
 def heading(plan: Plan) -> Iterator[str]:

@@ -10,8 +10,9 @@ from envsolve.jsontext import dump
 from envsolve.machine.cc import ComputeCapability
 from envsolve.plan import Plan
 from envsolve.planner.groups import Plans
-from envsolve.render import json, pylock, render, summary
+from envsolve.render import json, render, summary
 from envsolve.render._classes import render_classes
+from envsolve.render._public import public
 from envsolve.render._words import count
 
 #: Formats in which several plans stand in one text.
@@ -46,8 +47,8 @@ def render_plans(plans: Plans, form: str, *, sources: bool = False) -> str:
 def _lock(plans: Plans) -> str:
     """One lock for all plans; of a single plan it is the ordinary one."""
     if len(plans.plans) > 1:
-        return render_classes(dict(zip(group_names(plans), plans.plans, strict=True)))
-    return pylock.render((*plans.plans, *plans.unserved)[0])
+        return render_classes(dict(zip(group_names(plans), map(public, plans.plans), strict=True)))
+    return render((*plans.plans, *plans.unserved)[0], "pylock")
 
 
 def files(plans: Plans, form: str) -> Mapping[str, str]:

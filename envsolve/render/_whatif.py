@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envsolve.jsontext import dump
-from envsolve.planner.whatif import Difference, WhatIf
+from envsolve.planner.whatif import Difference, WhatIf, differences
 from envsolve.render import json, summary
+from envsolve.render._public import public
 from envsolve.render._words import count, in_a_line, in_words
 
 _LONG = ("conflict", "warning")
@@ -22,13 +24,20 @@ def as_text(answer: WhatIf, *, sources: bool = False) -> str:
         answer: The two plans.
         sources: As for :func:`envsolve.render.summary.render`.
     """
+    answer = _public(answer)
     return summary.render(answer.now, sources=sources) + "\n" + "\n".join(_lines(answer)) + "\n"
 
 
 def as_json(answer: WhatIf) -> str:
     """The ``envsolve.whatif/1`` JSON, both plans whole."""
+    answer = _public(answer)
     plans = {"now": json.document(answer.now), "then": json.document(answer.then)}
     return dump({"schema": answer.schema, "change": answer.change, **plans, "differences": answer.differences})
+
+
+def _public(answer: WhatIf) -> WhatIf:
+    now, then = public(answer.now), public(answer.then)
+    return structs.replace(answer, now=now, then=then, differences=tuple(differences(now, then)))
 
 
 def _lines(answer: WhatIf) -> Iterator[str]:

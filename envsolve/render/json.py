@@ -9,6 +9,7 @@ import msgspec
 from envsolve.jsontext import dump
 from envsolve.plan import Plan
 from envsolve.render import pip, uv
+from envsolve.render._public import public
 
 
 def render(plan: Plan) -> str:
@@ -18,6 +19,7 @@ def render(plan: Plan) -> str:
 
 def document(plan: Plan) -> dict[str, Any]:
     """The plan as JSON's own values; an impossible plan, or one of conda packages, has no commands of pip and uv."""
+    plan = public(plan)
     fields: dict[str, Any] = msgspec.to_builtins(plan, enc_hook=dict)  # the hook meets mappings that are no dict
     possible = plan.status != "impossible" and plan.conda is None
     fields["commands"] = {

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from envsolve.machine.describe import one_line
 from envsolve.plan import Plan, PlannedPackage, Toolchain
 from envsolve.render._packages import no_lock
+from envsolve.render._public import public
 from envsolve.render._words import count, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
 
 
@@ -21,12 +22,14 @@ def render(plan: Plan, *, today: datetime.date | None = None, sources: bool = Fa
         today: The day from which the age of the catalogue is counted; None for the real one.
         sources: Under each fact of a conflict, where it was read. The titles are long, and the facts stand without.
     """
+    plan = public(plan)
     closing = [*facts(plan, today or datetime.date.today()), *_next(plan)]
     return "\n\n".join(filter(None, (body(plan, sources=sources), "\n".join(closing)))) + "\n"
 
 
 def body(plan: Plan, *, sources: bool = False) -> str:
     """The summary without what is said last: how old the facts are, and what to do next."""
+    plan = public(plan)
     sections = [
         _heading(plan),
         *([_conflict(plan, sources), _remedies(plan)] if plan.status == "impossible" else [_packages(plan)]),

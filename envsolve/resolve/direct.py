@@ -50,7 +50,7 @@ class DirectReferences:
         Raises:
             UsageError: It is another package than the one that was asked for.
         """
-        file = file_at(url)
+        file = self._asked_for(url)
         metadata = self._tree(name, url).metadata if file is None else self._client.metadata(file)
         if canonicalize_name(metadata.name) != name:
             raise UsageError(
@@ -64,7 +64,7 @@ class DirectReferences:
 
     def file(self, url: str) -> IndexFile | None:
         """The file at an address; one of this machine with its hash."""
-        file = file_at(url)
+        file = self._asked_for(url)
         if file is None or file.hashes or not url.startswith("file:"):
             return file
         digest = hashlib.sha256()
@@ -72,6 +72,10 @@ class DirectReferences:
             while block := opened.read(_BLOCK):
                 digest.update(block)
         return structs.replace(file, hashes={"sha256": digest.hexdigest()})
+
+    def _asked_for(self, url: str) -> IndexFile | None:
+        file = file_at(url)
+        return structs.replace(file, url=self._client.without_login(file.url)) if file else None
 
     def _tree(self, name: str, url: str) -> Read:
         if url not in self._trees:

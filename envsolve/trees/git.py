@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -11,14 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from envsolve.index.address import redact
+from envsolve.index.address import redact, without_logins
 from envsolve.processes import kill_group
 
 _SECONDS = 300.0
 _DEFAULT = "HEAD"
 # A prompt would wait for ever for somebody who is not there; a server that sends nothing is given up.
 _UNATTENDED = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-_LOGIN = re.compile(r"://[^/\s'@]+@")
 _OPTIONS = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=30", "-c", "gc.auto=0")
 
 
@@ -60,12 +58,19 @@ def fetched(repository: str, revision: str | None, environ: Mapping[str, str] = 
     if program is None:
         raise GitError("git is not on this machine")
     with tempfile.TemporaryDirectory(prefix="envsolve-git-") as folder:
-        git = _Git(program, Path(folder), environ)
+        git = _Git(program, Path(folder), _with_remote(repository, environ))
         git("init", "--quiet", "--bare")
         # Files are fetched as they are read, where the server lets them be left out: some repositories hold gigabytes.
-        for name, value in (("url", repository), ("promisor", "true"), ("partialclonefilter", "blob:none")):
+        for name, value in (("promisor", "true"), ("partialclonefilter", "blob:none")):
             git("config", f"remote.origin.{name}", value)
         yield Commit(git, _fetch(git, repository, revision or _DEFAULT))
+
+
+def _with_remote(repository: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of git with the address of the repository: everybody here could read a password in its words."""
+    number = int(count) if (count := environ.get("GIT_CONFIG_COUNT", "0")).isdigit() else 0
+    told = {f"GIT_CONFIG_KEY_{number}": "remote.origin.url", f"GIT_CONFIG_VALUE_{number}": repository}
+    return {**environ, **told, "GIT_CONFIG_COUNT": str(number + 1)}
 
 
 def _fetch(git: _Git, repository: str, revision: str) -> str:
@@ -121,5 +126,5 @@ class _Git:
             lines = [line for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
             # The last line may be general advice; the first that is fatal says what went wrong.
             said = next((line for line in lines if line.startswith(("fatal:", "error:", "ERROR:"))), "git failed")
-            raise GitError(_LOGIN.sub("://****@", said))
+            raise GitError(without_logins(said))
         return out

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from envsolve.errors import IndexUnavailableError
-from envsolve.index.address import join_project, origin, redact, split_login
+from envsolve.index.address import join_project, origin, redact, split_login, without_logins
 from envsolve.index.sockets import Resolver
 from tests.index.conftest import MakeClient
 from tests.indexserver import IndexServer
@@ -245,6 +245,20 @@ def test_refused_credentials_are_named_and_not_shown(server: IndexServer, make_c
 )
 def test_redact(url: str, shown: str) -> None:
     assert redact(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x @ git+https://me:p@ss@a.test/x@v1#egg=x", "x @ git+https://a.test/x@v1#egg=x"),
+        ("git+https://token@a.test/x and http://a:b@c/d", "git+https://a.test/x and http://c/d"),
+        ("git+ssh://git:pass@a.test/x", "git+ssh://git@a.test/x"),
+        ("git+ssh://git@a.test/x", "git+ssh://git@a.test/x"),
+        ("https://a.test/x@v1, me@example.org", "https://a.test/x@v1, me@example.org"),
+    ],
+)
+def test_text_without_logins(text: str, shown: str) -> None:
+    assert without_logins(text) == shown
 
 
 def test_address_parts() -> None:

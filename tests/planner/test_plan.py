@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.plan import Plan
+from envsolve.render import render
 from envsolve.resolve.requirements import read_requirements
 from tests.planner.worlds import chosen, codes, package
 from tests.smallworld import LINUX, NEW, World
@@ -225,6 +226,13 @@ def test_direct_references(world: World) -> None:
     assert package(plan, "tree").kind == "sdist"
     assert package(plan, "tree").url == "git+https://example.org/tree.git"
     assert chosen(plan)["dep"] == "1.0"
+
+
+def test_the_login_of_an_address_is_sent_and_is_in_no_lock(world: World) -> None:
+    entry = world.server.index("/private/", auth=("me", "s3cret")).wheel("lib", "1.5")
+    plan = world.plan(f"lib @ {world.server.url.replace('://', '://me:s3cret@')}{entry.url}#sha256={'0' * 64}")
+    assert chosen(plan) == {"lib": "1.5"}
+    assert f'url = "{world.server.url}{entry.url}"' in render(plan, "pylock")
 
 
 def test_a_target_without_a_platform_is_one_platform(torch_world: World) -> None:

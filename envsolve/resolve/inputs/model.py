@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from envsolve.errors import UsageError
+from envsolve.index.address import without_logins
 
 Item = TypeVar("Item")
 
@@ -69,7 +70,7 @@ def combine(parts: Iterable[Asked]) -> Asked:
 
 def wrong(origin: str, what: str, hint: str | None = None) -> UsageError:
     """The error for a bad piece of input: where it stands, what is wrong, and what to write instead."""
-    return UsageError(f"{origin}: {what}", hint=hint)
+    return UsageError(without_logins(f"{origin}: {what}"), hint=hint and without_logins(hint))
 
 
 def _joined(parts: Iterable[tuple[Item, ...]]) -> tuple[Item, ...]:
