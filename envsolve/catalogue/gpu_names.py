@@ -108,7 +108,9 @@ def _named(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
     key = "".join(words)
     if not key:
         return []
-    exact = [model for model, name in _own_names(catalogue) if "".join(name) == key]
+    # A name without one of its characters is not it: most are told apart by that, and never taken into words.
+    spelt = [model for model, characters in _characters(catalogue) if characters.issuperset(key)]
+    exact = [model for model in spelt if "".join(_words(model.name)) == key]
     if exact:
         return exact
     table = _forms(catalogue)
@@ -134,9 +136,9 @@ def _has_number(words: tuple[str, ...]) -> bool:
 
 
 @lru_cache(maxsize=2)
-def _own_names(catalogue: Catalogue) -> tuple[tuple[GpuModel, tuple[str, ...]], ...]:
-    """Every model with its own name as words: all that a name in full is looked up in."""
-    return tuple((model, _words(model.name)) for model in catalogue.gpus)
+def _characters(catalogue: Catalogue) -> tuple[tuple[GpuModel, frozenset[str]], ...]:
+    """Every model with the characters that are in its own name."""
+    return tuple((model, frozenset(model.name.lower())) for model in catalogue.gpus)
 
 
 @lru_cache(maxsize=2)
@@ -145,6 +147,7 @@ def _forms(catalogue: Catalogue) -> tuple[tuple[GpuModel, tuple[tuple[str, ...],
     return tuple((model, tuple(map(_words, (model.name, *model.aliases)))) for model in catalogue.gpus)
 
 
+@lru_cache(maxsize=4096)
 def _words(text: str) -> tuple[str, ...]:
     text = _SEPARATE_SIZE.sub(r"\1", _MIG_PROFILE.sub("", _TRADE_MARKS.sub("", text)))
     return tuple(part for word in _WORD.findall(text.lower()) for part in _parts(word))

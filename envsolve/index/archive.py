@@ -6,9 +6,9 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import IO
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from envsolve.index.metadata import parse_metadata, parse_requires_txt

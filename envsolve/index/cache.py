@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import zlib
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ import msgspec
 
 from envsolve.files import user_folder
 
-_log = logging.getLogger("envsolve.index")
 _CHECK = 4  # bytes of CRC-32 in front of each entry
 
 
@@ -117,7 +115,10 @@ class DiskCache:
         with self._lock:
             if self._writable:
                 self._writable = False
-                _log.warning("nothing is cached: %s does not take files (%s)", self.folder, error.strerror or error)
+                from logging import getLogger  # whose import costs more than to read a kept answer
+
+                told = "nothing is cached: %s does not take files (%s)"
+                getLogger("envsolve.index").warning(told, self.folder, error.strerror or error)
 
 
 def _place(kind: str, key: str) -> str:

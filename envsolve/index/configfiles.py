@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from envsolve.errors import UsageError
 from envsolve.files import read_regular
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(msgspec.Struct, frozen=True):
     """What one place (a file, or the environment) says of indexes; unset is None or empty.
 
     Attributes:
@@ -28,7 +28,7 @@ class Layer:
     place: str
     default: str | None = None
     extras: tuple[str, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = {}
 
 
 def pip_layers(environ: Mapping[str, str], home: Path, prefix: Path, system: Path) -> Iterator[Layer]:

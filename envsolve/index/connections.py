@@ -9,13 +9,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 from urllib.request import getproxies
 
+from msgspec import Struct
 from urllib3 import BaseHTTPResponse, PoolManager, ProxyManager, Timeout, make_headers
 from urllib3.exceptions import LocationValueError
 
@@ -31,8 +31,7 @@ _WORTH_READING = 64 * 1024  # bytes: a shorter rest of an answer is read, so tha
 _ALWAYS = {**make_headers(accept_encoding=True, user_agent=f"envsolve/{__version__}"), "Accept": "*/*"}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a host answered, its body not yet read.
 
     Attributes:

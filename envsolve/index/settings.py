@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from envsolve.errors import UsageError
 from envsolve.index.address import local_path, split_login
 from envsolve.index.configfiles import Layer, first_value, pip_layers, uv_layers, with_login
 
+_MAY_HOLD_CREDENTIALS = ("default", "extras", "proxy")
 
-@dataclass(frozen=True, slots=True)
-class IndexSettings:
+
+class IndexSettings(msgspec.Struct, frozen=True):
     """How to reach the indexes.
 
     Attributes:
@@ -32,19 +35,23 @@ class IndexSettings:
         keyring: ``auto`` (the keyring package, else the keyring command), ``import``, ``subprocess`` or ``disabled``.
     """
 
-    # These three may hold credentials, which a repr must not carry into a log.
-    default: str = field(repr=False)
-    extras: tuple[str, ...] = field(default=(), repr=False)
-    sources: Mapping[str, str] = field(default_factory=dict)
+    default: str
+    extras: tuple[str, ...] = ()
+    sources: Mapping[str, str] = {}
     ca_bundle: str | None = None
     client_cert: str | None = None
-    proxy: str | None = field(default=None, repr=False)
+    proxy: str | None = None
     trusted_hosts: tuple[str, ...] = ()
     connect_timeout: float = 5.0
     read_timeout: float = 20.0
     answer_timeout: float = 60.0
     retries: int = 3
     keyring: str = "auto"
+
+    def __repr__(self) -> str:
+        """Without what may hold credentials, which a repr must not carry into a log."""
+        shown = {name: value for name, value in structs.asdict(self).items() if name not in _MAY_HOLD_CREDENTIALS}
+        return f"IndexSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 def read_settings(

@@ -13,8 +13,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO
+
+from msgspec import Struct
 
 _END, _END_MAGIC = struct.Struct("<4s4H2LH"), b"PK\x05\x06"
 _ENTRY, _ENTRY_MAGIC = struct.Struct("<4s6H3L5H2L"), b"PK\x01\x02"
@@ -22,8 +23,7 @@ _LOCAL, _LOCAL_MAGIC = struct.Struct("<4s5H3L2H"), b"PK\x03\x04"
 _ABOVE = 0xFFFFFFFF  # what stands in place of a number that only zip64 can hold
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """One file in an archive.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from envsolve.catalogue.model import Evidence
@@ -19,8 +19,7 @@ from envsolve.resolve.pool import taken
 from envsolve.resolve.solve import Chosen, Solution
 
 
-@dataclass(frozen=True, slots=True)
-class Pinned:
+class Pinned(msgspec.Struct, frozen=True):
     """The packages, and the failures of indexes for which the catalogue stood in."""
 
     packages: tuple[PlannedPackage, ...]

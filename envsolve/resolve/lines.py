@@ -24,6 +24,7 @@ def parsed(line: str) -> Requirement | None:
         return None
 
 
+@lru_cache(maxsize=16384)
 def only_for(line: str) -> str | None:
     """The extra without which a requirement line does not hold, normalised; None where that takes a closer look.
 
