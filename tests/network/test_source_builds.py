@@ -55,6 +55,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &run); }
 """
 
 
+def tiny_kernels(folder: Path) -> tuple[Path, str]:
+    """A source distribution with one kernel, and its sha256."""
+    archive = folder / "tiny_kernels-1.0.tar.gz"
+    information = "Metadata-Version: 2.1\nName: tiny-kernels\nVersion: 1.0\nRequires-Dist: torch\n"
+    with tarfile.open(archive, "w:gz") as tar:
+        for name, text in (("PKG-INFO", information), ("setup.py", SETUP), ("tiny.cu", KERNEL)):
+            member = tarfile.TarInfo(f"tiny_kernels-1.0/{name}")
+            member.size = len(text.encode())
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return archive, hashlib.sha256(archive.read_bytes()).hexdigest()
+
+
 @pytest.fixture
 def tools(tmp_path: Path) -> Tools:
     return Tools(tmp_path)
@@ -89,14 +101,9 @@ def test_pycuda_is_compiled_with_the_nvcc_of_its_plan(tools: Tools, tmp_path: Pa
 def test_an_extension_of_torch_carries_code_for_the_cards_that_were_meant(
     kind: str, tools: Tools, tmp_path: Path
 ) -> None:
-    archive, lock, prefix = tmp_path / "tiny_kernels-1.0.tar.gz", tmp_path / "pylock.toml", tmp_path / "env"
-    information = "Metadata-Version: 2.1\nName: tiny-kernels\nVersion: 1.0\nRequires-Dist: torch\n"
-    with tarfile.open(archive, "w:gz") as tar:
-        for name, text in (("PKG-INFO", information), ("setup.py", SETUP), ("tiny.cu", KERNEL)):
-            member = tarfile.TarInfo(f"tiny_kernels-1.0/{name}")
-            member.size = len(text.encode())
-            tar.addfile(member, io.BytesIO(text.encode()))
-    address = f"tiny-kernels @ {archive.as_uri()}#sha256={hashlib.sha256(archive.read_bytes()).hexdigest()}"
+    lock, prefix = tmp_path / "pylock.toml", tmp_path / "env"
+    archive, digest = tiny_kernels(tmp_path)
+    address = f"tiny-kernels @ {archive.as_uri()}#sha256={digest}"
     if kind == "repository":
         repository(tmp_path / "kernels", {"setup.py": SETUP, "tiny.cu": KERNEL}, tag="v1")
         address = f"tiny-kernels @ git+{(tmp_path / 'kernels').as_uri()}@v1"
