@@ -10,8 +10,8 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from envsolve.errors import UsageError
 
-# A password may hold an `@` that nobody encoded; the last one before the path ends it.
-_LOGIN = re.compile(r"(?P<scheme>[a-z0-9+.-]*)://(?P<user>[^/\s:@]*)[^/\s]*@", re.IGNORECASE)
+# A password may hold an `@` that nobody encoded; the last one before the path ends it. What redact() left stays.
+_LOGIN = re.compile(r"(?P<scheme>[a-z0-9+.-]*)://(?!\*{4}@)(?P<user>[^/\s:@]*)[^/\s]*@", re.IGNORECASE)
 
 
 class Login(NamedTuple):

@@ -58,8 +58,12 @@ def unsolvable(failure: UnsolvableError, limits: Limits, family: Family, pool: P
     # Only an impossible plan asks for a reason.
     from envsolve.resolve.clash import describe_clash
     from envsolve.resolve.impossible import explain
+    from envsolve.resolve.sources import compiled_instead
 
-    return explain(family, limits) or describe_clash(failure.clashes, family, pool)
+    conflict = explain(family, limits)
+    if conflict is None:
+        return describe_clash(failure.clashes, family, pool)
+    return Conflict(conflict.facts, (*compiled_instead(family, limits, pool), *conflict.remedies))
 
 
 def no_triton(chosen: Option, family: Family) -> Conflict:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.impossible import failing
 from envsolve.resolve.needs import AnyCandidate, Candidate, FilesNeed, FlavourCandidate, FlavourNeed, PackageNeed
@@ -17,11 +15,9 @@ from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.resolve.pool import Pool
 from envsolve.resolve.remedies import PYTHONS
 from envsolve.resolve.solve import Clash
+from envsolve.resolve.sources import repository_of
 
 _SHOWN = 5
-_SOURCES = re.compile(
-    r"(?P<repository>https://github\.com/[^/]+/[^/]+)/blob/(?P<revision>[^/]+)/(?:(?P<folder>.+)/)?[^/]+"
-)
 
 
 def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conflict:
@@ -139,7 +135,7 @@ def _torch_with(name: str, family: Family) -> Option | None:
 def _found_elsewhere(need: PackageNeed, family: Family, pool: Pool) -> Iterator[Remedy]:
     """Where there is what was asked for and the indexes do not have for this environment."""
     versions = pool.versions(need.name)
-    repository = _repository(need.name, family.catalogue)
+    repository = repository_of(need.name, family.catalogue)
     if repository and next(pool.candidates(need.name, SpecifierSet()), None) is None:
         yield Remedy(f"ask for '{need.name} @ {repository}'", "its sources, which are compiled")
     if not versions:
@@ -153,14 +149,3 @@ def _found_elsewhere(need: PackageNeed, family: Family, pool: Pool) -> Iterator[
     pythons = [python for python in PYTHONS if pool.served(need.name, need.specifier, python)]
     if pythons:
         yield Remedy(f"use another Python: {', '.join(pythons)}", f"{need.text} has files for it")
-
-
-def _repository(name: str, catalogue: Catalogue) -> str | None:
-    """Where the sources of an extension are, by the file that says what compiling it takes; None for others."""
-    own = [project for project in catalogue.source_projects if project.package == name]
-    source = catalogue.source(own[-1].source) if own else None
-    match = _SOURCES.fullmatch(source.url) if source is not None and source.url else None
-    if match is None:
-        return None
-    folder = f"#subdirectory={match['folder']}" if match["folder"] else ""
-    return f"git+{match['repository']}@{match['revision']}{folder}"

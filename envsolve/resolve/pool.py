@@ -69,6 +69,15 @@ class Pool:
             self._walks[key] = Walk(self._candidates(name, specifier))
         return iter(self._walks[key])
 
+    def sources(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
+        """Versions that have a source distribution for the environment's Python, in the same order, with that file."""
+        listing, _ = self._published(name)
+        for place in self._taken(name, specifier):
+            files = [f for f in listing.files(place) if self._may_be(name, f) and not f.filename.endswith(".whl")]
+            file = _best(files, self.environment)
+            if file is not None and file.yanked is None:
+                yield _version(listing, place), file
+
     def served(self, name: str, specifier: SpecifierSet, python: str) -> bool:
         """Whether a version that the specifier takes has a file for another Python ``X.Y`` on the same platform."""
         other = Environment.of(Machine(platform=self.environment.platform), python)

@@ -213,3 +213,21 @@ def test_a_python_for_which_what_torch_needs_was_never_published(ask: Questions)
     assert facts(plan)[0] == "torch 2.8.0 [cu129] needs triton==3.4.0"
     ((action, unlocked),) = ways(plan)
     assert action == "use another Python: 3.10, 3.11, 3.12, 3.13, 3.14, 3.15" and unlocked == "torch 2.15.0 [cu132]"
+
+
+def test_an_extension_without_a_build_for_the_processor_is_compiled(world: World) -> None:
+    """The request that is proposed is one that plans: sources by address, of a version that takes the torch asked for."""
+    arm, target = "manylinux_2_28_aarch64", "GH200, driver 580.95.05, linux-aarch64"
+    world.build("torch", "2.9.1", "cu130", code=("sm_90",), platform=arm)
+    world.build("xformers", "0.0.35", "cu130", code=("sm_90",), torch=">=2.10")
+    world.default.sdist("xformers", "0.0.35", requires=["torch>=2.10"])
+    asked = world.default.sdist("xformers", "0.0.33.post2", requires=["torch==2.9.1"])
+    world.default.sdist("xformers", "0.0.1")
+    action, unlocked = ways(world.plan("xformers", "torch==2.9.1", target=target))[0]
+    assert unlocked == "xformers 0.0.33.post2 with torch 2.9.1 [cu130]"
+    request = action.removeprefix("compile it: ask for '").removesuffix("'")
+    assert request.startswith(f"xformers @ {world.server.url}{asked.url}#sha256=")
+    plan = world.plan(request, "torch==2.9.1", target=target)
+    assert plan.toolchain is not None and plan.toolchain.compiles == ("xformers",)
+    windows = world.plan("xformers", target="RTX 4090, driver 580.95, python 3.12, win-amd64")
+    assert not any("compile it" in action for action, _ in ways(windows))
