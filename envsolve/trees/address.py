@@ -15,7 +15,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 def read_address(url: str) -> Tree:
     """The tree that an address names, not read yet; ``unread`` says why it cannot be."""
-    if url.startswith(_OTHER_KINDS):
+    if is_of_another_kind(url):
         return Tree(unread=f"only git repositories are read, not {url.partition('+')[0]}")
     try:
         parts = urlsplit(url.removeprefix("git+"))
@@ -31,6 +31,11 @@ def read_address(url: str) -> Tree:
     if parts.scheme not in _SCHEMES or revision.startswith("-"):
         return Tree(unread="git has no such addresses")
     return Tree(repository=repository, revision=revision or None, subdirectory=subdirectory)
+
+
+def is_of_another_kind(url: str) -> bool:
+    """Whether an address is that of a repository which is not git's."""
+    return url.startswith(_OTHER_KINDS)
 
 
 def is_commit(text: str) -> bool:

@@ -15,6 +15,7 @@ from envsolve.processes import kill_group
 
 _SECONDS = 300.0
 _DEFAULT = "HEAD"
+_SHOWN = 4
 # A prompt would wait for ever for somebody who is not there; a server that sends nothing is given up.
 _UNATTENDED = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 _OPTIONS = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=30", "-c", "gc.auto=0")
@@ -22,6 +23,22 @@ _OPTIONS = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=30", "-c", "g
 
 class GitError(Exception):
     """The repository, or a revision of it, cannot be read; the text says why."""
+
+
+class NoGitError(GitError):
+    """git itself is not here."""
+
+
+class RevisionError(GitError):
+    """The repository was reached and has no such revision.
+
+    Attributes:
+        near: Branches and tags that it has, those of similar names first; a few.
+    """
+
+    def __init__(self, message: str, near: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.near = near
 
 
 class Commit:
@@ -52,11 +69,12 @@ def fetched(repository: str, revision: str | None, environ: Mapping[str, str] = 
         environ: Variables of git, whose configuration (credentials, proxies) is the user's own.
 
     Raises:
-        GitError: git is not here, the repository cannot be reached, or it has no such revision.
+        GitError: git is not here (:class:`NoGitError`), the repository cannot be reached, or it has no such revision
+            (:class:`RevisionError`).
     """
     program = shutil.which("git", path=environ.get("PATH"))
     if program is None:
-        raise GitError("git is not on this machine")
+        raise NoGitError("git is not on this machine")
     with tempfile.TemporaryDirectory(prefix="envsolve-git-") as folder:
         git = _Git(program, Path(folder), _with_remote(repository, environ))
         git("init", "--quiet", "--bare")
@@ -88,7 +106,14 @@ def _fetch(git: _Git, repository: str, revision: str) -> str:
     try:
         return git("rev-parse", "--verify", "--quiet", f"{found}^{{commit}}").decode().strip()
     except GitError:
-        raise GitError(f"{redact(repository)} has no revision {revision}") from None
+        raise RevisionError(f"{redact(repository)} has no revision {revision}", _near(git, revision)) from None
+
+
+def _near(git: _Git, revision: str) -> tuple[str, ...]:
+    from difflib import get_close_matches
+
+    names = git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads", "refs/tags").decode().split()
+    return tuple(dict.fromkeys((*get_close_matches(revision, names), *names)))[:_SHOWN]
 
 
 class _Git:

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
+from envsolve.errors import UsageError
+from envsolve.index.address import redact
 from envsolve.index.lenient import requirement_text, specifier_text
 from envsolve.index.metadata import parse_metadata
 from envsolve.index.model import CoreMetadata
@@ -44,22 +46,35 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
     Returns:
         Metadata of its PKG-INFO (an unpacked sdist) or of ``[project]`` in its pyproject.toml, which is exact unless
         its dependencies are dynamic; without either, nothing is known of it but its build requirements.
+
+    Raises:
+        UsageError: No installer could build it: it has neither file, or its pyproject.toml is not TOML.
     """
-    table = _table(read("pyproject.toml"))
+    project, script = read("pyproject.toml"), read("setup.py")
+    if project is None and script is None:
+        hint = "name the folder of the project in it: #subdirectory=FOLDER"
+        raise UsageError(f"there is no pyproject.toml and no setup.py in {_place(tree)}", hint=hint)
+    table = _table(project, tree)
     requires = _build_requires(table)
-    imported = _IMPORTS_TORCH.search((read("setup.py") or b"").decode("utf-8", "replace"))
+    imported = _IMPORTS_TORCH.search((script or b"").decode("utf-8", "replace"))
     metadata = _unpacked(read("PKG-INFO")) or _declared(table) or CoreMetadata(name, "", exact=False)
     needs_torch = imported is not None or any(Requirement(line).name == "torch" for line in requires)
     known = msgspec.structs.replace(tree, exact=metadata.exact, needs_torch=needs_torch, build_requires=requires)
     return Read(known, metadata)
 
 
-def _table(text: bytes | None) -> dict[str, Any]:
+def _table(text: bytes | None, tree: Tree) -> dict[str, Any]:
     try:
         table: dict[str, Any] = tomllib.loads((text or b"").decode("utf-8"))
         return table
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return {}
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(
+            f"the pyproject.toml in {_place(tree)} is not TOML: {error}", hint="no installer builds it before it is"
+        ) from None
+
+
+def _place(tree: Tree) -> str:
+    return redact(tree.address or "")
 
 
 def _unpacked(text: bytes | None) -> CoreMetadata | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envsolve.errors import UsageError
 from envsolve.index.model import CoreMetadata
 from envsolve.trees.address import read_address
 from envsolve.trees.model import Tree
@@ -71,7 +73,7 @@ def test_an_address_is_written_as_it_is_read(base: str) -> None:
 def say(**files: str) -> tuple[CoreMetadata, Tree]:
     content = {name.replace("_", "."): text.encode() for name, text in files.items()}
     content |= {"PKG-INFO": content.pop("PKG.INFO")} if "PKG.INFO" in content else {}
-    read = described("asked", Tree(), content.get)
+    read = described("asked", Tree(folder="/t"), content.get)
     return read.metadata, read.tree
 
 
@@ -92,14 +94,33 @@ def test_a_project_table_is_exact() -> None:
         ({"pyproject_toml": '[project]\nname = "x"\ndynamic = ["version"]'}, True, False, ""),
         ({"pyproject_toml": '[project]\nname = "x"\nversion = "1"\ndynamic = ["dependencies"]'}, False, False, "1"),
         ({"pyproject_toml": "[project]\nname = 3"}, False, False, ""),
-        ({"pyproject_toml": "]["}, False, False, ""),
-        ({"PKG_INFO": "Metadata-Version: 2.4\nName: x\nVersion: 3\nRequires-Dist: y\n"}, True, False, "3"),
-        ({}, False, False, ""),
+        (
+            {"setup_py": "", "PKG_INFO": "Metadata-Version: 2.4\nName: x\nVersion: 3\nRequires-Dist: y\n"},
+            True,
+            False,
+            "3",
+        ),
+        ({"setup_py": ""}, False, False, ""),
     ],
 )
 def test_what_only_the_build_knows_is_not_known(files: dict[str, str], exact: bool, torch: bool, version: str) -> None:
     metadata, tree = say(**files)
     assert (metadata.exact, tree.exact, tree.needs_torch, metadata.version) == (exact, exact, torch, version)
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "no pyproject.toml and no setup.py in file:///t"),
+        ({"setup_cfg": "[metadata]"}, "no pyproject.toml and no setup.py"),
+        ({"pyproject_toml": "]["}, "is not TOML: "),
+        ({"pyproject_toml": "[project", "setup_py": ""}, "is not TOML: "),
+    ],
+)
+def test_what_no_installer_could_build_is_refused(files: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)) as caught:
+        say(**files)
+    assert caught.value.hint
 
 
 @needs_git
@@ -117,24 +138,37 @@ def test_a_branch_a_tag_and_a_commit_are_one_commit(tmp_path: Path) -> None:
 
 
 @needs_git
+def test_what_cannot_be_reached_is_told() -> None:
+    read = read_tree("x", "git+https://me:s3cret@example.org/r", offline=False)
+    assert "transport 'https' not allowed" in (read.tree.unread or "") and "s3cret" not in (read.tree.unread or "")
+    assert read.tree.commit is None and not read.metadata.exact
+
+
 @pytest.mark.parametrize(
     ("address", "says"),
     [
         ("git+file:///nowhere/r", "does not appear to be a git repository"),
-        ("git+https://me:s3cret@example.org/r", "transport 'https' not allowed"),
+        (
+            "git+https://me:s3cret@h/r#subdirectory=../x",
+            r"git\+https://\*{4}@h/r.* is no address .*: its subdirectory",
+        ),
+        ("git+https://h/r@--upload-pack=x", "git has no such addresses"),
+        ("file:///nowhere/r", "there is no folder /nowhere/r to build x from"),
     ],
 )
-def test_what_cannot_be_reached_is_told(address: str, says: str) -> None:
-    read = read_tree("x", address, offline=False)
-    assert says in (read.tree.unread or "") and "s3cret" not in (read.tree.unread or "")
-    assert read.tree.commit is None and not read.metadata.exact
+@needs_git
+def test_what_is_nowhere_is_wrong_usage(address: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        read_tree("x", address, offline=True)
+    assert caught.value.hint
 
 
 @needs_git
-def test_a_revision_that_is_not_there(tmp_path: Path) -> None:
-    repository(tmp_path / "r", {"setup.py": ""})
-    read = read_tree("x", f"git+{(tmp_path / 'r').as_uri()}@v9", offline=False)
-    assert (read.tree.unread or "").endswith("has no revision v9")
+def test_a_revision_that_is_not_there_and_those_that_are(tmp_path: Path) -> None:
+    repository(tmp_path / "r", {"setup.py": ""}, tag="v1.9")
+    with pytest.raises(UsageError, match=r"file://.*/r has no revision v9") as caught:
+        read_tree("x", f"git+{(tmp_path / 'r').as_uri()}@v9", offline=False)
+    assert caught.value.hint == "it has v1.9, main, ..."
 
 
 def test_without_git_or_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -148,4 +182,3 @@ def test_a_folder_is_read_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     read = read_tree("my-kernels", tmp_path.as_uri(), offline=True)
     assert read.tree.folder == str(tmp_path) and read.metadata.version == "1.2"
-    assert "no folder" in (read_tree("x", (tmp_path / "gone").as_uri(), offline=True).tree.unread or "")
