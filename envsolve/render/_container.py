@@ -52,6 +52,7 @@ def install_sources(made: Recipe) -> tuple[str, ...]:
     commands = []
     if made.sources:
         commands.append(f"{PYTHON} -m pip install --no-deps --require-hashes -r {PREFIX}/sources.txt")
+    commands += [f"{PYTHON} -m pip install --no-deps {shlex.quote(tree)}" for tree in made.trees]
     if made.compiling:
         # No wheel out of the cache, which knows one by its source alone: not by the GPUs or the torch it was built for.
         isolation = " --no-build-isolation --no-cache-dir"
@@ -62,7 +63,7 @@ def install_sources(made: Recipe) -> tuple[str, ...]:
         commands.append(export_jobs("python"))
     if made.compiled:
         commands.append(f"{PYTHON} -m pip install --no-deps --require-hashes{isolation} -r {PREFIX}/compiled.txt")
-    commands += [f"{PYTHON} -m pip install --no-deps{isolation} {shlex.quote(tree)}" for tree in made.trees]
+    commands += [f"{PYTHON} -m pip install --no-deps{isolation} {shlex.quote(tree)}" for tree in made.compiled_trees]
     return tuple(commands)
 
 

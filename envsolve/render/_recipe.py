@@ -47,7 +47,6 @@ class Compiling:
 
     Attributes:
         toolkit: Where nvcc is.
-        apt: Debian packages.
         arch_list: Default of ``TORCH_CUDA_ARCH_LIST``; None where the GPUs are not known.
         build_requires: Installed into the environment before the sources, which are compiled against its torch; what
             stands in the plan is left out.
@@ -55,7 +54,6 @@ class Compiling:
     """
 
     toolkit: Copied
-    apt: tuple[str, ...]
     arch_list: str | None
     build_requires: tuple[str, ...]
     variables: Mapping[str, str]
@@ -74,6 +72,8 @@ class Recipe:
         sources: Likewise of what is built from source distributions; None where nothing is.
         compiled: Likewise of those that are compiled in the environment itself.
         trees: Repositories that are built, ``name @ git+https://...``.
+        compiled_trees: Likewise of those that are compiled in the environment itself.
+        build_apt: Debian packages that the stage which builds takes beside the base.
         constraints: What later installs must keep, one a line.
         compiling: None where no CUDA code is compiled.
         compat: A ``libcuda`` that is newer than the driver; None where the driver serves.
@@ -95,6 +95,8 @@ class Recipe:
     sources: str | None
     compiled: str | None
     trees: tuple[str, ...]
+    compiled_trees: tuple[str, ...]
+    build_apt: tuple[str, ...]
     constraints: tuple[str, ...]
     compiling: Compiling | None
     compat: Copied | None
@@ -106,6 +108,11 @@ class Recipe:
     gpus: tuple[str, ...]
     without_triton: frozenset[str]
     logins: tuple[str, ...]
+
+    @property
+    def builds(self) -> bool:
+        """Whether anything is built from its sources."""
+        return bool(self.sources or self.compiled or self.trees or self.compiled_trees)
 
     @property
     def uses_gpus(self) -> bool:
@@ -134,13 +141,15 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
         ImpossibleError: Nothing fits.
         IndexUnavailableError: Some file has no address or hash.
         UsageError: No image that is known serves: it is for Windows or a Jetson, no base has its Python or libc, no
-            image has its CUDA version.
+            image has its CUDA version. Or something is to come from this computer.
     """
     packages = installable(plan)
     _check_system(plan)
+    _check_places(packages)
     assumes = assumptions_of(plan)
     base, compiling = _base(plan, assumes.arch or "x86_64", assumes.libc, catalogue)
     files = [package for package in packages if not is_tree(package)]
+    trees = [package for package in packages if is_tree(package)]
     compiled = [package for package in files if is_compiled(package, plan)]
     sources = [package for package in files if package.kind == "sdist" and package not in compiled]
     site_packages = f"{PREFIX}/lib/python{plan.python}/site-packages"
@@ -154,7 +163,9 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
         wheels=_hashed(plan, [package for package in files if package.kind == "wheel"]),
         sources=_hashed(plan, sources) if sources else None,
         compiled=_hashed(plan, compiled) if compiled else None,
-        trees=tuple(f"{package.name} @ {package.url}" for package in packages if is_tree(package)),
+        trees=tuple(f"{tree.name} @ {tree.url}" for tree in trees if not is_compiled(tree, plan)),
+        compiled_trees=tuple(f"{tree.name} @ {tree.url}" for tree in trees if is_compiled(tree, plan)),
+        build_apt=(*(("g++",) if compiling else ()), *(("git",) if trees else ())),
         # The same text, since a build of the same version for another CUDA is another build.
         constraints=tuple(f"{package.name}==={package.version}" for package in files if package.evidence),
         compiling=compiling,
@@ -225,6 +236,15 @@ def _check_system(plan: Plan) -> None:
             )
 
 
+def _check_places(packages: Sequence[PlannedPackage]) -> None:
+    for package in packages:
+        if package.index is None and (package.url or "").startswith(("file:", "git+file:")):
+            raise UsageError(
+                f"{package.name} comes from {package.url}, which is not in the container",
+                hint="ask for a commit of its repository (git+https://...), or for a file at an address (https://...)",
+            )
+
+
 def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tuple[_Base, Compiling | None]:
     """The base on the oldest distribution that serves, and the compilers beside it."""
     bases = [
@@ -255,13 +275,12 @@ def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tupl
 
 
 def _compiling(plan: Plan, toolchain: Toolchain, toolkit: Copied) -> Compiling:
-    git = ("git",) if any((package.url or "").startswith("git+") for package in plan.packages) else ()
     planned = {package.name for package in plan.packages}
     requires = tuple(line for line in toolchain.build_requires if Requirement(line).name not in planned)
     told = {name: value for name, value in toolchain.environment.items() if name != "TORCH_CUDA_ARCH_LIST"}
     if run_path := library_path(toolchain):
         told["LDFLAGS"] = run_path
-    return Compiling(toolkit, ("g++", *git), toolchain.TORCH_CUDA_ARCH_LIST, requires, told)
+    return Compiling(toolkit, toolchain.TORCH_CUDA_ARCH_LIST, requires, told)
 
 
 def _compat(cuda: str | None, base: _Base, catalogue: Catalogue) -> Copied | None:

@@ -72,13 +72,15 @@ def _build(made: Recipe) -> Iterator[str]:
     yield from ("%post", "    set -e", f"    {CREATE}")
     yield from _file("wheels.txt", made.wheels.splitlines())
     yield f"    {INSTALL_WHEELS}"
+    if made.build_apt:
+        yield from (f"    {command}" for command in apt_install(made.build_apt))
     if made.compiling:
-        yield from _compilers(made.compiling)
+        yield from _told(made.compiling)
     if made.sources:
         yield from _file("sources.txt", made.sources.splitlines())
     if made.compiled:
         yield from _file("compiled.txt", made.compiled.splitlines())
-    if made.sources or made.compiled or made.trees:
+    if made.builds:
         yield from (f"    {command}" for command in install_sources(made))
     yield "    # What is installed on top of this cannot replace the builds that were judged for the GPU."
     yield from _file("constraints.txt", made.constraints)
@@ -91,8 +93,7 @@ def _build(made: Recipe) -> Iterator[str]:
         yield "    fi"
 
 
-def _compilers(compiling: Compiling) -> Iterator[str]:
-    yield from (f"    {command}" for command in apt_install(compiling.apt))
+def _told(compiling: Compiling) -> Iterator[str]:
     yield f"    export CUDA_HOME={CUDA_HOME}"
     if compiling.arch_list:
         yield f'    export TORCH_CUDA_ARCH_LIST="{compiling.arch_list}"'

@@ -75,8 +75,9 @@ def _base(made: Recipe) -> Iterator[str]:
 def _build(made: Recipe) -> Iterator[str]:
     """What changes least comes first: a new plan leaves the compilers in the cache."""
     yield "FROM base AS build"
+    if made.build_apt:
+        yield from docker.apt(made.build_apt)
     if made.compiling:
-        yield from docker.apt(made.compiling.apt)
         yield f"COPY --from=cuda {made.compiling.toolkit.folder} {CUDA_HOME}"
         yield f"ENV CUDA_HOME={CUDA_HOME}"
     yield f"RUN {CREATE}"
@@ -85,7 +86,7 @@ def _build(made: Recipe) -> Iterator[str]:
     if made.compiling:
         yield from docker.told(made.compiling)
     yield from docker.locks(made)
-    if made.sources or made.compiled or made.trees:
+    if made.builds:
         yield from docker.sources(install_sources(made), made)
     yield from docker.constraints(made)
 

@@ -33,10 +33,11 @@ def render(plan: Plan) -> str:
 def _heading(plan: Plan, made: Recipe) -> Iterator[str]:
     yield from heading(made, "The wheels bring CUDA: the stage needs no CUDA image.")
     yield f"# The stage brings python{made.python} with its venv, on {_libc(plan)}."
-    apt = dict.fromkeys((*made.runtime_apt, *(made.compiling.apt if made.compiling else ())))
+    apt = dict.fromkeys((*made.runtime_apt, *made.build_apt))
     if apt:
         within = plan.toolchain.host_compilers if made.compiling and plan.toolchain else None
-        yield f"# ... and a host compiler{f' ({within})' if within else ''}; Debian's packages: {' '.join(apt)}"
+        compiler = f"a host compiler{f' ({within})' if within else ''}; " if [*apt] != ["git"] else ""
+        yield f"# ... and {compiler}Debian's packages: {' '.join(apt)}"
     if made.logins:
         yield f"# Log in to {', '.join(made.logins)}: docker build --secret id=netrc,src=$HOME/.netrc"
     yield "# BuildKit builds it; the first line of the file: # syntax=docker/dockerfile:1"
@@ -55,7 +56,7 @@ def _instructions(made: Recipe) -> Iterator[str]:
     if made.compiling:
         yield from docker.told(made.compiling)
     yield from docker.locks(made)
-    if made.sources or made.compiled or made.trees:
+    if made.builds:
         yield from _sources(made)
     yield from docker.constraints(made)
     yield from docker.run(check(made))

@@ -81,7 +81,7 @@ def test_nvcc_comes_from_an_image_that_has_torchs_cuda_and_runs_on_the_base(
     assert made.base == base
     assert made.compiling is not None
     assert made.compiling.toolkit == Copied(toolkit, f"/usr/local/cuda-{cuda}")
-    assert made.compiling.apt == ("g++",)
+    assert made.build_apt == ("g++",)
     assert made.compiling.build_requires == ("ninja", "setuptools<81")
 
 
@@ -268,6 +268,22 @@ def test_the_commands_of_both_kinds_are_the_same(name: str) -> None:
         if line.startswith("    ") and ("pip install" in line or "apt-get" in line):
             assert line.strip() in docker
     assert ("--no-install-recommends g++ git\n" in apptainer) is (name == "tree")
+
+
+def test_a_tree_without_cuda_code_is_built_in_isolation_with_git_alone() -> None:
+    tree = replace(TREE, name="pure", url="git+https://example.org/pure@v1")
+    made = recipe(replace(GOOD, packages=(FILELOCK, tree), toolchain=None), Catalogue())
+    assert (made.build_apt, made.compiling) == (("git",), None)
+    dockerfile = render(compiled("2.9.0", "12.6", "3.12", SDIST, TREE, tree), "dockerfile")
+    assert "pip install --no-deps 'pure @ git+https" in dockerfile
+    assert "pip install --no-deps --no-build-isolation --no-cache-dir 'apex @ git+https" in dockerfile
+
+
+@pytest.mark.parametrize("url", ["file:///src/x", "git+file:///src/x@v1", "file:///src/x-1.0-py3-none-any.whl"])
+@pytest.mark.parametrize("form", ["dockerfile", "dockerfile-snippet", "apptainer"])
+def test_what_is_on_this_computer_is_in_no_container(url: str, form: str) -> None:
+    with pytest.raises(UsageError, match=r"x comes from .*/src/x.*, which is not in the container"):
+        render(replace(GOOD, packages=(replace(TREE, name="x", url=url),)), form)
 
 
 def test_the_shell_of_a_definition_file_parses(tmp_path: Path) -> None:
