@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 
+import msgspec
 from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.version import Version
 
@@ -22,8 +22,7 @@ from envsolve.resolve.walk import Walk
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
 
-@dataclass
-class Pool:
+class Pool(msgspec.Struct, eq=False):
     """What the indexes offer of each ordinary package, for one environment or for several that share versions.
 
     Attributes:
@@ -42,12 +41,12 @@ class Pool:
     others: tuple[Environment, ...] = ()
     cutoff: str | None = None
     prereleases: bool = False
-    kept: Kept = field(default_factory=dict)
+    kept: Kept = {}
     visited: int = 0
-    _listed: dict[str, tuple[Listing, Sequence[int]]] = field(default_factory=dict)
-    _chosen: dict[tuple[str, int], IndexFile | None] = field(default_factory=dict)
-    _takes: dict[tuple[str, Specifier], dict[int, bool]] = field(default_factory=dict)
-    _walks: dict[tuple[str, SpecifierSet], Walk[tuple[Version, IndexFile]]] = field(default_factory=dict)
+    _listed: dict[str, tuple[Listing, Sequence[int]]] = {}
+    _chosen: dict[tuple[str, int], IndexFile | None] = {}
+    _takes: dict[tuple[str, Specifier], dict[int, bool]] = {}
+    _walks: dict[tuple[str, SpecifierSet], Walk[tuple[Version, IndexFile]]] = {}
 
     def exists(self, name: str) -> bool:
         """Whether any index lists a file of the project that can be read at all."""
