@@ -15,6 +15,7 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 
 from envsolve.files import is_file, is_folder, real_path
 from envsolve.index.address import redact
+from envsolve.resolve.inputs.foreign import other_file
 from envsolve.resolve.inputs.model import wrong
 
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
@@ -112,6 +113,8 @@ def _from_path(text: str, origin: str) -> Requirement:
     path = _existing(match["path"], origin)
     name = _name_in(path.name)
     if name is None:
+        if other := other_file(Path(match["path"])):
+            raise wrong(origin, f"{location}: {other[0]}", other[1])
         hint = f"write -r {location}" if path.suffix in (".txt", ".in") else None
         raise wrong(origin, f"{location} is no wheel, sdist, pyproject.toml or project folder", hint)
     extras = f"[{match['extras']}]" if match["extras"] else ""

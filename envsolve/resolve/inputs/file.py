@@ -14,6 +14,7 @@ from typing import Literal, NoReturn
 
 from envsolve.files import MAX_BYTES, read_regular, real_path
 from envsolve.resolve.inputs.argument import project_path, read_requirement
+from envsolve.resolve.inputs.foreign import other_file
 from envsolve.resolve.inputs.lines import decode, expand, logical_lines
 from envsolve.resolve.inputs.model import Asked, Need, combine, wrong
 from envsolve.resolve.inputs.project import ask_project, load_project
@@ -61,6 +62,8 @@ def read_file(path: Path, role: Role = "needs", trail: tuple[Path, ...] = ()) ->
     if identity in trail:
         raise wrong(str(path), "the file names itself, directly or through the files that it names")
     text = decode(_content(path), str(path))
+    if other := other_file(path, text):
+        raise wrong(str(path), *other)
     return combine(
         part
         for number, line in logical_lines(text)
