@@ -26,18 +26,33 @@ def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conf
     parties = _parties(clashes)
     facts = [text for party in parties for text in _sentences(party)]
     newest = [party[0] for party in parties]
+    failures: list[ConflictFact] = []
+    others: list[Remedy] = []
     for name in dict.fromkeys(c.need.name for c in newest if isinstance(c.need, PackageNeed)):
-        facts += _what_exists(name, [c.need for c in newest if c.need.key == name], family, pool)
-    found = [ConflictFact(text) for text in facts]
+        needs = [c.need for c in newest if isinstance(c.need, PackageNeed) and c.need.key == name]
+        if addresses := [need for need in needs if need.url]:
+            facts.append(_one_place(name, addresses))
+            others += _other_places(name, addresses)
+            continue
+        facts += _what_exists(name, needs, family, pool)
+        wanted = _specifier(needs)
+        if family.owns(name) and not _is_there(name, wanted, family):
+            failures += failing(name, wanted, family)
+            others += _pythons_with(name, wanted, family)
+    found = [*map(ConflictFact, facts), *failures]
     # A package that has no build here may have sent the solver back through all versions of what needs it.
     for name in family.barren:
         found += failing(name, SpecifierSet(), family)
     asked = [c.need for c in newest if c.parent is None and isinstance(c.need, PackageNeed)]
     lacking = [
-        remedy for need in asked if not family.owns(need.name) for remedy in _found_elsewhere(need, family, pool)
+        remedy
+        for need in asked
+        if not (need.url or family.owns(need.name))
+        for remedy in _found_elsewhere(need, family, pool)
     ]
-    others = [remedy for name in family.barren for remedy in _other_pythons(name, family)]
-    return Conflict(tuple(found), (*_remedies(newest), *lacking, *others))
+    others += [remedy for name in family.barren for remedy in _other_pythons(name, family)]
+    ways = (*_remedies(newest), *lacking, *others)
+    return Conflict(tuple(found), tuple(dict.fromkeys(ways)) or tuple(_without_parents(newest)))
 
 
 def _parties(clashes: Sequence[Clash]) -> list[list[Clash]]:
@@ -83,11 +98,48 @@ def _label(candidate: AnyCandidate | None) -> str:
     return candidate.variant if isinstance(candidate, FlavourCandidate) else candidate.holder
 
 
-def _what_exists(name: str, needs: Sequence[object], family: Family, pool: Pool) -> Iterator[str]:
+def _specifier(needs: Sequence[PackageNeed]) -> SpecifierSet:
     specifier = SpecifierSet()
     for need in needs:
-        if isinstance(need, PackageNeed):
-            specifier &= need.specifier
+        specifier &= need.specifier
+    return specifier
+
+
+def _is_there(name: str, specifier: SpecifierSet, family: Family) -> bool:
+    return any(option.matches(specifier) for option in family.options(name))
+
+
+def _one_place(name: str, addresses: Sequence[PackageNeed]) -> str:
+    if len(addresses) > 1:
+        return f"a package comes from one place, and {name} is to come from {len(addresses)}"
+    return f"no build of {name} but what is at {addresses[0].url} may be taken, and what that goes with is not known"
+
+
+def _other_places(name: str, addresses: Sequence[PackageNeed]) -> Iterator[Remedy]:
+    """To ask for one of several addresses of a package, or for a build that is published."""
+    for need in addresses if len(addresses) > 1 else ():
+        yield Remedy(f"leave out '{need.text}'", f"{name} from the other")
+    if len(addresses) == 1:
+        yield Remedy(f"ask for {name} by its name, without the address", f"a {name} whose builds are known")
+
+
+def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterator[Remedy]:
+    """The Pythons for which a build that is needed is published and runs."""
+    found = [python for python in PYTHONS if _is_there(name, specifier, replace(family, python=python))]
+    if found:
+        yield Remedy(f"use another Python: {', '.join(found)}", f"{name}{specifier} is published for it")
+
+
+def _without_parents(clashes: Sequence[Clash]) -> Iterator[Remedy]:
+    """To do without what needs the impossible, or to look for one that does not."""
+    for clash in clashes:
+        if isinstance(clash.parent, Candidate):
+            yield Remedy(f"leave {clash.parent.name} out, or ask for a version of it that does not need this", "")
+            return
+
+
+def _what_exists(name: str, needs: Sequence[PackageNeed], family: Family, pool: Pool) -> Iterator[str]:
+    specifier = _specifier(needs)
     words = str(specifier).replace(",", " and ")
     owned = family.owns(name)
     versions = [option.version for option in family.options(name)] if owned else pool.versions(name)

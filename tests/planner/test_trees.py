@@ -11,6 +11,7 @@ import pytest
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.install.files import read_lock, wanted
 from envsolve.install.interpreters import Target, probe
+from envsolve.plan import Plan
 from envsolve.planner.sources import compiled_packages
 from envsolve.render import render
 from tests import distributions
@@ -124,3 +125,35 @@ def test_what_only_the_catalogue_knows_of_a_tree_is_in_the_plan(torch_world: Wor
     assert chosen(plan)["packaging"] == "26.0" and "dependencies-guessed" in codes(plan)
     assert "asked: packaging>20.6 (apex needs it)" in package(plan, "packaging").why
     assert plan.toolchain is not None and plan.toolchain.environment["APEX_CUDA_EXT"] == "1"
+
+
+def ways(plan: Plan) -> list[str]:
+    assert plan.status == "impossible"
+    return [remedy.action for remedy in plan.remedies]
+
+
+def test_two_trees_of_one_name(world: World, source: Path, tmp_path: Path) -> None:
+    for folder in (source, tmp_path / "other"):
+        repository(folder, {"pyproject.toml": '[project]\nname = "pure"\nversion = "2.0"\n'})
+    asked = [f"pure @ {folder.as_uri()}" for folder in (source, tmp_path / "other")]
+    assert sorted(ways(world.plan(*asked))) == sorted(f"leave out '{text}'" for text in asked)
+
+
+def test_a_tree_in_the_place_of_torch_beside_what_is_compiled_against_published_ones(
+    torch_world: World, source: Path
+) -> None:
+    repository(source, {"pyproject.toml": '[project]\nname = "torch"\nversion = "2.9.1"\n'})
+    plan = torch_world.plan(f"torch @ {source.as_uri()}", "torchvision")
+    assert ways(plan) == ["ask for torch by its name, without the address"]
+    assert "may be taken, and what that goes with is not known" in plan.conflict[-1].fact
+
+
+def test_a_tree_that_pins_a_torch_that_is_not_there(torch_world: World, source: Path) -> None:
+    torch_world.build("torch", "2.0.0", "cu118", code=("sm_90",), pythons=("cp310", "cp311"))
+    repository(source, {"pyproject.toml": '[project]\nname = "pins"\nversion = "1"\ndependencies = ["torch==2.0"]\n'})
+    plan = torch_world.plan(f"pins @ {source.as_uri()}")
+    assert ways(plan) == ["use another Python: 3.10, 3.11"]
+    assert plan.conflict[-1].fact == "torch 2.0.0 [cu118]: no wheel for cp312 (only cp310, cp311)"
+    torch_world.build("torch", "2.0.0", "cu117", code=("sm_80",))
+    new_card = torch_world.plan(f"pins @ {source.as_uri()}", target="RTX 5090, driver 580.95.05")
+    assert ways(new_card) == ["leave pins out, or ask for a version of it that does not need this"]

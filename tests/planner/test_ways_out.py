@@ -216,7 +216,7 @@ def test_a_python_for_which_what_torch_needs_was_never_published(ask: Questions)
 
 
 def test_an_extension_without_a_build_for_the_processor_is_compiled(world: World) -> None:
-    """The request that is proposed is one that plans: sources by address, of a version that takes the torch asked for."""
+    """The request that is proposed is one that plans: sources by address, of a version that takes that torch."""
     arm, target = "manylinux_2_28_aarch64", "GH200, driver 580.95.05, linux-aarch64"
     world.build("torch", "2.9.1", "cu130", code=("sm_90",), platform=arm)
     world.build("xformers", "0.0.35", "cu130", code=("sm_90",), torch=">=2.10")

@@ -104,3 +104,31 @@ def test_long_lines_take_no_longer_than_their_length(text: str, needs: list[str]
         found = None
     assert found == needs
     assert time.process_time() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says", "hint"),
+    [
+        (
+            "list.txt",
+            "# x\n@EXPLICIT\nhttps://h/x\n",
+            "an explicit lock of conda",
+            "envsolve install list.txt",
+        ),
+        ("conda-linux-64.lock", "@EXPLICIT\n", "an explicit lock of conda", "envsolve install conda-linux-64.lock"),
+        ("pylock.gpu.toml", "packages = []\n", "it is a lock", "envsolve install pylock.gpu.toml --prefix DIR"),
+        ("uv.lock", "version = 1\n", "uv's lock", "uv export"),
+        ("poetry.lock", "version = 1\n", "Poetry's lock", "poetry export"),
+        ("pixi.toml", "[workspace]\n", "no list of requirements", "environment.yml"),
+    ],
+)
+def test_files_of_other_tools_are_named_for_what_they_are(
+    in_folder: Path, name: str, text: str, says: str, hint: str
+) -> None:
+    (in_folder / name).write_text(text)
+    ways: list[tuple[list[str], list[Path]]] = [([], [Path(name)])]
+    ways += [([f"./{name}"], [])] if not name.endswith(".txt") else []
+    for arguments, files in ways:
+        with pytest.raises(UsageError, match=says) as caught:
+            read_requirements(arguments, files)
+        assert hint in (caught.value.hint or "")
