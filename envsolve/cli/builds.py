@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from envsolve import api
@@ -21,7 +20,7 @@ def command(
     python: options.PythonVersion = None,
     every: Annotated[bool, option("--all", help="All, also those that do not run, with the reason.")] = False,
     form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    output: options.OutputFile = None,
 ) -> None:
     """List a package's builds and what runs where.
 

@@ -27,7 +27,7 @@ def command(
         option("--context", metavar="DIR", help="The folder it is built from; the file's own if none."),
     ] = None,
     form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    output: options.OutputFile = None,
 ) -> None:
     """Check a Dockerfile for the machines it is meant for.
 

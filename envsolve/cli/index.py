@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from envsolve import api
+from envsolve.cli import options
 from envsolve.cli.declare import Commands, argument, option
 from envsolve.cli.output import SETTINGS, deliver, remark
 from envsolve.errors import VerificationError
@@ -20,7 +21,7 @@ def measure(
         bool, option("--all", help="Of torch, every library too: most of the wheel is read then.")
     ] = False,
     form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    output: options.OutputFile = None,
 ) -> None:
     """Read the CUDA code inside an artefact.
 
@@ -100,7 +101,7 @@ def show(
         list[str] | None, argument(metavar="[WHICH]...", help="2.9.1 cu128, or 580, or 'RTX 4090'.")
     ] = None,
     form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    output: options.OutputFile = None,
 ) -> None:
     """Show what is known of something.
 

@@ -10,6 +10,9 @@ from pathlib import Path
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.files import is_file, is_folder, is_there, real_path, replace_file
 
+#: What ``-o`` means by a dash.
+STDOUT = Path("-")
+
 
 class Settings:
     """What the user said of talking, once per process."""
@@ -42,7 +45,7 @@ def check_target(target: Path | None, option: str = "-o") -> None:
 
 
 def deliver(text: str, target: Path | None) -> None:
-    """Print a result, or write it whole to a file: a failed write leaves what was there.
+    """Print a result, as ``-`` has it, too, or write it whole to a file: a failed write leaves what was there.
 
     Raises:
         UsageError: The place cannot be a file.
@@ -50,7 +53,7 @@ def deliver(text: str, target: Path | None) -> None:
     """
     if not text.endswith("\n"):
         text += "\n"
-    if target is None:
+    if target is None or target == STDOUT:
         _print(text)
         return
     check_target(target)
@@ -73,7 +76,7 @@ def deliver_as(form: str, value: object, words: Callable[[], str], target: Path 
         form: ``json`` or ``text``.
         value: What is delivered.
         words: Puts it into words, where those are wanted.
-        target: The file; the standard output where None.
+        target: The file; the standard output where None or ``-``.
 
     Raises:
         EnvsolveError: As :func:`deliver`.

@@ -10,7 +10,7 @@ import click
 from envsolve import api
 from envsolve.cli import keeping, options, several
 from envsolve.cli.declare import argument, option
-from envsolve.cli.output import SETTINGS, check_target, deliver, remark
+from envsolve.cli.output import SETTINGS, STDOUT, check_target, deliver, remark
 from envsolve.errors import ImpossibleError, UsageError
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _check_place(form: str, output: Path | None) -> None:
         UsageError: It is one.
     """
     check_target(output)
-    if form == "pylock" and output is not None:
+    if form == "pylock" and output not in (None, STDOUT):
         from envsolve.render.pylock import check_path
 
         check_path(output)

@@ -139,7 +139,7 @@ def read_lock(path: Path) -> Lock:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         pylock = Pylock.from_dict(table)
     except OSError as error:
-        raise UsageError(f"the lock {path} cannot be read: {error}") from error
+        raise UsageError(f"the lock {path} cannot be read: {error.strerror or error}", hint=hint) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"the lock {path} is not text in UTF-8", hint=hint) from error
     except (tomllib.TOMLDecodeError, PylockValidationError, PylockUnsupportedVersionError) as error:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from envsolve.cli.output import deliver
+
 ENVSOLVE = [sys.executable, "-c", "from envsolve.cli.main import run; run()"]
 SHOW = ["index", "show", "torch", "2.9.1", "cu126"]
 
@@ -30,6 +32,15 @@ def test_a_result_goes_through_a_link_and_leaves_it_a_link(tmp_path: Path) -> No
     assert envsolve("detect", "-o", str(tmp_path / "link.json")).returncode == 0
     assert (tmp_path / "link.json").is_symlink()
     assert json.loads((tmp_path / "real.json").read_text())["schema"] == "envsolve.machine/1"
+
+
+def test_a_dash_is_the_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    deliver("a result", Path("-"))
+    assert capsys.readouterr() == ("a result\n", "")
+    assert not Path("-").exists()
 
 
 def test_a_device_stays_a_device() -> None:
