@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,5 +62,15 @@ def _left_out(place: str, names: list[str]) -> set[str]:
     found = {name for name in names if name in _LEFT_BEHIND or name.endswith((".egg-info", ".pyc"))}
     if Path(place).name == "build":
         found |= {name for name in names if name.startswith(_BUILT)}
+    # A pipe would be waited on for ever; a socket or a device is nothing that is built either.
+    found |= {name for name in names if not _is_copied(Path(place, name))}
     found |= {name for name in names if name.endswith((".envsolve", ".envsolve.lock")) and name.startswith(".")}
     return found | {name for name in names if Path(place, name, "pyvenv.cfg").is_file()}
+
+
+def _is_copied(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # an editor's, which came and went
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)

@@ -97,6 +97,7 @@ def test_a_plain_word_is_a_package_even_where_a_folder_has_its_name(in_folder: P
         ("~nobody-of-that-name/x.whl", "there is no file or folder ~nobody-of-that-name/x.whl", None),
         ("https://[::1/foo-1.tar.gz", "is not an address", None),
         ("./notes.txt", "no wheel, sdist", "-r ./notes.txt"),
+        ("x @ ./a folder", "'x @ ./a folder' is not a requirement", "a%20folder': a blank ends an address"),
         ("./empty", "empty/pyproject.toml: the project cannot be read", None),
         ("nowhere/pyproject.toml", "nowhere/pyproject.toml: the project cannot be read", None),
     ],
@@ -104,6 +105,7 @@ def test_a_plain_word_is_a_package_even_where_a_folder_has_its_name(in_folder: P
 def test_bad_arguments(argument: str, message: str, hint: str | None, in_folder: Path) -> None:
     (in_folder / "notes.txt").touch()
     (in_folder / "empty").mkdir()
+    (in_folder / "a folder").mkdir()
     with pytest.raises(UsageError) as caught:
         read_requirements([argument])
     assert message in caught.value.message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,16 @@ def test_what_builds_left_and_environments_are_no_part_of_it(folder: Path, tmp_p
     assert {"build/tools.py", ".git/HEAD", "link", "library/b.py"} <= there
     assert not there & set(LEFT)
     assert digest(tmp_path / "copy") == before
+
+
+def test_pipes_and_sockets_are_no_part_of_it(folder: Path, tmp_path: Path) -> None:
+    before = digest(folder)
+    os.mkfifo(folder / "csrc" / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "s"))
+        assert digest(folder) == before
+        copied(folder, tmp_path / "copy")
+    assert not {"pipe", "s"} & {path.name for path in (tmp_path / "copy").rglob("*")}
 
 
 @pytest.mark.parametrize("change", ["content", "name", "mode", "link", "more"])

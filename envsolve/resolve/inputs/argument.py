@@ -82,7 +82,10 @@ def _from_pep508(text: str, origin: str) -> Requirement:
 
 
 def _spelling(text: str) -> str | None:
-    """What was probably meant: ``torch=2.9`` and ``torch 2.9`` are conda's and everyday spelling."""
+    """What was probably meant: ``torch=2.9`` and ``torch 2.9`` are conda's and everyday spelling; a path with blanks."""
+    name, at, place = text.partition("@")
+    if at and " " in place.strip() and (is_folder(path := _home(place.strip())) or is_file(path)):
+        return f"write '{name.strip()} @ {real_path(path).as_uri()}': a blank ends an address"
     match = re.match(_SINGLE_EQUALS, text) or re.match(_NAME_VERSION, text)
     return f"write {match['name']}=={match['version']}" if match else None
 
