@@ -82,7 +82,7 @@ def _from_pep508(text: str, origin: str) -> Requirement:
 
 
 def _spelling(text: str) -> str | None:
-    """What was probably meant: ``torch=2.9`` and ``torch 2.9`` are conda's and everyday spelling; a path with blanks."""
+    """What was probably meant: conda's and everyday spelling (``torch=2.9``, ``torch 2.9``), or a path with blanks."""
     name, at, place = text.partition("@")
     if at and " " in place.strip() and (is_folder(path := _home(place.strip())) or is_file(path)):
         return f"write '{name.strip()} @ {real_path(path).as_uri()}': a blank ends an address"
