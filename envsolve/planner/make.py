@@ -216,8 +216,9 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
         cautions += about if compiled else ()
         cautions += about_missing_tools(toolchain, {p.name: p.version for p in pinned.packages})
         environment |= where_it_runs(toolchain)
-        # Without torch it is the driver that says which nvcc fits.
-        known = known and not (toolchain.compiles and toolchain.nvcc is None and torchless)
+        # Without torch it is the driver that says which nvcc fits; a compiler may be one that no fact is known of.
+        lacking = (toolchain.nvcc is None and torchless) or toolchain.host_compiler is None
+        known = known and not (toolchain.compiles and lacking)
     compiled_for = driver_of_code(toolchain.nvcc, machines, facts) if toolchain and toolchain.nvcc else None
     if found.torch:
         at_install = [one for one in compiled if one.when != "use"]

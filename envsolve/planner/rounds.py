@@ -21,6 +21,7 @@ from envsolve.planner.assembler import Assembler, assemblers
 from envsolve.planner.pinning import Pinned
 from envsolve.planner.sources import Compiled, compiled_packages, compiled_when_used
 from envsolve.planner.toolchain import build_needs, toolchain_for
+from envsolve.planner.windows import is_windows, on_windows
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.limits import Limits
 from envsolve.resolve.outcome import Conflict
@@ -161,4 +162,5 @@ def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolcha
     known = [driver.cuda if (driver := lifted(m, family.facts.forward)) else None for m in family.machines]
     versions = [cuda for cuda in known if cuda]
     driver_cuda = min(versions, key=minor) if versions and len(versions) == len(known) else None
-    return toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)
+    made = toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)
+    return on_windows(*made) if is_windows(family.machines) else made

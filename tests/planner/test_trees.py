@@ -157,3 +157,16 @@ def test_a_tree_that_pins_a_torch_that_is_not_there(torch_world: World, source: 
     torch_world.build("torch", "2.0.0", "cu117", code=("sm_80",))
     new_card = torch_world.plan(f"pins @ {source.as_uri()}", target="RTX 5090, driver 580.95.05")
     assert ways(new_card) == ["leave pins out, or ask for a version of it that does not need this"]
+
+
+def test_nothing_is_promised_of_what_is_compiled_on_windows(torch_world: World, source: Path) -> None:
+    torch_world.build("torch", "2.9.1", "cu128", code=("sm_89",), platform="win_amd64")
+    for name in ("setuptools", "wheel", "ninja"):
+        torch_world.default.wheel(name, "1.0")
+    repository(source, {"setup.py": KERNELS})
+    plan = torch_world.plan(f"kernels @ {source.as_uri()}", target="RTX 4090, driver 580.95, python 3.12, win-amd64")
+    assert plan.status == "unknown"
+    assert plan.toolchain is not None and (plan.toolchain.host_compilers, plan.toolchain.get_nvcc) == (None, None)
+    (compiles,) = (caution for caution in plan.warnings if caution.code == "compiles")
+    assert "Microsoft's C++ compiler" in compiles.message and "WSL 2" in (compiles.remedy or "")
+    assert not {"nvcc", "host-compiler"} & set(codes(plan))
