@@ -20,7 +20,7 @@ from envsolve.install.files import read_lock
 from envsolve.lock import Assumptions
 from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Machine
-from envsolve.plan import SCHEMA, DriverNeed, Support, Toolchain
+from envsolve.plan import DriverNeed, Support, Toolchain
 
 _HINT = "envsolve plan ... --format json -o FILE makes one, and --format pylock a lock"
 _KINDS: Mapping[str, Literal["sass", "ptx"]] = {"native": "sass", "family": "sass", "ptx": "ptx"}
@@ -88,7 +88,7 @@ class _Package:
 class _Plan:
     """The part of a plan's JSON that a run can be held against; fields as :class:`envsolve.plan.Plan` has them."""
 
-    schema: Literal["envsolve.plan/1"] = SCHEMA
+    schema: Literal["envsolve.plan/1"]  # has no default: an object without one is no plan that expects nothing
     status: Literal["ok", "impossible", "unknown"] = "ok"
     cuda: str | None = None
     packages: tuple[_Package, ...] = ()

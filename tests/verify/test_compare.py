@@ -142,7 +142,7 @@ def test_a_report_of_an_older_version_is_read(tmp_path: Path) -> None:
     assert read_report(path).checks == (Check("a", None, "pass", 1, ""),)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"checks": 5}', '{"schema": "envsolve.plan/1"}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"checks": 5}', '{"schema": "envsolve.plan/1"}'])
 def test_what_is_no_report(tmp_path: Path, text: str) -> None:
     path = tmp_path / "report.json"
     path.write_text(text)

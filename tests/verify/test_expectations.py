@@ -196,7 +196,7 @@ def test_a_lock_of_a_torch_that_is_not_known(tmp_path: Path) -> None:
     assert read_expected(lock(tmp_path, torch="99.0"), HERE, Catalogue()).code == {}
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"support": 5}', '{"schema": "envsolve.checks/1"}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"support": 5}', '{"schema": "envsolve.checks/1"}'])
 def test_what_is_no_plan(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
