@@ -31,6 +31,9 @@ class InterruptedBySignalError(EnvsolveError):
         self.exit_code = 128 + signum
 
 
+_arrived: list[int] = []
+
+
 @contextlib.contextmanager
 def signals_raised() -> Iterator[None]:
     """Within the block, SIGTERM and SIGHUP raise :class:`InterruptedBySignalError`, so that cleaning up happens.
@@ -45,6 +48,7 @@ def signals_raised() -> Iterator[None]:
     def interrupt(signum: int, frame: FrameType | None) -> None:
         for number in heeded:  # A second one must not break off the cleaning up.
             signal.signal(number, signal.SIG_IGN)
+        _arrived.append(signum)
         raise InterruptedBySignalError(signum)
 
     try:
@@ -52,8 +56,21 @@ def signals_raised() -> Iterator[None]:
             signal.signal(number, interrupt)
         yield
     finally:
+        _arrived.clear()
         for number in heeded:
             signal.signal(number, signal.SIG_DFL)
+
+
+def raise_arrived() -> None:
+    """Raise, once more, what :func:`signals_raised` raised; who waits for long calls it now and then.
+
+    Python swallows an exception that arises while it runs a hook of a fork, or a finaliser.
+
+    Raises:
+        InterruptedBySignalError: A signal has come.
+    """
+    if _arrived:
+        raise InterruptedBySignalError(_arrived[0])
 
 
 def die_with_parent() -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from envsolve.processes import ask, kill_group
+from envsolve.processes import InterruptedBySignalError, ask, kill_group, raise_arrived, signals_raised
 
 ENVIRON = {"PATH": "/usr/bin:/bin"}
 
@@ -51,3 +54,22 @@ def test_a_group_that_has_ended_is_no_error() -> None:
     child = subprocess.Popen(["true"], start_new_session=True)
     child.wait()
     kill_group(child)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such signals")
+def test_a_signal_whose_exception_python_swallows_is_raised_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finalised:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    swallowed: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", swallowed.append)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(InterruptedBySignalError), signals_raised():
+            Finalised()
+            assert swallowed
+            raise_arrived()
+        raise_arrived()  # that was then
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from time import sleep
 from typing import Protocol, TypeVar
 
+from envsolve.processes import raise_arrived
+
 Result = TypeVar("Result")
 Given = TypeVar("Given", covariant=True)
 _LOOK_SECONDS = 0.01
@@ -40,8 +42,13 @@ def most_at_once(cores: int, gpus: int) -> int:
 
 
 def wait(ran: Callable[[], Result | None]) -> Result:
-    """Wait for a result."""
+    """Wait for a result.
+
+    Raises:
+        InterruptedBySignalError: SIGTERM or SIGHUP came.
+    """
     while (result := ran()) is None:
+        raise_arrived()
         sleep(_LOOK_SECONDS)
     return result
 
@@ -53,11 +60,15 @@ def run_together(
 
     Yields:
         The place in ``starts`` and the result, in the order in which they end.
+
+    Raises:
+        InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
     waiting = list(enumerate(starts))[::-1]
     running: dict[int, tuple[Started[Result], contextlib.ExitStack]] = {}
     with contextlib.ExitStack() as everything:
         while waiting or running:
+            raise_arrived()
             while waiting and len(running) < at_once:
                 number, start = waiting.pop()
                 own = everything.enter_context(contextlib.ExitStack())
