@@ -28,6 +28,19 @@ def path_of(value: StrPath, name: str) -> Path:
         raise UsageError(f"{name}: {value!r} is not a path", hint="give a str or a pathlib.Path") from None
 
 
+def program_of(value: StrPath, name: str) -> Path:
+    """The path of a program; text that is a bare name may be found along PATH, ``./name`` and a path may not.
+
+    Raises:
+        UsageError: It is neither text nor a path, or empty.
+    """
+    path = path_of(value, name)
+    if value == "":
+        raise UsageError(f"{name}: the path is empty", hint="name the program")
+    # A Path no longer tells ./name from name.
+    return path if isinstance(value, str) and not os.path.dirname(value) else path.absolute()  # noqa: PTH120
+
+
 def items(values: Iterable[Item] | None, kinds: type | tuple[type, ...], name: str) -> tuple[Item, ...]:
     """The members of a list; None is an empty one.
 

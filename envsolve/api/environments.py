@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from envsolve.api.guards import guard
 from envsolve.api.machines import detect, machines_given
-from envsolve.arguments import StrPath, items, path_of, paths, python_version
+from envsolve.arguments import StrPath, items, path_of, paths, program_of, python_version
 from envsolve.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def verify(
     """Check the environment of an interpreter on the GPUs at hand.
 
     Args:
-        python: The interpreter; :func:`envsolve.verify.interpreter.interpreter_of` finds that of a prefix.
+        python: The interpreter, by its path or a name along PATH; that of a prefix is found by
+            :func:`envsolve.verify.interpreter.interpreter_of`.
         time_limit: Seconds for each check.
         only: Names of the checks to run; all where empty.
         quick: Whether to run only those that show the most in the least time.
@@ -105,7 +106,7 @@ def verify(
     from envsolve.verify.runner import run_checks
 
     names, context = items(only, str, "only"), _context(plan, before)
-    return context.around(run_checks(path_of(python, "python"), time_limit=time_limit, only=names, quick=quick))
+    return context.around(run_checks(program_of(python, "python"), time_limit=time_limit, only=names, quick=quick))
 
 
 def verify_compiles(
@@ -139,7 +140,7 @@ def verify_compiles(
     names = items(gpus, str, "gpus")
     cards = [ComputeCapability.parse(find_gpu(name, catalogue).compute_capability) for name in names]
     chosen, context = items(only, str, "only"), _context(plan, before)
-    return context.around(check_without_gpu(path_of(python, "python"), cards, time_limit=time_limit, only=chosen))
+    return context.around(check_without_gpu(program_of(python, "python"), cards, time_limit=time_limit, only=chosen))
 
 
 def saved_report(report: StrPath, *, before: StrPath | None = None) -> Report:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Mapping
+from functools import partial
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
 from envsolve import api
 from envsolve.cli.declare import option
-from envsolve.cli.output import check_target, deliver
+from envsolve.cli.output import check_target, deliver, deliver_as
 from envsolve.errors import UsageError, VerificationError
+from envsolve.files import is_file, is_there, real_path
+
+if TYPE_CHECKING:
+    from envsolve.verify.report import Report
 
 
 def command(
     prefix: Annotated[Path | None, option("--prefix", metavar="DIR", help="The environment.")] = None,
-    python: Annotated[Path | None, option("--python", metavar="EXE", help="Its interpreter.")] = None,
+    python: Annotated[str | None, option("--python", metavar="EXE", help="Its interpreter.")] = None,
     report: Annotated[
         Path | None, option("--report", metavar="FILE", help="A saved report (JSON): show it, run nothing.")
     ] = None,
@@ -51,8 +60,11 @@ def command(
     if [prefix, python, report].count(None) != 2:
         raise UsageError("which environment?", hint="give one of --prefix DIR, --python EXE, --report FILE")
     _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick)
-    check_target(output)
-    check_target(html, "--html")
+    written, read = {"-o": output, "--html": html}, {"--report": report, "--plan": plan, "--compare": compare}
+    for name, path in written.items():
+        check_target(path, name)
+        _expect_writable(path, name)
+    _refuse_overwriting(written, read, form)
     if report:
         found = api.saved_report(report, before=compare)
     else:
@@ -63,20 +75,40 @@ def command(
             found = api.verify_compiles(executable, gpu or (), **choice)
         else:
             found = api.verify(executable, quick=quick, **choice)
-    if html:
-        from envsolve.verify.page import page
+    with contextlib.ExitStack() as stack:
+        if html:  # also where the report cannot be delivered
+            from envsolve.verify.page import page
 
-        deliver(page(found), html)
-    if form == "json":
-        from envsolve.jsontext import dump
-
-        deliver(dump(found), output)
-    else:
-        from envsolve.verify.describe import describe
-
-        deliver(describe(found), output)
+            stack.callback(deliver, page(found), html)
+        deliver_as(form, found, partial(_words, found), output)
     if not found.passed or found.worse:
         raise click.exceptions.Exit(VerificationError.exit_code)
+
+
+def _words(found: Report) -> str:
+    from envsolve.verify.describe import describe
+
+    return describe(found)
+
+
+def _is_file_to_be(path: Path | None) -> bool:
+    """Whether a file is, or would be, there; to a terminal, a pipe or /dev/null anything may be written, and often."""
+    return path is not None and (is_file(path) or not is_there(path)) and str(path) != "-"
+
+
+def _expect_writable(path: Path | None, name: str) -> None:
+    """Not only when the checks have run: their report would be lost."""
+    if path and _is_file_to_be(path) and not os.access(real_path(path).parent, os.W_OK):
+        raise UsageError(f"{real_path(path).parent} may not be written to", hint=f"name a file elsewhere after {name}")
+
+
+def _refuse_overwriting(written: Mapping[str, Path | None], read: Mapping[str, Path | None], form: str) -> None:
+    """One file for two things; that a report takes the place of the one that it was compared with is usual."""
+    places = {name: real_path(path) for name, path in {**read, **written}.items() if path and _is_file_to_be(path)}
+    for one, other in combinations(places, 2):
+        rolling = (one, other, form) == ("--compare", "-o", "json")
+        if places[one] == places[other] and other in written and not rolling:
+            raise UsageError(f"{one} and {other} name one file: {places[one]}", hint=f"name another after {other}")
 
 
 def _refuse_at_odds(
@@ -101,7 +133,7 @@ def _refuse_at_odds(
             "--gpu names cards to compile for, without running anything",
             hint="add --compile-only; leave --gpu out to run on the GPUs of this machine",
         )
-    if compile_only and not gpu and only != [LOADER]:
+    if compile_only and not gpu and set(only or ()) != {LOADER}:
         raise UsageError(
             "--compile-only: for which card?", hint="add --gpu, with a name or --gpu 9.0; it may be repeated"
         )

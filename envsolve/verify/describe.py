@@ -9,13 +9,15 @@ from collections import Counter
 from envsolve.verify.report import LOADER, PLAN, Change, Check, Report
 
 _INDENT = " " * 6
+#: Would move or recolour the terminal, or hide what stands there: raw errors hold what libraries print.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 _CAPABILITY = re.compile(r"\d+\.\d")
 
 
 def describe(report: Report) -> str:
     """Say how each check ended, a line per check and GPU; for a failure its error and the command that repeats it."""
     lines = [line for check in report.checks for line in _check_lines(check, report)]
-    return "\n".join([*lines, summary(report), *_change_lines(report)])
+    return writable("\n".join([*lines, summary(report), *_change_lines(report)])).translate(_CONTROLS)
 
 
 def _check_lines(check: Check, report: Report) -> list[str]:
@@ -31,6 +33,11 @@ def _check_lines(check: Check, report: Report) -> list[str]:
         if check.command:
             lines.append(f"{_INDENT}its process: {check.command}")
     return lines
+
+
+def writable(text: str) -> str:
+    """A text that is UTF-8: a path that is not has its bytes as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def again(check: Check, report: Report) -> str:
@@ -64,7 +71,7 @@ def _change_lines(report: Report) -> list[str]:
     if report.changes is None:
         return []
     if not report.changes:
-        return ["as in the earlier report"]
+        return ["what both have is as in the earlier report"]
     return ["not as in the earlier report:", *(f"{_INDENT}{change_line(change)}" for change in report.changes)]
 
 

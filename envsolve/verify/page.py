@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
 from envsolve.machine.describe import describe as describe_machine
-from envsolve.verify.describe import again, change_line, summary
+from envsolve.verify.describe import again, change_line, summary, writable
 from envsolve.verify.report import Check, Report
 
 # What decides about GPU code is shown; the rest of an environment folds away.
@@ -52,7 +52,7 @@ def page(report: Report) -> str:
         *_section("Machine", list(_machine(report))),
         *_section("Versions", list(_versions(report.versions))),
     ]
-    return "\n".join(
+    text = "\n".join(
         [
             "<!DOCTYPE html>",
             '<html lang="en">',
@@ -71,6 +71,7 @@ def page(report: Report) -> str:
             "",
         ]
     )
+    return writable(text)
 
 
 def _verdict(report: Report) -> str:

@@ -56,20 +56,22 @@ def chosen(scripts: Sequence[Script], names: Sequence[str], *, quick: bool) -> t
     """The scripts with the given names (all where none is given), of these only the quick ones if so.
 
     Raises:
-        UsageError: A name is no script's.
+        UsageError: A name is no script's, or that of one which is not quick where only those are wanted.
     """
-    expect_known(names, [script.name for script in scripts])
+    expect_known(names, [script.name for script in scripts], "--compile-only has others, for named cards")
+    if slow := [script.name for script in scripts if quick and script.name in names and not script.quick]:
+        raise UsageError(f"--quick leaves out {', '.join(slow)}", hint="leave out --quick")
     return tuple(s for s in scripts if (not names or s.name in names) and (s.quick or not quick))
 
 
-def expect_known(names: Sequence[str], known: Sequence[str]) -> None:
-    """Make sure that names are those of checks.
+def expect_known(names: Sequence[str], known: Sequence[str], others: str) -> None:
+    """Make sure that names are those of checks; ``others`` says where there are more.
 
     Raises:
         UsageError: One is not.
     """
     if unknown := [name for name in names if name not in known]:
-        raise UsageError(f"there is no check {', '.join(unknown)}", hint=f"the checks are {', '.join(known)}")
+        raise UsageError(f"there is no check {', '.join(unknown)}", hint=f"the checks are {', '.join(known)}; {others}")
 
 
 def _read(path: Path) -> Script:

@@ -37,7 +37,8 @@ def check_without_gpu(
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
     compiling = [script.name for script in find_scripts() if script.compiles]
-    expect_known(only, [*NAMES, *compiling])
+    expect_known(only, [*NAMES, *compiling], "those that run on a GPU are there without --compile-only")
+    gpus = tuple(dict.fromkeys(gpus))
     wanted = only or (*NAMES, *compiling)
     ran = run_compile_checks(python, gpus, time_limit=time_limit, only=[n for n in wanted if n in compiling])
     static, started = [name for name in wanted if name in NAMES], time.monotonic()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from envsolve import api
+from envsolve.cli import output
 from envsolve.cli.main import run
 from envsolve.jsontext import dump
 from envsolve.verify.report import Check, Report
@@ -81,6 +84,20 @@ def test_a_page_beside_the_text_and_a_saved_report_shown_again(
         (["--prefix", "env", "--compile-only", "--only", "nvrtc"], "for which card?"),
         (["--prefix", "env", "--compile-only", "--gpu", "9.0", "--quick"], "--quick is for checks that run on a GPU"),
         (["--prefix", "env", "--html", "no/such/folder.html"], "there is no folder no/such"),
+        (["--prefix", "env", "-o", "a.html", "--html", "./a.html"], "-o and --html name one file"),
+        (["--report", "r.json", "-o", "r.json"], "--report and -o name one file"),
+        (["--report", "r.json", "--compare", "r.json", "--html", "r.json"], "--report and --html name one file"),
+        (["--prefix", "env", "--plan", "p.json", "-o", "p.json"], "--plan and -o name one file"),
+        (["--prefix", "env", "--compare", "r.json", "-o", "r.json"], "--compare and -o name one file"),
+        (["--prefix", "env", "--format", "json", "--compare", "r.json", "-o", "r.json"], "env does not exist"),
+        (["--prefix", "env", "-o", "/dev/null", "--html", "/dev/null"], "env does not exist"),
+        (["--python", ""], "the path is empty"),
+        (["--python", sys.executable, "--quick", "--only", "torch-compile"], "--quick leaves out torch-compile"),
+        (["--python", sys.executable, "--only", "triton-compile"], "--compile-only has others"),
+        (
+            ["--python", sys.executable, "--compile-only", "--gpu", "9.0", "--only", "driver"],
+            "there without --compile-only",
+        ),
     ],
 )
 def test_options_at_odds(
@@ -93,6 +110,54 @@ def test_options_at_odds(
     monkeypatch.chdir(tmp_path)
     assert ended("verify", *words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = saved(tmp_path, "r.json", PASSED)
+    # Root may write anywhere but on a disk that is read-only.
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    assert ended("verify", "--report", source, "-o", str(tmp_path / "new.json")) == 2
+    assert f"{tmp_path} may not be written to" in capsys.readouterr().err
+
+
+def test_the_report_is_there_also_where_the_page_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, again = tmp_path / "r.html", tmp_path / "again.json"
+
+    def fail(target: Path, text: str) -> None:
+        if target == page:
+            raise OSError(28, "No space left on device")
+        target.write_text(text)
+
+    monkeypatch.setattr(output, "replace_file", fail)
+    words = ["--report", saved(tmp_path, "r.json", PASSED), "--html", str(page), "--format", "json", "-o", str(again)]
+    assert ended("verify", *words) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert json.loads(again.read_text())["schema"] == "envsolve.checks/1"
+
+
+def test_a_path_that_is_no_text_goes_on_a_page(tmp_path: Path) -> None:
+    source = saved(tmp_path, "r.json", replace(PASSED, python="/by\udcffte/bin/python"))
+    assert ended("verify", "--report", source, "--html", str(tmp_path / "r.html"), "-o", str(tmp_path / "r.txt")) == 0
+    assert r"/by\udcffte/bin/python" in (tmp_path / "r.html").read_text()
+
+
+def test_an_interpreter_in_this_folder_is_not_looked_for_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, word in (("here", "mine"), ("path", "another")):
+        python = tmp_path / folder / "python"
+        python.parent.mkdir()
+        python.write_text(f"#!/bin/sh\necho {word} >&2; exit 1\n")
+        python.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path / "here")
+    for given, word in (("./python", "mine"), ("python", "another"), ("../here/python", "mine")):
+        assert ended("verify", "--python", given, "--only", "driver") == 2
+        assert f"did not say its version; {word}" in capsys.readouterr().err
 
 
 def test_what_a_run_is_held_against_is_read_before_anything_runs(

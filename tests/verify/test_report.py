@@ -28,6 +28,12 @@ def test_packages_as_planned_prove_nothing_of_what_they_do() -> None:
     assert "nothing is proved" in describe(report)
 
 
+def test_a_raw_error_does_nothing_to_the_terminal() -> None:
+    text = describe(Report(checks=(Check("c", None, "fail", 0.1, "\x1b[2Jgone\r\x07 \udcff\tand é\x9b"),)))
+    assert r"\x1b[2Jgone" in text
+    assert r"\x07 \udcff" "\tand é" r"\x9b" in text
+
+
 @pytest.mark.parametrize(
     ("name", "gpu", "expected", "words"),
     [
