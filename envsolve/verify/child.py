@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,6 +18,10 @@ from envsolve.processes import die_with_parent, kill_group
 _TAIL_BYTES = 64 * 1024
 # Time for the pipe to empty once the process group is dead; only a descendant that left the group can hold it longer.
 _DRAIN_SECONDS = 1.0
+#: What colours a terminal: Python 3.13 writes it into a traceback where FORCE_COLOR is set, as CI services do.
+_COLOURS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+# Below are the standard streams, also where the caller has closed its own.
+_FIRST_FREE = 3
 LIFELINE = "ENVSOLVE_LIFELINE"
 """Names to the child the descriptor of a pipe that ends when this process does, even by SIGKILL."""
 
@@ -27,7 +32,7 @@ class Ended:
 
     Attributes:
         returncode: As :mod:`subprocess` gives it, negative for a signal; None where the time limit was reached.
-        stderr: The last part of what it wrote to stderr.
+        stderr: The last part of what it wrote to stderr, without colours.
         seconds: Wall time.
     """
 
@@ -42,8 +47,8 @@ class Running:
     def __init__(self, process: subprocess.Popen[bytes], time_limit: float) -> None:
         assert process.stderr is not None
         self._process = process
-        self._stderr = process.stderr
-        self._tail = _Tail(process.stderr.fileno())
+        with process.stderr:
+            self._tail = _Tail(os.dup(process.stderr.fileno()))
         self._started = time.monotonic()
         self._limit = time_limit
         self._ended: Ended | None = None
@@ -67,8 +72,6 @@ class Running:
         self._process.wait()
         seconds = time.monotonic() - self._started
         self._tail.join(_DRAIN_SECONDS)
-        if not self._tail.is_alive():
-            self._stderr.close()
         return Ended(None if timed_out else self._process.returncode, self._tail.text(), seconds)
 
 
@@ -126,16 +129,23 @@ def _lifeline() -> Iterator[int | None]:
     if sys.platform == "win32":
         yield None
         return
-    reading, writing = os.pipe()
-    try:
+    import fcntl
+
+    with contextlib.ExitStack() as stack:
+        ends = os.pipe()
+        for end in ends:
+            stack.callback(os.close, end)
+        # Where the caller has closed its standard streams their numbers are free, and the child's streams take them.
+        reading = fcntl.fcntl(ends[0], fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+        stack.callback(os.close, reading)
         yield reading
-    finally:
-        os.close(reading)
-        os.close(writing)
 
 
 class _Tail(threading.Thread):
-    """Reads a pipe to its end and keeps the last bytes."""
+    """Reads a pipe to its end and keeps the last bytes; the descriptor is its own.
+
+    A descendant that left the group may hold the other end, and write to it, long after the child's end.
+    """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(daemon=True)
@@ -144,8 +154,11 @@ class _Tail(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        while chunk := os.read(self._descriptor, _TAIL_BYTES):
-            self._kept = (self._kept + chunk)[-_TAIL_BYTES:]
+        try:
+            while chunk := os.read(self._descriptor, _TAIL_BYTES):
+                self._kept = (self._kept + chunk)[-_TAIL_BYTES:]
+        finally:
+            os.close(self._descriptor)
 
     def text(self) -> str:
-        return self._kept.decode(errors="replace")
+        return _COLOURS.sub("", self._kept.decode(errors="replace"))

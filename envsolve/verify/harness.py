@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
@@ -27,6 +28,8 @@ from unittest import SkipTest
 # A context takes some 500 MiB on newer cards, cuBLAS and cuDNN tens to hundreds more.
 SCARCE_MIB = 1024
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+# Compilers put whole programs into their errors: first words and last are what is read.
+MOST_CHARACTERS = 64 * 1024
 
 
 def load(path: str) -> Any:
@@ -57,10 +60,22 @@ def outcome(path: str, function: str, arguments: list[str]) -> dict[str, Any]:
     except SkipTest as reason:
         return {"status": "skip", "detail": str(reason), **took}
     except Exception as error:
-        traceback.print_exc()
+        with suppress(Exception):  # A library may have closed or replaced stderr.
+            traceback.print_exc()
         words = "".join(traceback.format_exception_only(type(error), error)).strip()
         notes = [*settings(script), *(memory(*arguments) if on_a_gpu else ())]
         return {"status": "fail", "detail": "\n".join([words, *notes]), **took}
+
+
+def writable(value: Any) -> Any:
+    """A value that JSON can hold, of a size that is read: a path that is no UTF-8 has its bytes as escapes."""
+    if isinstance(value, dict):
+        return {name: writable(one) for name, one in value.items()}
+    if not isinstance(value, str):
+        return value
+    half = MOST_CHARACTERS // 2
+    text = value if len(value) <= MOST_CHARACTERS else f"{value[:half]}\n[...]\n{value[-half:]}"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def seconds_of_importing(name: str) -> float:
@@ -81,11 +96,11 @@ def memory(ordinal: str) -> list[str]:
 
     cuBLAS and cuDNN say that they are not initialised, or an internal error, where they find no memory.
     """
-    from check_driver import DriverError, free_memory
+    from check_driver import free_memory
 
     try:
         free = free_memory(int(ordinal))
-    except (DriverError, OSError):  # No driver, or a GPU that answers nothing any more.
+    except Exception:  # No driver, or one that lacks calls, or a GPU that answers nothing any more.
         return []
     if free >= SCARCE_MIB:
         return []
@@ -127,14 +142,14 @@ def main() -> int:
     sys.path.append(str(here / "shared"))
     # Proves that the result is this file's: no program that is not Python, and no check, can know it.
     token = os.environ.pop("ENVSOLVE_TOKEN", None)
+    place = os.environ.get("ENVSOLVE_RESULT")
     watcher = watch_the_caller()
     with tempfile.TemporaryDirectory() as caches:
         # An old kernel must not stand in for a new one.
         os.environ.update(dict.fromkeys(CACHES, caches))
         result = watched_outcome(watcher)
-    place = os.environ.get("ENVSOLVE_RESULT")
     if place:
-        Path(place).write_text(json.dumps({**result, "token": token}), encoding="utf-8")
+        Path(place).write_text(json.dumps(writable({**result, "token": token})), encoding="utf-8")
     else:
         sys.stdout.write(json.dumps(result) + "\n")
     return 1 if result["status"] == "fail" else 0

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from envsolve.errors import UsageError
-from envsolve.files import is_file, is_folder, is_there
+from envsolve.files import is_file, is_folder
 
 # venv and conda on POSIX, venv on Windows, conda on Windows.
 _PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
@@ -28,8 +28,7 @@ def interpreter_of(prefix: Path) -> Path:
         UsageError: ``prefix`` is no environment, or one that is not whole.
     """
     if not is_folder(prefix):
-        kind = "is not a folder" if is_there(prefix) else "does not exist"
-        raise UsageError(f"{prefix} {kind}", hint="--prefix takes the root folder of an environment.")
+        raise UsageError(f"{prefix} {_why_no_folder(prefix)}", hint="--prefix takes the root folder of an environment.")
     candidates = [prefix.absolute() / place for place in _PLACES]
     found = next((path for path in candidates if is_file(path)), None)
     if found is None:
@@ -37,6 +36,16 @@ def interpreter_of(prefix: Path) -> Path:
     if not os.access(found, os.X_OK):
         raise UsageError(f"{found} may not be executed", hint="Check its mode, and whether its disk is mounted noexec.")
     return found
+
+
+def _why_no_folder(prefix: Path) -> str:
+    try:
+        prefix.stat()
+    except FileNotFoundError:
+        return "does not exist"
+    except OSError as error:  # a folder above it may not be entered, say
+        return f"cannot be read: {error.strerror}"
+    return "is not a folder"
 
 
 def _what_is_wrong(prefix: Path, candidates: list[Path]) -> str:

@@ -14,12 +14,19 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from envsolve.errors import EnvsolveError
+
 PREFIX = "envsolve-verify-"
+_HINT = "set TMPDIR to a folder that can be written to and has room"
 
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder, hold it, and remove it with all that is in it."""
+    """Make a folder, hold it, and remove it with all that is in it.
+
+    Raises:
+        EnvsolveError: There is no place for it.
+    """
     path, lock = _made()
     try:
         yield path
@@ -31,7 +38,7 @@ def scratch_folder() -> Iterator[Path]:
 
 def remove_abandoned() -> None:
     """Remove the folders of runs that are no more; those of other users, and of running ones, stay."""
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for path in _place().glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if sys.platform == "win32" or path.lstat().st_uid != os.getuid():
                 continue
@@ -41,10 +48,21 @@ def remove_abandoned() -> None:
                 os.close(lock)
 
 
+def _place() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError as error:
+        raise EnvsolveError("there is no folder for temporary files that can be written to", hint=_HINT) from error
+
+
 def _made() -> tuple[Path, int | None]:
     """A new folder and its lock; made again where another run took it for abandoned before it was locked."""
     while True:
-        path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        try:
+            path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_place()))
+        except OSError as error:
+            reason = f"no folder can be made in {_place()}: {error.strerror or error}"
+            raise EnvsolveError(reason, hint=_HINT) from error
         lock = _lock(path, wait=True)
         if path.exists():
             return path, lock

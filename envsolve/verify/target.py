@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from envsolve.errors import UsageError
+from envsolve.files import is_folder
 from envsolve.verify.child import Ended, Running, running
 from envsolve.verify.scratch import scratch_folder
 from envsolve.verify.together import wait
@@ -23,6 +24,12 @@ _SAY_VERSION = Path(__file__).with_name("say_version.py")
 _PROBE_SECONDS = 30.0
 _RESULT_BYTES = 1 << 20
 _WHICH = "Name the Python of the environment to verify."
+_SLOW = "Try again, with a larger --time-limit where a disk is slow; or name another Python."
+#: These may keep any Python from starting.
+_MEDDLING = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD")
+#: What a path in these leads to depends on the folder that a program is started in; an empty one is that folder.
+_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+_PATHS = ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,7 @@ class Target:
             place = scratch / "result.json"
             own = {"ENVSOLVE_RESULT": str(place), "ENVSOLVE_TOKEN": token}
             folders = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(scratch))
-            environment = {**os.environ, **self.environment, **own, **folders}
+            environment = {**from_here({**os.environ, **self.environment}), **own, **folders}
             try:
                 child = running(command, environment=environment, folder=scratch, time_limit=time_limit)
                 job = Job(stack.enter_context(child), place, token, command)
@@ -121,14 +128,17 @@ class Target:
         if answer is not None and answer.version >= OLDEST:
             python = ".".join(map(str, answer.version))
             return replace(self, versions={"python": python, **answer.packages})
+        hint = _WHICH
         if answer is not None:
             why = f"it is Python {'.'.join(map(str, answer.version))}"
         elif ran.ended.returncode is None:
-            why = f"it did not say its version within {limit:g} s"
+            why, hint = f"it did not say its version within {limit:g} s", _SLOW
         else:
             last = ran.ended.stderr.strip().splitlines()[-1:]
-            why = "; ".join(["it did not say its version", *last])
-        raise UsageError(f"{self.python} is not a Python {OLDEST[0]}.{OLDEST[1]} or newer: {why}", hint=_WHICH)
+            around = {**os.environ, **self.environment}
+            settings = [f"{name} is set to {around[name]}" for name in _MEDDLING if around.get(name)]
+            why = "; ".join(["it did not say its version", *last, *settings])
+        raise UsageError(f"{self.python} is not a Python {OLDEST[0]}.{OLDEST[1]} or newer: {why}", hint=hint)
 
 
 def find_target(python: str | os.PathLike[str], time_limit: float, environment: Mapping[str, str] | None) -> Target:
@@ -141,9 +151,28 @@ def find_target(python: str | os.PathLike[str], time_limit: float, environment: 
         raise UsageError(f"the time limit is not a positive number of seconds: {time_limit}", hint="120 is usual")
     found = shutil.which(python)
     if found is None:
-        raise UsageError(f"there is no executable at {os.fspath(python)}", hint=_WHICH)
+        hint = "--python takes the interpreter itself, --prefix the folder." if is_folder(Path(python)) else _WHICH
+        raise UsageError(f"there is no executable at {os.fspath(python)}", hint=hint)
     # Absolute, links kept: a virtual environment is known by its link.
     return Target(Path(found).absolute(), time_limit, environment or {}).probed()
+
+
+def from_here(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Variables with their relative paths as they lead from this folder: a check runs in another."""
+    try:
+        here = Path.cwd()
+    except OSError:  # The folder is gone, and with it all that was relative to it.
+        return environment
+    lists = {
+        name: os.pathsep.join(str(here / path) for path in value.split(os.pathsep))
+        for name in _LISTS
+        if (value := environment.get(name))
+    }
+    # A bare name may also be one that is searched for along PATH.
+    paths = {
+        name: str(path) for name in _PATHS if (value := environment.get(name)) and os.path.lexists(path := here / value)
+    }
+    return {**environment, **lists, **paths}
 
 
 class _Answer(msgspec.Struct):

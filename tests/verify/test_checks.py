@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest import SkipTest
 
 import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.machine.cc import ComputeCapability
+from envsolve.verify.harness import load
 from envsolve.verify.runner import run_checks, run_compile_checks
 from envsolve.verify.scripts import BUILT_IN, find_scripts
 from tests.verify.faults import COMPILING, OF_COMPARISONS, ON_A_GPU
@@ -144,7 +146,7 @@ LIBCUDA = """
 int cuInit(unsigned flags) { return STATUS; }
 int cuGetErrorString(int status, const char **text) { *text = TEXT; return 0; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
-int cuDeviceGetCount(int *count) { *count = 0; return 0; }
+int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
 """
 
 
@@ -158,16 +160,31 @@ int cuDeviceGetCount(int *count) { *count = 0; return 0; }
         (100, "no CUDA-capable device is detected", "skip", "no-driver"),
         (34, "CUDA driver is a stub library", "skip", "no-driver"),
         (0, "", "skip", "no-driver"),
+        (-1, "", "skip", "no-driver"),
     ],
 )
 def test_a_driver_that_does_not_start(tmp_path: Path, number: int, text: str, status: str, cause: str | None) -> None:
     source, library = tmp_path / "cuda.c", tmp_path / "libcuda.so.1"
     source.write_text(LIBCUDA)
-    defines = [f"-DSTATUS={number}", f'-DTEXT="{text}"']
+    # A negative number stands for a driver that starts, and lists so many cards.
+    defines = [f"-DSTATUS={max(number, 0)}", f"-DCOUNT={min(number, 0)}", f'-DTEXT="{text}"']
     subprocess.run(["cc", "-shared", "-fPIC", *defines, "-o", str(library), str(source)], check=True)
     driver = run_checks(PYTHON, environment={"LD_LIBRARY_PATH": str(tmp_path)}).checks[0]
     assert (driver.name, driver.status, driver.cause) == ("driver", status, cause)
     assert text in driver.detail
+
+
+@pytest.mark.parametrize(
+    ("hidden", "error"),
+    [("", SkipTest), ("-1", SkipTest), ("-1,0", SkipTest), ("0,-1", RuntimeError), ("99", RuntimeError)],
+)
+def test_a_card_that_is_hidden_is_none_to_be_used(
+    monkeypatch: pytest.MonkeyPatch, hidden: str, error: type[Exception]
+) -> None:
+    script = load(str(BUILT_IN / "driver.py"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    monkeypatch.setattr(script, "nvidia_card", lambda: "/dev/nvidia0")
+    assert isinstance(script.no_gpu("cuInit failed"), error)
 
 
 @pytest.mark.skipif(HAS_GPU, reason="has a GPU")

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from envsolve.errors import UsageError
+from envsolve.errors import EnvsolveError, UsageError
 from envsolve.machine.cc import ComputeCapability
+from envsolve.verify import child
 from envsolve.verify.report import Check
 from envsolve.verify.runner import run_checks, run_compile_checks
 from envsolve.verify.scratch import remove_abandoned, scratch_folder
@@ -48,6 +50,13 @@ OUTCOMES = [
     ("segfault", SEGFAULT, "fail", "was killed by SIGSEGV"),
     ("segfault, where", SEGFAULT, "fail", "Fatal Python error: Segmentation fault"),
     ("killed", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "fail", "was killed by SIGKILL"),
+    ("says what is no text", "return {'detail': 'in \\udcff'}", "pass", r"in \udcff"),
+    ("says too much", "raise ImportError('first ' + 'x' * 3_000_000 + ' last')", "fail", "ImportError: first"),
+    ("says too much, its end", "raise ImportError('first ' + 'x' * 3_000_000 + ' last')", "fail", "x last"),
+    ("without stderr", "import sys; sys.stderr = None; raise ImportError('torch')", "fail", "ImportError: torch"),
+    ("stderr closed", "import os; os.closerange(0, 99); raise ImportError('torch')", "fail", "ImportError: torch"),
+    ("variables gone", "import os; os.environ.clear(); return {'detail': 'fine'}", "pass", "fine"),
+    ("colours", "import os; os.write(2, b'\\x1b[1;35mred\\x1b[0m'); os._exit(1)", "fail", "left no valid result\nred"),
     ("leaves at once", "import os; os._exit(0)", "fail", "ended with exit code 0 and left no valid result"),
     ("exits", "raise SystemExit(0)", "fail", "ended with exit code 0 and left no valid result"),
     ("last words", "import os; os.write(2, b'half a thought'); os._exit(3)", "fail", "half a thought"),
@@ -107,6 +116,41 @@ def test_endless_output_neither_blocks_nor_fills_memory(tmp_path: Path) -> None:
     assert check.status == "fail"
     assert check.detail.endswith("the end")
     assert len(check.detail) < 10_000
+
+
+def test_what_stays_behind_and_goes_on_writing_is_no_concern(tmp_path: Path) -> None:
+    """A process that left the group holds stderr, where it has one, for longer than its check runs."""
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    command = ["sh", "-c", f"read word < {go}; echo one >&2; echo two >&2"]
+    body = f"import subprocess\nsubprocess.Popen({command!r}, start_new_session=True)\nreturn {{'detail': 'fine'}}"
+    readers = set(threading.enumerate())
+    swallowed: list[threading.ExceptHookArgs] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child, "_DRAIN_SECONDS", 0.0)
+        patch.setattr(threading, "excepthook", swallowed.append)
+        assert run_one(tmp_path, body).status == "pass"
+        go.write_text("go\n")
+        for reader in set(threading.enumerate()) - readers:
+            reader.join(20)
+    assert swallowed == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what the child inherits is told there")
+def test_a_caller_without_standard_streams(tmp_path: Path) -> None:
+    checks = tmp_path / "checks"
+    checks.mkdir()
+    write_check(checks, "return {'detail': 'fine'}")
+    code = f"""
+import os
+os.closerange(0, 3)
+from pathlib import Path
+from envsolve.verify.runner import run_checks
+(check,) = run_checks({sys.executable!r}, folder=Path({str(checks)!r})).checks
+Path({str(tmp_path / "answer")!r}).write_text(check.status + ' ' + check.detail)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False)
+    assert (tmp_path / "answer").read_text() == "pass fine"
 
 
 def gone(pid: int) -> bool:
@@ -284,9 +328,38 @@ def test_the_environment_is_seen_as_its_user_sees_it(tmp_path: Path, monkeypatch
     assert check.detail == str(shadow / "shadowing_module.py")
 
 
+def test_relative_paths_lead_where_they_lead_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shadow").mkdir()
+    (tmp_path / "shadow" / "shadowing_module.py").write_text("")
+    (tmp_path / "ptxas").touch()
+    variables = {"PYTHONPATH": "shadow:/else:", "TRITON_PTXAS_PATH": "./ptxas", "CUDA_HOME": "no-such"}
+    monkeypatch.chdir(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    write_check(
+        tmp_path,
+        f"import os, shadowing_module; return {{'detail': ' '.join(os.environ[n] for n in {list(variables)})}}",
+    )
+    (check,) = run_checks(PYTHON, folder=tmp_path).checks
+    assert check.detail == f"{tmp_path}/shadow:/else:{tmp_path} {tmp_path}/ptxas no-such"
+
+
 def test_envsolve_itself_is_not_before_the_modules_that_are_verified(tmp_path: Path) -> None:
     body = "import importlib.util; return {'detail': str(importlib.util.find_spec('describe'))}"
     assert run_one(tmp_path, body).detail == "None"
+
+
+def test_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(EnvsolveError, match="no folder for temporary files") as caught:
+        run_checks(PYTHON, folder=tmp_path)
+    assert "TMPDIR" in (caught.value.hint or "")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "gone"))
+    with pytest.raises(EnvsolveError, match=r"no folder can be made in .*gone: No such file"):
+        run_checks(PYTHON, folder=tmp_path)
 
 
 def test_scratch_files_are_removed(tmp_path: Path) -> None:

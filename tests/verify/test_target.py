@@ -57,6 +57,18 @@ def test_a_wrapper_around_a_python_is_one(tmp_path: Path) -> None:
     assert find_target(str(python), 20.0, None).python == python
 
 
+def test_what_is_said_of_a_python_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    with pytest.raises(UsageError, match="No module named 'encodings'; PYTHONHOME is set to /nowhere"):
+        run_checks(program(tmp_path, "echo \"No module named 'encodings'\" >&2; exit 1"))
+
+
+def test_a_folder_is_no_interpreter(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no executable") as caught:
+        run_checks(tmp_path)
+    assert "--prefix" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize("limit", [0, -1.0, math.nan, math.inf, "60", None])
 def test_a_time_limit_is_a_positive_number(limit: float) -> None:
     with pytest.raises(UsageError, match="time limit"):

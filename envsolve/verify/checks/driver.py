@@ -16,6 +16,7 @@ NAME = "driver"
 RUNS_ON = "host"
 ORDER = 10
 NEEDS = ()
+VARIABLES = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD")
 QUICK = True
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -38,7 +39,7 @@ def check():
     version, count = ctypes.c_int(), ctypes.c_int()
     expect(cuda, "cuDriverGetVersion", cuda.cuDriverGetVersion(ctypes.byref(version)))
     expect(cuda, "cuDeviceGetCount", cuda.cuDeviceGetCount(ctypes.byref(count)))
-    if not count.value:
+    if count.value < 1:
         raise no_gpu("the driver lists no CUDA-capable device")
     devices = [describe(cuda, ordinal) for ordinal in range(count.value)]
     runs = "{}.{}".format(version.value // 1000, version.value % 1000 // 10)
@@ -86,13 +87,14 @@ def describe(cuda, ordinal):
         value = ctypes.c_int()
         expect(cuda, "cuDeviceGetAttribute", cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device))
         capability.append(value.value)
-    return "{} (cc {}.{})".format(name.value.decode(), *capability)
+    return "{} (cc {}.{})".format(name.value.decode(errors="replace"), *capability)
 
 
 def no_gpu(problem):
     """Judge the lack of a usable GPU: a failure where there is an NVIDIA card to be used."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if hidden is not None and hidden.strip() in ("", "-1"):
+    # What stands behind the first number that is none is not looked at.
+    if hidden is not None and hidden.split(",")[0].strip() in ("", "-1"):
         return SkipTest("{}; CUDA_VISIBLE_DEVICES={!r} hides every GPU".format(problem, hidden))
     card = nvidia_card()
     if card:
@@ -125,4 +127,4 @@ def message(cuda, status):
     """Put a CUresult into the driver's own words."""
     text = ctypes.c_char_p()
     cuda.cuGetErrorString(status, ctypes.byref(text))
-    return (text.value or b"unknown error").decode()
+    return (text.value or b"unknown error").decode(errors="replace")

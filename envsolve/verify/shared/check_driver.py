@@ -44,7 +44,7 @@ class Driver:
         if status:
             text = ctypes.c_char_p()
             self.cuda.cuGetErrorString(status, ctypes.byref(text))
-            words = (text.value or b"unknown error").decode()
+            words = (text.value or b"unknown error").decode(errors="replace")
             raise DriverError("{} failed: {} (error {})".format(name, words, status), status)
 
     @property
