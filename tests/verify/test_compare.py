@@ -119,7 +119,7 @@ def test_it_is_told_in_words() -> None:
         f"      check a [0: {H100}]: pass -> fail; it passed before, and passes no longer",
         "      version torch: 2.10.0 -> 2.11.0",
     ]
-    assert describe(compared(now, now)).splitlines()[-1] == "as in the earlier report"
+    assert describe(compared(now, now)).splitlines()[-1] == "what both have is as in the earlier report"
 
 
 def test_a_saved_report_is_read_back(tmp_path: Path) -> None:
