@@ -16,8 +16,9 @@ from packaging.utils import canonicalize_name
 from envsolve.catalogue.load import Catalogue
 from envsolve.index.client import IndexClient
 from envsolve.machine.model import Machine
-from envsolve.plan import Caution, Plan
+from envsolve.plan import Caution, Plan, PlannedPackage
 from envsolve.planner.make import Choices, make_plan
+from envsolve.planner.sources import about_trees
 from envsolve.resolve.inputs.argument import read_requirement
 from envsolve.resolve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.resolve.requirements import Asked, Need
@@ -56,13 +57,17 @@ def with_pip_part(
     if second:
         fact = f"pip would install {', '.join(second)} beside the CUDA and the torch of conda"
         return _impossible(plan, Conflict((ConflictFact(fact),), (_ASK_CONDA,)))
-    versions = {package.name: package.version for package in wheels.packages}
-    exact = [f"{name}=={versions[name]}" for name in sorted(own)] + [
-        f"{name}=={provided[name]}" for name in sorted(met)
-    ]
-    bound = sorted(name for name in own if name in catalogue.family or _compiled(name, catalogue))
-    cautions = tuple(_about_bound(bound))
-    return replace(plan, conda=replace(plan.conda, pip=tuple(exact)), warnings=(*plan.warnings, *cautions))
+    added = [package for package in wheels.packages if package.name in own]
+    exact = (*map(_exactly, added), *(f"{name}=={provided[name]}" for name in sorted(met)))
+    bound = [p.name for p in added if p.name in catalogue.family or _compiled(p, catalogue)]
+    about = (*about_trees(added, catalogue), *_about_bound(bound))
+    unread = any(package.tree is not None and package.tree.unread is not None for package in added)
+    return replace(
+        plan,
+        status="unknown" if unread else plan.status,
+        conda=replace(plan.conda, pip=exact),
+        warnings=(*plan.warnings, *about),
+    )
 
 
 _ASK_CONDA = Remedy("ask conda for it: move it from the pip list to the dependencies, or plan all of it with pip", "")
@@ -103,8 +108,15 @@ def _runtime(catalogue: Catalogue) -> frozenset[str]:
     return frozenset(Requirement(line).name for line in lines if line.startswith(("nvidia-", "cuda-")))
 
 
-def _compiled(name: str, catalogue: Catalogue) -> bool:
-    return any(project.package == name for project in catalogue.source_projects)
+def _exactly(package: PlannedPackage) -> str:
+    """What pip is asked for: an index may have another package of the name of one that is asked for by address."""
+    by_address = package.index is None and package.url is not None
+    return f"{package.name} @ {package.url}" if by_address else f"{package.name}=={package.version}"
+
+
+def _compiled(package: PlannedPackage, catalogue: Catalogue) -> bool:
+    known = any(project.package == package.name for project in catalogue.source_projects)
+    return known or (package.tree is not None and package.tree.needs_torch is not False)
 
 
 def _about_bound(names: Sequence[str]) -> tuple[Caution, ...]:

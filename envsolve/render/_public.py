@@ -16,7 +16,9 @@ Cleaned = Callable[[str], str]
 def public(plan: Plan) -> Plan:
     """A plan in which no address holds a user, a password, or the token of a conda channel."""
     clean = without_logins if plan.conda is None else without_secrets
-    conda = plan.conda and structs.replace(plan.conda, channels=tuple(map(clean, plan.conda.channels)))
+    conda = plan.conda and structs.replace(
+        plan.conda, channels=tuple(map(clean, plan.conda.channels)), pip=tuple(map(clean, plan.conda.pip))
+    )
     return structs.replace(
         plan,
         requirements=tuple(map(clean, plan.requirements)),

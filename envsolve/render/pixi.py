@@ -7,8 +7,11 @@ from typing import Any
 
 import tomli_w
 
+from envsolve.index.address import local_path
 from envsolve.plan import CondaPin, CondaTerms, Plan
 from envsolve.render._conda import activated, conda_terms, heading
+from envsolve.resolve.direct import file_at
+from envsolve.trees.address import read_address
 
 
 def render(plan: Plan) -> str:
@@ -26,7 +29,7 @@ def render(plan: Plan) -> str:
     }
     if terms.pip:
         manifest["dependencies"]["pip"] = "*"
-        manifest["pypi-dependencies"] = {name: f"=={version}" for name, version in map(_parted, terms.pip)}
+        manifest["pypi-dependencies"] = dict(map(_of_pip, terms.pip))
     if plan.environment:
         manifest["activation"] = {"env": activated(plan)}
     body = tomli_w.dumps({name: table for name, table in manifest.items() if table})
@@ -48,6 +51,14 @@ def _dependency(pin: CondaPin) -> str | dict[str, str]:
     return {"version": version, "build": pin.build} if pin.build else version
 
 
-def _parted(line: str) -> tuple[str, str]:
-    name, _, version = line.partition("==")
-    return name, version
+def _of_pip(line: str) -> tuple[str, str | dict[str, str]]:
+    """An exact requirement as pixi has it. Source: pixi documentation, "The pypi-dependencies table"."""
+    name, at, address = line.partition(" @ ")
+    if not at:
+        name, _, version = line.partition("==")
+        return name, f"=={version}"
+    if file_at(address) is not None:
+        return name, {"path": str(local_path(address))} if address.startswith("file:") else {"url": address}
+    tree = read_address(address)
+    where = {"path": tree.folder, "git": tree.repository, "rev": tree.revision, "subdirectory": tree.subdirectory}
+    return name, {key: value for key, value in where.items() if value is not None}

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from envsolve.machine.describe import one_line
-from envsolve.plan import Plan, PlannedPackage, Toolchain
+from envsolve.plan import CondaTerms, Plan, PlannedPackage, Toolchain
 from envsolve.render._packages import no_lock
 from envsolve.render._public import public
 from envsolve.render._words import count, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
@@ -123,11 +123,21 @@ def _next(plan: Plan) -> Iterator[str]:
     if plan.status == "impossible":
         return
     if plan.conda is not None:
-        yield "Next      the same command with --format environment-yml, conda-lock or pixi; or:"
-        yield f"          envsolve install --manager conda --prefix DIR {' '.join(map(shlex.quote, plan.requirements))}"
+        yield from _next_of_conda(plan, plan.conda)
     elif lack := no_lock(plan.packages, plan.warnings):
         yield f"Next      no lock can be made of this plan: {lack.message}"
         yield f"          {lack.hint}"
     else:
         yield "Next      the same command with -o pylock.toml, then:"
         yield "          envsolve install pylock.toml --prefix DIR"
+
+
+def _next_of_conda(plan: Plan, terms: CondaTerms) -> Iterator[str]:
+    if terms.pip:
+        yield "Next      the same command with --format environment-yml or pixi"
+        return
+    words = ["envsolve", "install", "--manager", "conda", "--prefix", "DIR"]
+    if terms.channels != ("conda-forge",):
+        words += [word for channel in terms.channels for word in ("--channel", channel)]
+    yield "Next      the same command with --format environment-yml, conda-lock or pixi; or:"
+    yield f"          {shlex.join([*words, *plan.requirements])}"

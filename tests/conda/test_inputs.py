@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,12 @@ from envsolve.render import render
 from tests.conda.conftest import Planner
 from tests.condachannel import CondaChannel
 from tests.smallworld import NEW, World, small_world
+from tests.trees.repositories import repository
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 pytest.importorskip("ruamel.yaml", reason="pip install 'envsolve[conda]'")
 
@@ -168,6 +176,30 @@ def test_what_pip_adds_is_exact_and_what_conda_has_is_held(world: World, tmp_pat
     with pytest.raises(UsageError, match="what pip adds to conda packages is not installed"):
         install(made, tmp_path / "env")
     assert '[pypi-dependencies]\naccelerate = "==1.0"' in render(made, "pixi")
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_what_pip_is_asked_for_by_address_is_never_taken_from_an_index(world: World, tmp_path: Path) -> None:
+    """An index may have another package of that name."""
+    file = world.default.wheel("tqdm", "2.0")
+    commit = repository(tmp_path / "r", {"sub/pyproject.toml": '[project]\nname = "own"\nversion = "1.0"\n'})
+    (tmp_path / "r" / "setup.py").touch()
+    address = f"git+{(tmp_path / 'r').as_uri()}"
+    lines = [
+        f"own @ {address}@main#subdirectory=sub",
+        f"mine @ {(tmp_path / 'r').as_uri()}",
+        f"tqdm @ {world.server.url.replace('://', '://me:s3cret@')}{file.url}",
+    ]
+    made = planned(world, *lines)
+    exact = [f"own @ {address}@{commit}#subdirectory=sub", *lines[1:]]
+    assert made.conda is not None and sorted(made.conda.pip) == sorted(exact)
+    assert {"folder", "dependencies-unknown"} <= {caution.code for caution in made.warnings}
+    manifest = tomllib.loads(render(made, "pixi"))["pypi-dependencies"]
+    assert manifest["own"] == {"git": (tmp_path / "r").as_uri(), "rev": commit, "subdirectory": "sub"}
+    assert manifest["mine"] == {"path": str(tmp_path / "r")}
+    assert manifest["tqdm"] == {"url": f"{world.server.url}{file.url}"}
+    assert f"own @ {address}@{commit}" in render(made, "environment-yml")
+    assert "s3cret" not in render(made, "environment-yml") + render(made, "json")
 
 
 @pytest.mark.parametrize(
