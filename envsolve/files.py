@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from envsolve.errors import EnvsolveError
+
 MAX_BYTES = 16 * 2**20
 """No requirement, machine or configuration file is larger."""
 
@@ -68,11 +70,21 @@ def real_path(path: Path) -> Path:
 
 
 def user_folder(kind: Literal["cache", "data"], environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's folder for envsolve's files of a kind; it need not exist."""
+    """The user's folder for envsolve's files of a kind; it need not exist.
+
+    Raises:
+        EnvsolveError: The user has no home: HOME is not set, and no user of that number is known.
+    """
     if sys.platform == "linux":  # platformdirs does the same after ten milliseconds of importing
         variable, default = {"cache": ("XDG_CACHE_HOME", ".cache"), "data": ("XDG_DATA_HOME", ".local/share")}[kind]
         named = environ.get(variable, "").strip()
-        return Path(named if named.startswith("/") else Path.home() / default) / "envsolve"
+        if named.startswith("/"):
+            return Path(named) / "envsolve"
+        try:
+            return Path.home() / default / "envsolve"
+        except RuntimeError as error:
+            hint = f"set HOME, or {variable}, to a folder of yours"
+            raise EnvsolveError("HOME is not set, and the system knows no home of this user", hint=hint) from error
     import platformdirs
 
     find = {"cache": platformdirs.user_cache_path, "data": platformdirs.user_data_path}[kind]

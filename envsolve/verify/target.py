@@ -103,7 +103,8 @@ class Target:
         # One scratch folder a script, for everything it writes: no cache of an earlier run can make a check pass.
         with scratch_folder() as scratch, contextlib.ExitStack() as stack:
             place = scratch / "result.json"
-            own = {"ENVSOLVE_RESULT": str(place), "ENVSOLVE_TOKEN": token}
+            # To go on at a prompt is no program's way to end, and ends with another exit code.
+            own = {"ENVSOLVE_RESULT": str(place), "ENVSOLVE_TOKEN": token, "PYTHONINSPECT": ""}
             folders = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(scratch))
             environment = {**from_here({**os.environ, **self.environment}), **own, **folders}
             try:
@@ -134,7 +135,8 @@ class Target:
         elif ran.ended.returncode is None:
             why, hint = f"it did not say its version within {limit:g} s", _SLOW
         else:
-            last = ran.ended.stderr.strip().splitlines()[-1:]
+            lines = ran.ended.stderr.strip().splitlines()
+            last = [line for line in lines if line.startswith("Fatal Python error")][:1] or lines[-1:]
             around = {**os.environ, **self.environment}
             settings = [f"{name} is set to {around[name]}" for name in _MEDDLING if around.get(name)]
             why = "; ".join(["it did not say its version", *last, *settings])

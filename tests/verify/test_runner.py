@@ -328,6 +328,11 @@ def test_the_environment_is_seen_as_its_user_sees_it(tmp_path: Path, monkeypatch
     assert check.detail == str(shadow / "shadowing_module.py")
 
 
+def test_a_python_that_is_told_to_stay_at_a_prompt_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONINSPECT", "1")
+    assert run_one(tmp_path, "return {'detail': 'fine'}").status == "pass"
+
+
 def test_relative_paths_lead_where_they_lead_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shadow").mkdir()
     (tmp_path / "shadow" / "shadowing_module.py").write_text("")

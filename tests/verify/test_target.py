@@ -69,6 +69,12 @@ def test_a_folder_is_no_interpreter(tmp_path: Path) -> None:
     assert "--prefix" in (caught.value.hint or "")
 
 
+def test_what_is_said_of_a_python_whose_variables_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "junk")
+    with pytest.raises(UsageError, match="Fatal Python error: .*PYTHONHASHSEED must be"):
+        run_checks(sys.executable)
+
+
 @pytest.mark.parametrize("limit", [0, -1.0, math.nan, math.inf, "60", None])
 def test_a_time_limit_is_a_positive_number(limit: float) -> None:
     with pytest.raises(UsageError, match="time limit"):
