@@ -164,12 +164,29 @@ def planned(
         index_url=request.index_url or next(iter(asked.index_urls), None),
         extra_index_urls=(*request.extra_index_urls, *asked.extra_index_urls),
     )
+    catalogue = Catalogue()
+    request = _checked(request, catalogue)
     early = request.prereleases or asked.prereleases
     choices = Choices(request.python, request.cuda, request.exclude_newer, early, versions_kept(request.keep))
-    catalogue = Catalogue()
     known = KnownFiles(lambda: catalogue.known_metadata)
     with IndexClient(settings, offline=request.offline, known=known) as client:
         return planner(asked, machines, choices, catalogue, client)
+
+
+def _checked(request: Request, catalogue: Catalogue) -> Request:
+    """The request with its Python as major and minor, if there were ever builds for that and for its flavour.
+
+    Not earlier: whose answer is kept was held against the same builds, and who plans reads them anyway.
+
+    Raises:
+        UsageError: There were none.
+    """
+    from envsolve.catalogue.published import check_flavour, check_python
+
+    if request.cuda is not None:
+        check_flavour(request.cuda, catalogue)
+    python = None if request.python is None else check_python(request.python, catalogue)
+    return structs.replace(request, python=python)
 
 
 def conda_planned(request: Request, machines: Sequence[Machine]) -> Plan:
@@ -194,6 +211,7 @@ def conda_planned(request: Request, machines: Sequence[Machine]) -> Plan:
 
     request.check_not_empty("name packages, an environment.yml, requirement files or projects")
     catalogue = Catalogue()
+    request = _checked(request, catalogue)
     first = structs.replace(machines[0], platform=assumed(machines[0].platform))
     asked = read_asked(
         request.requirements,

@@ -29,6 +29,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "constraints alone": (lambda: api.plan([], [MACHINE], constraints=[os.devnull]), "a pipe or a device"),
     "python abc": (lambda: api.plan(["torch"], [MACHINE], python="abc"), "'abc' is not a Python version"),
     "python 3": (lambda: api.plan(["torch"], [MACHINE], python="3"), "'3' is not a Python version"),
+    "python 3.99": (lambda: api.plan(["torch"], [MACHINE], python="3.99"), "nothing is known of Python 3.99"),
+    "builds for it": (lambda: api.builds("torch", [MACHINE], python="3.99"), "nothing is known of Python 3.99"),
+    "a flavour's CUDA": (lambda: api.plan(["torch"], [MACHINE], cuda="12.6"), "not a flavour's name"),
     "python as a number": (lambda: api.builds("torch", [MACHINE], python=3.12), "3.12 is not a Python"),  # type: ignore[arg-type]
     "builds for one machine": (lambda: api.builds("torch", MACHINE), "not a list"),  # type: ignore[arg-type]
     "no path": (lambda: api.load_machines(5), "path: 5 is not a path"),  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ def plan(
 
     Raises:
         UsageError: A requirement or a file cannot be read, an argument is of another type or goes with another manager,
-            or nothing is asked for.
+            nothing is asked for, or there were never builds for the Python or the flavour.
         IndexUnavailableError: An index that only it can answer for failed.
     """
     from envsolve.request import Request, answered
@@ -168,7 +168,9 @@ def builds(package: str, machines: Sequence[Machine] | None = None, *, python: s
     """
     from envsolve.builds import list_builds
     from envsolve.catalogue.load import Catalogue
+    from envsolve.catalogue.published import check_python
     from envsolve.compat.settle import python_of
 
-    here = machines_given(machines) or (detect(),)
-    return list_builds(package, here, python_version(python) or python_of(here), Catalogue())
+    here, catalogue = machines_given(machines) or (detect(),), Catalogue()
+    version = None if python_version(python) is None else check_python(python, catalogue)
+    return list_builds(package, here, version or python_of(here), catalogue)

@@ -69,7 +69,7 @@ def check_python(text: str, catalogue: Catalogue) -> str:
     """
     known = pythons(catalogue)
     span = f"torch builds are known for Python {known[0]} to {known[-1]}"
-    match = re.fullmatch(_PYTHON, text.strip())
+    match = _read_python(text)
     if match is None or match[2] is None:
         raise UsageError(f"--python {quote(text)}: not a Python version", hint=f"write it as 3.12; {span}")
     version = f"{match[1]}.{int(match[2])}"
@@ -80,6 +80,16 @@ def check_python(text: str, catalogue: Catalogue) -> str:
     if match[1] != "3" or not _minor(known[0]) <= int(match[2]) <= _minor(known[-1]):
         raise UsageError(f"--python {quote(text)}: nothing is known of Python {version}", hint=span)
     return version
+
+
+def python_named(text: str) -> str | None:
+    """The Python 3 that a text names, as major and minor; None where it names none that is planned for."""
+    match = _read_python(text)
+    return f"3.{int(match[2])}" if match and match[1] == "3" and match[2] and not match[3] else None
+
+
+def _read_python(text: str) -> re.Match[str] | None:
+    return re.fullmatch(_PYTHON, text.strip())
 
 
 def _minor(python: str) -> int:

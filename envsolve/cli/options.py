@@ -134,31 +134,22 @@ def machines_named(
 
 
 def python_version(text: str | None) -> str | None:
-    """Check ``--python``.
+    """Read ``--python``; whether anything is known of that Python is asked where the builds are read.
 
     Raises:
-        UsageError: It is no version, or nothing is known of that Python.
+        UsageError: It is no version of Python 3.
     """
     if text is None:
         return None
     from envsolve.catalogue.load import Catalogue
-    from envsolve.catalogue.published import check_python
+    from envsolve.catalogue.published import check_python, python_named
 
-    return check_python(text, Catalogue())
+    return python_named(text) or check_python(text, Catalogue())
 
 
 def cuda_flavour(text: str) -> str | None:
-    """Check ``--cuda``; None for ``auto``.
-
-    Raises:
-        UsageError: It is not a flavour that torch was ever published for.
-    """
-    if text == "auto":
-        return None
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.catalogue.published import check_flavour
-
-    return check_flavour(text, Catalogue())
+    """Read ``--cuda``; None for ``auto``. Whether there is such a flavour is asked where the builds are read."""
+    return None if text == "auto" else text
 
 
 def manager_for(

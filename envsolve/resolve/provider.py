@@ -239,8 +239,9 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         for owner in () if candidate.extra else self._family.files_of(candidate.name, candidate.version):
             yield FilesNeed(candidate.name, owner)
         undeclared = self._family.undeclared(candidate.name, candidate.version)
+        origin = candidate.label
         for line in (*self.metadata(candidate).requires_dist, *undeclared):
-            for need in self.needs_in(line, candidate.extra or "", candidate.label):
+            for need in self.needs_in(line, candidate.extra or "", origin):
                 # What a candidate meets itself is no need: as one it would forbid all its other versions.
                 if not (isinstance(need, PackageNeed) and _met_by_itself(need, candidate)):
                     yield need

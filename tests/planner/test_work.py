@@ -32,6 +32,8 @@ from envsolve.index.known import KnownFiles
 from envsolve.index.settings import IndexSettings
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planner import make
+from envsolve.planner.make import Choices
+from envsolve.request import Request, planned
 from envsolve.resolve import solve
 from envsolve.resolve.family import Family
 from envsolve.resolve.inputs import file
@@ -244,6 +246,17 @@ def test_many_targets_are_read_with_one_catalogue(monkeypatch: pytest.MonkeyPatc
     targets = [f"{card}, driver 580.{65 + n}.06" for n, card in zip(range(12), cycle(("H100", "L4")), strict=False)]
     assert len(options.machines(None, targets, None, None, None)) == 12
     assert len(read) == len(set(read))
+
+
+def test_a_python_is_looked_up_where_the_builds_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def python_of(asked: Any, machines: Any, choices: Choices, catalogue: Any, client: Any) -> str | None:
+        return choices.python
+
+    with monkeypatch.context() as blind:
+        blind.setattr(Catalogue, "_loaded", None)
+        assert options.python_version("python3.12.4") == "3.12"
+        assert options.cuda_flavour("cu126") == "cu126"
+    assert planned(python_of, Request.of(["torch"], python="3.12.4", cuda="cu126"), ()) == "3.12"
 
 
 def test_a_file_of_many_lines_is_read_with_one_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
