@@ -71,7 +71,7 @@ def test_a_folder_is_no_interpreter(tmp_path: Path) -> None:
 
 def test_what_is_said_of_a_python_whose_variables_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "junk")
-    with pytest.raises(UsageError, match="Fatal Python error: .*PYTHONHASHSEED must be"):
+    with pytest.raises(UsageError, match=r"Fatal Python error: .*PYTHONHASHSEED must be"):
         run_checks(sys.executable)
 
 
