@@ -172,5 +172,5 @@ def builds(package: str, machines: Sequence[Machine] | None = None, *, python: s
     from envsolve.compat.settle import python_of
 
     here, catalogue = machines_given(machines) or (detect(),), Catalogue()
-    version = None if python_version(python) is None else check_python(python, catalogue)
-    return list_builds(package, here, version or python_of(here), catalogue)
+    named = python_version(python)
+    return list_builds(package, here, check_python(named, catalogue) if named else python_of(here), catalogue)
