@@ -307,6 +307,11 @@ def _about_project(
                 f"{project.package} compiles for cc {project.min_cc} and newer; cc {', '.join(too_old)} is not served"
             )
             yield Caution("extension-gpu", text)
+    if project.cuda_option is not None:
+        text = f"{project.package} is compiled for the CPU alone where its build sees no GPU, as that of an image"
+        by_hand = f"pip install --config-settings=--build-option={project.cuda_option}"
+        way = f"build it where the card is, or by hand: {by_hand}"
+        yield Caution("extension-sees-gpu", text, way)
     if torch is None:
         if wheels := project.wheel_packages.get(str(minor(cuda)[0])) if cuda else None:
             text = f"{project.package} is also published as wheels, {wheels}"

@@ -111,6 +111,8 @@ def test_what_a_project_asks_for_and_does_not_get(catalogue: Catalogue) -> None:
     assert "takes CUDA >=12.0" in told["extension-cuda"]
     assert "takes torch >=2.2" in told["extension-torch"]
     assert "FLASH_ATTN_CUDA_ARCHS" in told["extension-archs"]
+    blind = said(catalogue, sdist("minkowskiengine", "0.5.4"), torch("2.1.0", "11.8"), v100)
+    assert "for the CPU alone where its build sees no GPU" in blind["extension-sees-gpu"]
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,8 @@ class SourceProject(msgspec.Struct, frozen=True):
         archs: The compute capabilities that can be written there; empty for all that its nvcc knows.
         variables: What its build must be told by environment variables: to make CUDA code where no GPU is in sight, and
             to compile rather than fetch a wheel that nobody checked.
+        cuda_option: Option of its ``setup.py`` that makes it compile CUDA code where its build sees no GPU, and without
+            which it then compiles for the CPU alone; None where none is needed, or ``variables`` do it.
         build_requires: What must be installed before it where it is built without isolation.
         wheel_packages: The same project as wheels, by CUDA major: ``cupy-cuda13x``.
         requires: What it depends on where only its build says so, so that its tree cannot be asked; None where that was
@@ -142,6 +144,7 @@ class SourceProject(msgspec.Struct, frozen=True):
     arch_form: Literal["8.0;9.0", "80;90", "80,90"] = "8.0;9.0"
     archs: tuple[str, ...] = ()
     variables: Mapping[str, str] = {}
+    cuda_option: str | None = None
     build_requires: tuple[str, ...] = ()
     wheel_packages: Mapping[str, str] = {}
     requires: tuple[str, ...] | None = None
