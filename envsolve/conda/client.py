@@ -13,16 +13,21 @@ import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from envsolve.conda.model import Candidate, Spec, VirtualPackage
 from envsolve.conda.secrets import without_secrets
 from envsolve.errors import EnvsolveError, IndexUnavailableError, UsageError
+from envsolve.files import is_folder
+from envsolve.index.address import local_path
 
 Answer = TypeVar("Answer")
 _INSTALL = "pip install 'envsolve[conda]'"
 # The channel of records that have been looked through, for the solver alone.
 _APART = "https://allowed.invalid/"
+# What rattler, as conda, takes for the path of a folder.
+_PLACES = ("/", "./", "../", "~/")
 _OWN_DOING = ("strict channel priority", "The following packages are incompatible")
 _BRANCH = re.compile(r"[\s│├└─╰╭]+")
 
@@ -144,6 +149,10 @@ class Channels:
         return self._candidate(self._records.get(record.url, record) if record.channel == _APART else record)
 
     def _channel(self, name: str) -> Any:
+        if not name.strip() or not _may_be_there(name):
+            raise UsageError(
+                f"there is no conda channel {name!r}", hint="name it (conda-forge), or a folder that is one"
+            )
         try:
             return self._rattler.Channel(name)
         except Exception as error:
@@ -221,6 +230,13 @@ def _check_allowed(chosen: Mapping[str, Candidate], only: Mapping[str, Sequence[
     for name, some in only.items():
         if name in chosen and chosen[name].url not in {one.url for one in some}:
             raise UnsolvableError([f"the solver took {chosen[name].filename}, which the machines do not run"])
+
+
+def _may_be_there(name: str) -> bool:
+    """Whether a channel is none of this computer, or one that is there."""
+    if name.startswith("file:"):
+        return is_folder(local_path(name))
+    return not name.startswith(_PLACES) or is_folder(Path(name).expanduser())
 
 
 def _answered(question: Coroutine[Any, Any, Answer]) -> Answer:

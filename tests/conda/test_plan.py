@@ -236,3 +236,9 @@ def test_options_of_package_indexes_are_refused(plan: Planner) -> None:
         plan("no gpu", "numpy", index_url="https://example.org/simple")
     with pytest.raises(UsageError, match="channels are conda's"):
         api.plan(["numpy"], [api.describe_target("no gpu")], channels=["conda-forge"])
+
+
+@pytest.mark.parametrize("name", ["", " ", "file:///nowhere/channel", "/nowhere/channel", "./nowhere"])
+def test_a_channel_that_is_nowhere_is_wrong_usage(name: str, plan: Planner) -> None:
+    with pytest.raises(UsageError, match="there is no conda channel"):
+        plan("RTX 4090, driver 550.54.14, python 3.12, linux-x86_64", "numpy", channels=[name])
