@@ -97,23 +97,13 @@ def replace_file(target: Path, text: str) -> None:
     Raises:
         OSError: It cannot be written; what was there still is.
     """
-    import tempfile  # imports compression and random numbers: not for a run that writes nothing
-
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
-    ) as file:
-        scratch = Path(file.name)
-        try:
+    # As tempfile has it, whose import brings every compression along, with the mode that new files get.
+    scratch = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
+    file = scratch.open("x", encoding="utf-8")
+    try:
+        with file:
             file.write(text)
-            file.flush()
-            scratch.chmod(0o666 & ~_umask())
-            scratch.replace(target)
-        except BaseException:
-            scratch.unlink(missing_ok=True)
-            raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        scratch.replace(target)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
