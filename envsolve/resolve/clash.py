@@ -31,7 +31,7 @@ def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conf
     for name in dict.fromkeys(c.need.name for c in newest if isinstance(c.need, PackageNeed)):
         needs = [c.need for c in newest if isinstance(c.need, PackageNeed) and c.need.key == name]
         if addresses := [need for need in needs if need.url]:
-            facts.append(_one_place(name, addresses))
+            facts.append(_one_place(name, addresses, _specifier(needs)))
             others += _other_places(name, addresses)
             continue
         facts += _what_exists(name, needs, family, pool)
@@ -109,9 +109,11 @@ def _is_there(name: str, specifier: SpecifierSet, family: Family) -> bool:
     return any(option.matches(specifier) for option in family.options(name))
 
 
-def _one_place(name: str, addresses: Sequence[PackageNeed]) -> str:
+def _one_place(name: str, addresses: Sequence[PackageNeed], specifier: SpecifierSet) -> str:
     if len(addresses) > 1:
         return f"a package comes from one place, and {name} is to come from {len(addresses)}"
+    if str(specifier):
+        return f"the {name} at {addresses[0].url} is not {specifier}"
     return f"no build of {name} but what is at {addresses[0].url} may be taken, and what that goes with is not known"
 
 

@@ -13,7 +13,7 @@ from resolvelib.structs import Matches, RequirementInformation
 
 from envsolve.index.client import IndexClient
 from envsolve.index.model import CoreMetadata
-from envsolve.resolve.direct import DirectReferences
+from envsolve.resolve.direct import UNREAD, DirectReferences
 from envsolve.resolve.environment import Environment
 from envsolve.resolve.family import Family, Option
 from envsolve.resolve.familyfiles import FamilyFiles
@@ -211,7 +211,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             return candidate.url == requirement.url
         if candidate.option is not None:
             return candidate.option.matches(requirement.specifier)
-        return candidate.url is not None or requirement.specifier.contains(candidate.version, prereleases=True)
+        # What only its build knows the version of may be any.
+        return candidate.version == UNREAD or requirement.specifier.contains(candidate.version, prereleases=True)
 
     def get_dependencies(self, candidate: AnyCandidate) -> Iterable[AnyNeed]:
         """What a candidate needs, for the environment's markers."""

@@ -139,6 +139,16 @@ def test_two_trees_of_one_name(world: World, source: Path, tmp_path: Path) -> No
     assert sorted(ways(world.plan(*asked))) == sorted(f"leave out '{text}'" for text in asked)
 
 
+def test_the_version_of_a_tree_counts_where_it_is_known(world: World, source: Path) -> None:
+    repository(source, {"pyproject.toml": PURE.replace('["dep>=1"]', "[]")})
+    world.default.wheel("user", "1.0", requires=["pure>=3"])
+    plan = world.plan(f"pure @ {source.as_uri()}", "user")
+    assert plan.conflict[-1].fact == f"the pure at {source.as_uri()} is not >=3"
+    assert ways(plan) == ["ask for pure by its name, without the address"]
+    (source / "pyproject.toml").write_text('[project]\nname = "pure"\ndynamic = ["version"]\n')
+    assert chosen(world.plan(f"pure @ {source.as_uri()}", "user")) == {"pure": "0+unread", "user": "1.0"}
+
+
 def test_a_tree_in_the_place_of_torch_beside_what_is_compiled_against_published_ones(
     torch_world: World, source: Path
 ) -> None:

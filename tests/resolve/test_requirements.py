@@ -97,6 +97,7 @@ def test_a_plain_word_is_a_package_even_where_a_folder_has_its_name(in_folder: P
         ("~nobody-of-that-name/x.whl", "there is no file or folder ~nobody-of-that-name/x.whl", None),
         ("https://[::1/foo-1.tar.gz", "is not an address", None),
         ("./notes.txt", "no wheel, sdist", "-r ./notes.txt"),
+        ("x @ git+git@h.org:o/x.git@v1", "git's own short form", "`x @ git+ssh://git@h.org/o/x.git@v1`"),
         ("x @ ./a folder", "'x @ ./a folder' is not a requirement", "a%20folder': a blank ends an address"),
         ("./empty", "empty/pyproject.toml: the project cannot be read", None),
         ("nowhere/pyproject.toml", "nowhere/pyproject.toml: the project cannot be read", None),

@@ -20,6 +20,7 @@ from envsolve.resolve.inputs.model import wrong
 
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _REPOSITORY = r"^(?:git|hg|svn|bzr)\+"
+_SCP = re.compile(r"git\+(?P<host>[\w.-]+@[\w.-]+):(?P<path>[^/\s][^\s]*)")
 # No run of white space can be shared out between two parts of a pattern, or begin in its middle: a long one would be
 # looked through once for every character of it.
 _NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\]\s*)?@")
@@ -76,6 +77,9 @@ def _from_pep508(text: str, origin: str) -> Requirement:
         raise wrong(origin, f"{text!r} is not a requirement: {reason}", _spelling(text)) from None
     if requirement.name.lower().endswith((".txt", ".in")) and requirement.url is None:
         raise wrong(origin, f"{text!r} is the name of a file, not of a package", f"write -r {text}")
+    if requirement.url is not None and (short := _SCP.fullmatch(requirement.url)):
+        hint = f"write `{requirement.name} @ git+ssh://{short['host']}/{short['path']}`"
+        raise wrong(origin, f"{requirement.url} is git's own short form, which no installer takes", hint)
     if requirement.url is not None and not _ADDRESS.match(re.sub(_REPOSITORY, "", requirement.url)):
         requirement.url = _existing(requirement.url.removeprefix("file:"), origin).as_uri()
     return requirement
