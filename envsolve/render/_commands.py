@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.plan import Plan, PlannedPackage
@@ -16,8 +17,7 @@ from envsolve.render._packages import default_index, installable, is_direct, is_
 from envsolve.render._sources import is_compiled, prepare
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(msgspec.Struct, frozen=True):
     """An installer's words.
 
     Attributes:
