@@ -10,15 +10,18 @@ from itertools import groupby
 from pathlib import Path
 
 from envsolve.catalogue.load import Catalogue
+from envsolve.catalogue.measure.elf import MAGIC
 from envsolve.catalogue.measure.library import read_library
 from envsolve.catalogue.measure.model import arch_order
 from envsolve.compat.code import best_code
 from envsolve.compat.verdict import Level
+from envsolve.diagnose.environment.distributions import LIBRARY
 from envsolve.diagnose.environment.layout import prefix_of
 from envsolve.diagnose.environment.loading import shadows
 from envsolve.diagnose.environment.model import Environment, SharedLibrary
 from envsolve.diagnose.environment.read import read_outline
 from envsolve.errors import UsageError
+from envsolve.files import is_file
 from envsolve.machine.cc import ComputeCapability
 from envsolve.verify.linking.libraries import Loader, loader_of
 from envsolve.verify.linking.problems import Linking, Problem, read_linking
@@ -27,6 +30,7 @@ from envsolve.verify.report import LOADER, Check, Status
 COVERAGE = "arch-coverage"
 NAMES = (LOADER, COVERAGE)
 _NAMED = 3
+_STACK = re.compile(r"torch|triton|nvidia-[\w-]+")
 #: CUDA's own without a distribution: each with its parts. Others (cuFFTW, cuFile) hold next to no code, for few cards.
 _OF_CONDA = re.compile(r"lib(torch_cuda|cublas|cudnn|cufft(?!w)|curand|cusolver|cusparse(?!Lt)|nccl)")
 
@@ -123,14 +127,15 @@ def _owner(library: SharedLibrary) -> str:
 def _loader(environment: Environment, environ: Mapping[str, str], seconds: float, time_limit: float) -> Check:
     started = time.monotonic()
     loader = loader_of(environment, environ)
-    if not loader.own:
+    lost = tuple(_lost(environment))
+    if not loader.own and not lost:
         return Check(LOADER, None, "skip", round(seconds, 3), "there is no library in this environment")
     try:
         linking = read_linking(loader, time_limit)
     except TimeoutError:
         detail = f"the symbols of {len(loader.own)} libraries were not looked up within {time_limit:g} s"
         return Check(LOADER, None, "fail", round(seconds + time.monotonic() - started, 3), detail)
-    problems = (*_cut_off(environment), *linking.problems, *_shadowed(environment))
+    problems = (*lost, *_cut_off(environment), *linking.problems, *_shadowed(environment))
     detail = "\n".join(problem.text for problem in problems) or _sound(loader, linking)
     cause = next((problem.cause for problem in problems if problem.cause), None)
     status: Status = "fail" if problems else "pass"
@@ -147,6 +152,33 @@ def _sound(loader: Loader, linking: Linking) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+
+
+def _lost(environment: Environment) -> Iterator[Problem]:
+    """Libraries that packages of the GPU's stack have put there, and that are no more.
+
+    Much of it is loaded by name, when it is first used: nothing that is there need show the lack.
+    """
+    for distribution in environment.distributions:
+        if not _STACK.fullmatch(distribution.name):
+            continue
+        for file in filter(LIBRARY.search, distribution.missing):
+            yield Problem(f"{distribution.site}/{file} is gone, which {distribution.label} brings", "lock-incomplete")
+        for file in distribution.altered:
+            if not _is_elf(Path(distribution.site) / file):
+                text = f"{distribution.site}/{file} is no library, as {distribution.label} brings it"
+                yield Problem(text, "lock-incomplete")
+
+
+def _is_elf(path: Path) -> bool:
+    """Whether a file begins as a library does; what is empty or too short is told as cut off."""
+    if not is_file(path):
+        return False
+    try:
+        with path.open("rb") as file:
+            return MAGIC.startswith(file.read(len(MAGIC)))
+    except OSError:
+        return False
 
 
 def _cut_off(environment: Environment) -> Iterator[Problem]:

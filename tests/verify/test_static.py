@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -75,6 +76,35 @@ def install(prefix: Path, name: str, files: Mapping[str, bytes]) -> None:
 def loader(prefix: Path, **environ: str) -> Check:
     (check,) = static_checks(prefix / "bin" / "python", [], ["loader"], environ)
     return check
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "libcublas.so.13 is gone, which nvidia-cublas 1.0 brings"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "libcublas.so.13 is no library, as nvidia-cublas 1.0 brings"),
+        ("a folder", "libcublas.so.13 is no library"),
+        ("a pipe", "libcublas.so.13 is no library"),
+        (b"", "libcublas.so.13 is cut off"),
+    ],
+)
+def test_a_library_that_is_only_loaded_by_name_is_missed_all_the_same(
+    prefix: Path, content: bytes | str | None, words: str
+) -> None:
+    path = prefix / "lib/python3.12/site-packages/nvidia/cu13/lib/libcublas.so.13"
+    torch = path.parents[3] / "torch" / "lib" / "libtorch_cuda.so"
+    torch.unlink()  # nothing needs it
+    (path.parents[3] / "torch-1.0.dist-info" / "RECORD").write_text("torch/version.py,,\ntorch/lib/libc10.so,,\n")
+    assert loader(prefix).status == "pass"
+    path.unlink()
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content == "a folder":
+        path.mkdir()
+    elif content == "a pipe":
+        os.mkfifo(path)
+    check = loader(prefix)
+    assert (check.status, words in check.detail) == ("fail", True)
 
 
 def test_libraries_that_find_all_that_they_need(prefix: Path) -> None:

@@ -93,6 +93,8 @@ def read_libraries(distributions: Sequence[Distribution], prefix: Path) -> Itera
 
 def _read_library(path: Path, owner: str | None) -> SharedLibrary | None:
     own = owner == "torch" or bool(_OF_CUDA.match(path.name))
+    if not is_file(path):  # a pipe would be waited for
+        return None
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size

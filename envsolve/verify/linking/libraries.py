@@ -14,7 +14,7 @@ from envsolve.diagnose.environment.distributions import LIBRARY
 from envsolve.diagnose.environment.model import Environment
 from envsolve.diagnose.environment.outside import loader_folders
 from envsolve.errors import UsageError
-from envsolve.files import real_path
+from envsolve.files import is_file, real_path
 
 #: The name of what Python imports says so; others are libraries, or plug-ins that their owner loads by name.
 _MODULE = re.compile(r".+\.(?:cpython-\d+t?-[\w-]+|abi3t?)\.so")
@@ -50,6 +50,8 @@ class Library:
 
 def read_library(path: Path, owner: str | None = None) -> Library | None:
     """The loader's view of a file; None for what is no library, or is damaged."""
+    if not is_file(path):  # a pipe would be waited for
+        return None
     try:
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
