@@ -133,7 +133,7 @@ def make_plan(
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
-            raise NothingFitsError(unsolvable(failure, limits, family, pool)) from None
+            raise NothingFitsError(unsolvable(failure, limits, family, pool, constraints)) from None
 
     try:
         found = with_torch(resolve(asked.needs, family, {}), resolve)

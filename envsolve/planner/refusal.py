@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from packaging.specifiers import SpecifierSet
 
 from envsolve.catalogue.load import Catalogue
 from envsolve.compat.facts import Facts
@@ -46,7 +48,9 @@ def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Cat
     return None
 
 
-def unsolvable(failure: UnsolvableError, limits: Limits, family: Family, pool: Pool) -> Conflict:
+def unsolvable(
+    failure: UnsolvableError, limits: Limits, family: Family, pool: Pool, constraints: Mapping[str, SpecifierSet]
+) -> Conflict:
     """The conflict behind a failed solve: between the machine and the torch family, else among the packages.
 
     Args:
@@ -54,6 +58,7 @@ def unsolvable(failure: UnsolvableError, limits: Limits, family: Family, pool: P
         limits: What the request asks of the torch family.
         family: The torch family on the machines.
         pool: The other packages.
+        constraints: What must hold of packages, whoever brings them in.
     """
     # Only an impossible plan asks for a reason.
     from envsolve.resolve.clash import describe_clash
@@ -62,7 +67,7 @@ def unsolvable(failure: UnsolvableError, limits: Limits, family: Family, pool: P
 
     conflict = explain(family, limits)
     if conflict is None:
-        return describe_clash(failure.clashes, family, pool)
+        return describe_clash(failure.clashes, family, pool, constraints)
     return Conflict(conflict.facts, (*compiled_instead(family, limits, pool), *conflict.remedies))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from packaging.requirements import Requirement
@@ -20,7 +20,9 @@ from envsolve.resolve.sources import repository_of
 _SHOWN = 5
 
 
-def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conflict:
+def describe_clash(
+    clashes: Sequence[Clash], family: Family, pool: Pool, constraints: Mapping[str, SpecifierSet]
+) -> Conflict:
     """Say which needs exclude each other, what exists of the package that they fight about, and what could give way."""
     # Every version of a package that was tried stands in the clash; the newest speaks for it, the oldest bounds it.
     parties = _parties(clashes)
@@ -30,12 +32,16 @@ def describe_clash(clashes: Sequence[Clash], family: Family, pool: Pool) -> Conf
     others: list[Remedy] = []
     for name in dict.fromkeys(c.need.name for c in newest if isinstance(c.need, PackageNeed)):
         needs = [c.need for c in newest if isinstance(c.need, PackageNeed) and c.need.key == name]
+        constraint = constraints.get(name, SpecifierSet())
+        wanted = _specifier(needs) & constraint
+        if str(constraint):
+            facts.append(f"{name}{constraint} is a constraint")
+            others.append(Remedy(f"relax the constraint {name}{constraint}", ""))
         if addresses := [need for need in needs if need.url]:
-            facts.append(_one_place(name, addresses, _specifier(needs)))
+            facts.append(_one_place(name, addresses, wanted))
             others += _other_places(name, addresses)
             continue
-        facts += _what_exists(name, needs, family, pool)
-        wanted = _specifier(needs)
+        facts += _what_exists(name, wanted, family, pool)
         if family.owns(name) and not _is_there(name, wanted, family):
             failures += failing(name, wanted, family)
             others += _pythons_with(name, wanted, family)
@@ -140,8 +146,7 @@ def _without_parents(clashes: Sequence[Clash]) -> Iterator[Remedy]:
             return
 
 
-def _what_exists(name: str, needs: Sequence[PackageNeed], family: Family, pool: Pool) -> Iterator[str]:
-    specifier = _specifier(needs)
+def _what_exists(name: str, specifier: SpecifierSet, family: Family, pool: Pool) -> Iterator[str]:
     words = str(specifier).replace(",", " and ")
     owned = family.owns(name)
     versions = [option.version for option in family.options(name)] if owned else pool.versions(name)

@@ -130,7 +130,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         name, _, extra = identifier.rstrip("]").partition("[")
         fixed = self._fixed(needs, extra or None)
         if fixed is not None:
-            return [fixed] if fixed not in bad and all(self.is_satisfied_by(n, fixed) for n in needs) else []
+            fits = fixed not in bad and self._is_allowed(fixed) and all(self.is_satisfied_by(n, fixed) for n in needs)
+            return [fixed] if fits else []
         published = self._published(name, extra or None, needs)
         return lambda: (c for c in published() if c not in bad)
 
@@ -143,6 +144,13 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             if isinstance(need, PackageNeed) and need.url:
                 return self._direct.candidate(need.name, need.url, extra)
         return None
+
+    def _is_allowed(self, candidate: Candidate) -> bool:
+        """Whether the constraints let a candidate be that a need names outright, as far as its version is known."""
+        constraint = self._constraints.get(candidate.name)
+        if constraint is None or candidate.url is None or candidate.version == UNREAD:
+            return True
+        return constraint.contains(candidate.version, prereleases=True)
 
     def _published(self, name: str, extra: str | None, needs: Sequence[AnyNeed]) -> Callable[[], Iterator[Candidate]]:
         specifier = SpecifierSet()

@@ -228,6 +228,18 @@ def test_direct_references(world: World) -> None:
     assert chosen(plan)["dep"] == "1.0"
 
 
+def test_a_constraint_that_nothing_meets_is_named(world: World) -> None:
+    entry = world.default.wheel("lib", "1.5")
+    asked = read_requirements(["lib"])
+    held = structs.replace(asked, constraints=read_requirements(["lib==3"]).needs)
+    direct = structs.replace(held, needs=read_requirements([f"lib @ {world.server.url}{entry.url}"]).needs)
+    for request, fact in ((held, "none"), (direct, f"the lib at {world.server.url}{entry.url} is not ==3")):
+        plan = world.plan(asked=request)
+        assert plan.remedies[0].action == "relax the constraint lib==3"
+        assert "lib==3 is a constraint" in [one.fact for one in plan.conflict]
+        assert fact == "none" or plan.conflict[-1].fact == fact
+
+
 def test_the_login_of_an_address_is_sent_and_is_in_no_lock(world: World) -> None:
     entry = world.server.index("/private/", auth=("me", "s3cret")).wheel("lib", "1.5")
     plan = world.plan(f"lib @ {world.server.url.replace('://', '://me:s3cret@')}{entry.url}#sha256={'0' * 64}")
