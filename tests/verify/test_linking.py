@@ -181,6 +181,24 @@ def test_a_plugin_for_what_is_not_here_is_no_fault(world: World) -> None:
     assert found.elsewhere == (("nvidia-nvshmem", ("libucp.so.0",)),)
 
 
+@pytest.mark.parametrize(
+    ("path", "parts", "lacks"),
+    [
+        ("nvidia-nvshmem/lib/nvshmem_bootstrap.so.3", {"needed": ["libpmix.so.2"], "takes": ["pmix_old"]}, "pmix_old"),
+        ("cuda-core/_bridge.cpython-312-x86_64-linux-gnu.so", {"takes": ["at_add", "PyLong_AsLong"]}, "at_add"),
+        ("cupy/cutensor.cpython-312-x86_64-linux-gnu.so", {"needed": ["libcutensor.so.2"]}, "libcutensor.so.2"),
+    ],
+    ids=["on another version of a system's library", "beside torch", "with a product beside the toolkit"],
+)
+def test_what_loads_only_with_more_around_it_is_no_fault(
+    world: World, path: str, parts: dict[str, Any], lacks: str
+) -> None:
+    write(world.root, "usr/lib/libpmix.so.2", gives=["pmix_new"])
+    world.add(path, **parts)
+    found = world.look()
+    assert (found.problems, found.elsewhere) == ((), ((path.split("/")[0], (lacks,)),))
+
+
 def test_one_of_several_for_different_cudas_is_enough(world: World) -> None:
     world.add("bits/libbits_cuda118.so", needed=["libcublas.so.11"])
     assert [problem.cause for problem in world.look().problems] == ["library-mismatch"]

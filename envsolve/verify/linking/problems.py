@@ -2,9 +2,9 @@
 
 A wheel also brings libraries that load only elsewhere: for another CUDA (bitsandbytes has one for each), for networks
 and launchers (NVSHMEM's transports), for a video library in the version at hand (torchcodec), for a scheduler that few
-have (numba's TBB). Their owners try them and go on without. So a library that is not found is a fault only where the
-environment should have it: one of CUDA or of torch, one that the same wheel brings, or whatever torch's own libraries
-and modules that stand on torch need.
+have (numba's TBB), for a torch that is there or not (cuda-core's bridge). Their owners try them and go on without. So a
+library that is not found is a fault only where the environment should have it: one of CUDA's toolkit or of torch, one
+that the same wheel brings, or whatever torch's own libraries and modules that stand on torch need.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from envsolve.verify.linking.symbols import Symbols, Taken
 
 #: Comes with the driver, which a machine without a GPU need not have.
 _OF_DRIVER = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix)\.so(?:\.\d+)*")
+#: What NVIDIA publishes beside the toolkit is used where it is there: cupy has a module for each of these.
+_BESIDE_THE_TOOLKIT = re.compile(r"lib(?:cudnn|cudss|cusparseLt|cutensor|nccl)")
 _OF_TORCH = re.compile(r"lib(?:torch|c10)[\w-]*\.so(?:\.\d+)*")
 #: What auditwheel puts into the name of a library that it copies into a wheel.
 _COPIED = re.compile(r".*-[0-9a-f]{8}\.so(?:\.\d+)*")
@@ -80,16 +82,28 @@ def read_linking(loader: Loader, seconds: float) -> Linking:
         for library in whole:
             if time.monotonic() > deadline:
                 raise TimeoutError
-            if problem := _symbols(library, loader, tables):
-                problems.append(problem)
+            try:
+                left = _left(library, loader, tables)
+                if left and _loads_elsewhere(library, left, loader, tables):
+                    elsewhere.setdefault(library.owner or str(library.path), {}).update(
+                        dict.fromkeys(map(_in_words, left))
+                    )
+                elif left:
+                    problems.append(_unresolved(left, library, loader))
+            except (UsageError, OSError) as error:
+                problems.append(Problem(f"{library.path} cannot be read: {error}"))
         return Linking(
             tuple(problems), tuple((owner, tuple(names)) for owner, names in elsewhere.items()), tables.asked
         )
 
 
 def _is_fault(name: str, library: Library, loader: Loader) -> bool:
-    expected = bool(CUDA_LIBRARY.fullmatch(name) or _OF_TORCH.fullmatch(name) or _COPIED.fullmatch(name))
-    return expected or library.owner == "torch" or (library.is_module and loader.of_torch(library))
+    of_cuda = CUDA_LIBRARY.fullmatch(name) and not _BESIDE_THE_TOOLKIT.match(name)
+    return (
+        bool(of_cuda or _OF_TORCH.fullmatch(name) or _COPIED.fullmatch(name))
+        or library.owner == "torch"
+        or (library.is_module and loader.of_torch(library))
+    )
 
 
 def _has_alternative(library: Library, loader: Loader) -> bool:
@@ -111,19 +125,32 @@ def _not_found(name: str, library: Library) -> Problem:
     return Problem(text, "mixed-flavours" if _OF_TORCH.fullmatch(name) else None)
 
 
-def _symbols(library: Library, loader: Loader, tables: _Tables) -> Problem | None:
+def _left(library: Library, loader: Loader, tables: _Tables) -> list[Taken]:
     """What of a library's symbols nobody gives: neither what is loaded for it, nor what it is loaded for."""
     scope = (*loader.everywhere, *loader.closure(library)[0])
     if library.owner == "torch":
         scope = (*scope, *loader.loaded_by_torch.values())
-    try:
-        left = [taken for taken in tables.of(library).taken() if not tables.given(taken, scope)]
-    except (UsageError, OSError) as error:
-        return Problem(f"{library.path} cannot be read: {error}")
+    left = [taken for taken in tables.of(library).taken() if not tables.given(taken, scope)]
     for user in loader.needed_by.get(library.path, ()) if left else ():
         around = (*loader.everywhere, *loader.closure(user)[0])
         left = [taken for taken in left if not tables.given(taken, around)]
-    return _unresolved(left, library, loader) if left else None
+    return left
+
+
+def _loads_elsewhere(library: Library, left: list[Taken], loader: Loader, tables: _Tables) -> bool:
+    """Whether a library's owner loads it only beside what gives it these symbols, and goes on without.
+
+    That is torch, which the library does not name; or, for a plug-in, another version of what the system brings.
+    """
+    if loader.of_torch(library) or library.owner == "torch" or any(taken.version for taken in left):
+        return False
+    torch = tuple(loader.loaded_by_torch.values())
+    if all(tables.given(taken, torch) for taken in left):
+        return True
+    own = {other.path for other in (*loader.own, *loader.everywhere)}
+    on_the_system = any(other.path not in own for other in loader.closure(library)[0])
+    is_plugin = not library.is_module and library.path not in loader.needed_by
+    return is_plugin and on_the_system
 
 
 def _unresolved(left: list[Taken], library: Library, loader: Loader) -> Problem:
