@@ -184,6 +184,7 @@ def test_a_channel_that_cannot_be_read_is_an_index_failure(plan: Planner) -> Non
         plan("no gpu", "numpy", channels=["http://127.0.0.1:9/nowhere"])
 
 
+@pytest.mark.slow
 def test_the_channel_that_fails_is_named_alone_and_without_its_secrets(channel: CondaChannel, plan: Planner) -> None:
     dead = "http://me:s3cret@127.0.0.1:9/t/s3cret/x"
     with pytest.raises(IndexUnavailableError, match=r"the conda channel http://127\.0\.0\.1:9/x could not") as caught:

@@ -73,6 +73,7 @@ def test_an_environment_works_at_its_final_place(demo: Plan, tmp_path: Path, man
     assert beside(prefix) == []
 
 
+@pytest.mark.slow
 def test_pip_works_in_the_environment(demo: Plan, tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     install(demo, prefix)
@@ -281,6 +282,7 @@ def test_real_triton(tmp_path: Path, manager: str) -> None:
     assert not install(plan_of(package), tmp_path / "env", manager=manager).changed
 
 
+@pytest.mark.slow
 def test_the_pip_that_python_carries_serves_where_envsolve_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pip, "_own_pip", lambda target: None)
     target = probe(sys.executable)

@@ -91,6 +91,7 @@ def test_a_copy_with_other_times_is_still_as_planned(made: tuple[Plan, Path]) ->
     assert not install(plan, prefix).changed
 
 
+@pytest.mark.slow
 def test_packages_that_were_added_since_do_not_count_as_damage(made: tuple[Plan, Path], tmp_path: Path) -> None:
     from tests.install.test_install import output
 

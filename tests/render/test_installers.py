@@ -116,6 +116,7 @@ def test_installers_refuse_another_file_than_the_planned_one(
             run(*command, "--target", "target", "-r", written)
 
 
+@pytest.mark.slow
 def test_pip_commands(plan: Plan, run: Run, tmp_path: Path) -> None:
     for command in pip.commands(plan):
         run(sys.executable, *shlex.split(command)[1:], "--target", "target")
