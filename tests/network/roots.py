@@ -16,7 +16,6 @@ import pytest
 NEEDS_ROOT = pytest.mark.skipif(
     not shutil.which("debootstrap") or os.geteuid() != 0, reason="needs debootstrap, and root to mount and map ids"
 )
-MIRROR = "http://deb.debian.org/debian"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 ENVSOLVE = (sys.executable, "-c", "from envsolve.cli.main import run; run()")
 TARGET = ("--target", "H100, driver 580.65.06, linux-x86_64", "--python", "3.11")
@@ -39,7 +38,8 @@ def ran(*words: str | Path, cwd: Path | None = None) -> str:
 
 
 def debian(release: str, packages: str, folder: Path) -> Path:
-    ran("debootstrap", "--variant=minbase", f"--include=ca-certificates,{packages}", release, folder, MIRROR)
+    """From the mirror that debootstrap takes by itself."""
+    ran("debootstrap", "--variant=minbase", f"--include=ca-certificates,{packages}", release, folder)
     shutil.copy(CERTIFICATES, folder / "etc/ssl/certs/ca-certificates.crt")
     return folder
 
