@@ -16,7 +16,6 @@ PACKAGES = {
     "torch torchvision torchaudio": ["torch", "torchvision", "torchaudio"],
     "vllm transformers accelerate": ["vllm", "transformers", "accelerate"],
 }
-_FROM_NOTHING = ("axolotl", "comfyui", "whisperx")  # of the ten files; the others are timed warm alone
 _BY_PIP = ("torch", "vllm transformers accelerate")
 _MACHINES, _BUILDS = 200, 300
 _CARDS = ("H100", "A100", "RTX 4090", "L4", "T4", "RTX 5090", "B200", "A10")
@@ -45,10 +44,7 @@ def workloads(bench: Bench) -> Iterator[Workload]:
     for name, file in asked.items():
         yield from _packages(bench, name, file)
     for file in sorted(REQUIREMENTS.glob("*.txt")):
-        pair = {"envsolve": bench.planned(file), "uv": bench.uv(file)}
-        if file.stem in _FROM_NOTHING:
-            yield Workload(file.stem, "cold", pair)
-        yield Workload(file.stem, "warm", pair)
+        yield from _packages(bench, file.stem, file)
     old = _asked(bench, "impossible", ["torch==2.4.*"])
     blackwell = bench.planned(old, target=f"RTX 5090, driver 570.86, python {PYTHON}, linux-x86_64, glibc 2.36")
     yield Workload("torch==2.4.* on an RTX 5090", "impossible", {"envsolve": replace(blackwell, good=3)})
