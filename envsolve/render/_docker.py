@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from envsolve.render._container import apt_install, variables
+from envsolve.render._container import COMPAT, INSTALL_WHEELS, apt_install, variables
 from envsolve.render._recipe import PREFIX, Compiling, Recipe
 
 CACHE = "--mount=type=cache,target=/root/.cache"
@@ -36,7 +36,16 @@ def file(name: str, lines: Iterable[str]) -> Iterator[str]:
     yield from ("EOF", "")
 
 
-def told(compiling: Compiling) -> Iterator[str]:
+def wheels(made: Recipe) -> Iterator[str]:
+    """The wheels installed, and what building the rest takes: other sources keep the layer of wheels."""
+    yield from file("wheels.txt", made.wheels.splitlines())
+    yield from run([INSTALL_WHEELS], *pip_mounts(made))
+    if made.compiling:
+        yield from _told(made.compiling)
+    yield from _locks(made)
+
+
+def _told(compiling: Compiling) -> Iterator[str]:
     """What whoever builds may change about what is compiled."""
     if compiling.arch_list:
         yield "# The GPUs that are meant, which the host that builds need not have."
@@ -53,7 +62,7 @@ def sources(commands: Iterable[str], made: Recipe, *mounts: str) -> Iterator[str
     yield from run(commands, *pip_mounts(made), *mounts)
 
 
-def locks(made: Recipe) -> Iterator[str]:
+def _locks(made: Recipe) -> Iterator[str]:
     """The locks of what is built from sources."""
     if made.sources:
         yield from file("sources.txt", made.sources.splitlines())
@@ -65,6 +74,12 @@ def constraints(made: Recipe) -> Iterator[str]:
     """The builds that later layers must keep."""
     yield "# What is installed on top of this cannot replace the builds that were judged for the GPU."
     yield from file("constraints.txt", made.constraints)
+
+
+def libcuda(folder: str, source: str) -> Iterator[str]:
+    """The libcuda of a compat package, from an image or a stage."""
+    yield "# A libcuda that is newer than the host's driver; it serves data-centre GPUs alone."
+    yield f"COPY --from={source} {folder} {COMPAT}"
 
 
 def environment(made: Recipe) -> str:

@@ -11,10 +11,8 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.plan import Plan
 from envsolve.render import _docker as docker
 from envsolve.render._container import (
-    COMPAT,
     CREATE,
     CUDA_HOME,
-    INSTALL_WHEELS,
     VERIFY,
     check,
     heading,
@@ -81,11 +79,7 @@ def _build(made: Recipe) -> Iterator[str]:
         yield f"COPY --from=cuda {made.compiling.toolkit.folder} {CUDA_HOME}"
         yield f"ENV CUDA_HOME={CUDA_HOME}"
     yield f"RUN {CREATE}"
-    yield from docker.file("wheels.txt", made.wheels.splitlines())
-    yield from docker.run([INSTALL_WHEELS], *docker.pip_mounts(made))
-    if made.compiling:
-        yield from docker.told(made.compiling)
-    yield from docker.locks(made)
+    yield from docker.wheels(made)
     if made.builds:
         yield from docker.sources(install_sources(made), made)
     yield from docker.constraints(made)
@@ -119,6 +113,5 @@ def _final(made: Recipe) -> Iterator[str]:
 def _settings(made: Recipe) -> Iterator[str]:
     """What stands beside the environment where it runs."""
     if made.compat:
-        yield "# A libcuda that is newer than the host's driver; it serves data-centre GPUs alone."
-        yield f"COPY --from=compat {made.compat.folder} {COMPAT}"
+        yield from docker.libcuda(made.compat.folder, "compat")
     yield docker.environment(made)

@@ -11,7 +11,7 @@ from envsolve.catalogue.load import Catalogue
 from envsolve.lock import assumptions_of
 from envsolve.plan import Plan
 from envsolve.render import _docker as docker
-from envsolve.render._container import COMPAT, INSTALL_WHEELS, check, heading, install_sources
+from envsolve.render._container import check, heading, install_sources
 from envsolve.render._recipe import PREFIX, Recipe, recipe
 
 # Not where an image of CUDA has its own, which is a link.
@@ -51,18 +51,13 @@ def _libc(plan: Plan) -> str:
 
 def _instructions(made: Recipe) -> Iterator[str]:
     yield f"RUN python{made.python} -m venv {PREFIX}"
-    yield from docker.file("wheels.txt", made.wheels.splitlines())
-    yield from docker.run([INSTALL_WHEELS], *docker.pip_mounts(made))
-    if made.compiling:
-        yield from docker.told(made.compiling)
-    yield from docker.locks(made)
+    yield from docker.wheels(made)
     if made.builds:
         yield from _sources(made)
     yield from docker.constraints(made)
     yield from docker.run(check(made))
     if made.compat:
-        yield "# A libcuda that is newer than the host's driver; it serves data-centre GPUs alone."
-        yield f"COPY --from={made.compat.image} {made.compat.folder} {COMPAT}"
+        yield from docker.libcuda(made.compat.folder, made.compat.image)
     yield docker.environment(made)
 
 

@@ -5,13 +5,10 @@ In a test of every day ``tests/resolve/test_storms.py`` has them in small.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from envsolve import api
-from envsolve.resolve import solve
-from envsolve.resolve.search import search
+from tests.rounds import counted
 
 pytestmark = pytest.mark.network
 DAY = "2026-11-25"  # no release after it changes the work
@@ -33,14 +30,7 @@ _PROVIDERS = "amazon,google,microsoft-azure,postgres,celery,cncf-kubernetes,snow
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",
 )
 def test_a_famous_storm_ends(asked: list[str], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds: list[int] = []
-
-    def noted(*arguments: Any) -> Any:
-        found = search(*arguments)
-        rounds.append(found.rounds)
-        return found
-
-    monkeypatch.setattr(solve, "search", noted)
+    rounds = counted(monkeypatch)
     machine = api.describe_target("H100, driver 580.95.05, python 3.12, linux-x86_64, glibc 2.36")
     assert api.plan(asked, machines=[machine], exclude_newer=DAY).status == "ok"
     assert sum(rounds) <= most

@@ -34,13 +34,12 @@ from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planner import make
 from envsolve.planner.make import Choices
 from envsolve.request import Request, planned
-from envsolve.resolve import solve
 from envsolve.resolve.family import Family
 from envsolve.resolve.inputs import file
 from envsolve.resolve.pool import Pool
-from envsolve.resolve.search import search
 from tests.indexcontent import Entry
 from tests.planner.worlds import chosen
+from tests.rounds import counted
 from tests.smallworld import World
 
 LAYERS, WIDTH, RELEASES = 3, 4, 6
@@ -82,14 +81,7 @@ class Work:
 @pytest.fixture
 def work(torch_world: World, pools: list[Pool], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Work]:
     """Plans, and counts."""
-    rounds: list[int] = []
-
-    def noted(*arguments: Any) -> Any:
-        found = search(*arguments)
-        rounds.append(found.rounds)
-        return found
-
-    monkeypatch.setattr(solve, "search", noted)
+    rounds = counted(monkeypatch)
 
     def planned(*asked: str) -> Work:
         pools.clear()

@@ -18,7 +18,8 @@ from envsolve.files import is_file, real_path
 
 #: The name of what Python imports says so; others are libraries, or plug-ins that their owner loads by name.
 _MODULE = re.compile(r".+\.(?:cpython-\d+t?-[\w-]+|abi3t?)\.so")
-_OF_TORCH = re.compile(r"lib(?:torch|c10)[\w-]*\.so(?:\.\d+)*")
+#: Torch's own libraries, by name.
+OF_TORCH = re.compile(r"lib(?:torch|c10)[\w-]*\.so(?:\.\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ class Loader:
 
     def of_torch(self, library: Library) -> bool:
         """Whether a library stands on torch, and so is loaded after it."""
-        return library.owner != "torch" and any(_OF_TORCH.fullmatch(name) for name in library.needed)
+        return library.owner != "torch" and any(OF_TORCH.fullmatch(name) for name in library.needed)
 
     def closure(self, library: Library) -> tuple[tuple[Library, ...], tuple[str, ...]]:
         """A library and all that is loaded for it, nearest first, and the names that are not found."""

@@ -17,14 +17,13 @@ from pathlib import Path
 
 from envsolve.diagnose.environment.loading import CUDA_LIBRARY
 from envsolve.errors import UsageError
-from envsolve.verify.linking.libraries import Library, Loader
+from envsolve.verify.linking.libraries import OF_TORCH, Library, Loader
 from envsolve.verify.linking.symbols import Symbols, Taken
 
 #: Comes with the driver, which a machine without a GPU need not have.
 _OF_DRIVER = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix)\.so(?:\.\d+)*")
 #: What NVIDIA publishes beside the toolkit is used where it is there: cupy has a module for each of these.
 _BESIDE_THE_TOOLKIT = re.compile(r"lib(?:cudnn|cudss|cusparseLt|cutensor|nccl)")
-_OF_TORCH = re.compile(r"lib(?:torch|c10)[\w-]*\.so(?:\.\d+)*")
 #: What auditwheel puts into the name of a library that it copies into a wheel.
 _COPIED = re.compile(r".*-[0-9a-f]{8}\.so(?:\.\d+)*")
 _DIGITS = re.compile(r"\d+")
@@ -100,7 +99,7 @@ def read_linking(loader: Loader, seconds: float) -> Linking:
 def _is_fault(name: str, library: Library, loader: Loader) -> bool:
     of_cuda = CUDA_LIBRARY.fullmatch(name) and not _BESIDE_THE_TOOLKIT.match(name)
     return (
-        bool(of_cuda or _OF_TORCH.fullmatch(name) or _COPIED.fullmatch(name))
+        bool(of_cuda or OF_TORCH.fullmatch(name) or _COPIED.fullmatch(name))
         or library.owner == "torch"
         or (library.is_module and loader.of_torch(library))
     )
@@ -122,7 +121,7 @@ def _not_found(name: str, library: Library) -> Problem:
     text = f"{library.path} needs {name}, which is neither in the environment nor on the loader's path"
     if CUDA_LIBRARY.fullmatch(name):
         return Problem(text, "library-mismatch")
-    return Problem(text, "mixed-flavours" if _OF_TORCH.fullmatch(name) else None)
+    return Problem(text, "mixed-flavours" if OF_TORCH.fullmatch(name) else None)
 
 
 def _left(library: Library, loader: Loader, tables: _Tables) -> list[Taken]:

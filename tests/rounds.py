@@ -1,0 +1,23 @@
+"""The rounds that the solver takes, counted while a test plans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envsolve.resolve import solve
+from envsolve.resolve.search import search
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that every search of a plan adds its rounds to."""
+    rounds: list[int] = []
+
+    def noted(*arguments: Any) -> Any:
+        found = search(*arguments)
+        rounds.append(found.rounds)
+        return found
+
+    monkeypatch.setattr(solve, "search", noted)
+    return rounds
