@@ -19,7 +19,6 @@ ROOT = Path(__file__).parent.parent
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 H100 = f"H100, driver 580.95.05, python {PYTHON}, linux-x86_64, glibc 2.36"
 _PEERS = ("uv", "pip", "rigsolve", "py-rattler")
-_ANSWERS = "answers"  # the part of envsolve's cache that holds whole plans
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Bench:
             "ENVSOLVE_CATALOGUE": str(self.scratch / "no-catalogue"),
             "RATTLER_CACHE_DIR": str(folder / "rattler"),
         }
-        return Tool((str(self.own / "bin" / "envsolve"), *words), environment, folder, folder / _ANSWERS)
+        return Tool((str(self.own / "bin" / "envsolve"), *words), environment, folder)
 
     def planned(self, asked: Path, *words: str, target: str = H100) -> Tool:
         """A plan as JSON."""

@@ -16,11 +16,11 @@ from typing import Literal
 _LIMIT = 300.0  # seconds that one process may take
 _PATIENCE = 2  # failures after which a tool is out; an index may fail once
 
-State = Literal["start", "cold", "warm", "asked again", "offline", "impossible", "verdicts"]
+State = Literal["start", "cold", "warm", "offline", "impossible", "verdicts"]
 """What a tool still has from before.
 
-``cold``: nothing. ``warm``: what it keeps of the index, for a question that it was not asked before. ``asked again``:
-also its answer to that very question. The others are warm, too.
+``cold``: nothing. ``warm``: what it keeps of the index, for a question that it was not asked before. The others are
+warm, too.
 """
 
 
@@ -32,19 +32,17 @@ class Tool:
         command: Its command line.
         environment: Variables that it gets besides.
         cache: The folder of its cache, all of it.
-        answers: The part of it that holds answers to whole questions.
         good: The exit code of an answer.
     """
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     cache: Path | None = None
-    answers: Path | None = None
     good: int = 0
 
     def forgets(self, state: State) -> Path | None:
         """The folder that is emptied before each turn."""
-        return {"cold": self.cache, "asked again": None}.get(state, self.answers)
+        return self.cache if state == "cold" else None
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,6 @@ def _packages(bench: Bench, name: str, file: Path) -> Iterator[Workload]:
     pair = {"envsolve": bench.planned(file), "uv": bench.uv(file)}
     yield Workload(name, "cold", pair | ({"pip": bench.pip(file)} if name in _BY_PIP else {}))
     yield Workload(name, "warm", pair | ({"rigsolve": bench.rigsolve("torch")} if name == "torch" else {}))
-    yield Workload(name, "asked again", pair)
     alone = {"envsolve": bench.planned(file, "--offline"), "uv": bench.uv(file, "--offline")}
     yield Workload(name, "offline", alone)
 

@@ -73,64 +73,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("nothing to plan", hint=hint)
 
 
-def answered(request: Request, machines: Sequence[Machine]) -> Plan:
-    """One plan for all machines: the one that was given before, where a solve would read nothing else; else a new one.
-
-    Raises: as :func:`envsolve.api.plan`.
-    """
-    from envsolve.answers.kept import Answers
-
-    key, answers = _key(request, machines), Answers(offline=request.offline)
-    if key and (kept := answers.read(key)):
-        return kept
-    from envsolve.planner.make import make_plan
-
-    def made(
-        asked: Asked, machines: Sequence[Machine], choices: Choices, catalogue: Catalogue, client: IndexClient
-    ) -> Plan:
-        plan = make_plan(asked, machines, choices, catalogue, client)
-        origins = client.origins()
-        # What the question stands on may have changed while it was answered.
-        if key and origins is not None and key == _key(request, machines):
-            answers.keep(key, plan, origins)
-        return plan
-
-    return planned(made, request, machines)
-
-
-def _key(request: Request, machines: Sequence[Machine]) -> str | None:
-    """The key of all that a plan depends on, bar what indexes say; None where that is more than values.
-
-    Every part of the request goes into it; for the environment's variables, the settings that they decide.
-    """
-    from envsolve.answers.program import facts, program
-    from envsolve.answers.question import key_of, plain, texts
-    from envsolve.catalogue.file import data_folder
-    from envsolve.catalogue.overlay import overlay_folder
-    from envsolve.index.settings import read_settings
-
-    if request.projects or request.extras or request.groups or not plain(request.requirements):
-        return None
-    files, constraints, made_by = texts(request.files), texts(request.constraints), program()
-    if files is None or constraints is None or made_by is None:
-        return None
-    try:
-        settings = read_settings(
-            request.environ, index_url=request.index_url, extra_index_urls=request.extra_index_urls
-        )
-    except UsageError:
-        return None  # planning tells it, in its turn
-    question = structs.asdict(request) | {
-        "files": files,
-        "constraints": constraints,
-        "environ": settings,
-        "machines": machines,
-        "program": made_by,
-        "facts": [facts(data_folder()), facts(overlay_folder())],
-    }
-    return key_of(question)
-
-
 def planned(
     planner: Callable[[Asked, Sequence[Machine], Choices, Catalogue, IndexClient], Answer],
     request: Request,
@@ -175,8 +117,6 @@ def planned(
 
 def _checked(request: Request, catalogue: Catalogue) -> Request:
     """The request with its Python as major and minor, if there were ever builds for that and for its flavour.
-
-    Not earlier: whose answer is kept was held against the same builds, and who plans reads them anyway.
 
     Raises:
         UsageError: There were none.

@@ -64,7 +64,8 @@ def plan(
             nothing is asked for, or there were never builds for the Python or the flavour.
         IndexUnavailableError: An index that only it can answer for failed.
     """
-    from envsolve.request import Request, answered
+    from envsolve.planner.make import make_plan
+    from envsolve.request import Request, planned
 
     request = Request.of(
         requirements,
@@ -88,7 +89,7 @@ def plan(
         return _conda_plan(request, machines)
     if request.channels:
         raise UsageError("channels are conda's", hint="plan with the manager conda")
-    return answered(request, machines_given(machines) or (detect(),))
+    return planned(make_plan, request, machines_given(machines) or (detect(),))
 
 
 def _conda_plan(request: Request, machines: Sequence[Machine] | None) -> Plan:

@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock, get_ident
 
-import msgspec
-
 from envsolve.files import user_folder
 
 _CHECK = 4  # bytes of CRC-32 in front of each entry
@@ -24,29 +22,6 @@ def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
     return user_folder("cache", environ)
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One entry as it was read or written: what tells it from all others that are ever in its place.
-
-    Attributes:
-        path: Its file, below the folder of the cache.
-        changed: When the file was written, in nanoseconds; it is replaced, and never changed.
-        size: Bytes of the file.
-        checksum: The CRC-32 in front.
-    """
-
-    path: str
-    changed: int
-    size: int
-    checksum: bytes
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """Where an answer stands in a cache, and until when (seconds since the epoch) nobody asks for it again."""
-
-    entry: Entry
-    fresh_until: float
-
-
 class DiskCache:
     """A folder of entries; safe for many threads and processes, since an entry is replaced whole."""
 
@@ -54,42 +29,17 @@ class DiskCache:
         self.folder = folder
         self._writable = True
         self._lock = Lock()
-        self._entries: dict[str, Entry] = {}
 
     def read(self, kind: str, key: str) -> memoryview | None:
         """The entry, or None where there is none or it is damaged."""
         path = _place(kind, key)
-        self._entries.pop(path, None)
         try:
             with (self.folder / path).open("rb", 0) as file:
-                status = os.fstat(file.fileno())
                 stored = memoryview(file.read())
         except OSError:
             return None
         checksum, body = bytes(stored[:_CHECK]), stored[_CHECK:]
-        if checksum != _checksum(body):
-            return None
-        self._entries[path] = Entry(path, status.st_mtime_ns, status.st_size, checksum)
-        return body
-
-    def entry(self, kind: str, key: str) -> Entry | None:
-        """The entry as this object last read or wrote it; None where it did neither."""
-        return self._entries.get(_place(kind, key))
-
-    def has(self, entry: Entry) -> bool:
-        """Whether an entry is there as it was: hundreds are asked after at a time, so that no path or file is made."""
-        try:
-            file = os.open(f"{self.folder}/{entry.path}", os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        except OSError:
-            return False
-        try:
-            status = os.fstat(file)
-            there = (status.st_mtime_ns, status.st_size, os.read(file, _CHECK))
-            return there == (entry.changed, entry.size, entry.checksum)
-        except OSError:
-            return False
-        finally:
-            os.close(file)
+        return body if checksum == _checksum(body) else None
 
     def write(self, kind: str, key: str, body: bytes) -> None:
         """Store an entry. A disk that does not take it is reported once, and then left alone."""
@@ -103,9 +53,7 @@ class DiskCache:
             with temporary.open("wb", 0) as file:
                 file.write(checksum)
                 file.write(body)
-                status = os.fstat(file.fileno())
             temporary.replace(path)
-            self._entries[place] = Entry(place, status.st_mtime_ns, status.st_size, checksum)
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
@@ -115,7 +63,7 @@ class DiskCache:
         with self._lock:
             if self._writable:
                 self._writable = False
-                from logging import getLogger  # whose import costs more than to read a kept answer
+                from logging import getLogger
 
                 told = "nothing is cached: %s does not take files (%s)"
                 getLogger("envsolve.index").warning(told, self.folder, error.strerror or error)

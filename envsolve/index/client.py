@@ -12,7 +12,7 @@ from typing import IO, Any
 from packaging.utils import InvalidName, canonicalize_name
 
 from envsolve.errors import IndexUnavailableError, UsageError
-from envsolve.index.cache import DiskCache, Origin, default_cache_dir
+from envsolve.index.cache import DiskCache, default_cache_dir
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import DeniedError
 from envsolve.index.fetch import Fetcher
@@ -81,8 +81,6 @@ class IndexClient:
         )
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="index")
         self._jobs: dict[_Key, Future[Any] | _Kept] = {}
-        self._answered: dict[_Key, Callable[[], Origin | None]] = {}
-        self._elsewhere = False
         self._lock = Lock()
 
     def __enter__(self) -> IndexClient:
@@ -163,9 +161,7 @@ class IndexClient:
         fetcher, key = self._fetcher, _key(file)
         if key not in self._jobs and (known := fetcher.known_metadata(file)) is not None:
             return known
-        result: CoreMetadata = self._join(
-            key, partial(fetcher.metadata, file), partial(fetcher.origin_of_metadata, file)
-        )
+        result: CoreMetadata = self._join(key, partial(fetcher.metadata, file))
         return result
 
     def prefetch_metadata(self, files: Iterable[IndexFile]) -> None:
@@ -182,26 +178,11 @@ class IndexClient:
         Raises:
             IndexUnavailableError: It cannot be read.
         """
-        self.read_elsewhere()
         return self._fetcher.open(file)
 
     def without_login(self, address: str) -> str:
         """The address of a file without the login in it, which is sent where that is asked for."""
         return self._credentials.add(address)
-
-    def read_elsewhere(self) -> None:
-        """What depends on the answers depends on more than them: see :meth:`origins`."""
-        self._elsewhere = True
-
-    def origins(self) -> tuple[Origin, ...] | None:
-        """The cache entries that all answers so far were read from, or stand in now.
-
-        None where that is not all there was: an index failed, a file was opened, something is not in the cache.
-        """
-        if self._elsewhere:
-            return None
-        found = [origin() for origin in self._answered.values()]
-        return tuple(one for one in found if one) if all(found) else None
 
     def _page(self, name: str, index: str, *, last: bool) -> Listing | None:
         """One index's answer; None where it has no such project.
@@ -213,11 +194,7 @@ class IndexClient:
         """
         canonical, place, fetcher = _normalised(name), self._credentials.add(index), self._fetcher
         try:
-            result: Listing | None = self._join(
-                ("page", canonical, place),
-                partial(fetcher.page, canonical, place),
-                partial(fetcher.origin_of_page, canonical, place),
-            )
+            result: Listing | None = self._join(("page", canonical, place), partial(fetcher.page, canonical, place))
         except DeniedError as denial:
             if denial.may_mean_absent and last:
                 return None
@@ -230,7 +207,7 @@ class IndexClient:
             if key not in self._jobs:
                 self._jobs[key] = kept or self._pool.submit(work)
 
-    def _join(self, key: _Key, work: Callable[[], object], origin: Callable[[], Origin | None]) -> Any:
+    def _join(self, key: _Key, work: Callable[[], object]) -> Any:
         """The job's result: of the running or finished one, else of this thread's own work.
 
         A job that still waits in the pool's queue is taken over, so that what is needed now does not stand behind what
@@ -248,13 +225,7 @@ class IndexClient:
                 own.set_result(work())
             except BaseException as error:
                 own.set_exception(error)
-        try:
-            result = job.result()
-        except BaseException:
-            self.read_elsewhere()
-            raise
-        self._answered.setdefault(key, origin)
-        return result
+        return job.result()
 
 
 def _normalised(name: str) -> str:

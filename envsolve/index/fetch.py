@@ -10,7 +10,6 @@ from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.index.address import join_project, local_path, origin, redact
-from envsolve.index.cache import Origin
 from envsolve.index.credentials import Credentials
 from envsolve.index.errors import MetadataUnavailableError, MissingFileError
 from envsolve.index.known import KnownFiles
@@ -88,17 +87,7 @@ class Fetcher:
         page, keep = answer or (CachedPage(0, None), True)
         if keep:
             self._store.keep_page(self._key(url), page)
-        else:
-            self._store.pass_over_page(self._key(url))
         return page.listing
-
-    def origin_of_page(self, name: str, index: str) -> Origin | None:
-        """Where the answer of :meth:`page` stands in the cache; None where another run would have to ask for it."""
-        return None if self._credentials.found else self._store.origin_of_page(self._key(join_project(index, name)))
-
-    def origin_of_metadata(self, file: IndexFile) -> Origin | None:
-        """Likewise of :meth:`metadata`."""
-        return self._store.origin_of_metadata(file)
 
     def kept_page(self, name: str, index: str) -> CachedPage | None:
         """What :meth:`page` would answer from the cache; None where it has to ask."""

@@ -6,7 +6,6 @@ writing hundreds of small ones takes longer than all else that a plan does.
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from functools import cached_property
 
 import msgspec
 
-from envsolve.index.cache import DiskCache, Origin
+from envsolve.index.cache import DiskCache
 from envsolve.index.listing import Listing
 from envsolve.index.model import CoreMetadata, IndexFile
 
@@ -62,7 +61,6 @@ class Store:
     def __init__(self, cache: DiskCache | None, clock: Callable[[], float] = time.time) -> None:
         self._cache = cache
         self.clock = clock
-        self._fresh: dict[str, float] = {}
         self._read_page = msgspec.msgpack.Decoder(CachedPage).decode
         self._read_metadata = msgspec.msgpack.Decoder(CoreMetadata).decode
         self._read_known = msgspec.msgpack.Decoder(dict[str, CoreMetadata]).decode
@@ -78,30 +76,15 @@ class Store:
     def page(self, key: str) -> CachedPage | None:
         """The page under a key, fresh or stale."""
         body = None if self._cache is None else self._cache.read(_PAGES, key)
-        self._fresh.pop(key, None)
         try:
-            page = None if body is None else self._read_page(body)
+            return None if body is None else self._read_page(body)
         except msgspec.MsgspecError:
             return None
-        if page is not None:
-            self._fresh[key] = page.fresh_until
-        return page
 
     def keep_page(self, key: str, page: CachedPage) -> None:
         """Replace the page under a key."""
         if self._cache is not None:
             self._cache.write(_PAGES, key, self._write(page))
-            self._fresh[key] = page.fresh_until
-
-    def pass_over_page(self, key: str) -> None:
-        """What was read or kept under a key is not what was answered."""
-        self._fresh.pop(key, None)
-
-    def origin_of_page(self, key: str) -> Origin | None:
-        """Where the answer under a key stands in the cache; None where it does not."""
-        entry = None if self._cache is None else self._cache.entry(_PAGES, key)
-        fresh_until = self._fresh.get(key)
-        return None if entry is None or fresh_until is None else Origin(entry, fresh_until)
 
     def metadata(self, file: IndexFile) -> CoreMetadata | None:
         """The metadata of exactly this file, if kept."""
@@ -110,11 +93,6 @@ class Store:
             return None if body is None else self._read_metadata(body)
         except msgspec.MsgspecError:
             return None
-
-    def origin_of_metadata(self, file: IndexFile) -> Origin | None:
-        """Likewise of the metadata of a file, which is never asked for again."""
-        entry = None if self._cache is None else self._cache.entry(_METADATA, _metadata_key(file))
-        return None if entry is None else Origin(entry, math.inf)
 
     def keep_metadata(self, file: IndexFile, metadata: CoreMetadata) -> None:
         """Keep the metadata of a file."""

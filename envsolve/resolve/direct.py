@@ -81,7 +81,6 @@ class DirectReferences:
         if url not in self._trees:
             from envsolve.trees.read import read_tree  # child processes: not for a request without trees
 
-            self._client.read_elsewhere()
             self._trees[url] = read_tree(name, url, offline=self._client.offline)
         return self._trees[url]
 

@@ -299,15 +299,6 @@ def test_what_only_asks_for_the_version_loads_nothing_else(tmp_path: Path) -> No
     assert _loaded_by(["--version"], tmp_path) == {"__future__", "envsolve", "envsolve.cli", "envsolve.cli.main"}
 
 
-def test_what_gives_a_kept_answer_loads_nothing_that_solves() -> None:
-    asked = ("cli.commands", "cli.plan", "catalogue.targets", "machine.target", "request", "index.settings")
-    answered = ("answers.kept", "answers.program", "answers.question", "render.json", "render.summary")
-    program = "".join(f"import envsolve.{name}\n" for name in asked + answered) + "import sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    solving = {"packaging", "resolvelib", "urllib3", "logging", "dataclasses", "tempfile", "envsolve.planner"}
-    assert solving.isdisjoint(done.stdout.split())
-
-
 def _loaded_by(line: list[str], home: Path) -> set[str]:
     """The modules that a command line loads, beyond those that Python begins with."""
     program = (
