@@ -29,7 +29,7 @@ import json, sys, time
 def now(): return time.perf_counter(), time.process_time()
 marks = [now()]
 import platformdirs  # which every plan imports, for the cache of the indexes
-from envsolve.catalogue.load import Catalogue
+from envsolve.facts.catalogue import Catalogue
 marks.append(now())
 catalogue = Catalogue()
 for name in {of_machines!r}: getattr(catalogue, name)
@@ -41,7 +41,7 @@ print(json.dumps([[b - a for a, b in zip(*pair)] for pair in zip(marks, marks[1:
 READ_BY_A_PLAN = """
 import sys
 from envsolve import api
-from envsolve.catalogue.load import Catalogue
+from envsolve.facts.catalogue import Catalogue
 seen, loaded = [], Catalogue._loaded
 Catalogue._loaded = lambda self, file, kind: (seen.append(file), loaded(self, file, kind))[1]
 machine = api.describe_target("RTX 4090, driver 550.54, linux-x86_64, glibc 2.35")

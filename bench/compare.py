@@ -9,7 +9,7 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.catalogue.load import Catalogue
+from envsolve.facts.catalogue import Catalogue
 
 #: Where torch's own choice begins: what goes with it, one flavour for all (rule 9 in docs/rules.md).
 _FLAVOURED = ("torch", "torchvision", "torchaudio", "torchcodec", "torchao", "xformers", "triton")

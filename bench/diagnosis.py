@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from envsolve import api
-from envsolve.catalogue.load import Catalogue
-from envsolve.diagnose.finding import Finding, Grounds
+from envsolve.diagnose.model import Finding, Grounds
 from envsolve.diagnose.reason import in_order, weighed
 from envsolve.diagnose.report import read_installed, read_report
 from envsolve.diagnose.scene import scene_of
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 
 

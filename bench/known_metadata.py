@@ -18,21 +18,20 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from envsolve.catalogue.file import data_folder
-from envsolve.catalogue.kinds import KNOWN_METADATA
-from envsolve.catalogue.known import known_order, newest_metadata
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import KnownMetadata, Source
-from envsolve.catalogue.targets import machine_from_target
-from envsolve.catalogue.write import dump_catalogue_file
 from envsolve.errors import EnvsolveError
-from envsolve.files import replace_file
-from envsolve.index.client import IndexClient
-from envsolve.index.model import CoreMetadata, IndexFile
-from envsolve.index.settings import IndexSettings, read_settings
-from envsolve.machine.target import parse_target
-from envsolve.planner.make import Choices, make_plan
-from envsolve.resolve.requirements import Asked, read_requirements
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.evidence import KnownMetadata, Source
+from envsolve.facts.files import KNOWN_METADATA, data_folder
+from envsolve.facts.maintain.steps import known_order, newest_metadata
+from envsolve.facts.maintain.update import dump_catalogue_file
+from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.packages.client import IndexClient
+from envsolve.packages.model import CoreMetadata, IndexFile
+from envsolve.packages.requirement_files import read_requirements
+from envsolve.packages.requirements import Asked
+from envsolve.packages.settings import IndexSettings, read_settings
+from envsolve.planning.make import Choices, make_plan
+from envsolve.system.files import replace_file
 
 _REQUIREMENTS = Path(__file__).with_name("requirements")
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")

@@ -10,12 +10,10 @@ from __future__ import annotations
 import sys
 from itertools import cycle, islice, product
 
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.targets import machine_from_target
-from envsolve.compat.facts import Facts
-from envsolve.compat.judge import Judge
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.machine.target import parse_target
+from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.rules.judge import Facts, Judge
 
 CARDS = ("H100", "A100", "RTX 4090", "L4", "T4", "RTX 5090", "B200", "A10", "V100", "GTX 1080", "RTX 3090", "GB200")
 

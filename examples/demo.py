@@ -9,8 +9,8 @@ import sys
 
 from envsolve import api
 from envsolve.errors import EnvsolveError
+from envsolve.formats import render
 from envsolve.machine.describe import describe
-from envsolve.render import render
 
 SAMPLE = "RTX 4090, driver 580.95.05, python 3.12, linux-x86_64, glibc 2.35"
 

@@ -27,7 +27,7 @@ from threading import Thread
 
 from tests.indexserver import Hold
 
-RECORDS = Path(__file__).parent / "conda" / "records.json"
+RECORDS = Path(__file__).parent / "planning" / "conda" / "records.json"
 PLACEHOLDER = "/placehold_" + "p" * 240
 _BLOCK = 1 << 17  # the most that a block of a zstd frame holds
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from envsolve.resolve import solve
-from envsolve.resolve.search import search
+from envsolve.solve import resolver
+from envsolve.solve.resolver import search
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -19,5 +19,5 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         rounds.append(found.rounds)
         return found
 
-    monkeypatch.setattr(solve, "search", noted)
+    monkeypatch.setattr(resolver, "search", noted)
     return rounds

@@ -11,18 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envsolve.catalogue.file import data_folder
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Build, Evidence, IndexPlace, Source
-from envsolve.catalogue.targets import machine_from_target
-from envsolve.catalogue.write import dump_catalogue_file, group_requires
-from envsolve.index.client import IndexClient
-from envsolve.index.settings import IndexSettings
+from envsolve.facts.builds import Build, IndexPlace
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.evidence import Evidence, Source
+from envsolve.facts.files import data_folder
+from envsolve.facts.maintain.update import dump_catalogue_file, group_requires
 from envsolve.machine.model import Machine
-from envsolve.machine.target import parse_target
-from envsolve.plan import Plan
-from envsolve.planner.make import Choices, make_plan
-from envsolve.resolve.requirements import Asked, read_requirements
+from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.packages.client import IndexClient
+from envsolve.packages.requirement_files import read_requirements
+from envsolve.packages.requirements import Asked
+from envsolve.packages.settings import IndexSettings
+from envsolve.planning.make import Choices, make_plan
+from envsolve.planning.plan import Plan
 from tests.indexserver import Index, IndexServer
 
 LINUX = "manylinux_2_28_x86_64"

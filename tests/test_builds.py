@@ -7,12 +7,10 @@ from typing import Literal
 
 import pytest
 
-from envsolve.builds import BuildLine, BuildList, ReasonLine, list_builds
-from envsolve.builds.describe import describe
-from envsolve.catalogue.file import data_folder
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.targets import machine_from_target
-from envsolve.machine.target import parse_target
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.files import data_folder
+from envsolve.machine.target import machine_from_target, parse_target
+from envsolve.planning.builds import BuildLine, BuildList, ReasonLine, describe, list_builds
 
 Verdict = Literal["native", "family", "ptx", "none", "unknown"]
 

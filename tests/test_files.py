@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from envsolve.errors import EnvsolveError
-from envsolve.files import user_folder
+from envsolve.system.files import user_folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="platformdirs answers elsewhere")

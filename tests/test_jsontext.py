@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import pytest
 
-from envsolve.jsontext import dump
 from envsolve.machine.model import Gpu, Machine
+from envsolve.system.files import dump
 
 
 @pytest.mark.parametrize("value", [{}, {"b": [], "a": {}}, "\x00\x1f\x7f\u2028é😀", [1, 0.25, None, True]])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.processes import InterruptedBySignalError, ask, kill_group, raise_arrived, signals_raised
+from envsolve.system.processes import InterruptedBySignalError, ask, kill_group, raise_arrived, signals_raised
 
 ENVIRON = {"PATH": "/usr/bin:/bin"}
 

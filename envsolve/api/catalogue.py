@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envsolve.arguments import StrPath, items, path_of
 from envsolve.errors import UsageError
+from envsolve.planning.request import StrPath, items, path_of
 
 if TYPE_CHECKING:
-    from envsolve.catalogue.check import Checked
-    from envsolve.catalogue.facts import Facts
-    from envsolve.catalogue.measure import Measurement
-    from envsolve.catalogue.summary import Summary
+    from envsolve.binaries.model import Measurement
+    from envsolve.facts.maintain.check import Checked
+    from envsolve.facts.maintain.lookup import Facts, Summary
 
 
 def facts(what: str, *which: str) -> Facts:
@@ -27,16 +26,16 @@ def facts(what: str, *which: str) -> Facts:
     Raises:
         UsageError: It knows nothing that matches.
     """
-    from envsolve.catalogue.facts import find_facts
-    from envsolve.catalogue.load import Catalogue
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.facts.maintain.lookup import find_facts
 
     return find_facts(Catalogue(), what, items(which, str, "which"))
 
 
 def facts_summary() -> Summary:
     """How much the catalogue knows of what, how it is known, and how old it is."""
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.catalogue.summary import summarize
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.facts.maintain.lookup import summarize
 
     return summarize(Catalogue())
 
@@ -66,11 +65,11 @@ def check_facts(
     """
     import random
 
-    from envsolve.catalogue.check import check
-    from envsolve.catalogue.file import named_folder
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.index.client import IndexClient
-    from envsolve.index.settings import read_settings
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.facts.files import named_folder
+    from envsolve.facts.maintain.check import check
+    from envsolve.packages.client import IndexClient
+    from envsolve.packages.settings import read_settings
 
     if sample < 1:
         raise UsageError(f"a sample of {sample}: there is nothing to check", hint="give a number from 1 on")
@@ -98,11 +97,10 @@ def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.
     """
     import datetime
 
-    from envsolve.catalogue.file import data_folder
-    from envsolve.catalogue.overlay import overlay_folder
-    from envsolve.catalogue.update import update, update_overlay
-    from envsolve.index.client import IndexClient
-    from envsolve.index.settings import read_settings
+    from envsolve.facts.files import data_folder, overlay_folder
+    from envsolve.facts.maintain.update import update, update_overlay
+    from envsolve.packages.client import IndexClient
+    from envsolve.packages.settings import read_settings
 
     today = datetime.date.today().isoformat()
     with IndexClient(read_settings(environ)) as client:
@@ -123,10 +121,10 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
         UsageError: There is nothing there that can be measured, or nothing that has to do with CUDA.
         IndexUnavailableError: The server cannot be reached, or has no such file.
     """
-    from envsolve.catalogue.measure import measure_path
+    from envsolve.binaries import measure_path
 
     if isinstance(what, str) and what.startswith(("http://", "https://")):
-        from envsolve.index.served import measure_served
+        from envsolve.packages.client import measure_served
 
         found = measure_served(what, every, environ)
     elif isinstance(what, str) and "://" in what:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envsolve.api.machines import detect, machines_given
-from envsolve.arguments import StrPath, path_of
+from envsolve.planning.request import StrPath, path_of
 
 if TYPE_CHECKING:
-    from envsolve.dockerfiles.model import Report
+    from envsolve.dockerfile.model import Report
     from envsolve.machine.model import Machine
 
 
@@ -26,11 +26,11 @@ def check_dockerfile(
     Raises:
         UsageError: The file cannot be read, or is no Dockerfile.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.dockerfiles import check
-    from envsolve.dockerfiles.read import read_file
+    from envsolve.dockerfile import check
+    from envsolve.dockerfile.read import read_file
     from envsolve.errors import UsageError
-    from envsolve.files import is_folder
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.system.files import is_folder
 
     file = path_of(path, "path")
     folder = file.parent if context is None else path_of(context, "context")

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from envsolve.api.guards import guard
 from envsolve.api.machines import detect, machines_given
-from envsolve.arguments import StrPath, items, path_of, paths, program_of, python_version
 from envsolve.errors import UsageError
+from envsolve.planning.request import StrPath, items, path_of, paths, program_of, python_version
 
 if TYPE_CHECKING:
-    from envsolve.diagnose.environment.survey import Survey
     from envsolve.diagnose.model import Diagnoses, Probe
+    from envsolve.diagnose.survey import Survey
     from envsolve.install.environment import Installed
-    from envsolve.install.progress import Progress
+    from envsolve.install.errors import Progress
     from envsolve.machine.model import Machine
-    from envsolve.plan import Plan
+    from envsolve.planning.plan import Plan
     from envsolve.verify.context import Context
     from envsolve.verify.report import Report
 
@@ -56,9 +56,9 @@ def install(
         EnvsolveError: Others, see :func:`envsolve.install.environment.install`.
     """
     from envsolve.install.environment import install as make_environment
-    from envsolve.install.guarded import is_guarded
-    from envsolve.install.progress import silent
-    from envsolve.verify.proof import prove
+    from envsolve.install.errors import silent
+    from envsolve.install.record import is_guarded
+    from envsolve.verify.static import prove
 
     place = path_of(prefix, "prefix")
     held = is_guarded(place)
@@ -91,7 +91,7 @@ def verify(
 
     Args:
         python: The interpreter, by its path or a name along PATH; that of a prefix is found by
-            :func:`envsolve.verify.interpreter.interpreter_of`.
+            :func:`envsolve.environment.layout.interpreter_of`.
         time_limit: Seconds for each check.
         only: Names of the checks to run; all where empty.
         quick: Whether to run only those that show the most in the least time.
@@ -131,10 +131,10 @@ def verify_compiles(
     Raises:
         UsageError: A GPU is not understood, or none is given; else as :func:`verify`.
     """
-    from envsolve.catalogue.gpu_names import find_gpu
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.machine.cc import ComputeCapability
-    from envsolve.verify.without_gpu import check_without_gpu
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.facts.gpu_names import find_gpu
+    from envsolve.values import ComputeCapability
+    from envsolve.verify.static import check_without_gpu
 
     catalogue = Catalogue()
     names = items(gpus, str, "gpus")
@@ -153,7 +153,7 @@ def saved_report(report: StrPath, *, before: StrPath | None = None) -> Report:
     Raises:
         UsageError: A file is not there, or is no report.
     """
-    from envsolve.verify.saved import compared, read_report
+    from envsolve.verify.report import compared, read_report
 
     read = read_report(path_of(report, "report"))
     return compared(read, read_report(path_of(before, "before"))) if before is not None else read
@@ -178,7 +178,7 @@ def probe(prefix: StrPath, *, time_limit: float = 60.0, environ: Mapping[str, st
         UsageError: The time limit is not positive.
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
-    from envsolve.probe.run import probe as try_out
+    from envsolve.verify.quick import probe as try_out
 
     return try_out(path_of(prefix, "prefix"), environ, time_limit=time_limit)
 
@@ -208,10 +208,10 @@ def diagnose(
         UsageError: ``installed`` holds no package with a version, there is no environment at ``prefix``, or an argument
             is of another type.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.diagnose.answer import answer
+    from envsolve.diagnose.environment import answer
     from envsolve.diagnose.model import Probe
-    from envsolve.jsontext import dump
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.system.files import dump
 
     known = machines_given(machines) or ((detect(),) if prefix is not None else ())
     listed = dump(installed) if isinstance(installed, Mapping) else installed
@@ -229,9 +229,9 @@ def envs(
         machine: What they are judged on; this host where None.
         environ: Environment variables, which say where the tools keep their environments.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.diagnose.environment.discover import find_environments, find_installations
-    from envsolve.diagnose.environment.survey import survey
+    from envsolve.diagnose.survey import survey
+    from envsolve.environment.discover import find_environments, find_installations
+    from envsolve.facts.catalogue import Catalogue
 
     prefixes = [*find_environments(paths(folders, "folders"), environ), *find_installations(environ)]
     return survey(prefixes, machine or detect(), Catalogue(), environ)

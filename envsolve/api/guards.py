@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from envsolve.api.machines import detect, machines_given
-from envsolve.arguments import StrPath, items, path_of
 from envsolve.errors import UsageError
+from envsolve.planning.request import StrPath, items, path_of
 
 if TYPE_CHECKING:
-    from envsolve.guard.keep import Kept
-    from envsolve.guard.model import Forecast
     from envsolve.machine.model import Machine
-    from envsolve.mend.fix import Mended, Mending
+    from envsolve.protect.fix import Mended, Mending
+    from envsolve.protect.keep import Kept
+    from envsolve.protect.model import Forecast
 
 
 def forecast(
@@ -34,8 +34,8 @@ def forecast(
         UsageError: It is no such command, it has no dry run, or its environment is not found.
         EnvsolveError: The installer itself refuses.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.guard.forecast import forecast as look_ahead
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.preview import forecast as look_ahead
 
     words = items(command, str, "command")
     given = machines_given(machines)
@@ -51,8 +51,8 @@ def guard(prefix: StrPath, environ: Mapping[str, str] = os.environ) -> Kept:
         UsageError: There is no torch at ``prefix``, or its pip configuration has a constraint of its own.
         EnvsolveError: A file cannot be written.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.guard.keep import write
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.keep import write
 
     return write(path_of(prefix, "prefix"), Catalogue(), environ)
 
@@ -64,7 +64,7 @@ def unguard(prefix: StrPath) -> Kept:
         UsageError: There is no folder at ``prefix``.
         EnvsolveError: A file cannot be changed.
     """
-    from envsolve.guard.keep import remove
+    from envsolve.protect.keep import remove
 
     return remove(path_of(prefix, "prefix"))
 
@@ -84,8 +84,8 @@ def remedy(
         ImpossibleError: The least remedy is none that pip or uv carries out; the hint says what to do.
         EnvsolveError: The installer says that it cannot.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.mend.fix import look
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.fix import look
 
     return look(path_of(prefix, "prefix"), machines_given(machines) or (detect(),), Catalogue(), environ)
 
@@ -109,8 +109,8 @@ def mend(
         VerificationError: It did not help, and the environment is as before, or what to run is said.
         EnvsolveError: The installer failed, likewise.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.mend.fix import mend as carry_out
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.fix import mend as carry_out
 
     return carry_out(mending, machines_given(machines) or (detect(),), Catalogue(), environ, progress)
 
@@ -127,9 +127,8 @@ def restore(
         UsageError: No state is saved.
         VerificationError: It could not be put back; the hint says exactly what to run.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.mend.restore import put_back
-    from envsolve.mend.state import last
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.restore import last, put_back
 
     path, state = last(path_of(prefix, "prefix"))
     names = put_back(state, Catalogue(), environ, progress)

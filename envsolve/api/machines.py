@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from envsolve.arguments import StrPath, items, path_of
+from envsolve.planning.request import StrPath, items, path_of
 
 if TYPE_CHECKING:
-    from envsolve.catalogue.load import Catalogue
+    from envsolve.facts.catalogue import Catalogue
     from envsolve.machine.model import Machine
 
 
@@ -17,9 +17,9 @@ def detect() -> Machine:
 
     No GPU, or no driver, is an ordinary answer.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.catalogue.targets import complete
+    from envsolve.facts.catalogue import Catalogue
     from envsolve.machine.detect import detect as read_host
+    from envsolve.machine.target import complete
 
     return complete(read_host(), Catalogue())
 
@@ -30,9 +30,8 @@ def describe_target(target: str, catalogue: Catalogue | None = None) -> Machine:
     Raises:
         UsageError: The string, or a GPU name in it, is not understood.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.catalogue.targets import machine_from_target
-    from envsolve.machine.target import parse_target
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.machine.target import machine_from_target, parse_target
 
     return machine_from_target(parse_target(target), catalogue or Catalogue())
 
@@ -43,9 +42,9 @@ def load_machines(path: StrPath, catalogue: Catalogue | None = None) -> tuple[Ma
     Raises:
         UsageError: A file is not an ``envsolve.machine/1`` value.
     """
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.catalogue.targets import complete
+    from envsolve.facts.catalogue import Catalogue
     from envsolve.machine import profile
+    from envsolve.machine.target import complete
 
     facts = catalogue or Catalogue()
     return tuple(complete(machine, facts) for machine in profile.load_machines([path_of(path, "path")]))
@@ -58,9 +57,9 @@ def in_containers(machines: Sequence[Machine]) -> tuple[Machine, ...]:
     """
     from msgspec.structs import replace
 
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.compat.platform import libc_of, libc_text
+    from envsolve.facts.catalogue import Catalogue
     from envsolve.machine.model import Platform
+    from envsolve.rules.platform import libc_of, libc_text
 
     catalogue = Catalogue()
     images = {image.distribution for image in catalogue.images if image.repository == "python"}

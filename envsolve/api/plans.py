@@ -8,16 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from envsolve.api.machines import detect, machines_given
-from envsolve.arguments import StrPath, items, path_of, python_version
 from envsolve.errors import UsageError
+from envsolve.planning.request import StrPath, items, path_of, python_version
 
 if TYPE_CHECKING:
-    from envsolve.builds import BuildList
     from envsolve.machine.model import Machine
-    from envsolve.plan import Plan
-    from envsolve.planner.groups import Plans
-    from envsolve.planner.whatif import WhatIf
-    from envsolve.request import Request
+    from envsolve.planning.builds import BuildList
+    from envsolve.planning.groups import Plans, WhatIf
+    from envsolve.planning.plan import Plan
+    from envsolve.planning.request import Request
 
 
 def plan(
@@ -64,8 +63,8 @@ def plan(
             nothing is asked for, or there were never builds for the Python or the flavour.
         IndexUnavailableError: An index that only it can answer for failed.
     """
-    from envsolve.planner.make import make_plan
-    from envsolve.request import Request, planned
+    from envsolve.planning.make import make_plan
+    from envsolve.planning.request import Request, planned
 
     request = Request.of(
         requirements,
@@ -93,7 +92,7 @@ def plan(
 
 
 def _conda_plan(request: Request, machines: Sequence[Machine] | None) -> Plan:
-    from envsolve.request import conda_planned
+    from envsolve.planning.request import conda_planned
 
     others = [name for name in ("keep", "index_url", "extra_index_urls", "prereleases") if getattr(request, name)]
     if others:
@@ -103,8 +102,8 @@ def _conda_plan(request: Request, machines: Sequence[Machine] | None) -> Plan:
 
 def plan_groups(requirements: Sequence[str], machines: Sequence[Machine], **options: Any) -> Plans:
     """The fewest plans that together serve all machines; requirements, options and errors are those of :func:`plan`."""
-    from envsolve.planner.groups import make_plans
-    from envsolve.request import Request, planned
+    from envsolve.planning.groups import make_plans
+    from envsolve.planning.request import Request, planned
 
     return planned(make_plans, Request.of(requirements, **options), machines_given(machines))
 
@@ -116,8 +115,8 @@ def what_if(change: str, requirements: Sequence[str], machines: Sequence[Machine
         change: In the words of a target: ``driver 580``, ``RTX 5090, python 3.12``.
         requirements: Like ``machines``, options and errors those of :func:`plan`.
     """
-    from envsolve.planner.whatif import make_what_if
-    from envsolve.request import Request, planned
+    from envsolve.planning.groups import make_what_if
+    from envsolve.planning.request import Request, planned
 
     request = Request.of(requirements, **options)
     return planned(partial(make_what_if, change), request, machines_given(machines) or (detect(),))
@@ -146,7 +145,7 @@ def standing(
     from packaging.utils import canonicalize_name
 
     from envsolve.diagnose.report import read_installed
-    from envsolve.install import standing as stands
+    from envsolve.install import lock_classes as stands
 
     found: list[tuple[str, str]] = []
     if lock is not None:
@@ -167,10 +166,9 @@ def builds(package: str, machines: Sequence[Machine] | None = None, *, python: s
         machines: This machine where None.
         python: ``3.12``; the machine's own where None.
     """
-    from envsolve.builds import list_builds
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.catalogue.published import check_python
-    from envsolve.compat.settle import python_of
+    from envsolve.facts.catalogue import Catalogue, check_python
+    from envsolve.planning.builds import list_builds
+    from envsolve.rules.judge import python_of
 
     here, catalogue = machines_given(machines) or (detect(),), Catalogue()
     named = python_version(python)

@@ -14,7 +14,7 @@ from envsolve.errors import UsageError, VerificationError
 
 if TYPE_CHECKING:
     from envsolve.machine.model import Machine
-    from envsolve.mend.fix import Mending
+    from envsolve.protect.fix import Mending
 
 
 def fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None:

@@ -29,10 +29,10 @@ def command(
     named = options.machines(machine, target, gpu, driver, platform)
     found = api.builds(package, named, python=options.python_version(python))
     if form == "json":
-        from envsolve.jsontext import dump
+        from envsolve.system.files import dump
 
         deliver(dump(found), output)
     else:
-        from envsolve.builds.describe import describe
+        from envsolve.planning.builds import describe
 
         deliver(describe(found, every=every, reasons=SETTINGS.verbose), output)

@@ -36,11 +36,11 @@ def command(
     """
     report = api.check_dockerfile(path, options.machines(machine, target, gpu, driver, platform), context)
     if form == "json":
-        from envsolve.jsontext import dump
+        from envsolve.system.files import dump
 
         deliver(dump(report), output)
     else:
-        from envsolve.dockerfiles.describe import describe
+        from envsolve.dockerfile.model import describe
 
         deliver(describe(report, str(path)), output)
     if any(finding.level == "error" for finding in report.findings):

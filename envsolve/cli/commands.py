@@ -25,7 +25,7 @@ _ANYWHERE = {"--debug": "debug", "--quiet": "quiet", "-q": "quiet", "--verbose":
 
 
 #: Modules of this folder that are no commands, besides those that begin with an underscore.
-HELPERS = frozenset({"commands", "declare", "keeping", "main", "options", "output", "several"})
+HELPERS = frozenset({"commands", "declare", "main", "options", "output", "plan_output"})
 
 
 class _Modules(click.Group):

@@ -11,10 +11,11 @@ from envsolve.cli import _mending, options
 from envsolve.cli.declare import option
 from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import UsageError
-from envsolve.files import read_regular
+from envsolve.system.files import read_regular
 
 if TYPE_CHECKING:
     from envsolve.diagnose.model import Diagnoses, Probe
+
 
 #: No build log is larger; a larger text is most often the wrong file.
 _MAX_BYTES = 64 * 2**20
@@ -63,7 +64,7 @@ def command(
     if prefix is not None and python is not None:
         raise UsageError("--prefix and --python both name the environment", hint="give one of them")
     if python is not None:
-        from envsolve.diagnose.environment.layout import prefix_of
+        from envsolve.environment.layout import prefix_of
 
         prefix = prefix_of(python)
     if log is None and prefix is None:
@@ -100,7 +101,7 @@ def _tried(prefix: Path, time_limit: float) -> tuple[Probe, ...]:
 
 
 def _words(found: Diagnoses, log: str | None) -> str:
-    from envsolve.diagnose.describe import describe
+    from envsolve.diagnose.model import describe
 
     if log is None and not any(probe.failed for probe in found.probes):
         return describe(found, "Nothing is known to be wrong with this environment.")

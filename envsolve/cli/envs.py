@@ -29,7 +29,7 @@ def command(
     Looks where venv, conda, pixi, uv, pipx and poetry keep environments, and in the folders named (else in the current
     one). Reads files alone: nothing is imported or run.
     """
-    from envsolve.diagnose.environment.survey import describe
+    from envsolve.diagnose.survey import describe
 
     check_target(output)
     machines = options.machines(machine, target, gpu, driver, platform)

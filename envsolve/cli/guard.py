@@ -17,7 +17,7 @@ from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import EnvsolveError, UsageError
 
 if TYPE_CHECKING:
-    from envsolve.guard.model import Forecast
+    from envsolve.protect.model import Forecast
 
 
 def command(
@@ -70,18 +70,18 @@ def command(
         deliver_as(form, found, lambda: _words(found), output)
         raise click.exceptions.Exit(4 if found and found.refused else 0)
     if found is not None and (found.changes or found.refused):
-        from envsolve.guard.describe import describe
+        from envsolve.protect.model import describe
 
         remark(describe(found))
         if found.refused and not force:
-            from envsolve.guard.model import RefusedError
+            from envsolve.protect.model import RefusedError
 
             raise RefusedError("not run, since it would harm torch", hint="take one of the ways above, or say --force")
     _run(words)
 
 
 def _words(found: Forecast | None) -> str:
-    from envsolve.guard.describe import describe
+    from envsolve.protect.model import describe
 
     return describe(found) if found else "The command changes no environment."
 

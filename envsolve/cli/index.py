@@ -29,11 +29,11 @@ def measure(
     """
     found = api.measure(what, every=every)
     if form == "json":
-        from envsolve.jsontext import dump
+        from envsolve.system.files import dump
 
         deliver(dump(found), output)
     else:
-        from envsolve.catalogue.measure.describe import describe
+        from envsolve.binaries.model import describe
 
         deliver(describe(found), output)
 
@@ -76,11 +76,11 @@ def check(
     """
     found = api.check_facts(packages or (), sample=sample, seed=seed, folder=catalogue, progress=remark)
     if form == "json":
-        from envsolve.jsontext import dump
+        from envsolve.system.files import dump
 
         deliver(dump(found), None)
     else:
-        from envsolve.catalogue.describe import describe_check
+        from envsolve.facts.maintain.describe import describe_check
 
         deliver(describe_check(found), None)
     if found.disagreements:
@@ -107,8 +107,8 @@ def show(
 
     With evidence and sources. Without WHAT: how much is known of everything, and how old it is.
     """
-    from envsolve.catalogue.describe import describe_facts, describe_summary
-    from envsolve.jsontext import dump
+    from envsolve.facts.maintain.describe import describe_facts, describe_summary
+    from envsolve.system.files import dump
 
     if what is None:
         summary = api.facts_summary()

@@ -15,10 +15,10 @@ from envsolve.cli import plan as planning
 from envsolve.cli.declare import argument, option
 from envsolve.cli.output import SETTINGS, remark
 from envsolve.errors import ImpossibleError, UsageError
-from envsolve.files import is_file, is_there
+from envsolve.system.files import is_file, is_there
 
 if TYPE_CHECKING:
-    from envsolve.plan import Plan
+    from envsolve.planning.plan import Plan
 
 
 def command(
@@ -49,7 +49,7 @@ def command(
 
     Installs requirements, or a lock file, into a prefix. Nothing is put in place that fails its checks.
     """
-    from envsolve.install.progress import shown_on, silent
+    from envsolve.install.errors import shown_on, silent
 
     manager = options.manager_for(manager, None, files, channel)
     lock = _lock_among(what or [])

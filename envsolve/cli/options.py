@@ -12,6 +12,7 @@ from envsolve.errors import UsageError
 if TYPE_CHECKING:
     from envsolve.machine.model import Machine
 
+
 MachineFiles = Annotated[
     list[Path] | None,
     option(
@@ -76,8 +77,8 @@ def machines(
     words += [_said("driver", driver)] if driver is not None else []
     words += [_said("platform", platform)] if platform is not None else []
     said = api.describe_target(", ".join(words)) if words else None
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.machine.change import changed
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.machine.model import changed
 
     catalogue = Catalogue()  # one for all of them: each reads its files anew
     if files:
@@ -141,8 +142,7 @@ def python_version(text: str | None) -> str | None:
     """
     if text is None:
         return None
-    from envsolve.catalogue.load import Catalogue
-    from envsolve.catalogue.published import check_python, python_named
+    from envsolve.facts.catalogue import Catalogue, check_python, python_named
 
     return python_named(text) or check_python(text, Catalogue())
 

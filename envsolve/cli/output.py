@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from envsolve.errors import EnvsolveError, UsageError
-from envsolve.files import is_file, is_folder, is_there, real_path, replace_file
+from envsolve.system.files import is_file, is_folder, is_there, real_path, replace_file
 
 #: What ``-o`` means by a dash.
 STDOUT = Path("-")
@@ -82,7 +82,7 @@ def deliver_as(form: str, value: object, words: Callable[[], str], target: Path 
         EnvsolveError: As :func:`deliver`.
     """
     if form == "json":
-        from envsolve.jsontext import dump
+        from envsolve.system.files import dump
 
         deliver(dump(value), target)
     else:

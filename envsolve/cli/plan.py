@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from envsolve import api
-from envsolve.cli import keeping, options, several
+from envsolve.cli import options, plan_output
 from envsolve.cli.declare import argument, option
 from envsolve.cli.output import SETTINGS, STDOUT, check_target, deliver, remark
 from envsolve.errors import ImpossibleError, UsageError
 
 if TYPE_CHECKING:
-    from envsolve.plan import Plan
-    from envsolve.planner.whatif import WhatIf
+    from envsolve.planning.groups import WhatIf
+    from envsolve.planning.plan import Plan
+
 
 Requirements = Annotated[
     list[str] | None, argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, a project.")
@@ -69,12 +70,12 @@ def command(
         str | None,
         option("--what-if", metavar="CHANGE", help="What another machine would give: 'driver 580', 'RTX 5090'."),
     ] = None,
-    lock: keeping.LockFile = None,
-    upgrade: keeping.Upgrade = False,
-    upgrade_package: keeping.UpgradePackages = None,
-    prefer: keeping.Prefer = None,
-    prefix: keeping.PrefixFolder = None,
-    installed: keeping.InstalledList = None,
+    lock: plan_output.LockFile = None,
+    upgrade: plan_output.Upgrade = False,
+    upgrade_package: plan_output.UpgradePackages = None,
+    prefer: plan_output.Prefer = None,
+    prefix: plan_output.PrefixFolder = None,
+    installed: plan_output.InstalledList = None,
     exclude_newer: ExcludeNewer = None,
     prereleases: Prereleases = False,
     index_url: IndexUrl = None,
@@ -86,14 +87,14 @@ def command(
     Judges every published torch build for the machine, resolves the whole set, and writes it down.
     """
     form = _container_file(builder, form)
-    chosen = _format(form or ("pylock" if allow_groups and several.is_folder(output) else None), output)
+    chosen = _format(form or ("pylock" if allow_groups and plan_output.is_folder(output) else None), output)
     manager = options.manager_for(manager, chosen, files, channel)
     check_asked(requirements, files)
-    (several.check_place if allow_groups else _check_place)(chosen, output)
+    (plan_output.check_place if allow_groups else _check_place)(chosen, output)
     if what_if is not None:
         _check_question(chosen, allow_groups=allow_groups)
-    stays = keeping.lock_to_keep(lock, output, chosen, upgrade=upgrade)
-    keep = keeping.to_keep(stays, upgrade_package, prefer, prefix, installed)
+    stays = plan_output.lock_to_keep(lock, output, chosen, upgrade=upgrade)
+    keep = plan_output.to_keep(stays, upgrade_package, prefer, prefix, installed)
     request: dict[str, Any] = {
         "keep": keep,
         "files": files or (),
@@ -117,9 +118,9 @@ def command(
         machines = api.in_containers(machines)
     if allow_groups:
         plans = api.plan_groups(requirements or (), machines, **request)
-        several.deliver_plans(plans, chosen, output)
+        plan_output.deliver_plans(plans, chosen, output)
         for made in plans.plans:
-            keeping.tell_kept(made, keep, stays)
+            plan_output.tell_kept(made, keep, stays)
         if plans.unserved:
             raise click.exceptions.Exit(ImpossibleError.exit_code)
         return
@@ -133,7 +134,7 @@ def command(
     deliver(_written(made, chosen), output)
     if output is not None or chosen not in ("summary", "json"):
         tell(made)
-    keeping.tell_kept(made, keep, stays)
+    plan_output.tell_kept(made, keep, stays)
     if made.status == "impossible":
         raise click.exceptions.Exit(ImpossibleError.exit_code)
 
@@ -151,9 +152,9 @@ def _check_question(form: str, *, allow_groups: bool) -> None:
 
 
 def _answered(answer: WhatIf, form: str) -> str:
-    from envsolve.render import _whatif
+    from envsolve.formats import _several
 
-    return _whatif.as_json(answer) if form == "json" else _whatif.as_text(answer, sources=SETTINGS.verbose)
+    return _several.as_json(answer) if form == "json" else _several.as_text(answer, sources=SETTINGS.verbose)
 
 
 def _check_place(form: str, output: Path | None) -> None:
@@ -164,7 +165,7 @@ def _check_place(form: str, output: Path | None) -> None:
     """
     check_target(output)
     if form == "pylock" and output not in (None, STDOUT):
-        from envsolve.render.pylock import check_path
+        from envsolve.formats.pylock import check_path
 
         check_path(output)
 
@@ -176,14 +177,14 @@ def show_impossible(made: Plan) -> None:
 
 def tell(made: Plan) -> None:
     """What a person should know of a plan whose text is for a program, or is not on the terminal."""
-    from envsolve.render import remarks
+    from envsolve.formats import remarks
 
     for line in remarks(made):
         remark(line)
 
 
 def _written(made: Plan, form: str) -> str:
-    from envsolve.render import render, summary
+    from envsolve.formats import render, summary
 
     return summary.render(made, sources=SETTINGS.verbose) if form == "summary" else render(made, form)
 
@@ -204,7 +205,7 @@ def _format(named: str | None, output: Path | None) -> str:
     Raises:
         UsageError: There is no such format.
     """
-    from envsolve.render import formats
+    from envsolve.formats import formats
 
     if named is not None:
         if named not in formats():
@@ -220,7 +221,7 @@ def _format(named: str | None, output: Path | None) -> str:
     if name in ("environment.yml", "pixi.toml"):
         return {"environment.yml": "environment-yml", "pixi.toml": "pixi"}[name]
     if name.endswith(".toml"):
-        from envsolve.render.pylock import check_path
+        from envsolve.formats.pylock import check_path
 
         check_path(Path(name))
     return {".json": "json", ".txt": "requirements", ".def": "apptainer"}.get(Path(name).suffix, "summary")

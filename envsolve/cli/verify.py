@@ -16,7 +16,7 @@ from envsolve import api
 from envsolve.cli.declare import option
 from envsolve.cli.output import check_target, deliver, deliver_as
 from envsolve.errors import UsageError, VerificationError
-from envsolve.files import is_file, is_there, real_path
+from envsolve.system.files import is_file, is_there, real_path
 
 if TYPE_CHECKING:
     from envsolve.verify.report import Report
@@ -55,7 +55,7 @@ def command(
 
     Compiles and runs kernels in it and compares what they compute.
     """
-    from envsolve.verify.interpreter import interpreter_of
+    from envsolve.environment.layout import interpreter_of
 
     if [prefix, python, report].count(None) != 2:
         raise UsageError("which environment?", hint="give one of --prefix DIR, --python EXE, --report FILE")
@@ -86,7 +86,7 @@ def command(
 
 
 def _words(found: Report) -> str:
-    from envsolve.verify.describe import describe
+    from envsolve.verify.report import describe
 
     return describe(found)
 

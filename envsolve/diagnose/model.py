@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
 from envsolve.machine.model import Machine
@@ -133,3 +137,138 @@ class Diagnoses:
     ruled_out: tuple[str, ...] = ()
     next_steps: tuple[Remedy, ...] = ()
     probes: tuple[Probe, ...] = ()
+
+
+# What the weighing of one cause gives: a finding with its grounds, or what is ruled out.
+
+
+class Grounds(str, Enum):
+    """What a finding stands on, best first. The precision of each is in ``index_data/precisions.json``."""
+
+    #: Words of an error, and rules or catalogue facts that confirm them for this build and machine.
+    CONFIRMED = "confirmed"
+    #: Words of an error that name one cause, and nothing that contradicts them.
+    STATED = "stated"
+    #: Files of an environment, and rules: they leave no way for it to work, whatever the error says.
+    READ = "read"
+    #: Words of an error that several causes share; circumstances speak for this one.
+    SUGGESTED = "suggested"
+    #: Facts and rules alone: the parts cannot work together, but no words of an error say so.
+    DERIVED = "derived"
+    #: Files of an environment that show what often does harm, and may do none here.
+    NOTICED = "noticed"
+
+    @property
+    def rank(self) -> int:
+        """0 for the best grounds; larger is worse."""
+        return list(Grounds).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause that a weighing found.
+
+    Attributes:
+        explains: Other causes that are mere consequences of this one: they are told after it.
+    """
+
+    cause: str
+    grounds: Grounds
+    explanation: str
+    evidence: tuple[str, ...]
+    remedies: tuple[Remedy, ...] = ()
+    explains: frozenset[str] = field(default=frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class RuledOut:
+    """What was looked at and does not hold, in words."""
+
+    text: str
+
+
+# Whether a text can hold a word at all: asked of the few distinct words of a large text in place of all of it.
+#
+# A log of ten megabytes has some thousand distinct words, and hundreds of literals are looked for in it, nearly all
+# of
+# which it does not have. The distinct words are gathered in one pass; a literal is looked for only where they allow
+# it.
+
+
+_LETTERS = bytes(byte if chr(byte).islower() and byte < 128 else 0x20 for byte in range(256))
+
+
+class Vocabulary:
+    """The distinct runs of ASCII letters of a lower-case text."""
+
+    def __init__(self, lowered: str) -> None:
+        """Gather them; what is no ASCII letter only separates."""
+        runs = set(lowered.encode("ascii", "replace").translate(_LETTERS).split())
+        self._runs = b" ".join(runs).decode("ascii")
+
+    def allows(self, word: str) -> bool:
+        """Whether the text may hold ``word`` (lower case, ASCII). False is certain, True is not."""
+        return _longest_run(word) in self._runs
+
+
+@lru_cache(maxsize=4096)
+def _longest_run(word: str) -> str:
+    return max(re.findall("[a-z]+", word), key=len, default="")
+
+
+# Diagnoses in the words of a terminal. Pure.
+
+
+_WIDTH = 100
+_EVIDENCE = 6
+
+
+def describe(found: Diagnoses, nothing: str = "No cause is known for this.") -> str:
+    """Every diagnosis with its cause, what happened, what shows it, and the ways out; or what to do without one.
+
+    Args:
+        found: The answer.
+        nothing: What is said where it names no cause.
+    """
+    lines: list[str] = []
+    for diagnosis in found.diagnoses:
+        lines += [*_diagnosis(diagnosis), ""]
+    if not found.diagnoses:
+        lines += [nothing, ""]
+    if found.probes:
+        lines += ["Tried:", *(line for probe in found.probes for line in _probe(probe)), ""]
+    if found.ruled_out:
+        lines += ["Looked at and set aside:", *(line for text in found.ruled_out for line in _item(text)), ""]
+    if found.next_steps:
+        lines += ["What to run next:", *(line for step in found.next_steps for line in _remedy(step)), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
+    yield f"{diagnosis.cause}  (right in {diagnosis.confidence:.0%} of the known cases like this)"
+    yield from textwrap.wrap(diagnosis.explanation, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    yield "  Evidence:"
+    for text in diagnosis.evidence[:_EVIDENCE]:
+        yield from _item(text)
+    yield "  What to do, the least change first:"
+    for remedy in diagnosis.remedies:
+        yield from _remedy(remedy)
+
+
+def _probe(probe: Probe) -> Iterator[str]:
+    """How it ended; of an error as much as tells it."""
+    where = f" [{probe.gpu}]" if probe.gpu else ""
+    lines = probe.detail.strip().splitlines() or [""]
+    yield from _item(f"{probe.name}{where} {probe.outcome}: {lines[0]}")
+    if probe.failed:
+        yield from (f"      {line[:_WIDTH]}" for line in lines[1:_EVIDENCE])
+
+
+def _item(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+
+
+def _remedy(remedy: Remedy) -> Iterator[str]:
+    yield from _item(remedy.text)
+    if remedy.command:
+        yield f"      {remedy.command}"

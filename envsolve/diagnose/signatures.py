@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from envsolve.catalogue.model import Signature
-from envsolve.diagnose.vocabulary import Vocabulary
+from envsolve.diagnose.model import Vocabulary
+from envsolve.facts.evidence import Signature
 
 #: Characters of a window before and after the anchor: the longest symbol names and requirement lines fit.
 _BEFORE, _AFTER = 600, 1200

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from envsolve.install.environment import Installed, install
-from envsolve.install.errors import InstallError, InstallInterruptedError
-from envsolve.install.progress import Progress, Step, shown_on
+from envsolve.install.errors import InstallError, InstallInterruptedError, Progress, Step, shown_on
 
 __all__ = ["InstallError", "InstallInterruptedError", "Installed", "Progress", "Step", "install", "shown_on"]

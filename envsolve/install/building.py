@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envsolve.compat.versions import minor, numbers
 from envsolve.errors import UsageError
-from envsolve.lock import Building
-from envsolve.machine.compilers import find_compilers, read_compiler
 from envsolve.machine.model import HostCompiler, Machine
-from envsolve.plan import SITE_PACKAGES
+from envsolve.machine.tools import find_compilers, read_compiler
+from envsolve.planning.lock import Building
+from envsolve.toolchain.model import SITE_PACKAGES
+from envsolve.values import minor, numbers
 
 # Gigabytes that one compiler of CUDA code takes; flash-attention's README warns of as much for each job.
 _JOB_BYTES = 4_000_000_000

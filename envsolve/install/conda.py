@@ -2,24 +2,160 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
-from envsolve.conda import fill
-from envsolve.errors import IndexUnavailableError, UsageError
-from envsolve.install import record, settings, strays, variables
-from envsolve.install.conda_lock import CondaLock
-from envsolve.install.errors import explained
+from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
+from envsolve.install import conda_fill, managers, record, relocate, staging
+from envsolve.install.errors import Progress, Step, explained
 from envsolve.install.files import File, Wanted
 from envsolve.install.process import run
-from envsolve.install.progress import Progress, Step
 from envsolve.install.staging import Staging
-from envsolve.lock import assumptions_of
-from envsolve.plan import Plan, PlannedPackage
+from envsolve.planning.lock import EXPLICIT_NOTE, Assumptions, assumptions_of
+from envsolve.planning.plan import Plan
+from envsolve.solve.outcome import PlannedPackage
+from envsolve.system.files import read_regular
+
+# Reading an explicit lock (CEP 23): conda packages by address and hash, by envsolve or by another tool.
+
+
+SUFFIXES = (".lock", ".txt")
+_MARK = "@EXPLICIT"
+# Sources: CEP 23 for the line, CEP 26 for the names of channels, subdirs and files.
+_LINE = re.compile(
+    r"(?P<url>[a-z]+://\S+/(?P<subdir>[a-z]+-[a-z0-9_]+|noarch)/"
+    r"(?P<file>(?P<name>[^/\s#]+)-(?P<version>[^-/\s#]+)-(?P<build>[^-/\s#]+)\.(?:conda|tar\.bz2)))"
+    r"(?:#(?:(?:sha256:)?(?P<sha256>[0-9a-f]{64})|(?P<md5>[0-9a-f]{32})))?"
+)
+_SYSTEMS = {"linux-64": ("linux", "x86_64"), "linux-aarch64": ("linux", "aarch64"), "win-64": ("windows", "x86_64")}
+
+
+@dataclass(frozen=True, slots=True)
+class CondaLock:
+    """An explicit lock, read.
+
+    Attributes:
+        subdir: ``linux-64``.
+        assumptions: Of the machine; of a lock that another tool made, no more than its system and its Python.
+    """
+
+    files: tuple[File, ...]
+    subdir: str
+    assumptions: Assumptions
+
+    @property
+    def python(self) -> str | None:
+        """The Python that is in it, ``3.12``."""
+        return self.assumptions.python
+
+
+def read_conda_lock(path: Path, python: str | None = None, groups: Sequence[str] = ()) -> CondaLock:
+    """Read an explicit lock.
+
+    Args:
+        path: The file.
+        python: The Python that is asked for; None for that of the lock.
+        groups: Dependency groups, of which such a lock has none.
+
+    Raises:
+        ImpossibleError: It is for another Python.
+        UsageError: It cannot be read, is none, or names a package without a hash.
+    """
+    lines = _lines(path)
+    if _MARK not in lines:
+        hint = f"such a lock has a line {_MARK}: envsolve plan REQ... -o conda-linux-64.lock; requirements: -r FILE"
+        raise UsageError(f"{path} is no explicit lock of conda packages", hint=hint)
+    if groups:
+        raise UsageError(f"{path} has no groups: {', '.join(groups)}", hint="leave them out")
+    files: list[File] = []
+    subdirs: set[str] = set()
+    for number, line in enumerate(lines, start=1):
+        if line and line != _MARK and not line.startswith("#"):
+            file, subdir = _conda_lock_file(line, f"{path} line {number}")
+            files.append(file)
+            subdirs |= {subdir} - {"noarch"}
+    _check(files, subdirs, path)
+    subdir = next(iter(subdirs), _said_platform(lines) or "linux-64")
+    lock = CondaLock(tuple(files), subdir, _assumptions(lines, files, subdir, path))
+    if python is not None and lock.python not in (None, python):
+        hint = "leave out --python, or plan again with it"
+        raise ImpossibleError(f"{path} is for Python {lock.python}, not {python}", hint=hint)
+    return lock
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = read_regular(path).decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path}: the lock cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: the lock is no text") from None
+    return [line.strip() for line in text.splitlines()]
+
+
+def _conda_lock_file(line: str, where: str) -> tuple[File, str]:
+    match = _LINE.fullmatch(line)
+    if match is None:
+        _refuse(line, where)
+    hashes = {name: digest for name in ("sha256", "md5") if (digest := match[name])}
+    if not hashes:
+        hint = "have the hashes written: conda list --explicit --sha256, or envsolve plan -o conda-linux-64.lock"
+        raise UsageError(f"{where}: {match['file']} has no hash", hint=hint)
+    return File(match["name"], match["version"], "conda", match["file"], match["url"], hashes), match["subdir"]
+
+
+def _refuse(line: str, where: str) -> NoReturn:
+    shown = re.sub(r"//[^/@\s]*@", "//", line)[:200]  # never a password
+    hint = "a line is CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#sha256:DIGEST, or #MD5"
+    raise UsageError(f"{where}: {shown!r} is no address of a conda package with a hash", hint=hint)
+
+
+def _check(files: Sequence[File], subdirs: set[str], path: Path) -> None:
+    if not files:
+        raise UsageError(f"{path} names no packages", hint="plan again")
+    names = [file.name for file in files]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"{path} names a package more than once: {', '.join(twice)}", hint="plan again")
+    if len(subdirs) > 1 or not subdirs <= _SYSTEMS.keys():
+        hint = f"install a lock for one of {', '.join(_SYSTEMS)}"
+        raise UsageError(f"{path} has packages for {', '.join(sorted(subdirs))}", hint=hint)
+
+
+def _said_platform(lines: Sequence[str]) -> str | None:
+    found = (re.fullmatch(r"#\s*platform:\s*(\S+)", line) for line in lines)
+    return next((match[1] for match in found if match and match[1] in _SYSTEMS), None)
+
+
+def _assumptions(lines: Sequence[str], files: Sequence[File], subdir: str, path: Path) -> Assumptions:
+    """What envsolve noted in the lock; else the system that the packages are for, and their Python."""
+    note = next((line for line in lines if line.startswith(EXPLICIT_NOTE)), None)
+    if note is not None:
+        return _noted(note.removeprefix(EXPLICIT_NOTE), path)
+    os, arch = _SYSTEMS[subdir]
+    version = next((file.version for file in files if file.name == "python"), None)
+    return Assumptions(python=".".join(version.split(".")[:2]) if version else None, os=os, arch=arch)
+
+
+def _noted(text: str, path: Path) -> Assumptions:
+    try:
+        table = json.loads(text)
+    except ValueError:
+        table = None
+    assumptions = Assumptions.from_table(table) if isinstance(table, dict) else None
+    if assumptions is None:
+        hint = "make the lock again with envsolve plan, or take that line out"
+        raise UsageError(f"{path}: what envsolve noted in the lock cannot be read", hint=hint)
+    return assumptions
+
 
 MANAGER = "conda"
 
@@ -48,23 +184,25 @@ class CondaWork:
         Raises:
             EnvsolveError: What rattler's words mean.
         """
-        title = fill.title()
+        title = conda_fill.title()
         count = len(self.aim.files)
         progress(Step("packages", f"installing {count} conda package{'' if count == 1 else 's'} with {title}"))
         carry_out(self._order(stage), stage, progress)
         if self.aim.environment:
-            variables.write(record.site_packages(stage.environment), self.aim.environment)
+            relocate.write(record.site_packages(stage.environment), self.aim.environment)
         record.write(stage.environment, python=self.python or "", manager=title, wanted=self.aim, pip=False)
         return ()
 
-    def _order(self, stage: Staging) -> fill.Order:
-        packages = tuple(fill.Package(f"{one.name} =={one.version}", one.url, one.hashes) for one in self.aim.files)
+    def _order(self, stage: Staging) -> conda_fill.Order:
+        packages = tuple(
+            conda_fill.Package(f"{one.name} =={one.version}", one.url, one.hashes) for one in self.aim.files
+        )
         # An address is CHANNEL/SUBDIR/FILE.
         channels = tuple(dict.fromkeys(one.url.rsplit("/", 2)[0] for one in self.aim.files))
-        return fill.Order(packages, channels, self.subdir, str(stage.environment), str(stage.prefix))
+        return conda_fill.Order(packages, channels, self.subdir, str(stage.environment), str(stage.prefix))
 
 
-def carry_out(order: fill.Order, stage: Staging, progress: Progress) -> None:
+def carry_out(order: conda_fill.Order, stage: Staging, progress: Progress) -> None:
     """Have conda packages installed, in a process of its own.
 
     Raises:
@@ -73,11 +211,11 @@ def carry_out(order: fill.Order, stage: Staging, progress: Progress) -> None:
     path = stage.folder / "order.json"
     path.write_bytes(msgspec.json.encode(order))
     ended = run(
-        [sys.executable, "-m", fill.__name__, str(path)],
+        [sys.executable, "-m", conda_fill.__name__, str(path)],
         environment={
             "TMPDIR": str(stage.temporary),
-            **settings.kept_variables(os.environ),
-            strays.MARK: str(stage.folder),
+            **managers.kept_variables(os.environ),
+            staging.MARK: str(stage.folder),
         },
         on_line=lambda line: progress(Step("output", line)),
     )

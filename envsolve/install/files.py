@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from packaging.pylock import (
     Package,
@@ -28,20 +28,73 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
-from envsolve.files import real_path
-from envsolve.install import trees
-from envsolve.lock import Assumptions, Classes, assumptions_of, classes_from_table
-from envsolve.plan import Plan, PlannedPackage
-from envsolve.resolve.direct import UNREAD
-from envsolve.trees.model import Tree
+from envsolve.packages import source_trees
+from envsolve.packages.source_trees import Tree, is_commit, is_inside, read_address
+from envsolve.planning.lock import Assumptions, Classes, assumptions_of, classes_from_table
+from envsolve.planning.plan import Plan
+from envsolve.solve.files import UNREAD
+from envsolve.solve.outcome import PlannedPackage
+from envsolve.system.files import is_folder, real_path
+
+if TYPE_CHECKING:
+    from envsolve.install.interpreters import Target
+
+
+# Source trees of a plan or a lock: what pins them, and the copy of a folder that is built.
+
+
+def of_lock(lock: Path, name: str, source: PackageVcs | PackageDirectory) -> Tree:
+    """The tree that a lock names.
+
+    Raises:
+        UsageError: It is no commit of a git repository and no folder.
+    """
+    again = "lock again with envsolve plan"
+    subdirectory = source.subdirectory
+    if not is_inside(subdirectory):
+        raise UsageError(f"the subdirectory {subdirectory} of {name} in the lock is not in its tree", hint=again)
+    if isinstance(source, PackageDirectory):
+        return Tree(folder=str(real_path(real_path(lock).parent / source.path)), subdirectory=subdirectory)
+    if source.type != "git":
+        raise UsageError(
+            f"the lock takes {name} from a repository of {source.type}, and only git's are installed",
+            hint="ask for a git repository or an archive of it",
+        )
+    url = source.url or real_path(real_path(lock).parent / (source.path or "")).as_uri()
+    read = read_address(f"git+{url}")
+    if read.repository is None or read.unread or not is_commit(source.commit_id):
+        raise UsageError(f"the lock has no address and commit of {name} that git could fetch: {url}", hint=again)
+    return Tree(repository=url, commit=source.commit_id, subdirectory=subdirectory)
+
+
+def reference(name: str, tree: Tree) -> tuple[str, Mapping[str, str]]:
+    """The address that a tree is built from, and what tells its content from any other's.
+
+    Raises:
+        UsageError: The folder is not there.
+    """
+    address = tree.address or ""
+    if tree.folder is None:
+        return quote(address, safe="%/:=&?~+!,;'@()*[]#"), {"git": tree.commit or ""}
+    if not is_folder(Path(tree.folder)):
+        raise UsageError(f"{name} is built from the folder {tree.folder}, which is not there", hint="plan again")
+    return address, {"sha256": source_trees.digest(Path(tree.folder))}
+
+
+def staged(name: str, url: str, place: Path) -> str:
+    """The address to build a tree from: of a folder, that of a copy, so that no build leaves anything in it."""
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return url
+    copy = place / name
+    source_trees.copied(Path(unquote(parts.path)), copy)
+    return copy.as_uri() + (f"#{parts.fragment}" if parts.fragment else "")
+
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-if TYPE_CHECKING:
-    from envsolve.install.interpreters import Target
 
 
 # Hash algorithms that pip and uv check, with the hexadecimal digits of each.
@@ -93,7 +146,7 @@ class Lock:
         path: Where it lies.
         assumptions: Of the machine; None where it has none, or where it has those of several ``classes``.
         notes: What is to be said of it.
-        classes: The classes of machines that it has a part for each of (:func:`envsolve.install.classes.for_machine`).
+        classes: The classes of machines that it has parts for (:func:`envsolve.install.lock_classes.for_machine`).
         groups: Its dependency groups that are to be installed; None for its default ones.
     """
 
@@ -226,7 +279,7 @@ def _from_lock(lock: Lock, target: Target) -> tuple[tuple[File, ...], list[int |
 def _locked_file(lock: Path, package: Package, source: object) -> File:
     if isinstance(source, (PackageVcs, PackageDirectory)):
         version = str(package.version) if package.version else None
-        return _tree(package.name, version, trees.of_lock(lock, package.name, source))
+        return _tree(package.name, version, of_lock(lock, package.name, source))
     assert isinstance(source, (PackageWheel, PackageSdist, PackageArchive))  # there are no other kinds
     url = source.url or real_path(real_path(lock).parent / (source.path or "")).as_uri()
     filename = urlsplit(url).path.rpartition("/")[2] if isinstance(source, PackageArchive) else source.filename
@@ -245,7 +298,7 @@ def _locked_file(lock: Path, package: Package, source: object) -> File:
 
 
 def _tree(name: str, version: str | None, tree: Tree) -> File:
-    url, hashes = trees.reference(name, tree)
+    url, hashes = reference(name, tree)
     return File(name, version, "tree", "", url, hashes)
 
 

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags
 
 from envsolve.errors import UsageError
-from envsolve.processes import ask
+from envsolve.system.processes import ask
 
 PROBE_SECONDS = 30.0
 """What a program may take to say what it is, on a busy machine and a cold network disk."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from envsolve.install.errors import InstallInterruptedError
-from envsolve.processes import die_with_parent, kill_group
+from envsolve.system.processes import die_with_parent, kill_group
 
 _KEPT_LINES = 200
 _GRACE_SECONDS = 3.0
@@ -40,7 +40,7 @@ def run(
 
     The child leads its own process group, and any exception here (Ctrl-C included) ends that whole group first. Where
     this process is killed outright, Linux kills the child too; what the child had started is left to
-    :mod:`envsolve.install.strays`.
+    :mod:`envsolve.install.staging`.
     """
     process = subprocess.Popen(
         command,

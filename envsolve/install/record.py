@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import Distribution, PackagePath, distributions
@@ -13,12 +14,47 @@ import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from envsolve.install import contents, guarded
+from envsolve.install import contents
 from envsolve.install.files import File, Wanted
 from envsolve.install.interpreters import PROBE_SECONDS
-from envsolve.jsontext import dump
-from envsolve.lock import Assumptions, Building
-from envsolve.processes import ask
+from envsolve.planning.lock import Assumptions, Building
+from envsolve.system.files import dump
+from envsolve.system.processes import ask
+
+# What ``envsolve guard --write`` leaves in an environment's pip configuration, told from what its user wrote there.
+
+
+BEGIN, END = "# written by envsolve guard --write", "# end of what envsolve guard wrote"
+CONFIG = "pip.ini" if sys.platform == "win32" else "pip.conf"
+"""pip's configuration file in the root folder of an environment."""
+
+
+def without_block(text: str) -> str:
+    """A configuration without what guard wrote; as it is where it wrote nothing, or its marks are not whole."""
+    lines = text.splitlines()
+    if BEGIN not in lines or END not in lines:
+        return text
+    begin, end = lines.index(BEGIN), lines.index(END)
+    return "".join(f"{line}\n" for line in (*lines[:begin], *lines[end + 1 :]))
+
+
+def is_guarded(environment: Path) -> bool:
+    """Whether guard left constraints in an environment's pip configuration."""
+    return BEGIN in _configuration(environment).splitlines()
+
+
+def is_all_ours(environment: Path) -> bool:
+    """Whether guard wrote all of an environment's pip configuration, so that nothing of its user's is in it."""
+    text = _configuration(environment)
+    return bool(text) and not without_block(text).strip()
+
+
+def _configuration(environment: Path) -> str:
+    try:
+        return (environment / CONFIG).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
 
 SCHEMA: Literal["envsolve.installed/1"] = "envsolve.installed/1"
 FOLDER = ".envsolve"
@@ -103,7 +139,7 @@ def made_here(environment: Path) -> bool:
 def unaccounted(environment: Path) -> list[str]:
     """Files in an environment of envsolve that neither an install nor a guard put there, relative to it."""
     found = contents.unaccounted(environment, FOLDER, contents.read(environment, FOLDER) or {})
-    return [name for name in found if name != guarded.CONFIG or not guarded.is_all_ours(environment)]
+    return [name for name in found if name != CONFIG or not is_all_ours(environment)]
 
 
 def holds(environment: Path, wanted: Wanted, python: str | None) -> bool:

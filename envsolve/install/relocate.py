@@ -14,13 +14,19 @@ import io
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import Distribution
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from envsolve.install import record
+from envsolve.install.errors import InstallError, explained
+from envsolve.install.files import File
+from envsolve.install.interpreters import PROBE_SECONDS, Target
+from envsolve.install.process import run
+from envsolve.system.processes import ask
+from envsolve.toolchain.model import SITE_PACKAGES
 
 # Linux took at most 127 bytes of a script's first line before 5.1.
 _SHEBANG_MAX = 127
@@ -149,3 +155,118 @@ def _replace(path: Path, content: bytes) -> None:
     fresh.write_bytes(content)
     fresh.chmod(path.stat().st_mode & 0o7777)
     fresh.replace(path)
+
+
+# Making an empty virtual environment in one folder whose scripts name another.
+
+
+# Run by the base interpreter, so that the environment is laid out as that Python version does it. The activation
+# scripts are written last, after the context has been told the final place: they name nothing else. The line of
+# pyvenv.cfg with the command that made it is dropped: nothing reads it, and it names a folder that will be gone.
+_MAKE = """
+import os, sys, venv
+staging, final = sys.argv[1:]
+builder = venv.EnvBuilder(symlinks=True, prompt=os.path.basename(final))
+context = builder.ensure_directories(staging)
+builder.create_configuration(context)
+builder.setup_python(context)
+with open(context.cfg_path, encoding="utf-8") as file:
+    lines = [line for line in file if not line.startswith("command ")]
+with open(context.cfg_path, "w", encoding="utf-8") as file:
+    file.writelines(lines)
+context.env_dir = final
+context.env_exe = os.path.join(final, context.bin_name, os.path.basename(context.env_exe))
+builder.setup_scripts(context)
+"""
+
+_BUNDLED_PIP = """
+import glob, os, sysconfig
+folders = [sysconfig.get_config_var("WHEEL_PKG_DIR")]
+try:
+    import ensurepip
+    folders.append(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled"))
+except ImportError:
+    pass
+print(max((path for folder in folders if folder for path in glob.glob(os.path.join(folder, "pip-*.whl"))), default=""))
+"""
+
+
+def make(target: Target, staging: Path, final: Path) -> None:
+    """Make an environment in ``staging`` that will stand at ``final``.
+
+    Raises:
+        InstallError: The interpreter lacks the ``venv`` module, or the folder cannot be written.
+    """
+    command = [str(target.executable), "-I", "-c", _MAKE, str(staging), str(final)]
+    made = run(command, environment=os.environ, on_line=lambda line: None)
+    if any("No module named" in line for line in made.output):
+        raise InstallError(
+            f"{target.executable} has no venv module",
+            hint="on Debian and Ubuntu it is in the package python3-venv; `uv python install` gives a complete Python",
+        )
+    if made.code != 0:
+        raise explained("python -m venv", made.code, made.output)
+
+
+def bundled_pip(target: Target) -> File | None:
+    """The pip wheel that the interpreter carries for ``ensurepip``; None where its maker removed it.
+
+    An environment gets this pip, so that ``python -m pip`` works in it, unless the plan has one.
+    """
+    answer = ask([str(target.executable), "-I", "-c", _BUNDLED_PIP], os.environ, limit=PROBE_SECONDS)
+    if answer is None:
+        return None
+    wheel = Path(answer.partition("\n")[0])
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return File("pip", wheel.name.split("-")[1], "wheel", wheel.name, wheel.as_uri(), {"sha256": digest})
+
+
+# The plan's environment variables, seen by a plain ``PREFIX/bin/python``.
+#
+# Python executes the ``import`` lines of ``.pth`` files at start-up. One such line sets each variable unless the user
+# has
+# set it, so that their own setting wins. It needs no activation, and holds in every process that this Python starts.
+
+
+FILENAME = "envsolve_environment.pth"
+_AND_PATH = ":$PATH"
+
+
+def write(site_packages: Path, environment: Mapping[str, str]) -> None:
+    """Write the file that sets ``environment`` by default; none where there is nothing to set.
+
+    Args:
+        site_packages: The folder of packages, ``PREFIX/lib/python3.12/site-packages``.
+        environment: By name; values that begin with ``{site_packages}`` follow the environment where it is moved.
+    """
+    if environment:
+        (site_packages / FILENAME).write_text(
+            line(environment, f"lib/{site_packages.parent.name}/site-packages"), "ascii"
+        )
+
+
+def line(environment: Mapping[str, str], site_packages: str) -> str:
+    """The one line of the file: ASCII whatever the values, since Pythons differ in how they decode ``.pth`` files.
+
+    Args:
+        environment: By name.
+        site_packages: The folder of packages, relative to the environment.
+    """
+    settings = (_setting(name, value, site_packages) for name, value in sorted(environment.items()))
+    return f"import os, sys; {'; '.join(settings)}\n"
+
+
+def _setting(name: str, value: str, site_packages: str) -> str:
+    """One statement: a folder goes before those of ``PATH``, once; another variable is set unless it is already."""
+    if name == "PATH":
+        folder = _expression(value.removesuffix(_AND_PATH), site_packages)
+        rest = "*os.environ.get('PATH', os.defpath).split(os.pathsep)"
+        return f"os.environ['PATH'] = os.pathsep.join(dict.fromkeys([{folder}, {rest}]))"
+    return f"os.environ.setdefault({name!a}, {_expression(value, site_packages)})"
+
+
+def _expression(value: str, site_packages: str) -> str:
+    """A value as Python; what lies in the environment is found from where the environment is at that time."""
+    if not value.startswith(f"{SITE_PACKAGES}/"):
+        return f"{value!a}"
+    return f"os.path.join(sys.prefix, {site_packages + value.removeprefix(SITE_PACKAGES)!a})"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,15 +16,156 @@ from typing import TextIO
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envsolve.install import building, condatoolkit, record, toolkit, trees
+from envsolve.errors import IndexUnavailableError
+from envsolve.install import building, record
+from envsolve.install import files as trees
 from envsolve.install.building import Host
-from envsolve.install.errors import InstallError
+from envsolve.install.errors import InstallError, Progress, Step
 from envsolve.install.files import File, Wanted
 from envsolve.install.interpreters import Target
-from envsolve.install.progress import Progress, Step
 from envsolve.install.staging import Staging
-from envsolve.lock import Building
 from envsolve.machine.model import Machine
+from envsolve.planning.lock import Building
+from envsolve.rules.platform import assumed
+from envsolve.toolchain.model import SITE_PACKAGES
+
+# The CUDA toolkit that packages of an environment make up, with what they leave out for linking.
+#
+# NVIDIA's wheels hold ``lib/libcudart.so.13`` and no ``libcudart.so``, no ``lib64``, and no stub of the driver's
+# library;
+# a linker asks for the first, builds of old for the second, and what calls the driver itself for the third.
+# (Measured:
+# the packages of CUDA 13.0 and 13.2 on the default index; a ``CUDAExtension`` fails to link for want of
+# ``-lcudart``.)
+
+
+_LIBRARY = re.compile(r"(?P<name>lib[\w+-]+\.so)(?:\.\d+)+")
+_FUNCTION = re.compile(r"\bcu[A-Z]\w*\b")
+
+
+def complete(home: Path, compiler: str | None) -> None:
+    """Give a toolkit of packages the names that linkers and builds look for.
+
+    Args:
+        home: ``site-packages/nvidia/cu13``.
+        compiler: A C compiler; without one, no stub of the driver's library is made.
+
+    Raises:
+        InstallError: The compiler does not run.
+    """
+    libraries = home / "lib"
+    if not (home / "lib64").exists():
+        (home / "lib64").symlink_to("lib")
+    for library in sorted(libraries.iterdir()):
+        match = _LIBRARY.fullmatch(library.name)
+        if match and not (libraries / match["name"]).exists():
+            (libraries / match["name"]).symlink_to(library.name)
+    stub, headers = libraries / "stubs" / "libcuda.so", sorted((home / "include").glob("cuda*.h"))
+    if compiler is not None and headers and not stub.exists():
+        _write_stub(stub, headers, compiler)
+
+
+def _write_stub(stub: Path, headers: Sequence[Path], compiler: str) -> None:
+    """A library that is linked against in place of the driver's: it has every name of its headers, and does nothing.
+
+    What is linked so asks for ``libcuda.so.1``, which is the driver's own where it runs.
+    """
+    stub.parent.mkdir(exist_ok=True)
+    texts = (header.read_text(encoding="utf-8", errors="replace") for header in headers)
+    names = sorted({name for text in texts for name in _FUNCTION.findall(text)})
+    source = stub.with_suffix(".c")
+    source.write_text("".join(f"void {name}(void) {{}}\n" for name in names), encoding="ascii")
+    command = [compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(stub), str(source)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InstallError(
+            f"{compiler} does not run: {error}", hint="install a C compiler, or name one in CC"
+        ) from error
+    source.unlink()
+    if done.returncode != 0:
+        raise InstallError(f"{compiler} cannot link a library:\n{done.stderr.strip()}", hint="see that it is whole")
+
+
+# A CUDA toolkit out of conda packages, in a folder of the environment, where neither the machine nor PyPI has one.
+#
+# For CUDA 12 the default index has ptxas, libNVVM and headers, and no nvcc; conda-forge has all of it. The folder is
+# a
+# conda prefix of its own beside NVIDIA's packages: nothing else of the environment is conda's.
+
+
+_EXTRA = "envsolve[conda]"
+
+
+def place(building: Building) -> str:
+    """The toolkit's folder below the environment's packages."""
+    return f"nvidia/cuda-{building.nvcc}"
+
+
+def can_bring(building: Building) -> bool:
+    """Whether such packages are known, and what installs them is here."""
+    return bool(building.conda) and importlib.util.find_spec("rattler") is not None
+
+
+def way(building: Building) -> str | None:
+    """What would make it possible to bring one, in words; None where no packages are known."""
+    if not building.conda:
+        return None
+    return f"with {_EXTRA} beside envsolve (pip install '{_EXTRA}') the same command brings nvcc from conda-forge"
+
+
+def variables(building: Building) -> Mapping[str, str]:
+    """By what programs that compile where they run find it."""
+    home = f"{SITE_PACKAGES}/{place(building)}"
+    return {"CUDA_HOME": home, "PATH": f"{home}/bin:$PATH"}
+
+
+def bring(building: Building, machine: Machine | None, stage: Staging, progress: Progress) -> Path:
+    """Install the toolkit into the environment that is being made; its folder.
+
+    Raises:
+        IndexUnavailableError: The channel cannot be read, or has no such packages for this machine.
+        InstallError: rattler fails.
+    """
+    from envsolve.install import conda_fill
+    from envsolve.install.conda import carry_out
+    from envsolve.packages.conda_inputs import read_spec
+    from envsolve.solve.conda import subdir_of, system_packages
+    from envsolve.solve.conda_channels import Channels, UnsolvableError
+
+    home = record.site_packages(stage.environment) / place(building)
+    platform = assumed(machine.platform if machine else None)
+    channels = tuple(dict.fromkeys(line.rpartition("::")[0] for line in building.conda))
+    specs = [read_spec(line.rpartition("::")[2], "the plan's toolchain", {}) for line in building.conda]
+    progress(Step("packages", f"bringing nvcc {building.nvcc} from {', '.join(channels)}"))
+    try:
+        subdir = subdir_of(platform)
+        virtual = tuple(system_packages([Machine(platform=platform)]))
+        found = Channels(channels).solve(specs, (), virtual, subdir, {})
+    except UnsolvableError as failure:
+        raise IndexUnavailableError(
+            f"{', '.join(channels)} has no nvcc {building.nvcc} for this machine: {failure}",
+            hint="install that toolkit yourself, and set CUDA_HOME",
+        ) from None
+    packages = tuple(conda_fill.Package(f"{one.name} =={one.version}", one.url, one.hashes) for one in found)
+    addresses = tuple(dict.fromkeys(one.channel for one in found))
+    final = stage.prefix / home.relative_to(stage.environment)
+    carry_out(conda_fill.Order(packages, addresses, subdir, str(home), str(final)), stage, progress)
+    _link_targets(home)
+    return home
+
+
+def _link_targets(home: Path) -> None:
+    """Give the headers and libraries of conda's ``targets/x86_64-linux`` the places of any other toolkit's."""
+    for kind in ("include", "lib"):
+        for target in sorted(home.glob(f"targets/*/{kind}")):
+            folder = home / kind
+            folder.mkdir(exist_ok=True)
+            for path in sorted(target.iterdir()):
+                link = folder / path.name
+                if not link.exists() and not link.is_symlink():
+                    link.symlink_to(Path("..") / path.relative_to(home))
+
 
 _LOG = "build.log"
 
@@ -60,8 +204,8 @@ class Sources:
         if files:
             host = building.host_compiler(stated, machine, os.environ)
             home = building.own_toolkit(stated, machine) if own else None
-            if own and home is None and not condatoolkit.can_bring(stated):
-                raise building.no_toolkit(stated, machine, condatoolkit.way(stated))
+            if own and home is None and not can_bring(stated):
+                raise building.no_toolkit(stated, machine, way(stated))
             return cls(files, stated, host, home, machine)
         cc = shutil.which("gcc")
         # Packages that are the toolkit of what is compiled where it runs.
@@ -78,7 +222,7 @@ class Sources:
 
     def variables(self) -> Mapping[str, str]:
         """What the environment must have set where it runs, for a toolkit that no plan could name."""
-        return condatoolkit.variables(self.building) if self.from_conda else {}
+        return variables(self.building) if self.from_conda else {}
 
     def told(self, stage: Staging, before: Mapping[str, str]) -> dict[str, str]:
         """The variables of the build; where packages are the toolkit, it is made whole first."""
@@ -90,7 +234,7 @@ class Sources:
     def _inside(self, packages: Path) -> Path | None:
         """The toolkit in the environment; None where it is the machine's own."""
         if self.from_conda:
-            return packages / condatoolkit.place(self.building)
+            return packages / place(self.building)
         return building.home_in(self.building, packages)
 
     def complete(self, stage: Staging, progress: Progress) -> None:
@@ -103,7 +247,7 @@ class Sources:
             InstallError: The packages that the lock counts on are not in the environment.
         """
         if self.from_conda:
-            condatoolkit.bring(self.building, self.machine, stage, progress)
+            bring(self.building, self.machine, stage, progress)
         home = self._inside(record.site_packages(stage.environment))
         if home is None:
             return
@@ -112,7 +256,7 @@ class Sources:
                 f"the packages of nvcc {self.building.nvcc} are not in the environment",
                 hint="make the lock again with envsolve plan",
             )
-        toolkit.complete(home, self.host.cc if self.host else None)
+        complete(home, self.host.cc if self.host else None)
 
 
 @contextmanager

@@ -15,18 +15,19 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError
-from envsolve.install import interpreters, managers, record, relocate, variables, venv
-from envsolve.install.errors import DamagedFilesError, InstallError, explained
+from envsolve.install import interpreters, managers, record, relocate
+from envsolve.install import relocate as variables
+from envsolve.install import relocate as venv
+from envsolve.install.errors import DamagedFilesError, InstallError, Progress, Step, explained
 from envsolve.install.files import File, Lock, Wanted, wanted
 from envsolve.install.interpreters import Target
 from envsolve.install.managers import Manager
 from envsolve.install.process import run
-from envsolve.install.progress import Progress, Step
 from envsolve.install.sources import Sources, copies, in_words, logged, unmet
 from envsolve.install.staging import Staging
 from envsolve.machine.model import Machine
-from envsolve.plan import Plan
-from envsolve.processes import ask
+from envsolve.planning.plan import Plan
+from envsolve.system.processes import ask
 
 _LEAST_ROOM = 1_000_000
 """Bytes without which no download can work, where the size of the files is not known."""

@@ -14,11 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from envsolve.errors import UsageError
-from envsolve.files import is_folder, read_regular
-from envsolve.jsontext import dump
-from envsolve.machine.architecture import architecture
-from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import SCHEMA, Gpu, Machine
+from envsolve.system.files import dump, is_folder, read_regular
+from envsolve.values import ComputeCapability, architecture
 
 _HINT = f'write one with "envsolve detect --format json -o FILE"; its "schema" is "{SCHEMA}"'
 _MAX_CHARACTERS = 1000

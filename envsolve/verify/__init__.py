@@ -1,1 +1,4 @@
-"""An environment proved: checks run in its own interpreter."""
+"""An environment tried: what its own interpreter does with torch, in child processes, for a diagnosis to weigh."""
+
+
+# An environment proved: checks run in its own interpreter.

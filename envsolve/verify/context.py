@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from envsolve.catalogue.load import Catalogue
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
-from envsolve.verify.expectations import held_against
-from envsolve.verify.expected import Expected, read_expected
-from envsolve.verify.report import Report
-from envsolve.verify.saved import compared, read_report, with_machine
+from envsolve.verify.expectations import Expected, held_against, read_expected
+from envsolve.verify.report import Report, compared, read_report, with_machine
 
 
 @dataclass(frozen=True, slots=True)

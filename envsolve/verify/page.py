@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
 from envsolve.machine.describe import describe as describe_machine
-from envsolve.verify.describe import again, change_line, summary, writable
-from envsolve.verify.report import Check, Report
+from envsolve.verify.report import Check, Report, again, change_line, summary, writable
 
 # What decides about GPU code is shown; the rest of an environment folds away.
 _DECIDING = ("python", "driver", "torch", "triton", "envsolve")

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
-from envsolve.machine.model import Machine
+import msgspec
+from msgspec import structs
+
+from envsolve import __version__
+from envsolve.errors import UsageError
+from envsolve.machine.model import Gpu, Machine
+from envsolve.system.files import read_regular
 
 SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
 LOADER = "loader"
@@ -112,3 +123,210 @@ class Report:
     def import_seconds(self) -> float | None:
         """Seconds that importing torch took the process that had to wait least for it; None where none imported it."""
         return min((check.imports for check in self.checks if check.imports is not None), default=None)
+
+
+# What is not as it was in an earlier report: versions, cards, how checks ended, how long they took. Pure.
+
+
+#: A check's time is told where it grew or shrank by this factor, and by this many seconds.
+_FACTOR, _SECONDS = 1.5, 1.0
+
+Key = tuple[str, str]
+
+
+def changes(before: Report, now: Report) -> tuple[Change, ...]:
+    """Everything that differs; what is worse comes first, then versions and cards, then checks, then times."""
+    found = [*_versions(before, now), *_cards(before, now), *_checks(before, now), *_times(before, now)]
+    return tuple(sorted(found, key=lambda change: not change.worse))
+
+
+def _versions(before: Report, now: Report) -> Iterator[Change]:
+    if not before.versions or not now.versions:  # A report of an older envsolve has none.
+        return
+    for name in sorted({*before.versions, *now.versions}):
+        old, new = before.versions.get(name), now.versions.get(name)
+        if old != new:
+            yield Change("version", name, None, old, new)
+
+
+def _cards(before: Report, now: Report) -> Iterator[Change]:
+    if before.machine is None or now.machine is None:
+        return
+    old, new = (", ".join(g.label for g in report.gpus or ()) for report in (before.machine, now.machine))
+    if old != new:
+        yield Change("gpu", "GPUs", None, old or "none", new or "none")
+
+
+def _checks(before: Report, now: Report) -> Iterator[Change]:
+    """How checks ended that both reports have; one that another choice of checks left out is no change."""
+    old, new = _by_place(before), _by_place(now)
+    for name in dict.fromkeys(check.name for check in (*now.checks, *before.checks)):
+        there = [place for known, place in (*old, *new) if known == name]
+        # Where the driver lists no GPU, one line without a GPU stands for all.
+        for place in dict.fromkeys(place for place in there if place) or [""]:
+            was = old.get((name, place)) or old.get((name, ""))
+            is_now = new.get((name, place)) or new.get((name, ""))
+            if was and is_now and _ending(was) != _ending(is_now):
+                worse = was.status == "pass" and is_now.status != "pass"
+                yield Change("check", name, is_now.gpu or was.gpu, _ending(was), _ending(is_now), worse)
+            elif was and not is_now and _tried(new, name, place):
+                yield Change("check", name, was.gpu, _ending(was), None, worse=was.status == "pass")
+            elif is_now and not was and _tried(old, name, place):
+                yield Change("check", name, is_now.gpu, None, _ending(is_now))
+
+
+def _tried(checks: Mapping[Key, Check], name: str, place: str) -> bool:
+    """Whether a check ran in other places of that kind: on GPUs, or compiling for cards."""
+    return any(known == name and ("." in other) == ("." in place) for known, other in checks)
+
+
+def _times(before: Report, now: Report) -> Iterator[Change]:
+    old = _by_place(before)
+    for key, check in _by_place(now).items():
+        was = old.get(key)
+        if was is None or was.status != "pass" or check.status != "pass":
+            continue
+        low, high = sorted((was.seconds, check.seconds))
+        if high >= low * _FACTOR and high - low >= _SECONDS:
+            yield Change("time", check.name, check.gpu, f"{was.seconds:.1f} s", f"{check.seconds:.1f} s")
+
+
+def _by_place(report: Report) -> Mapping[Key, Check]:
+    """Checks by name and by the number of their GPU, or the compute capability that they compile for.
+
+    The number, not the card's name: that another card is in its place is told once, and not of every check.
+    """
+    return {(check.name, (check.gpu or "").partition(": ")[0]): check for check in report.checks}
+
+
+def _ending(check: Check) -> str:
+    return f"fail ({check.cause})" if check.status == "fail" and check.cause else check.status
+
+
+# A report with what it is of, and a report read back.
+
+
+def with_machine(report: Report, machine: Machine) -> Report:
+    """The report, with the machine that it was made on: what decides of it, and the versions of driver and envsolve."""
+    decides = structs.replace(
+        machine, python=None, pythons=None, installers=None, sources={}, gpus=_without_ids(machine)
+    )
+    driver = machine.driver.version if machine.driver else None
+    versions: Mapping[str, str] = {
+        **report.versions,
+        "envsolve": __version__,
+        **({"driver": driver} if driver else {}),
+    }
+    return replace(report, machine=decides, versions=versions)
+
+
+def _without_ids(machine: Machine) -> tuple[Gpu, ...] | None:
+    """The GPUs without what tells one such card from another: a report is made to be shown to others."""
+    return None if machine.gpus is None else tuple(structs.replace(gpu, uuid=None) for gpu in machine.gpus)
+
+
+def compared(report: Report, before: Report) -> Report:
+    """The report, with what is not as in an earlier one."""
+    return replace(report, changes=changes(before, report))
+
+
+class _Named(msgspec.Struct):
+    """What says of itself what it is; a report without any check would be as good as any other JSON object."""
+
+    schema: str
+
+
+def read_report(path: Path) -> Report:
+    """Read a report that ``envsolve verify --format json`` wrote.
+
+    Raises:
+        UsageError: There is no such file, or it is no report.
+    """
+    hint = "envsolve verify ... --format json -o FILE makes one"
+    try:
+        # Not msgspec's decoder: it refuses the escapes that stand for the bytes of a path that is no UTF-8.
+        value = json.loads(read_regular(path))
+        msgspec.convert(value, _Named)
+        return msgspec.convert(value, Report)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint=hint) from error
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no report of envsolve verify: {error}", hint=hint) from error
+
+
+# A report in words, for a terminal.
+
+
+_INDENT = " " * 6
+#: Would move or recolour the terminal, or hide what stands there: raw errors hold what libraries print.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+_CAPABILITY = re.compile(r"\d+\.\d")
+
+
+def describe(report: Report) -> str:
+    """Say how each check ended, a line per check and GPU; for a failure its error and the command that repeats it."""
+    lines = [line for check in report.checks for line in _check_lines(check, report)]
+    return writable("\n".join([*lines, summary(report), *_change_lines(report)])).translate(_CONTROLS)
+
+
+def _check_lines(check: Check, report: Report) -> list[str]:
+    where = f" [{check.gpu}]" if check.gpu else ""
+    took = f" {check.seconds:.1f} s" if check.command else ""
+    first, *rest = check.detail.splitlines() or [""]
+    lines = [f"{check.status:<4}  {check.name}{where}{took}: {first}"]
+    if check.status == "fail":
+        lines += [_INDENT + line for line in rest]
+        if check.cause:
+            lines.append(f"{_INDENT}cause: {check.cause}")
+        lines.append(f"{_INDENT}repeat: {again(check, report)}")
+        if check.command:
+            lines.append(f"{_INDENT}its process: {check.command}")
+    return lines
+
+
+def writable(text: str) -> str:
+    """A text that is UTF-8: a path that is not has its bytes as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def again(check: Check, report: Report) -> str:
+    """The command line that verifies with this check alone; compiling checks name a compute capability as their GPU."""
+    options: list[str] = []
+    if check.name == LOADER:
+        options = ["--compile-only"]
+    elif check.gpu and _CAPABILITY.fullmatch(check.gpu):
+        options = ["--compile-only", "--gpu", check.gpu]
+    if report.plan and (check.expected or check.name == PLAN):
+        options += ["--plan", report.plan]
+    # Packages are held against a plan whatever runs; the driver's check takes the least time.
+    name = "driver" if check.name == PLAN else check.name
+    return shlex.join(["envsolve", "verify", "--python", report.python or "python", *options, "--only", name])
+
+
+def summary(report: Report) -> str:
+    """How many checks ended in which way, and how long all took; importing torch is no check's work, and told apart."""
+    count = Counter(check.status for check in report.checks)
+    text = f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped"
+    if report.seconds is not None:
+        text += f" in {report.seconds:.1f} s"
+        if report.import_seconds is not None:
+            text += f", {max(0.0, report.seconds - report.import_seconds):.1f} s beyond importing torch once"
+    if report.passed or report.failed:
+        return text
+    return f"{text}: nothing could be checked, so nothing is proved; the lines above say what is missing"
+
+
+def _change_lines(report: Report) -> list[str]:
+    if report.changes is None:
+        return []
+    if not report.changes:
+        return ["what both have is as in the earlier report"]
+    return ["not as in the earlier report:", *(f"{_INDENT}{change_line(change)}" for change in report.changes)]
+
+
+def change_line(change: Change) -> str:
+    """One change in words: ``version torch: 2.10.0 -> 2.11.0``."""
+    where = f" [{change.gpu}]" if change.gpu else ""
+    mark = "; it passed before, and passes no longer" if change.worse else ""
+    absent = "not run" if change.kind == "check" else "absent"
+    return f"{change.kind} {change.name}{where}: {change.before or absent} -> {change.now or absent}{mark}"

@@ -19,17 +19,15 @@ from pathlib import Path
 
 import msgspec
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.signatures import cause_of, explanation_of
 from envsolve.errors import UsageError
-from envsolve.machine.cc import ComputeCapability
-from envsolve.processes import signals_raised
-from envsolve.verify.child import Ended
+from envsolve.facts.catalogue import Catalogue
+from envsolve.system.children import Ended
+from envsolve.system.processes import signals_raised
+from envsolve.values import ComputeCapability
 from envsolve.verify.report import Check, Report, Status
-from envsolve.verify.scratch import remove_abandoned
-from envsolve.verify.scripts import BUILT_IN, Script, chosen, find_scripts
-from envsolve.verify.target import Ran, Target, find_target
-from envsolve.verify.together import places, run_together
+from envsolve.verify.scripts import BUILT_IN, Script, chosen, find_scripts, remove_abandoned
+from envsolve.verify.target import Ran, Target, find_target, places, run_together
 
 HARNESS = Path(__file__).with_name("harness.py")
 """Runs a function of a script in the interpreter that is verified."""

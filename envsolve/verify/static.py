@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.measure.elf import MAGIC
-from envsolve.catalogue.measure.library import read_library
-from envsolve.catalogue.measure.model import arch_order
-from envsolve.compat.code import best_code
-from envsolve.compat.verdict import Level
-from envsolve.diagnose.environment.distributions import LIBRARY
-from envsolve.diagnose.environment.layout import prefix_of
-from envsolve.diagnose.environment.loading import shadows
-from envsolve.diagnose.environment.model import Environment, SharedLibrary
-from envsolve.diagnose.environment.read import read_outline
-from envsolve.errors import UsageError
-from envsolve.files import is_file
-from envsolve.machine.cc import ComputeCapability
-from envsolve.verify.linking.libraries import Loader, loader_of
-from envsolve.verify.linking.problems import Linking, Problem, read_linking
-from envsolve.verify.report import LOADER, Check, Status
+from envsolve.binaries.library import read_library
+from envsolve.binaries.model import arch_order
+from envsolve.binaries.objects import MAGIC
+from envsolve.environment.binaries import shadows
+from envsolve.environment.distributions import LIBRARY
+from envsolve.environment.layout import interpreter_of, prefix_of
+from envsolve.environment.libraries import Loader, loader_of
+from envsolve.environment.linking import Linking, Problem, read_linking
+from envsolve.environment.model import Environment, SharedLibrary
+from envsolve.environment.read import read_outline
+from envsolve.errors import UsageError, VerificationError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.rules.code import best_code
+from envsolve.rules.verdict import Level
+from envsolve.system.files import is_file
+from envsolve.values import ComputeCapability
+from envsolve.verify.report import LOADER, Check, Report, Status, describe
+from envsolve.verify.runner import run_checks, run_compile_checks
+from envsolve.verify.scripts import expect_known, find_scripts
 
 COVERAGE = "arch-coverage"
 NAMES = (LOADER, COVERAGE)
@@ -191,3 +194,62 @@ def _shadowed(environment: Environment) -> Iterator[Problem]:
     for shadow in shadows(environment):
         text = f"{shadow.name}: LD_LIBRARY_PATH puts {shadow.outside} before the environment's own {shadow.own}"
         yield Problem(text, "library-shadowed")
+
+
+# The nearest thing to proof without a GPU: what compiles for a card, and what an environment's files carry for it.
+
+
+def check_without_gpu(
+    python: str | os.PathLike[str],
+    gpus: Sequence[ComputeCapability],
+    *,
+    time_limit: float = 120.0,
+    only: Sequence[str] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> Report:
+    """Check that an environment compiles kernels for cards, carries code for them, and that its libraries are found.
+
+    Args:
+        python: The environment's interpreter.
+        gpus: The cards, by compute capability.
+        time_limit: Seconds for each check that runs something.
+        only: Names of the checks to run; all where empty.
+        environ: Variables by which the loader finds libraries.
+
+    Raises:
+        UsageError: As :func:`run_compile_checks`.
+        InterruptedBySignalError: SIGTERM or SIGHUP came.
+    """
+    compiling = [script.name for script in find_scripts() if script.compiles]
+    expect_known(only, [*NAMES, *compiling], "those that run on a GPU are there without --compile-only")
+    gpus = tuple(dict.fromkeys(gpus))
+    wanted = only or (*NAMES, *compiling)
+    ran = run_compile_checks(python, gpus, time_limit=time_limit, only=[n for n in wanted if n in compiling])
+    static, started = [name for name in wanted if name in NAMES], time.monotonic()
+    checks = tuple(static_checks(Path(ran.python or python), gpus, static, environ, time_limit))
+    seconds = (ran.seconds or 0.0) + time.monotonic() - started
+    return replace(ran, checks=(*checks, *ran.checks), seconds=round(seconds, 3))
+
+
+# The condition for putting an environment in place: no check of what it runs fails, on any one GPU.
+#
+# Compilers for CUDA and the ties between GPUs are the machine's affair: an environment is not refused for them.
+
+
+def prove(prefix: Path) -> bool:
+    """Run the checks; skipped ones (no GPU here) are no failure.
+
+    Returns:
+        Whether anything was proved: False where every check was skipped.
+
+    Raises:
+        VerificationError: A check failed.
+    """
+    names = [script.name for script in find_scripts() if script.runs_on in ("host", "gpu") and not script.builds]
+    report = run_checks(interpreter_of(prefix), only=names)
+    if report.failed:
+        raise VerificationError(
+            "the environment was made, and does not work:\n" + describe(report),
+            hint="nothing was put in place; to install it all the same, add --no-verify",
+        )
+    return report.passed

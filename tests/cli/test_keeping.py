@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from envsolve import api
-from envsolve.cli.keeping import lock_to_keep, tell_kept, to_keep
 from envsolve.cli.main import run as run_command
+from envsolve.cli.plan_output import lock_to_keep, tell_kept, to_keep
 from envsolve.errors import UsageError
-from envsolve.plan import Plan
-from envsolve.planner.whatif import WhatIf, differences
-from envsolve.render import render
-from tests.render.plans import GOOD, IMPOSSIBLE
+from envsolve.formats import render
+from envsolve.planning.groups import WhatIf, differences
+from envsolve.planning.plan import Plan
+from tests.formats.plans import GOOD, IMPOSSIBLE
 
 MACHINE = "H100, driver 580.95, python 3.12, linux-x86_64, glibc 2.35"
 

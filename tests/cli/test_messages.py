@@ -15,8 +15,8 @@ from envsolve import api, cli
 from envsolve.cli.commands import HELPERS
 from envsolve.cli.main import run
 from envsolve.cli.output import SETTINGS, Settings
-from envsolve.plan import Plan
-from tests.render.plans import GOOD, IMPOSSIBLE, TORCH
+from envsolve.planning.plan import Plan
+from tests.formats.plans import GOOD, IMPOSSIBLE, TORCH
 
 MACHINE = "H100, driver 580.95, python 3.12, linux-x86_64, glibc 2.35"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.cli.several import check_place, deliver_plans, is_folder
+from envsolve.cli.plan_output import check_place, deliver_plans, is_folder
 from envsolve.errors import UsageError
-from envsolve.planner.groups import Plans
-from tests.render.plans import GOOD, IMPOSSIBLE
+from envsolve.planning.groups import Plans
+from tests.formats.plans import GOOD, IMPOSSIBLE
 
 PLANS = Plans(plans=(GOOD,), unserved=(IMPOSSIBLE,))
 

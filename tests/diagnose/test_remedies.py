@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from envsolve import api
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Build
-from envsolve.compat.facts import Facts
-from envsolve.compat.judge import Judge
-from envsolve.compat.life import can_exist
-from envsolve.compat.platform import assumed, same_system
-from envsolve.compat.verdict import Level
 from envsolve.diagnose.model import Diagnoses, Remedy
 from envsolve.diagnose.remedies.torch import as_uv_takes_it
+from envsolve.facts.builds import Build
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Machine
+from envsolve.rules.driver import can_exist
+from envsolve.rules.judge import Facts, Judge
+from envsolve.rules.platform import assumed, same_system
+from envsolve.rules.verdict import Level
 
 REPORTS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "reports.json").read_text(encoding="utf-8"))
 CATALOGUE = Catalogue()

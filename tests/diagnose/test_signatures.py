@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import Signature
 from envsolve.diagnose.signatures import cause_of, find_matches
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.evidence import Signature
 
 SIGNATURES = Catalogue().signatures
 CODES = set(

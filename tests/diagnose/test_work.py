@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose import signatures
+from envsolve.diagnose.model import Vocabulary
 from envsolve.diagnose.report import read_report
 from envsolve.diagnose.report.readers import observe
 from envsolve.diagnose.report.text import SAME_SHAPE, Log
-from envsolve.diagnose.vocabulary import Vocabulary
+from envsolve.facts.catalogue import Catalogue
 
 CATALOGUE = Catalogue()
 ERROR = "RuntimeError: CUDA error: no kernel image is available for execution on the device\ntorch==2.9.1+cu128\n"

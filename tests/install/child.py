@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from envsolve.errors import EnvsolveError
-from envsolve.install import Step, install
-from envsolve.plan import Plan
+from envsolve.install.environment import install
+from envsolve.install.errors import Step
+from envsolve.planning.plan import Plan
 
 
 def _slowly(environment: Path) -> bool:

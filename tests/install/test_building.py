@@ -15,11 +15,15 @@ import pytest
 from msgspec.structs import replace
 
 from envsolve.errors import UsageError
-from envsolve.install import InstallError, building, install, toolkit, variables
-from envsolve.lock import Assumptions, Building
+from envsolve.formats import render
+from envsolve.install import building, relocate, sources
+from envsolve.install.environment import install
+from envsolve.install.errors import InstallError
 from envsolve.machine.model import HostCompiler, Machine, Toolkit
-from envsolve.plan import SITE_PACKAGES, Plan, PlannedPackage, Toolchain
-from envsolve.render import render
+from envsolve.planning.lock import Assumptions, Building
+from envsolve.planning.plan import Plan
+from envsolve.solve.outcome import PlannedPackage
+from envsolve.toolchain.model import SITE_PACKAGES, Toolchain
 from tests import distributions
 from tests.install.wheels import failing_backend, make_sdist, make_wheel, plan_of, planned
 
@@ -184,14 +188,14 @@ def test_a_toolkit_of_packages_gets_what_linkers_look_for(tmp_path: Path) -> Non
         (tmp_path / "lib" / name).touch()
     (tmp_path / "include" / "cuda.h").write_text("CUresult CUDAAPI cuInit(unsigned int Flags);\n")
     for _ in range(2):
-        toolkit.complete(tmp_path, "gcc")
+        sources.complete(tmp_path, "gcc")
     assert (tmp_path / "lib64" / "libcudart.so").readlink() == Path("libcudart.so.13")
     assert (tmp_path / "lib" / "libnvrtc-builtins.so").is_symlink()
     assert ctypes.CDLL(str(tmp_path / "lib64" / "stubs" / "libcuda.so")).cuInit
 
 
 def test_the_folder_of_a_variable_goes_before_those_of_the_path_once() -> None:
-    line = variables.line({"PATH": f"{HOME}/bin:$PATH"}, "lib/python3.12/site-packages")
+    line = relocate.line({"PATH": f"{HOME}/bin:$PATH"}, "lib/python3.12/site-packages")
     script = f"{line}{line}print(os.environ['PATH'])"
     ran = subprocess.run(
         [sys.executable, "-c", script], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True

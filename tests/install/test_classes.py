@@ -11,12 +11,12 @@ from packaging.pylock import Pylock
 from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, UsageError
-from envsolve.install.classes import for_machine
+from envsolve.formats._classes import render_classes
 from envsolve.install.files import Lock, read_lock
-from envsolve.lock import Assumptions, classes_from_table, classes_to_table
+from envsolve.install.lock_classes import for_machine
 from envsolve.machine.model import Driver, Gpu, Interpreter, Machine, Platform
-from envsolve.render._classes import render_classes
-from tests.render.test_classes import FLEET
+from envsolve.planning.lock import Assumptions, classes_from_table, classes_to_table
+from tests.formats.test_classes import FLEET
 
 X86 = Platform("linux", "x86_64", "glibc 2.35")
 LINUX = Assumptions(python="3.12", os="linux", arch="x86_64")

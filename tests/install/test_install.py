@@ -13,12 +13,14 @@ from msgspec.structs import replace
 from packaging.version import Version
 
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError, VerificationError
-from envsolve.install import InstallError, Step, install, interpreters, record, settings
+from envsolve.install import interpreters, managers, record
+from envsolve.install.environment import install
+from envsolve.install.errors import InstallError, Step
 from envsolve.install.interpreters import probe
 from envsolve.install.managers import available, pip
-from envsolve.install.venv import bundled_pip
+from envsolve.install.relocate import bundled_pip
 from envsolve.machine.model import Driver, Gpu, Machine
-from envsolve.plan import DriverNeed, Plan, Support
+from envsolve.planning.plan import DriverNeed, Plan, Support
 from tests import distributions
 from tests.indexserver import IndexServer
 from tests.install.wheels import failing_backend, make_sdist, make_wheel, plan_of, planned
@@ -324,12 +326,12 @@ def test_no_configuration_redirects_an_install(
 def test_settings_of_indexes_and_the_cache_are_let_through(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.uv]\ncache-dir = "c"\n[[tool.uv.index]]\nurl = "https://i/"\n')
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://p/\ncert = ca.pem\nno-binary = :all:\n")
-    assert settings.uv_table({"HOME": str(tmp_path)}, tmp_path) == {"cache-dir": "c", "index": [{"url": "https://i/"}]}
+    assert managers.uv_table({"HOME": str(tmp_path)}, tmp_path) == {"cache-dir": "c", "index": [{"url": "https://i/"}]}
     environ = {"HOME": str(tmp_path), "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
-    assert settings.pip_variables(environ).items() >= {("PIP_INDEX_URL", "https://p/"), ("PIP_CERT", "ca.pem")}
-    assert "PIP_NO_BINARY" not in settings.pip_variables(environ)
+    assert managers.pip_variables(environ).items() >= {("PIP_INDEX_URL", "https://p/"), ("PIP_CERT", "ca.pem")}
+    assert "PIP_NO_BINARY" not in managers.pip_variables(environ)
     seen = {"PIP_PROXY": "p", "UV_INDEX_MINE_PASSWORD": "s", "UV_CACHE_DIR": "c", "HTTPS_PROXY": "h"}
-    assert settings.kept_variables({**seen, "PIP_ROOT": "/", "UV_PYTHON": "3.8", "PYTHONPATH": "x"}) == seen
+    assert managers.kept_variables({**seen, "PIP_ROOT": "/", "UV_PYTHON": "3.8", "PYTHONPATH": "x"}) == seen
 
 
 def test_a_cache_that_cannot_be_used_is_named(demo: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,10 @@ import msgspec
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.install import install, staging
-from envsolve.install.progress import silent
-from envsolve.plan import Plan
+from envsolve.install import staging
+from envsolve.install.environment import install
+from envsolve.install.errors import silent
+from envsolve.planning.plan import Plan
 from tests.indexserver import Hold, IndexServer
 from tests.install.wheels import make_sdist, make_wheel, plan_of, planned, stalling_backend
 

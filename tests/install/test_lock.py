@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from envsolve.lock import Assumptions, assumptions_of, mismatches, oldest_libc, unknowns
 from envsolve.machine.model import Driver, Gpu, Interpreter, Machine, Platform
-from envsolve.plan import DriverNeed, Plan, PlannedPackage, Support
+from envsolve.planning.lock import Assumptions, assumptions_of, mismatches, oldest_libc, unknowns
+from envsolve.planning.plan import DriverNeed, Plan, Support
+from envsolve.solve.outcome import PlannedPackage
 
 LOCK = Assumptions(
     python="3.12",

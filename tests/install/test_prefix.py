@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.install import prefix
+from envsolve.install import environment
 
 
 def _file(path: Path) -> None:
@@ -41,7 +41,7 @@ def _conda(path: Path) -> None:
 @pytest.mark.parametrize("make", [lambda path: None, Path.mkdir])
 def test_may_be_taken(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "env")
-    prefix.claim(tmp_path / "env")
+    environment.claim(tmp_path / "env")
 
 
 @pytest.mark.parametrize(
@@ -58,29 +58,29 @@ def test_may_be_taken(tmp_path: Path, make: Callable[[Path], None]) -> None:
 def test_is_refused(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:
     make(tmp_path / "env")
     with pytest.raises(UsageError, match=reason):
-        prefix.claim(tmp_path / "env")
+        environment.claim(tmp_path / "env")
 
 
 def test_a_mount_point_is_refused() -> None:
     with pytest.raises(UsageError, match="is a mount point"):
-        prefix.claim(Path("/proc"))
+        environment.claim(Path("/proc"))
 
 
 def test_the_inside_of_another_environment_is_refused(tmp_path: Path) -> None:
     _environment(tmp_path / "outer")
     with pytest.raises(UsageError, match="lies inside the environment"):
-        prefix.claim(tmp_path / "outer" / "share" / "env")
+        environment.claim(tmp_path / "outer" / "share" / "env")
 
 
 @pytest.mark.parametrize("path", ["/", "name\nbreak", "", ".", "..", "a:b", 'a"b', "a$b", "a`b", "a\\b", "n" * 256])
 def test_names_that_cannot_hold_an_environment(path: str) -> None:
     with pytest.raises(UsageError) as caught:
-        prefix.resolved(Path(path))
+        environment.resolved(Path(path))
     assert caught.value.hint or path in ("/", "name\nbreak")
 
 
 def test_folders_above_are_resolved_and_the_last_part_is_not(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    assert prefix.resolved(tmp_path / "link" / "env") == tmp_path.resolve() / "real" / "env"
-    assert prefix.resolved(tmp_path / "link") == tmp_path.resolve() / "link"
+    assert environment.resolved(tmp_path / "link" / "env") == tmp_path.resolve() / "real" / "env"
+    assert environment.resolved(tmp_path / "link") == tmp_path.resolve() / "link"

@@ -4,7 +4,7 @@ import io
 import os
 import pty
 
-from envsolve.install.progress import Progress, Step, shown_on
+from envsolve.install.errors import Progress, Step, shown_on
 
 
 def tell(progress: Progress) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.install import relocate, variables
+from envsolve.install import relocate
+from envsolve.install import relocate as variables
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from envsolve.errors import UsageError, VerificationError
-from envsolve.install import install, record
+from envsolve.install import record
+from envsolve.install.environment import install
 from envsolve.install.files import wanted
 from envsolve.install.interpreters import probe
 from envsolve.machine.model import Driver, Machine
-from envsolve.plan import Plan
+from envsolve.planning.plan import Plan
 from tests.install.wheels import make_wheel, plan_of, planned
 
 

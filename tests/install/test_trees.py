@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.install import install
-from envsolve.install.environment import Installed
-from envsolve.plan import Plan, PlannedPackage, Toolchain
-from envsolve.render import render
-from envsolve.trees.model import Tree
+from envsolve.formats import render
+from envsolve.install.environment import Installed, install
+from envsolve.packages.source_trees import Tree
+from envsolve.planning.plan import Plan
+from envsolve.solve.outcome import PlannedPackage
+from envsolve.toolchain.model import Toolchain
 from tests import distributions
 from tests.install.wheels import make_wheel, plan_of, planned
-from tests.trees.repositories import repository
+from tests.packages.trees.repositories import repository
 
 pytestmark = pytest.mark.skipif(not (shutil.which("git") and shutil.which("gcc")), reason="needs git and gcc")
 PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'

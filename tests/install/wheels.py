@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from envsolve.plan import Plan, PlannedPackage
+from envsolve.planning.plan import Plan
+from envsolve.solve.outcome import PlannedPackage
 from tests import distributions
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

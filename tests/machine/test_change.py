@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.machine.change import changed
-from envsolve.machine.model import Driver, Gpu, Machine, Platform
+from envsolve.machine.model import Driver, Gpu, Machine, Platform, changed
 
 OWN = Machine(
     platform=Platform("linux", "x86_64", "glibc 2.35", "ubuntu 22.04", wsl=True),

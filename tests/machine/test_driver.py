@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.machine.driver import gpu_traces, is_compat, judge_driver, kernel_driver
-from envsolve.machine.libcuda import Libcuda, ask_libcuda, own_library
+from envsolve.machine.libcuda import (
+    Libcuda,
+    ask_libcuda,
+    gpu_traces,
+    is_compat,
+    judge_driver,
+    kernel_driver,
+    own_library,
+)
 from envsolve.machine.model import Driver, Gpu
-from envsolve.machine.nvml import NvmlAnswer
+from envsolve.machine.nvidia import NvmlAnswer
 
 PROPRIETARY = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.machine import host
-from envsolve.machine.architecture import architecture
+from envsolve.machine import detect
+from envsolve.values import architecture
 
 Files = dict[str, str]
 
@@ -28,7 +28,7 @@ def tree(root: Path, files: Files) -> Path:
     ],
 )
 def test_distro(tmp_path: Path, files: Files, text: str | None) -> None:
-    assert host.distro(tree(tmp_path, files))[0] == text
+    assert detect.distro(tree(tmp_path, files))[0] == text
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_distro(tmp_path: Path, files: Files, text: str | None) -> None:
     ],
 )
 def test_container(tmp_path: Path, files: Files, environ: dict[str, str], runtime: str | None) -> None:
-    assert host.container(tree(tmp_path, files), environ)[0] == runtime
+    assert detect.container(tree(tmp_path, files), environ)[0] == runtime
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_container(tmp_path: Path, files: Files, environ: dict[str, str], runtim
     ],
 )
 def test_wsl(tmp_path: Path, release: str, wsl: bool) -> None:
-    assert host.is_wsl(tree(tmp_path, {"proc/sys/kernel/osrelease": release})) is wsl
+    assert detect.is_wsl(tree(tmp_path, {"proc/sys/kernel/osrelease": release})) is wsl
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_wsl(tmp_path: Path, release: str, wsl: bool) -> None:
     ],
 )
 def test_jetson(tmp_path: Path, text: str, release: str | None) -> None:
-    assert host.jetson(tree(tmp_path, {"etc/nv_tegra_release": text}))[0] == release
+    assert detect.jetson(tree(tmp_path, {"etc/nv_tegra_release": text}))[0] == release
 
 
 def test_no_jetson(tmp_path: Path) -> None:
-    assert host.jetson(tmp_path)[0] is None
+    assert detect.jetson(tmp_path)[0] is None
 
 
 def test_musl_is_asked_where_glibc_does_not_answer(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_musl_is_asked_where_glibc_does_not_answer(tmp_path: Path) -> None:
     def no_glibc(name: str) -> str:
         raise ValueError(name)
 
-    assert host.libc(tmp_path, {"PATH": "/usr/bin:/bin"}, no_glibc) == ("musl 1.2", "/lib/ld-musl-x86_64.so.1")
-    assert host.libc(tmp_path / "none", {}, no_glibc)[0] is None
-    assert host.libc(tmp_path, {}, lambda name: "glibc 2.35") == ("glibc 2.35", "confstr(CS_GNU_LIBC_VERSION)")
+    assert detect.libc(tmp_path, {"PATH": "/usr/bin:/bin"}, no_glibc) == ("musl 1.2", "/lib/ld-musl-x86_64.so.1")
+    assert detect.libc(tmp_path / "none", {}, no_glibc)[0] is None
+    assert detect.libc(tmp_path, {}, lambda name: "glibc 2.35") == ("glibc 2.35", "confstr(CS_GNU_LIBC_VERSION)")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_architecture(name: str, arch: str) -> None:
 
 
 def test_this_host_agrees_with_python() -> None:
-    value, sources = host.read_platform()
+    value, sources = detect.read_platform()
     assert value.os == platform.system().lower()
     assert value.arch == architecture(platform.machine())
     name, version = platform.libc_ver()

@@ -4,8 +4,7 @@ import pynvml
 import pytest
 
 from envsolve.machine.model import Gpu
-from envsolve.machine.nvml import ask_nvml, cuda_version
-from envsolve.machine.visible import Device, Slice
+from envsolve.machine.nvidia import Device, Slice, ask_nvml, cuda_version
 from tests.machine.fake_nvml import LOST, NO_PERMISSION, NOT_SUPPORTED, FakeGpu, FakeNvml, Refusal
 
 UUID = "GPU-00000000-0000-0000-0000-000000000001"

@@ -8,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.machine.compilers import find_compilers, read_compiler
-from envsolve.machine.installers import find_installers, read_installer, written_version
-from envsolve.machine.interpreters import find_interpreters, read_interpreter
 from envsolve.machine.libcuda import own_library
 from envsolve.machine.model import HostCompiler, Installer, Interpreter, Toolkit
-from envsolve.machine.toolkits import find_toolkits, read_toolkit
-from envsolve.machine.toolkits import written_version as toolkit_version
+from envsolve.machine.tools import (
+    find_compilers,
+    find_installers,
+    find_interpreters,
+    find_toolkits,
+    read_compiler,
+    read_installer,
+    read_interpreter,
+    read_toolkit,
+    tool_version,
+)
+from envsolve.machine.tools import written_version as toolkit_version
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the programs are shell scripts")
 
@@ -190,4 +197,4 @@ def test_versions_by_metadata(tmp_path: Path, entries: list[str], version: str |
     path = script(tmp_path / "bin/pip", "exit 1")
     for entry in entries:
         file(tmp_path / entry)
-    assert written_version("pip", path) == version
+    assert tool_version("pip", path) == version

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.targets import complete, driver_branch, find_gpu, machine_from_target
 from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.gpu_names import find_gpu
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.machine.target import GRAMMAR, parse_target
+from envsolve.machine.target import GRAMMAR, complete, driver_branch, machine_from_target, parse_target
 
 EVIDENCE = {"evidence": "documented", "source": "s"}
 GPUS = {

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from envsolve.machine.model import Gpu
-from envsolve.machine.visible import Device, Slice, order_matters, visible
+from envsolve.machine.nvidia import Device, Slice, order_matters, visible
 
 
 def gpu(uuid: str, name: str = "NVIDIA A100", cc: str = "8.0") -> Gpu:

@@ -10,7 +10,7 @@ import re
 import zipfile
 from collections.abc import Sequence
 
-from envsolve.index.client import IndexClient
+from envsolve.packages.client import IndexClient
 from tests.indexserver import Index
 
 TORCH = (

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
-from envsolve.diagnose.environment.read import read_outline
-from envsolve.index.client import IndexClient
-from envsolve.index.settings import IndexSettings
+from envsolve.environment.read import read_outline
+from envsolve.packages.client import IndexClient
+from envsolve.packages.settings import IndexSettings
 from tests.indexserver import IndexServer
 from tests.network.excerpts import CUDNN, TORCH, add_excerpt
 from tests.network.tools import Tools, program

@@ -40,7 +40,7 @@ FROM {base} AS wheels
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev
 COPY *.whl /
 RUN python -m venv /v && /v/bin/pip install /*.whl && /v/bin/pip install --no-deps {packages}
-RUN /v/bin/python -c 'from pathlib import Path; from envsolve.install.toolkit import complete; \\
+RUN /v/bin/python -c 'from pathlib import Path; from envsolve.install.sources import complete; \\
     complete(Path("/v/lib/python3.11/site-packages/nvidia/cu13"), "gcc")'
 FROM scratch
 COPY --from=wheels /v/lib/python3.11/site-packages/nvidia/cu13 {folder}

@@ -18,10 +18,10 @@ import pytest
 
 from envsolve import api
 from envsolve.errors import UsageError
-from envsolve.install import install
+from envsolve.install.environment import install
 from envsolve.machine.model import HostCompiler, Machine
 from tests.network.tools import Tools, program
-from tests.trees.repositories import repository
+from tests.packages.trees.repositories import repository
 
 pytestmark = [pytest.mark.network, pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")]
 

@@ -11,13 +11,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envsolve.catalogue.load import Catalogue
-from envsolve.compat.code import best_code
-from envsolve.compat.triton import triton_runs
-from envsolve.compat.verdict import Level
-from envsolve.machine.cc import ComputeCapability
+from envsolve.facts.catalogue import Catalogue
+from envsolve.rules.code import best_code, triton_runs
+from envsolve.rules.verdict import Level
+from envsolve.values import ComputeCapability
 from envsolve.verify.report import Check, Report
-from envsolve.verify.without_gpu import check_without_gpu
+from envsolve.verify.static import check_without_gpu
 from tests.network.tools import Tools, program
 
 pytestmark = [

@@ -12,7 +12,7 @@ from unittest import SkipTest
 import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
-from envsolve.machine.cc import ComputeCapability
+from envsolve.values import ComputeCapability
 from envsolve.verify.harness import load
 from envsolve.verify.runner import run_checks, run_compile_checks
 from envsolve.verify.scripts import BUILT_IN, find_scripts

@@ -13,7 +13,7 @@ import pytest
 from envsolve import api
 from envsolve.cli import output
 from envsolve.cli.main import run
-from envsolve.jsontext import dump
+from envsolve.system.files import dump
 from envsolve.verify.report import Check, Report
 from tests.verify.pages import REPORT
 

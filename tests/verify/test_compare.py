@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.jsontext import dump
 from envsolve.machine.model import Driver, Gpu, Machine
-from envsolve.verify.compare import changes
-from envsolve.verify.describe import describe
-from envsolve.verify.report import Change, Check, Report, Status
-from envsolve.verify.saved import compared, read_report, with_machine
+from envsolve.system.files import dump
+from envsolve.verify.report import Change, Check, Report, Status, changes, compared, describe, read_report, with_machine
 
 H100, A100 = "NVIDIA H100 (cc 9.0)", "NVIDIA A100 (cc 8.0)"
 VERSIONS = {"torch": "2.10.0", "numpy": "2.4.0"}

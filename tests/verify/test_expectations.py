@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.errors import UsageError
-from envsolve.jsontext import dump
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine, Platform
-from envsolve.plan import DriverNeed, Plan, PlannedPackage, Support, Toolchain
-from envsolve.verify.expectations import held_against
-from envsolve.verify.expected import Code, Expected, read_expected
+from envsolve.planning.plan import DriverNeed, Plan, Support
+from envsolve.solve.outcome import PlannedPackage
+from envsolve.system.files import dump
+from envsolve.toolchain.model import Toolchain
+from envsolve.verify.expectations import Code, Expected, held_against, read_expected
 from envsolve.verify.report import Check, Report
 
 GPU = "0: NVIDIA H100 80GB HBM3 (cc 9.0)"

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.plan import DriverNeed
-from envsolve.verify.describe import describe
-from envsolve.verify.expectations import held_against
-from envsolve.verify.expected import Code, Expected
-from envsolve.verify.report import Check, Report
+from envsolve.planning.plan import DriverNeed
+from envsolve.verify.expectations import Code, Expected, held_against
+from envsolve.verify.report import Check, Report, describe
 from envsolve.verify.runner import run_checks
 from envsolve.verify.scripts import BUILT_IN, find_scripts
 from tests.verify.faults import OF_COMPARISONS, ON_A_GPU, Fault

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from envsolve.environment.layout import interpreter_of
 from envsolve.errors import UsageError
-from envsolve.verify.interpreter import interpreter_of
 
 
 def executable(path: Path, mode: int = 0o755) -> Path:

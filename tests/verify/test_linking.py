@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from envsolve.binaries.symbols import Symbols, Taken
+from envsolve.environment.libraries import Loader, read_library
+from envsolve.environment.linking import Linking, read_linking
 from envsolve.errors import UsageError
-from envsolve.verify.linking.libraries import Loader, read_library
-from envsolve.verify.linking.problems import Linking, read_linking
-from envsolve.verify.linking.symbols import Symbols, Taken
 from tests.verify.elves import library
 
 SITE = "lib/python3.12/site-packages"

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.signatures import cause_of
-from envsolve.jsontext import dump
-from envsolve.verify.describe import again, describe
-from envsolve.verify.report import Check, Report, Status
+from envsolve.facts.catalogue import Catalogue
+from envsolve.system.files import dump
+from envsolve.verify.report import Check, Report, Status, again, describe
 
 FAILED = Check(
     "triton-compile", "12.1", "fail", 0.71, "PTXASError: no\nfatal: sm_121a", "triton-ptxas-lacks-arch", "py x"

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from envsolve.errors import EnvsolveError, UsageError
-from envsolve.machine.cc import ComputeCapability
-from envsolve.verify import child
+from envsolve.system import children
+from envsolve.values import ComputeCapability
 from envsolve.verify.report import Check
 from envsolve.verify.runner import run_checks, run_compile_checks
-from envsolve.verify.scratch import remove_abandoned, scratch_folder
+from envsolve.verify.scripts import remove_abandoned, scratch_folder
 
 PYTHON = Path(sys.executable)
 
@@ -127,7 +127,7 @@ def test_what_stays_behind_and_goes_on_writing_is_no_concern(tmp_path: Path) -> 
     readers = set(threading.enumerate())
     swallowed: list[threading.ExceptHookArgs] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(child, "_DRAIN_SECONDS", 0.0)
+        patch.setattr(children, "_DRAIN_SECONDS", 0.0)
         patch.setattr(threading, "excepthook", swallowed.append)
         assert run_one(tmp_path, body).status == "pass"
         go.write_text("go\n")

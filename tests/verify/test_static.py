@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.machine.cc import ComputeCapability
+from envsolve.values import ComputeCapability
 from envsolve.verify.report import Check
-from envsolve.verify.static import Code, coverage, static_checks
-from envsolve.verify.without_gpu import check_without_gpu
+from envsolve.verify.static import Code, check_without_gpu, coverage, static_checks
 from tests.verify.elves import library
 
 CODES = (

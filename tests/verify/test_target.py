@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.machine.cc import ComputeCapability
+from envsolve.values import ComputeCapability
 from envsolve.verify import target
 from envsolve.verify.runner import run_checks, run_compile_checks
 from envsolve.verify.target import find_target

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.processes import InterruptedBySignalError
-from envsolve.verify import runner, together
+from envsolve.system.processes import InterruptedBySignalError
+from envsolve.verify import runner, target
 from envsolve.verify.runner import run_checks
 from tests.verify.test_runner import write_check
 
@@ -93,7 +93,7 @@ def test_an_interruption_ends_all_of_them(tmp_path: Path, monkeypatch: pytest.Mo
         if len([path for path in tmp_path.glob("pid?") if path.read_text()]) == 3:
             raise InterruptedBySignalError(15)
 
-    monkeypatch.setattr(together, "sleep", interrupted)
+    monkeypatch.setattr(target, "sleep", interrupted)
     with pytest.raises(InterruptedBySignalError):
         run_checks(PYTHON, folder=tmp_path)
     for path in tmp_path.glob("pid?"):
@@ -103,4 +103,4 @@ def test_an_interruption_ends_all_of_them(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(("cores", "gpus", "expected"), [(1, 1, 1), (2, 1, 1), (4, 1, 2), (16, 1, 4), (32, 2, 8)])
 def test_as_many_as_the_cores_and_the_gpus_bear(cores: int, gpus: int, expected: int) -> None:
-    assert together.most_at_once(cores, gpus) == expected
+    assert target.most_at_once(cores, gpus) == expected

@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from envsolve.diagnose.finding import Finding, RuledOut
+from envsolve.diagnose.model import Finding, RuledOut
 from envsolve.diagnose.scene import Scene
 
 Weigh = Callable[[Scene], Iterator[Finding | RuledOut]]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from envsolve.catalogue.model import Build
-from envsolve.compat.platform import libc_needed, libc_of, libc_serves, python_fits, same_system
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.facts.builds import Build
 from envsolve.machine.model import Platform
+from envsolve.rules.platform import libc_needed, libc_of, libc_serves, python_fits, same_system
 
 
 @dataclass(frozen=True, slots=True)

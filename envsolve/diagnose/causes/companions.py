@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.catalogue.model import Build
-from envsolve.compat.flavour import agrees
-from envsolve.compat.platform import same_system
 from envsolve.diagnose.causes._say import lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.installed import Torch, shown
-from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import pair_with
-from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.scene import Scene, Torch, shown
+from envsolve.facts.builds import Build
 from envsolve.machine.model import Platform
-from envsolve.resolve.family import DEFAULT
+from envsolve.rules.code import agrees
+from envsolve.rules.platform import same_system
+from envsolve.solve.family import DEFAULT
 
 _ERRORS = (
     "vision-cuda",
@@ -79,7 +77,7 @@ def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
 
 def _stand_in(torch: Torch) -> Build:
     """A torch that the catalogue does not describe, as far as agreement needs it."""
-    from envsolve.catalogue.model import Evidence
+    from envsolve.facts.evidence import Evidence
 
     return Build(
         "torch",

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.compat.platform import same_system
 from envsolve.diagnose.causes._say import lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.installed import Torch
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.conda import conda_remedies
-from envsolve.diagnose.remedies.jetson import jetson_remedies
-from envsolve.diagnose.remedies.torch import led_by, replacements
-from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.torch import conda_remedies, jetson_remedies, led_by, replacements
+from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform
-from envsolve.resolve.family import DEFAULT
+from envsolve.rules.platform import same_system
+from envsolve.solve.family import DEFAULT
 
 _ERRORS = ("cpu-assert", "cpu-backend", "cpu-local", "cpu-conda", "torch-cuda-none", "cpu-word", "cpu-torch-words")
 #: Lines of a list of what there is: nobody complains in them.

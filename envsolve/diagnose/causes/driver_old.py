@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.compat.driver import DriverFit, driver_runs
 from envsolve.diagnose.causes._say import driver_words, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.driver import driver_running
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import driver_running
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
+from envsolve.rules.driver import DriverFit, driver_runs
 
 _ERRORS = (
     "driver-old-found",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.model import Toolkit
-from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import apt, gcc_command, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.compiler import gcc_range
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import gcc_range
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.facts.hardware import Toolkit
+from envsolve.values import minor
 
 _TOO_NEW = (
     "compiler-bounds",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.catalogue.targets import driver_branch
-from envsolve.compat.driver import driver_runs
-from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import driver_words, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.driver import driver_knowing
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import driver_knowing
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.machine.target import driver_branch
+from envsolve.rules.driver import driver_runs
+from envsolve.values import minor
 
 _EXPLANATION = (
     "An image states in NVIDIA_REQUIRE_CUDA which driver it wants, and the container runtime refuses to start it on "

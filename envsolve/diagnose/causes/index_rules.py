@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.installed import shown
-from envsolve.diagnose.model import Remedy, Seen
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut, Seen
 from envsolve.diagnose.remedies.torch import installer, replacements
-from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.scene import Scene, shown
 
 _MERGED = re.compile(r"--extra-index-url[= ]+\S{0,80}/whl/(?P<flavour>cu\d{2,3})\b")
 

@@ -8,16 +8,14 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from envsolve.compat.platform import libc_needed, libc_of, libc_serves, libc_text
 from envsolve.diagnose.causes._asked import asked_for
 from envsolve.diagnose.causes._say import lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.conda import conda_remedies
-from envsolve.diagnose.remedies.torch import replacements, with_another_python
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.torch import conda_remedies, replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform
+from envsolve.rules.platform import libc_needed, libc_of, libc_serves, libc_text
 
 #: What conda-forge builds for where it can.
 _OLDEST = "glibc 2.17"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.installed import shown
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.scene import Scene, shown
 from envsolve.diagnose.signatures import Match
+from envsolve.values import minor
 
 _SHADOWED = (
     "nvjitlink",

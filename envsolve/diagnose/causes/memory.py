@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._say import lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.scene import Scene
 
 _ERRORS = ("build-killed", "shared-memory", "nccl-system-error", "host-alloc", "cuda-oom", "library-alloc")

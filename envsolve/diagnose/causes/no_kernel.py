@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._say import cards, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.extension import extension_named, rebuild
-from envsolve.diagnose.remedies.jetson import jetson_remedies
-from envsolve.diagnose.remedies.torch import replacements, with_another_python
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.torch import (
+    extension_named,
+    jetson_remedies,
+    rebuild,
+    replacements,
+    with_another_python,
+)
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
-from envsolve.machine.cc import ComputeCapability
 from envsolve.machine.model import Gpu
+from envsolve.values import ComputeCapability
 
 _ERRORS = (
     "no-kernel-image",

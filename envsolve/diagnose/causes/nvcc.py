@@ -6,16 +6,15 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from envsolve.compat.code import libraries_serve
-from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import cards, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.compiler import nvcc_remedies
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import nvcc_remedies
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Toolkit
+from envsolve.rules.code import libraries_serve
+from envsolve.values import minor
 
 _MISMATCHES = ("nvcc-torch", "nvcc-torch-apex", "nvcc-torch-deepspeed")
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from envsolve.catalogue.model import Toolkit
-from envsolve.compat.arch import parse_arch
-from envsolve.compat.code import best_code
-from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import by_triton, cards, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.compiler import nvcc_remedies
-from envsolve.diagnose.remedies.extension import archs_for
-from envsolve.diagnose.remedies.torch import replacements
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import nvcc_remedies
+from envsolve.diagnose.remedies.torch import archs_for, replacements
 from envsolve.diagnose.scene import Scene
-from envsolve.machine.cc import ComputeCapability
+from envsolve.facts.hardware import Toolkit
 from envsolve.machine.model import Gpu
+from envsolve.rules.code import best_code
+from envsolve.values import ComputeCapability, minor, parse_arch
 
 _UNKNOWN = (
     "Every nvcc knows the architectures from its first to its last: this one{which} does not know {arch}, which "

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envsolve.catalogue.model import Toolkit
-from envsolve.compat.versions import minor
 from envsolve.diagnose.causes._say import cards, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene
+from envsolve.facts.hardware import Toolkit
 from envsolve.machine.model import Gpu
+from envsolve.values import minor
 
 _UNKNOWN = (
     "Torch compiles some kernels while the program runs, with NVRTC, the compiler library of the CUDA that it is built "

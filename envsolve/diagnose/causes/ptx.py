@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.compat.versions import minor, numbers
 from envsolve.diagnose.causes._say import cards, driver_words, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.driver import compat_package, driver_knowing
-from envsolve.diagnose.remedies.extension import archs_for, source_of
-from envsolve.diagnose.remedies.torch import replacements
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import compat_package, driver_knowing
+from envsolve.diagnose.remedies.torch import archs_for, replacements, source_of
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.values import minor, numbers
 
 _ERRORS = ("jit-version", "jit-toolchain", "jit-invalid")
 

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from packaging.specifiers import SpecifierSet
 
 from envsolve.diagnose.causes._say import lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.installed import public, shown
-from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import led_by, pair_with
-from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.scene import Scene, public, shown
 
 _EXPLANATION = (
     "An installer that meets a demand on torch resolves it anew, and its index does not know that a certain build "

@@ -8,12 +8,9 @@ from collections.abc import Iterator
 from packaging.specifiers import SpecifierSet
 
 from envsolve.diagnose.causes._say import lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.installed import public
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.extension import extension_named
-from envsolve.diagnose.remedies.torch import pair_with
-from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.torch import extension_named, pair_with
+from envsolve.diagnose.scene import Scene, public
 from envsolve.diagnose.signatures import Match
 
 _WHEEL = re.compile(r"[\w.]{1,80}-[\w.+]{1,80}cxx11abi(?:TRUE|FALSE)[\w.-]{1,120}\.whl", re.IGNORECASE)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._say import lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.compiler import nvcc_remedies
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import nvcc_remedies
 from envsolve.diagnose.scene import Scene
 
 _EXPLANATION = (

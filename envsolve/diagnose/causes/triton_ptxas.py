@@ -7,21 +7,17 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from envsolve.catalogue.model import Ptxas, TritonRelease
-from envsolve.compat.driver import driver_runs
-from envsolve.compat.judge import triton_pin
-from envsolve.compat.triton import chosen_ptxas
-from envsolve.compat.versions import minor, numbers
 from envsolve.diagnose.causes._say import by_triton, driver_words, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.installed import public
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.compiler import ptxas_remedy
-from envsolve.diagnose.remedies.driver import driver_running
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import driver_running, ptxas_remedy
 from envsolve.diagnose.remedies.torch import led_by, replacements
-from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.scene import Scene, public
 from envsolve.diagnose.signatures import Match
-from envsolve.machine.cc import ComputeCapability
+from envsolve.facts.hardware import Ptxas, TritonRelease
+from envsolve.rules.code import chosen_ptxas
+from envsolve.rules.driver import driver_runs
+from envsolve.rules.judge import triton_pin
+from envsolve.values import ComputeCapability, minor, numbers
 
 _REPRO = re.compile(r"Repro command: ?(\S{1,200}ptxas\S{0,20})")
 

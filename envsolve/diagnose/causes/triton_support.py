@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.compat.judge import triton_pin
-from envsolve.compat.triton import triton_runs
 from envsolve.diagnose.causes._say import cards, lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.installed import public
-from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import led_by, replacements
-from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.scene import Scene, public
 from envsolve.diagnose.signatures import Match
-from envsolve.machine.cc import ComputeCapability
+from envsolve.rules.code import triton_runs
+from envsolve.rules.judge import triton_pin
+from envsolve.values import ComputeCapability
 
 _UNSUPPORTED = (
     "Triton generates code for compute capability {least} and newer; {card} is older, or lacks the instruction that "

@@ -9,17 +9,22 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from envsolve.catalogue.model import Build
 from envsolve.diagnose.causes._asked import Asked, asked_for
 from envsolve.diagnose.causes._say import lines
-from envsolve.diagnose.finding import Finding, Grounds, RuledOut
-from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.conda import conda_remedies
-from envsolve.diagnose.remedies.images import image_remedies
-from envsolve.diagnose.remedies.jetson import jetson_remedies
-from envsolve.diagnose.remedies.torch import installer, led_by, pair_with, replacements, with_another_python
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import image_remedies
+from envsolve.diagnose.remedies.torch import (
+    conda_remedies,
+    installer,
+    jetson_remedies,
+    led_by,
+    pair_with,
+    replacements,
+    with_another_python,
+)
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.facts.builds import Build
 from envsolve.machine.model import Platform
 
 _NONE = (

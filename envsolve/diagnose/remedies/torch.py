@@ -7,16 +7,66 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
-from envsolve.catalogue.model import Build, IndexPlace
-from envsolve.compat.code import best_code
-from envsolve.compat.flavour import ANY
-from envsolve.compat.verdict import Level
-from envsolve.diagnose.installed import public
 from envsolve.diagnose.model import Remedy
-from envsolve.diagnose.remedies.conda import conda_remedies
-from envsolve.diagnose.scene import Scene
-from envsolve.resolve.family import DEFAULT, Family, Option
+from envsolve.diagnose.scene import Scene, public
+from envsolve.facts.builds import Build, IndexPlace
+from envsolve.facts.channels import CondaBuild
+from envsolve.facts.hardware import Architecture
+from envsolve.machine.model import Gpu
+from envsolve.rules.code import ANY, best_code
+from envsolve.rules.driver import driver_runs
+from envsolve.rules.platform import libc_fits
+from envsolve.rules.toolchain import CompilerFacts
+from envsolve.rules.toolchain import arch_list as entries_for
+from envsolve.rules.verdict import Level
+from envsolve.solve.family import DEFAULT, Family, Option
+
+# conda-forge's PyTorch: a build that the rules accept for the machines.
+
+
+_SUBDIRS = {("linux", "x86_64"): "linux-64", ("linux", "aarch64"): "linux-aarch64", ("windows", "x86_64"): "win-64"}
+
+
+def conda_remedies(scene: Scene) -> tuple[Remedy, ...]:
+    """Commands for conda-forge's CUDA builds that run here: that of the version at hand, then the newest."""
+    fitting = sorted((b for b in scene.catalogue.conda if _fits(b, scene)), key=_newness, reverse=True)
+    at_hand = scene.torch.version if scene.torch else None
+    same = [build for build in fitting if build.version == at_hand]
+    return tuple({b.version: _conda_remedy(b) for b in (*same[:1], *fitting[:1])}.values())
+
+
+def _newness(build: CondaBuild) -> tuple[Version, Version]:
+    return Version(build.version), Version(build.cuda or "0")
+
+
+def _conda_remedy(build: CondaBuild) -> Remedy:
+    text = f"Install conda-forge's pytorch {build.version} for CUDA {build.cuda}: the CUDA build, asked for by name."
+    command = f'conda install -c conda-forge "pytorch={build.version}={build.build}" "cuda-version={build.cuda}"'
+    return Remedy(text, command)
+
+
+def _fits(build: CondaBuild, scene: Scene) -> bool:
+    platform = scene.machine.platform
+    subdir = _SUBDIRS.get((platform.os or "linux", platform.arch or "x86_64")) if platform else "linux-64"
+    if (
+        build.subdir != subdir
+        or build.package != "pytorch"
+        or build.channel != "conda-forge"
+        or build.cuda is None
+        or build.arm == "tegra"
+    ):
+        return False
+    if build.libc and libc_fits(build.libc, platform).ok is False:
+        return False
+    if scene.python and build.pythons and scene.python not in build.pythons:
+        return False
+    if build.code and scene.unserved(build.code, build.cuda):
+        return False
+    fit = driver_runs(build.cuda, scene.driver, scene.os, scene.facts.toolkits, scene.facts.floors)
+    return fit.reason.ok is not False
+
 
 #: Where ``uv pip install`` names an index.
 _UV_INDEX = re.compile(r"(?P<words>\buv pip install\b[^&|;]{0,400}?\s)--index-url[ =]")
@@ -189,3 +239,88 @@ def _runs(scene: Scene, build: Build) -> str:
         if arch:
             codes.setdefault(arch.name, []).append(gpu.name or f"cc {gpu.compute_capability}")
     return ", ".join(f"{code} runs on {' and '.join(names)}" for code, names in codes.items())
+
+
+# Building an extension again, for the cards at hand.
+
+
+_SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
+_HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/[\w./-]*)?(?:\[[\w,]*\])?)(?!\S)")
+
+
+def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Remedy, ...]:
+    """The command that builds the extension for the cards; empty where the cards are not known."""
+    listed = archs_for(scene, gpus)
+    what = source_of(scene)
+    if not listed:
+        text = (
+            "Build the extension again with the cards named: TORCH_CUDA_ARCH_LIST takes their compute capabilities, "
+            "such as 7.0;8.0 (nvidia-smi --query-gpu=compute_cap --format=csv shows them)."
+        )
+        listed = "..."
+    else:
+        text = f"Build the extension again for {listed.replace(';', ' and ')}, wherever it is built."
+    if scene.mentions("dockerfile", "\nrun ", "docker build"):
+        text += " In a Dockerfile, ENV TORCH_CUDA_ARCH_LIST before the RUN line does it."
+    if scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
+        text = "Name the cards to CMake in place of native, wherever it is built."
+        numbers = listed.replace(".", "") if listed != "..." else "80;90"
+        return (Remedy(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
+    command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'
+    return (Remedy(text, f"{command} --no-deps {what}"),)
+
+
+def arch_list(gpus: Sequence[Gpu]) -> str:
+    """``7.0;8.0``: cards as TORCH_CUDA_ARCH_LIST takes them; empty where none is known."""
+    return ";".join(str(cc) for cc in sorted({gpu.cc for gpu in gpus if gpu.cc}))
+
+
+def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
+    """The same, in the entries that the torch at hand and its nvcc know (rule 10)."""
+    build = scene.torch.build if scene.torch else None
+    if build is not None and build.cuda is not None:
+        entries, _ = entries_for(build, {gpu.cc for gpu in gpus if gpu.cc}, CompilerFacts.of(scene.catalogue))
+        return entries or arch_list(gpus)
+    return arch_list(gpus)
+
+
+def extension_named(scene: Scene, line: str = "") -> str | None:
+    """The project of the library on a line, else the first one that the report names."""
+    modules, low = scene.catalogue.extension_modules, line.lower()
+    on_line = next((module.package for module in modules if module.name in low), None)
+    return on_line or next((module.package for module in modules if scene.mentions(module.name)), None)
+
+
+def source_of(scene: Scene) -> str:
+    """What the report installs from source, ``git+https://...`` or ``.``, else the extension that it names."""
+    if match := _SOURCE.search(scene.report.text):
+        return f'"{match[0]}"' if set(match[0]) & set("#&?") else match[0]
+    for seen in scene.report.commands:
+        if match := _HERE.search(seen.value):
+            return match["path"]
+    name = extension_named(scene)
+    if name is None:
+        return "."
+    version = public(scene.report.installed, name)
+    return f"--no-binary {name} {name}" + (f"=={version}" if version else "")
+
+
+# A Jetson's own builds: those for servers of the same architecture have no code for it.
+
+
+def jetson_remedies(scene: Scene) -> tuple[Remedy, ...]:
+    """Where NVIDIA's wheels for a Jetson are; empty where there is none."""
+    islands = [gpu for gpu in scene.gpus if _is_island(scene.facts.architectures.get(gpu.compute_capability or ""))]
+    if not islands and not scene.is_jetson:
+        return ()
+    code = islands[0].cc.sm if islands and islands[0].cc else "its own sm"
+    text = (
+        f"Use a wheel from NVIDIA's Jetson index or a Jetson container: a Jetson runs only code made for it ({code}), "
+        "which wheels for servers do not carry. Such wheels exist for each JetPack's own Python alone: make the "
+        "environment with the system's python3."
+    )
+    return (Remedy(text),)
+
+
+def _is_island(known: Architecture | None) -> bool:
+    return known is not None and known.island

@@ -8,12 +8,12 @@ from typing import TypeAlias, TypeVar
 
 from msgspec.structs import asdict, replace
 
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.targets import complete, driver_branch
 from envsolve.diagnose.model import Seen
 from envsolve.diagnose.report.observation import Card, Field, Observation, Trust
 from envsolve.diagnose.report.readers._gpus import model_of
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, HostCompiler, Machine, Platform, Toolkit
+from envsolve.machine.target import complete, driver_branch
 
 Value = TypeVar("Value", Machine, Driver, Platform)
 _Pair: TypeAlias = "tuple[Card, Observation]"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
-from envsolve.diagnose.vocabulary import Vocabulary
+from envsolve.diagnose.model import Vocabulary
 
 MAX_LINE = 10_000
 """Characters of a line that are looked at: pip lists all that it installed in one line."""

@@ -8,14 +8,123 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from envsolve.errors import UsageError
-from envsolve.install import settings, strays
+from envsolve.install import staging as strays
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target
+from envsolve.packages.configfiles import pip_layers
+
+# What of a user's pip and uv configuration a run of theirs may see: how to reach an index, and where the cache is.
+#
+# Everything else could redirect the install, or change what is installed, and the plan has settled that. So the
+# managers
+# read no configuration file and no variable of their own but what is let through here.
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# Settings by their names in configuration files. Those of pip and uv that reach an index, or find the cache.
+_PIP = frozenset(
+    {"index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "client-cert", "proxy"}
+    | {"timeout", "default-timeout", "retries", "resume-retries", "cache-dir", "no-cache-dir", "keyring-provider"}
+    | {"use-feature", "use-deprecated"}
+)
+_UV = frozenset(
+    {"index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy", "keyring-provider"}
+    | {"allow-insecure-host", "native-tls", "system-certs", "cache-dir", "no-cache", "offline"}
+    | {"http-proxy", "https-proxy", "no-proxy"}
+    | {"concurrent-downloads", "concurrent-builds", "concurrent-installs"}
+)
+# uv has more such settings as variables than in files.
+_UV_VARIABLES = frozenset(
+    {"default-index", "insecure-host", "http-timeout", "http-connect-timeout", "http-retries", "request-timeout"}
+    | {"credentials-dir", "preview-features"}
+)
+_MANAGERS_OWN = ("PIP_", "UV_")
+_DROPPED = frozenset({"PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "VIRTUAL_ENV", "CONDA_PREFIX"})
+
+
+def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a package manager may see."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in _DROPPED and (not name.startswith(_MANAGERS_OWN) or _is_let_through(name))
+    }
+
+
+def _is_let_through(variable: str) -> bool:
+    manager, _, rest = variable.partition("_")
+    name = rest.lower().replace("_", "-")
+    if manager == "PIP":
+        return name in _PIP
+    login = name.startswith("index-") and name.endswith(("-username", "-password"))
+    return login or name in _UV or name in _UV_VARIABLES
+
+
+def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's pip configuration files as variables, those settings alone that are let through."""
+    home = Path(environ.get("HOME") or Path.home())
+    found: dict[str, str] = {}
+    for layer in pip_layers(environ, home, Path(sys.prefix), Path("/etc")):
+        addresses = {"index-url": layer.default or "", "extra-index-url": " ".join(layer.extras)}
+        for name, value in {**layer.values, **addresses}.items():
+            if name in _PIP and value.strip():
+                found.setdefault(f"PIP_{name.upper().replace('-', '_')}", " ".join(value.split()))
+    return found
+
+
+def uv_table(environ: Mapping[str, str], cwd: Path) -> dict[str, Any]:
+    """The user's uv configuration, as uv merges its files, those settings alone that are let through.
+
+    Raises:
+        UsageError: A file is there and is not TOML.
+    """
+    merged: dict[str, Any] = {}
+    for table in _uv_tables(environ, cwd):
+        pip = table.get("pip")
+        for source in (table, pip if isinstance(pip, dict) else {}):
+            for name, value in source.items():
+                if name in _UV and isinstance(value, list):
+                    merged[name] = [*merged.get(name, []), *value]
+                elif name in _UV:
+                    merged.setdefault(name, value)
+    return merged
+
+
+def _uv_tables(environ: Mapping[str, str], cwd: Path) -> Iterator[Mapping[str, Any]]:
+    """uv's files, the one that wins first: the nearest project's, the user's, the system's."""
+    if environ.get("UV_CONFIG_FILE"):
+        yield _read(Path(environ["UV_CONFIG_FILE"]))
+        return
+    if environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes"):
+        return
+    for folder in (cwd, *cwd.parents):
+        table = _read(folder / "uv.toml") or _read(folder / "pyproject.toml").get("tool", {}).get("uv")
+        if table:
+            yield table
+            break
+    user = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path.home()) / ".config")
+    for folder in (user, Path("/etc")):
+        yield _read(folder / "uv" / "uv.toml")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError:
+        return {}
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}", hint="mend or remove it; uv would read it, too") from error
+    return table
 
 
 class Manager(Protocol):
@@ -83,6 +192,6 @@ def choose(name: str | None, python: Path, target: Target, pip: File | None) -> 
 
 def child_environment(manager: Manager, staging: Path, temporary: Path) -> dict[str, str]:
     """The environment of a manager's process: the user's own, less what would change what is installed and where."""
-    kept = {**manager.settings(staging), **settings.kept_variables(os.environ), **manager.fixed(staging)}
+    kept = {**manager.settings(staging), **kept_variables(os.environ), **manager.fixed(staging)}
     own = {strays.MARK: str(staging), "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     return {"TMPDIR": str(temporary), **kept, **own}

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.install import settings
+from envsolve.install import managers
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target
 
@@ -49,7 +49,7 @@ class Pip:
 
     def settings(self, folder: Path) -> Mapping[str, str]:
         """What the user's pip configuration says of indexes and the cache."""
-        return settings.pip_variables(os.environ)
+        return managers.pip_variables(os.environ)
 
     def fixed(self, folder: Path) -> Mapping[str, str]:
         """No configuration file, and no interpreter but the one that runs pip."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tomli_w
 
-from envsolve.install import settings
+from envsolve.install import managers
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target, uv_program
 
@@ -42,7 +42,7 @@ class Uv:
     def fixed(self, folder: Path) -> Mapping[str, str]:
         """One configuration file in place of all others: what the user's say of indexes and the cache."""
         file = folder / "uv.toml"
-        file.write_text(tomli_w.dumps(settings.uv_table(os.environ, Path.cwd())), encoding="utf-8")
+        file.write_text(tomli_w.dumps(managers.uv_table(os.environ, Path.cwd())), encoding="utf-8")
         file.chmod(0o600)
         return {"UV_CONFIG_FILE": str(file)}
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.catalogue.measure.artefacts import elf
+from tests.binaries.artefacts import elf
 
 ALL = "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"
 CXX11 = b"\0_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcE\0"

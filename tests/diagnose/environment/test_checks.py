@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from envsolve import api
-from envsolve.catalogue.load import Catalogue
-from envsolve.diagnose.environment.diagnose import diagnose_environment
-from envsolve.diagnose.environment.read import read_environment
+from envsolve.diagnose.environment import diagnose_environment
 from envsolve.diagnose.model import Diagnoses, Diagnosis, Report
+from envsolve.environment.read import read_environment
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
-from tests.catalogue.measure.artefacts import CUBIN, container, elf, entry
+from tests.binaries.artefacts import CUBIN, container, elf, entry
 from tests.diagnose.environment.prefixes import BEFORE_CXX11, NUMPY_1, NUMPY_2, Prefix, conda_record, environ, install
 
 CATALOGUE = Catalogue()

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envsolve import api
-from envsolve.catalogue.load import Catalogue
-from envsolve.diagnose.environment.diagnose import diagnose_environment
-from envsolve.diagnose.environment.model import Environment, Kind
-from envsolve.diagnose.environment.read import read_environment, read_outline
+from envsolve.diagnose.environment import diagnose_environment
 from envsolve.diagnose.model import Report
+from envsolve.environment.model import Environment, Kind
+from envsolve.environment.read import read_environment, read_outline
 from envsolve.errors import UsageError
-from tests.catalogue.measure.artefacts import CUBIN, PTX, container, elf, entry
+from envsolve.facts.catalogue import Catalogue
+from tests.binaries.artefacts import CUBIN, PTX, container, elf, entry
 from tests.diagnose.environment.prefixes import CXX11, NUMPY_1, Prefix, conda_record, environ, install
 
 CATALOGUE = Catalogue()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from envsolve import api
-from envsolve.catalogue.load import Catalogue
-from envsolve.diagnose.environment.discover import find_environments
-from envsolve.diagnose.environment.survey import Survey, describe, survey
-from envsolve.jsontext import dump
+from envsolve.diagnose.survey import Survey, describe, survey
+from envsolve.environment.discover import find_environments
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
+from envsolve.system.files import dump
 from tests.diagnose.environment.prefixes import Prefix, conda_record, environ
 
 CATALOGUE = Catalogue()

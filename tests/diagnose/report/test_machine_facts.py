@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report import read_report
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, HostCompiler, Machine, Platform, Toolkit
 
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.model import Seen
 from envsolve.diagnose.report import read_installed, read_report
 from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
 
 
 @pytest.fixture(scope="module")

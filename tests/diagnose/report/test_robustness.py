@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.model import Report, Seen
-from envsolve.diagnose.report import decode, read_installed, read_report
-from envsolve.diagnose.report.text import MOST_FOUND, Log
+from envsolve.diagnose.report import read_installed, read_report
+from envsolve.diagnose.report.text import MOST_FOUND, Log, decode
 from envsolve.errors import UsageError
-from envsolve.jsontext import dump
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.profile import parse_machine
+from envsolve.system.files import dump
 from tests.diagnose.report import samples
 
 CATALOGUE = Catalogue()

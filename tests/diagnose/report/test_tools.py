@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.model import Report
 from envsolve.diagnose.report import read_report
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Platform, Toolkit
 
 

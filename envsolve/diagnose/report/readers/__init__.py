@@ -10,9 +10,9 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Observation
 from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
 
 
 def readers() -> tuple[str, ...]:

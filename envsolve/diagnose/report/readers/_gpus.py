@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from envsolve.catalogue.gpu_names import find_gpu
-from envsolve.catalogue.load import Catalogue
-from envsolve.catalogue.model import GpuModel
 from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.gpu_names import find_gpu
+from envsolve.facts.hardware import GpuModel
 
 _AFTER = (
     r"(?:[\s-]?(?:Ti|SUPER|D|M|Max-Q|Laptop|Mobile|Ada|Blackwell|Generation|SFF|Server|Workstation|Edition|PCIe|NVL|GPU"

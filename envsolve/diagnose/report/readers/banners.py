@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Card, Fact, Field, Observation, Package, Scalar, Trust
 from envsolve.diagnose.report.readers._gpus import GPU, clean
 from envsolve.diagnose.report.readers._words import VERSION, cuda_of_number
 from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Toolkit
 
 _UNSLOTH_CARD = re.compile(r"\\\\\s{1,6}/\|\s{1,8}(?:GPU: )?(\S.{2,60}?)\. (?:Num GPUs = (\d{1,2})|Max memory)")

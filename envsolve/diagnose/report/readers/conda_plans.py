@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Observation, Package, Trust
 from envsolve.diagnose.report.readers._conda import of_build
 from envsolve.diagnose.report.readers._words import is_related, normalised
 from envsolve.diagnose.report.text import Line, Log
+from envsolve.facts.catalogue import Catalogue
 
 _NAME = r"[a-z0-9_][a-z0-9._-]{0,60}"
 _PART = r"[^\s-]{1,60}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Field, Observation, Scalar, Trust
 from envsolve.diagnose.report.readers._words import cuda_of_number
 from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
 
 _FOUND = re.compile(r"\(found version (\d{4,5})\)")
 _NVRM = re.compile(

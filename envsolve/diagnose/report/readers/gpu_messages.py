@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Card, Codes, Fact, Field, Observation, Scalar, Trust
 from envsolve.diagnose.report.readers._gpus import clean
 from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
 
 _NAME = r"([A-Z][\w .()/-]{1,60})"
 _INCOMPATIBLE = re.compile(rf"{_NAME} with CUDA capability sm_(\d{{2,3}}) is not compatible")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Field, Image, Observation, Scalar, Trust
 from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
 
 _TAG = r":([A-Za-z0-9_][\w.-]{0,120})"
 # Repositories whose references are known without a word such as "image" before them.

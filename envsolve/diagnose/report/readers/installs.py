@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Observation, Package, Trust
 from envsolve.diagnose.report.readers._words import VERSION, normalised
 from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}"
 _DONE = re.compile(r"\b(Successfully (?:un)?installed)\s(.{1,2000})")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Card, Fact, Field, Observation, Package, Scalar, Trust, Variable
 from envsolve.diagnose.report.readers._gpus import counted
 from envsolve.diagnose.report.readers._words import VERSION, cuda_of_number, is_related, minor, normalised, sentences
 from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import HostCompiler, Toolkit
 
 _Reader = Callable[[str], Iterator[Fact]]

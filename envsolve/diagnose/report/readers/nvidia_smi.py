@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Card, Field, Observation, Scalar, Trust
 from envsolve.diagnose.report.readers._gpus import clean
 from envsolve.diagnose.report.text import Line, Log
+from envsolve.facts.catalogue import Catalogue
 
 _SMI = re.compile(r"NVIDIA-SMI[ version:]{1,12}(\d{3}(?:\.\d{1,3}){0,2})(?!\d)", re.IGNORECASE)
 _DRIVER = re.compile(r"(?:Driver|KMD) Version\s{0,20}:\s{0,4}(\d{3}(?:\.\d{1,3}){0,2})(?!\d)", re.IGNORECASE)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Observation, Package, Trust
 from envsolve.diagnose.report.readers._conda import of_build
 from envsolve.diagnose.report.readers._listing import frozen_line, is_heading, lone_table_line, table_line
 from envsolve.diagnose.report.readers._words import is_related, normalised
 from envsolve.diagnose.report.text import Line, Log
+from envsolve.facts.catalogue import Catalogue
 
 _COLLECTED = re.compile(r"\s{0,8}\[(?:pip3?|conda|uv)\]\s{1,4}(.{3,200})")
 _LISTING_COMMAND = re.compile(

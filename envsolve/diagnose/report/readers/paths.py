@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Fact, Field, Observation, Package, Scalar, Trust
 from envsolve.diagnose.report.readers._words import VERSION, normalised
 from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
 
 _PYTHON = re.compile(
     r"[\\/]python(3\.\d{1,2})t?[\\/](?:site|dist)-packages|[\\/]Python(3)(\d{1,2})[\\/](?:lib|site-packages)"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Card, Fact, Field, Observation, Package, Scalar, Trust
 from envsolve.diagnose.report.readers._gpus import named
 from envsolve.diagnose.report.readers._listing import frozen_line
 from envsolve.diagnose.report.readers._words import VERSION, is_related, normalised, sentences
 from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import HostCompiler, Toolkit
 
 _END = r"(?![\w.+-]{0,20}\w)(?!\+)(?! ?(?:or|and|to|through|/|-|~|,) ?v?\d{1,2}\.\d)"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Card, Codes, Fact, Field, Observation, Package, Scalar, Trust
 from envsolve.diagnose.report.readers._gpus import GPU
 from envsolve.diagnose.report.readers._words import VERSION, is_related, normalised
 from envsolve.diagnose.report.text import Line, Log
+from envsolve.facts.catalogue import Catalogue
 
 _ASKED = re.compile(
     r"\b(\w{2,40})\.__version__|torch\.version\.(cuda)\b|(get_device_name)\(|(get_device_capability)\(|(get_arch_list)\("

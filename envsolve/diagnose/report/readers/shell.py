@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Command, Field, Observation, Scalar, Trust, Variable
 from envsolve.diagnose.report.text import Line, Log
+from envsolve.facts.catalogue import Catalogue
 
 _PROGRAM = (
     r"(?:sudo |time |exec )?(?:(?:python|py)(?:3(?:\.\d{1,2})?)?(?:\.exe)? -m pip|pip3?(?:\.\d{1,2})?|uv(?: pip)?"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Fact, Field, Observation, Scalar, Trust
 from envsolve.diagnose.report.readers._words import sentences
 from envsolve.diagnose.report.text import Log
-from envsolve.machine.architecture import architecture
+from envsolve.facts.catalogue import Catalogue
+from envsolve.values import architecture
 
 _DISTRO = re.compile(
     r"\b(Ubuntu|Debian(?: GNU/Linux)?|CentOS(?: Linux| Stream)?(?: release)?|Rocky(?: Linux)?|AlmaLinux|RHEL"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.catalogue.load import Catalogue
 from envsolve.diagnose.report.observation import Fact, Field, Observation, Scalar, Trust
 from envsolve.diagnose.report.readers._words import minor
 from envsolve.diagnose.report.text import Line, Log
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import HostCompiler, Toolkit
 
 _RELEASE = re.compile(r"Cuda compilation tools, release (\d{1,2}\.\d)|\bBuild cuda_(\d{1,2}\.\d)\.r", re.IGNORECASE)

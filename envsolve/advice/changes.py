@@ -1,0 +1,311 @@
+"""What would make an impossible request fit: one limit changed at a time, each answer tried before it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+
+from envsolve.advice.elsewhere import conda_forge, newer_builds, source_build
+from envsolve.advice.published import first_that_fits, for_a_gpu, other_cuda, without_flavour
+from envsolve.machine.describe import told_apart
+from envsolve.machine.model import Driver, Gpu, Machine, Platform
+from envsolve.rules.driver import can_exist, compat_releases, compat_serves
+from envsolve.rules.judge import Facts
+from envsolve.rules.verdict import Level
+from envsolve.solve.family import Family, Option
+from envsolve.solve.fleet import Fleet
+from envsolve.solve.limits import Limit, Limits, best_of, best_under, loosened
+from envsolve.solve.outcome import Remedy
+from envsolve.values import ComputeCapability, numbers, reaches
+
+#: CPython versions that a remedy may propose: those that torch was ever published for.
+PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
+#: What a remedy proposes in place of another C library: the oldest that torch's newer wheels accept.
+GLIBC_OF_REMEDY = "glibc 2.28"
+
+Answer = Callable[[Family], tuple[Option, ...] | None]
+"""What a family on other machines would come to, the best first; None where nothing runs there."""
+
+
+def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
+    """Changes to one limit of the conflict that let a build through, the cheapest first; else other hardware."""
+    found = tuple(_changes(family, limits, every, core))
+    yield from found
+    if not any(remedy.unlocks for remedy in found):
+        yield from _on_the_cpu(family, limits)
+        yield from _on_x86_64(family, limits)
+        yield from another_card(family, partial(best_of, limits=limits))
+
+
+def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
+    kinds = {limit.kind for limit in core}
+    yield from for_a_gpu(family, limits)
+    yield from _without_gpu(family, limits)
+    if "cutoff" in kinds and (best := best_of(replace(family, cutoff=None), limits)):
+        yield Remedy("leave out --exclude-newer", named(best))
+    yield from _relaxations(family, limits, every, core)
+    yield from other_cuda(family, limits)
+    if "python" in kinds:
+        others = [(p, best) for p in PYTHONS if (best := best_of(replace(family, python=p), limits))]
+        if others:
+            names = ", ".join(p for p, _ in others)
+            yield Remedy(f"use another Python: {names}", named(others[-1][1]))
+    yield from _fewer_machines(family, limits)
+    if "gpus" in kinds:
+        yield from fewer_cards(family, partial(best_of, limits=limits))
+    if "driver" in kinds:
+        yield from _compat_package(family, limits)
+        yield from driver_remedy(family, partial(best_of, limits=limits))
+    yield from _on_linux(family, limits)
+    if kinds & {"gpus", "driver", "libc"}:
+        yield from conda_forge(family, limits)
+    if "libc" in kinds:
+        newer = [replace(m, platform=replace(m.platform or Platform(), libc=GLIBC_OF_REMEDY)) for m in family.machines]
+        best = best_of(replace(family, machines=tuple(newer)), limits)
+        if best is not None:
+            yield Remedy(f"run in a container, or on a system, with {GLIBC_OF_REMEDY} or newer", named(best))
+    if "gpus" in kinds:
+        yield from newer_builds(family, limits)
+        yield from source_build(family, limits)
+
+
+def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
+    """One demand of the request changed or, where one is not enough, all demands on the family together.
+
+    A demand without a specifier can only be given up, which costs more than relaxing another.
+    """
+    own = [limit for limit in every if limit.kind in ("asked", "flavour")]
+    single = sorted((limit for limit in own if limit in core), key=lambda limit: not _relaxable(limit, limits))
+    for name in [limit.name for limit in single if limit.kind == "asked" and "+" in str(limits.asked[limit.name])]:
+        yield from first_that_fits(name, [str(without_flavour(limits.asked[name]))], family, limits)
+    remedies = [remedy for limit in single if (remedy := _without(family, limits, every, [limit]))]
+    together = _without(family, limits, every, own) if own and not remedies else None
+    yield from remedies or filter(None, [together])
+
+
+def _without(family: Family, limits: Limits, every: Sequence[Limit], given_up: Sequence[Limit]) -> Remedy | None:
+    best = best_under(family, limits, [limit for limit in every if limit not in given_up])
+    if not best:  # also where nothing would be left of the request
+        return None
+    verb = "relax" if all(_relaxable(limit, limits) for limit in given_up) else "give up"
+    return Remedy(f"{verb} " + " and ".join(demanded(limit, limits) for limit in given_up), named(best))
+
+
+def _relaxable(limit: Limit, limits: Limits) -> bool:
+    return limit.kind == "flavour" or bool(str(limits.asked[limit.name]))
+
+
+def demanded(limit: Limit, limits: Limits) -> str:
+    """A demand of the request as it was written."""
+    return f"--cuda {limit.name}" if limit.kind == "flavour" else f"{limit.name}{limits.asked[limit.name]}"
+
+
+def _fewer_machines(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """Machines without which there would be a plan for the others."""
+    if len(family.machines) > 1 and family.needs_torch(limits.asked):
+        for binding in Fleet(family, limits).bindings(lambda _: True):
+            yield Remedy(
+                f"plan for {binding.held} apart (--allow-groups)", f"{binding.torch.label} on {binding.others}"
+            )
+
+
+def fewer_cards(family: Family, answer: Answer) -> Iterator[Remedy]:
+    """A plan for each of several kinds of cards in one machine alone."""
+    mixed = [m.gpus for m in family.machines if m.gpus and len({gpu.compute_capability for gpu in m.gpus}) > 1]
+    cards = {gpu.compute_capability: gpu for gpus in mixed for gpu in gpus}
+    for gpu in cards.values():
+        alone = tuple(replace(machine, gpus=(gpu,)) for machine in family.machines)
+        best = answer(replace(family, machines=alone))
+        if best is not None:
+            yield Remedy(f"plan for {gpu.label} alone, and hide the others there (CUDA_VISIBLE_DEVICES)", named(best))
+
+
+def _without_gpu(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """An environment that uses no GPU, where only CPU builds were asked for."""
+    without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
+    matching = [o for o in family.judged("torch") if o.matches(limits.asked.get("torch", SpecifierSet()))]
+    only_cpu = matching and all(option.build.variant == "cpu" for option in matching)
+    if only_cpu and family.needs_torch(limits.asked):
+        best = best_of(without, limits)
+        if best is not None:
+            yield Remedy("ask for an environment that uses no GPU: --cuda cpu", named(best))
+
+
+def another_card(family: Family, answer: Answer) -> Iterator[Remedy]:
+    """A card of the oldest generation after the machine's own for which there is an answer."""
+    own = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
+    if len(family.machines) > 1 or len(own) != 1:
+        return
+    (machine,) = family.machines
+    known = sorted(family.catalogue.gpus, key=lambda model: bool(model.data_centre))
+    models = {model.compute_capability: model.name for model in known}  # those of data centres go before others
+    for cc in sorted(map(ComputeCapability.parse, models)):
+        gpu = Gpu(models[str(cc)], str(cc))
+        exists = can_exist(gpu, machine.driver, family.facts.architectures, family.facts.drivers).ok
+        if cc <= own[0] or exists is False or family.facts.architectures[str(cc)].island:
+            continue
+        best = answer(replace(family, machines=(replace(machine, gpus=(gpu,)),)))
+        if best is not None and all(_known(option) for option in best):
+            yield Remedy(f"use another GPU, such as {gpu.label}", named(best))
+            return
+
+
+def _on_linux(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """The same card under Linux, where Windows has no build."""
+    if not all(machine.platform and machine.platform.os == "windows" for machine in family.machines):
+        return
+    linux = tuple(replace(m, platform=Platform("linux", "x86_64", GLIBC_OF_REMEDY)) for m in family.machines)
+    best = best_of(replace(family, machines=linux), limits)
+    if best is not None:
+        yield Remedy("run it under Linux: WSL 2 has the card, too", named(best))
+
+
+def _on_x86_64(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """The other architecture, for which much is published alone."""
+    if not all(machine.platform and machine.platform.arch == "aarch64" for machine in family.machines):
+        return
+    others = tuple(replace(m, platform=replace(m.platform or Platform(), arch="x86_64")) for m in family.machines)
+    best = best_of(replace(family, machines=others), limits)
+    if best is not None:
+        yield Remedy("run it on a machine with an x86_64 processor", named(best))
+
+
+def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """An environment that leaves the GPUs alone."""
+    without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
+    best = best_of(without, limits) if limits.flavour is None and family.needs_torch(limits.asked) else None
+    if best is not None:
+        yield Remedy("compute on the CPU: --cuda cpu", named(best))
+
+
+def _compat_package(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """The oldest cuda-compat package that lets a build through, on the machines that it may serve (rule 8)."""
+    facts = family.facts.forward
+    if not any(machine.gpus and machine.driver and machine.driver.version for machine in family.machines):
+        return
+    for cuda in compat_releases(facts):
+        with_it = tuple(_with_compat(machine, cuda) for machine in family.machines)
+        served = [bool((reason := compat_serves(machine, facts)) and reason.ok) for machine in with_it]
+        best = _best_with(family, with_it, served, partial(best_of, limits=limits))
+        if best is not None and all(_known(option) for option in best):
+            package = f"the libcuda of cuda-compat-{cuda.replace('.', '-')}"
+            where = _where(family.machines, served)
+            yield Remedy(f"keep the driver and put {package} first on the loader path{where}", named(best))
+            return
+
+
+def _known(option: Option) -> bool:
+    """Whether a package's code is known to run, or is none that the rules judge."""
+    return option.verdict.level.usable or not option.build.cuda
+
+
+def _with_compat(machine: Machine, cuda: str) -> Machine:
+    return replace(machine, driver=replace(machine.driver or Driver(), compat_libcuda=cuda))
+
+
+def driver_remedy(family: Family, answer: Answer) -> Iterator[Remedy]:
+    """The oldest driver that lets a build through and drops none of the cards of the machines that need it."""
+    facts = family.facts
+    for driver in _drivers(facts):
+        older = [_is_older(machine, driver) for machine in family.machines]
+        cards = [
+            gpu
+            for machine, is_older in zip(family.machines, older, strict=True)
+            if is_older
+            for gpu in machine.gpus or ()
+        ]
+        if any(can_exist(gpu, driver, facts.architectures, facts.drivers).ok is False for gpu in cards):
+            continue
+        best = _best_with(family, [replace(m, driver=driver) for m in family.machines], older, answer)
+        if best is not None:
+            where = _where(family.machines, older)
+            branch = (driver.version or "").partition(".")[0]
+            yield Remedy(f"install driver {driver.version} or newer (branch R{branch}){where}", named(best))
+            return
+
+
+def _drivers(facts: Facts) -> Sequence[Driver]:
+    """The first driver of every branch, and the floors of the CUDA families, which lie within one; oldest first."""
+    first = {branch.branch: branch for branch in facts.drivers}
+    within = [floor.linux for floor in facts.floors]
+    floors = [Driver(version, first[name].cuda) for version in within if (name := version.partition(".")[0]) in first]
+    # What came before the floor in its branch was a beta.
+    later = {version.partition(".")[0] for version in within}
+    firsts = [Driver(branch.first, branch.cuda) for branch in facts.drivers if branch.branch not in later]
+    return sorted((*firsts, *floors), key=lambda driver: numbers(driver.version or ""))
+
+
+def _is_older(machine: Machine, driver: Driver) -> bool:
+    """Whether a driver would be an upgrade; also where the machine's is not known."""
+    have = machine.driver.version if machine.driver else None
+    return not have or bool(reaches(driver.version or "", have) and have != driver.version)
+
+
+def _best_with(
+    family: Family, changed: Sequence[Machine], which: Sequence[bool], answer: Answer
+) -> tuple[Option, ...] | None:
+    """The best options with some of the machines changed; None where there are none, or nothing is changed."""
+    pairs = zip(family.machines, changed, which, strict=True)
+    machines = tuple(new if taken else old for old, new, taken in pairs)
+    return answer(replace(family, machines=machines)) if any(which) else None
+
+
+def _where(machines: Sequence[Machine], which: Sequence[bool]) -> str:
+    """On which of several machines something is to be done."""
+    names = [name for name, chosen in zip(told_apart(machines), which, strict=True) if chosen]
+    return f" on {' and on '.join(names)}" if len(machines) > 1 else ""
+
+
+def named(options: Sequence[Option]) -> str:
+    """What a change lets through, in words."""
+    first, *others = options
+    level = "" if first.verdict.level in (Level.NATIVE, Level.FAMILY) else f" ({first.verdict.level.value})"
+    rest = ", ".join(f"{o.build.package} {o.build.version}" for o in others)
+    return first.label + level + (f" with {rest}" if rest else "")
+
+
+# Where no single change helps: the limits that must be lifted together, the dearest of them kept where they can be.
+
+
+# What costs most to change comes first: a card, a driver; and what was asked for before the place where it runs.
+_DEAREST = ("gpus", "driver", "asked", "flavour", "cutoff", "libc", "python")
+
+
+def together(family: Family, limits: Limits, every: Sequence[Limit]) -> Remedy | None:
+    """The changes that are needed at once, none of which can be left out; None where no changes help.
+
+    Args:
+        family: The torch family on the machines.
+        limits: What the request asks of it.
+        every: All limits, under which nothing fits.
+    """
+    kept: list[Limit] = []
+    for limit in sorted(every, key=lambda limit: _DEAREST.index(limit.kind)):
+        if best_under(family, limits, [*kept, limit]):
+            kept.append(limit)
+    best = best_under(family, limits, kept)
+    if not best:  # also where nothing that was asked for is left
+        return None
+    given_up = sorted((limit for limit in every if limit not in kept), key=lambda limit: -_DEAREST.index(limit.kind))
+    loose, rest = loosened(family, limits, kept)
+    changes = dict.fromkeys(_change(limit, loose, rest, limits) for limit in given_up)
+    return Remedy("change together: " + "; ".join(changes), named(best))
+
+
+def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
+    """What lifting one limit means, where the others are lifted, too."""
+    if limit.kind in ("asked", "flavour"):
+        return f"relax {demanded(limit, limits)}"
+    if limit.kind == "cutoff":
+        return "leave out --exclude-newer"
+    if limit.kind == "libc":
+        return f"run in a container, or on a system, with {GLIBC_OF_REMEDY} or newer"
+    if limit.kind == "python":
+        return f"use Python {', '.join(p for p in PYTHONS if best_of(replace(loose, python=p), rest))}"
+    if limit.kind == "driver":
+        remedy = next(driver_remedy(loose, partial(best_of, limits=rest)), None)
+        return remedy.action if remedy else "use another driver"
+    return "use another GPU" if limit.name else "plan for a machine with a GPU"

@@ -1,0 +1,138 @@
+"""Why there is no conda plan, and the least that would make one: each change is tried before it is proposed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from msgspec import structs
+
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.model import Driver, Machine
+from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec
+from envsolve.rules.driver import can_exist
+from envsolve.rules.judge import Facts
+from envsolve.rules.verdict import Level
+from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
+from envsolve.solve.conda_channels import UnsolvableError
+from envsolve.solve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.values import numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A question that has no answer, and what it was asked of.
+
+    Attributes:
+        asked: What of the question the user asked for; the rest was added.
+        machines: As they are judged.
+        solver: That of these machines.
+    """
+
+    question: Question
+    asked: tuple[Spec, ...]
+    machines: tuple[Machine, ...]
+    solver: Solver
+    facts: Facts
+    catalogue: Catalogue
+
+
+def refused(attempt: Attempt, failure: UnsolvableError) -> Conflict:
+    """The conflict: where the rules leave no build, their reasons; else the solver's own."""
+    builds = attempt.solver.builds(attempt.question.subdir).get("pytorch", ())
+    asked = next((spec for spec in attempt.question.specs if spec.name in ("pytorch", "pytorch-gpu")), None)
+    candidates = [one for one in builds if one.candidate.subdir == attempt.question.subdir]
+    if asked and candidates and all(one.verdict.level is Level.NONE for one in candidates):
+        facts = tuple(_reasons(candidates, attempt))
+    else:
+        facts = tuple(ConflictFact(line) for line in failure.lines)
+    return Conflict(facts, tuple(_remedies(attempt)))
+
+
+def _reasons(builds: Sequence[JudgedBuild], attempt: Attempt) -> Iterator[ConflictFact]:
+    """The fewest reasons that rule out every CUDA build, or every build where there is none; Triton rules out none."""
+    left = [one for one in builds if one.build.cuda] or list(builds)
+    while left:
+        told = [{r.text: r for r in one.verdict.failures if not r.rule.startswith("triton")} for one in left]
+        counts = Counter(text for reasons in told for text in reasons)
+        if not counts:
+            return
+        text, _ = counts.most_common(1)[0]
+        source = attempt.catalogue.source(next(reasons[text] for reasons in told if text in reasons).source)
+        yield ConflictFact(text, source.title if source else None)
+        left = [one for one, reasons in zip(left, told, strict=True) if text not in reasons]
+
+
+def _remedies(attempt: Attempt) -> Iterator[Remedy]:
+    single = [*_changes(attempt), *_drivers(attempt)]
+    yield from single or _together(attempt)
+
+
+def _changes(attempt: Attempt) -> Iterator[Remedy]:
+    """Each thing that was asked for, in any version, or else not at all."""
+    question, solver = attempt.question, attempt.solver
+    for spec in question.specs:
+        loose = replace(question, specs=tuple(Spec(one.name) if one == spec else one for one in question.specs))
+        if (spec.version or spec.build) and (found := _tried(solver, loose)):
+            yield Remedy(f"relax {spec}", _named(found))
+        # A package that no channel here has, such as `pytorch-cuda` of the channel pytorch, is there in no version.
+        elif spec in attempt.asked and len(attempt.asked) > 1 and (found := _tried(solver, question.without(spec))):
+            yield Remedy(f"give up {spec.name}", _named(found))
+
+
+def _together(attempt: Attempt) -> Iterator[Remedy]:
+    """All that no channel has as it is asked for, changed at once: a file for the channel pytorch has several such."""
+    subdir, solver = attempt.question.subdir, attempt.solver
+    kept: list[Spec] = []
+    changes: list[str] = []
+    for spec in attempt.question.specs:
+        if solver.has(spec, subdir):
+            kept.append(spec)
+        elif (spec.version or spec.build) and solver.has(Spec(spec.name), subdir):
+            kept.append(Spec(spec.name))
+            changes.append(f"relax {spec}")
+        else:
+            changes.append(f"give up {spec.name}")
+    if len(changes) > 1 and kept and (found := _tried(solver, replace(attempt.question, specs=tuple(kept)))):
+        yield Remedy(" and ".join(changes), _named(found))
+
+
+def _drivers(attempt: Attempt) -> Iterator[Remedy]:
+    """The oldest driver that lets a build through and drops none of the cards."""
+    have = [m.driver.version for m in attempt.machines if m.gpus and m.driver and m.driver.version]
+    facts = attempt.facts
+    for driver in _upgrades(have, facts):
+        cards = [gpu for machine in attempt.machines for gpu in machine.gpus or ()]
+        if any(can_exist(gpu, driver, facts.architectures, facts.drivers).ok is False for gpu in cards):
+            continue
+        machines = tuple(structs.replace(machine, driver=driver) for machine in attempt.machines)
+        solver = attempt.solver.for_machines(CondaJudge(machines, facts, attempt.catalogue.conda))
+        if found := _tried(solver, replace(attempt.question, virtual=virtual_packages(machines, facts))):
+            branch = (driver.version or "").partition(".")[0]
+            yield Remedy(f"install driver {driver.version} or newer (branch R{branch})", _named(found))
+            return
+
+
+def _upgrades(have: Sequence[str], facts: Facts) -> Iterator[Driver]:
+    """Drivers newer than those at hand, oldest first: the first of each branch, and the floors of the CUDA families."""
+    cuda = {branch.branch: branch.cuda for branch in facts.drivers}
+    versions = [*(branch.first for branch in facts.drivers), *(floor.linux for floor in facts.floors if floor.linux)]
+    for version in sorted(set(versions), key=numbers):
+        branch = version.partition(".")[0]
+        if have and branch in cuda and all(numbers(version) > numbers(one) for one in have):
+            yield Driver(version, cuda[branch])
+
+
+def _tried(solver: Solver, question: Question) -> Solution | None:
+    try:
+        return solver.solve(question)
+    except UnsolvableError:
+        return None
+
+
+def _named(solution: Solution) -> str:
+    torch = solution.judged.get("pytorch")
+    if torch is None:
+        return "then it can be solved"
+    return f"pytorch {torch.candidate.version} [{torch.build.variant}]"

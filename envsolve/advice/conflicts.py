@@ -1,0 +1,341 @@
+"""A clash of requirements put into a chain of "because"."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from envsolve.advice.changes import PYTHONS, remedies, together
+from envsolve.advice.elsewhere import repository_of
+from envsolve.advice.published import explain_unpublished, explain_unpublished_flavour, published_as
+from envsolve.facts.catalogue import flavours
+from envsolve.machine.model import Platform
+from envsolve.rules.platform import SYSTEMS, same_system
+from envsolve.solve.candidate_selector import Pool
+from envsolve.solve.family import Family, Option
+from envsolve.solve.limits import Limit, Limits, best_under, limits_of
+from envsolve.solve.needs import AnyCandidate, Candidate, FilesNeed, FlavourCandidate, FlavourNeed, PackageNeed
+from envsolve.solve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.solve.resolver import Clash
+
+# Impossible, well said: the smallest set of facts about machine and request that no torch-family build survives.
+#
+# Every fact that limits the choice of builds is a *limit* that can be lifted on its own: a requirement, the Python,
+# the
+# libc, the driver, the cards, a flavour. Lifting them one by one and asking whether a build then exists leaves an
+# irreducible set: no member can be dropped. The same question, asked with one limit changed, finds the remedies.
+
+
+_EXAMPLES = 4
+# The kind of limit that makes a rule fail; the platform's rule may be that of either of two.
+_KINDS = {"driver-floor": "driver", "driver-ptx": "driver", "sass": "gpus", "ptx": "gpus", "libraries": "gpus"}
+
+
+def explain(family: Family, limits: Limits) -> Conflict | None:
+    """The irreducible conflict and its remedies; None where the torch family is not asked for, or has an answer."""
+    for name, specifier in limits.asked.items():
+        if not any(option.matches(specifier) for option in family.judged(name)):
+            return explain_unpublished(name, family, limits)
+    if limits.flavour and limits.asked and limits.flavour not in flavours(family.catalogue):
+        return explain_unpublished_flavour(limits.flavour, family, limits)
+    every = tuple(limits_of(family, limits))
+    if not limits.asked or best_under(family, limits, every) is not None:
+        return None
+    core = list(every)
+    for limit in every:
+        rest = [other for other in core if other is not limit]
+        if best_under(family, limits, rest) is None:
+            core = rest
+    facts = [ConflictFact(limit.fact) for limit in core]
+    facts += _pairings(family, limits, core)
+    facts += _failing_builds(family, limits, {limit.kind for limit in core})
+    found = tuple(remedies(family, limits, every, core))
+    if not any(remedy.unlocks for remedy in found) and (several := together(family, limits, every)):
+        found += (several,)
+    return Conflict(tuple(facts), found)
+
+
+def _pairings(family: Family, limits: Limits, core: Sequence[Limit]) -> Iterator[ConflictFact]:
+    """For each package of a conflict with companions: the newest version asked for, its flavours and its torch."""
+    names = [limit.name for limit in core if limit.kind == "asked"]
+    for name in names if any(name != "torch" for name in names) else ():
+        builds = [o.build for o in family.judged(name) if o.matches(limits.asked[name]) and _for_these(o, family)]
+        if not builds:
+            continue
+        newest = [build for build in builds if build.version == builds[0].version]
+        variants = ", ".join(sorted({build.variant for build in newest}))
+        torch = f", for torch{newest[0].torch}" if newest[0].torch else ""
+        source = family.catalogue.source(newest[0].source)
+        text = f"{name} {newest[0].version} is published as {variants}{torch}"
+        yield ConflictFact(text, source.title if source else None)
+
+
+def _failing_builds(family: Family, limits: Limits, kinds: Collection[str]) -> Iterator[ConflictFact]:
+    """Of the builds that the request names, why each does not run: one fact per distinct reason.
+
+    They are those of torch, unless there are packages beside it of which none has code that runs.
+    """
+    barren = [name for name in limits.asked if name != "torch" and not family.options(name)]
+    for package in barren or ("torch",):
+        yield from failing(package, limits.asked.get(package, SpecifierSet()), family, limits.flavour, kinds)
+
+
+def failing(
+    package: str,
+    specifier: SpecifierSet,
+    family: Family,
+    flavour: str | None = None,
+    kinds: Collection[str] = (),
+) -> Iterator[ConflictFact]:
+    """Why builds of a package do not run on the machines: the newest build for each distinct reason.
+
+    Args:
+        package: The package.
+        specifier: Which of its builds.
+        family: The torch family on the machines.
+        flavour: Only builds of this one.
+        kinds: The kinds of limits that are to blame: of a build's failures, those of other kinds are passed over.
+    """
+    matching = [option for option in family.judged(package) if option.matches(specifier)]
+    named = [option for option in matching if _for_these(option, family)]
+    with_cuda = [option for option in named if option.build.variant != "cpu"]
+    if matching and not named:
+        yield _published_elsewhere(package, matching[0], family)
+    if named and not with_cuda:
+        yield from _told([o for o in matching if o.build.cuda and o not in named][:1], family, ())
+    # That a CPU build does not use the GPU is only worth saying where nothing else was asked for.
+    options = with_cuda or named
+    of_flavour = [option for option in options if flavour in (None, option.build.variant)]
+    if options and not of_flavour:
+        newest = [option for option in named if option.version.public == named[0].version.public]
+        yield ConflictFact(published_as(package, named[0].version.public, newest))
+    yield from _told(of_flavour, family, kinds)
+
+
+def _published_elsewhere(package: str, newest: Option, family: Family) -> ConflictFact:
+    """That a package was published for other systems alone."""
+    wanted = {build.platform for build in family.catalogue.builds(package) if build.version == newest.build.version}
+    systems = [
+        f"{system}-{arch}"
+        for system, arches in SYSTEMS.items()
+        for arch in arches
+        if any(same_system(tag, Platform(system, arch)) for tag in wanted)
+    ]
+    source = family.catalogue.source(newest.build.source)
+    text = f"{package} {newest.version.public} was published for {' and '.join(systems)} alone"
+    return ConflictFact(text, source.title if source else None)
+
+
+def _told(options: Sequence[Option], family: Family, kinds: Collection[str]) -> Iterator[ConflictFact]:
+    """The failures of builds, those of the first build for each distinct wording."""
+    told: dict[str, ConflictFact] = {}
+    for option in options:
+        failures = option.verdict.failures
+        blamed = [reason for reason in failures if _KINDS.get(reason.rule) in kinds] or list(failures[:1])
+        if blamed:
+            text = "; ".join(reason.text for reason in blamed)
+            source = family.catalogue.source(blamed[0].source)
+            told.setdefault(blamed[0].text, ConflictFact(f"{option.label}: {text}", source.title if source else None))
+    yield from list(told.values())[:_EXAMPLES]
+
+
+def _for_these(option: Option, family: Family) -> bool:
+    """Whether an option was published for the machines' operating systems and architectures at all."""
+    pairs = zip(option.builds, family.machines, strict=True)
+    return all(same_system(build.platform, machine.platform or Platform()) for build, machine in pairs)
+
+
+_SHOWN = 5
+
+
+def describe_clash(
+    clashes: Sequence[Clash], family: Family, pool: Pool, constraints: Mapping[str, SpecifierSet]
+) -> Conflict:
+    """Say which needs exclude each other, what exists of the package that they fight about, and what could give way."""
+    # Every version of a package that was tried stands in the clash; the newest speaks for it, the oldest bounds it.
+    parties = _parties(clashes)
+    facts = [text for party in parties for text in _sentences(party)]
+    newest = [party[0] for party in parties]
+    failures: list[ConflictFact] = []
+    others: list[Remedy] = []
+    for name in dict.fromkeys(c.need.name for c in newest if isinstance(c.need, PackageNeed)):
+        needs = [c.need for c in newest if isinstance(c.need, PackageNeed) and c.need.key == name]
+        constraint = constraints.get(name, SpecifierSet())
+        wanted = _specifier(needs) & constraint
+        if str(constraint):
+            facts.append(f"{name}{constraint} is a constraint")
+            others.append(Remedy(f"relax the constraint {name}{constraint}", ""))
+        if addresses := [need for need in needs if need.url]:
+            facts.append(_one_place(name, addresses, wanted))
+            others += _other_places(name, addresses)
+            continue
+        facts += _what_exists(name, wanted, family, pool)
+        if family.owns(name) and not _is_there(name, wanted, family):
+            failures += failing(name, wanted, family)
+            others += _pythons_with(name, wanted, family)
+    found = [*map(ConflictFact, facts), *failures]
+    # A package that has no build here may have sent the solver back through all versions of what needs it.
+    for name in family.barren:
+        found += failing(name, SpecifierSet(), family)
+    asked = [c.need for c in newest if c.parent is None and isinstance(c.need, PackageNeed)]
+    lacking = [
+        remedy
+        for need in asked
+        if not (need.url or family.owns(need.name))
+        for remedy in _found_elsewhere(need, family, pool)
+    ]
+    others += [remedy for name in family.barren for remedy in _other_pythons(name, family)]
+    ways = (*_remedies(newest), *lacking, *others)
+    return Conflict(tuple(found), tuple(dict.fromkeys(ways)) or tuple(_without_parents(newest)))
+
+
+def _parties(clashes: Sequence[Clash]) -> list[list[Clash]]:
+    """Clashes of the same package over the same thing, newest version first."""
+    parties: dict[tuple[str, str], list[Clash]] = {}
+    for clash in clashes:
+        # Each demand of the request speaks for itself.
+        name = clash.parent.name if isinstance(clash.parent, Candidate) else clash.need.text
+        parties.setdefault((name, clash.need.key), []).append(clash)
+    return [sorted(party, key=_age) for party in parties.values()]
+
+
+def _age(clash: Clash) -> tuple[object, ...]:
+    if isinstance(clash.parent, Candidate):
+        version = clash.parent.version
+        return (-version.epoch, tuple(-part for part in version.release), clash.parent.label)
+    return (0, (), clash.need.text)
+
+
+def _sentences(party: Sequence[Clash]) -> Iterator[str]:
+    yield _sentence(party[0])
+    if len(party) > 1:
+        rest = f"the {len(party) - 1} other versions tried" if len(party) > 2 else "the other version tried"
+        yield f"{rest} ask for the like, down to: {_sentence(party[-1])}"
+
+
+def _sentence(clash: Clash) -> str:
+    if clash.parent is None:
+        origin = f" ({clash.need.origin})" if isinstance(clash.need, PackageNeed) else ""
+        return f"{clash.need.text} was asked for{origin}"
+    if isinstance(clash.need, FlavourNeed):
+        return f"{_label(clash.parent)} is built for {' or '.join(sorted(clash.need.variants))}"
+    if isinstance(clash.need, FilesNeed):
+        return f"{_label(clash.parent)} installs {clash.need.key}"
+    return f"{_label(clash.parent)} needs {clash.need.text}"
+
+
+def _label(candidate: AnyCandidate | None) -> str:
+    if candidate is None:
+        return "the request"
+    if isinstance(candidate, Candidate):
+        return candidate.label
+    return candidate.variant if isinstance(candidate, FlavourCandidate) else candidate.holder
+
+
+def _specifier(needs: Sequence[PackageNeed]) -> SpecifierSet:
+    specifier = SpecifierSet()
+    for need in needs:
+        specifier &= need.specifier
+    return specifier
+
+
+def _is_there(name: str, specifier: SpecifierSet, family: Family) -> bool:
+    return any(option.matches(specifier) for option in family.options(name))
+
+
+def _one_place(name: str, addresses: Sequence[PackageNeed], specifier: SpecifierSet) -> str:
+    if len(addresses) > 1:
+        return f"a package comes from one place, and {name} is to come from {len(addresses)}"
+    if str(specifier):
+        return f"the {name} at {addresses[0].url} is not {specifier}"
+    return f"no build of {name} but what is at {addresses[0].url} may be taken, and what that goes with is not known"
+
+
+def _other_places(name: str, addresses: Sequence[PackageNeed]) -> Iterator[Remedy]:
+    """To ask for one of several addresses of a package, or for a build that is published."""
+    for need in addresses if len(addresses) > 1 else ():
+        yield Remedy(f"leave out '{need.text}'", f"{name} from the other")
+    if len(addresses) == 1:
+        yield Remedy(f"ask for {name} by its name, without the address", f"a {name} whose builds are known")
+
+
+def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterator[Remedy]:
+    """The Pythons for which a build that is needed is published and runs."""
+    found = [python for python in PYTHONS if _is_there(name, specifier, replace(family, python=python))]
+    if found:
+        yield Remedy(f"use another Python: {', '.join(found)}", f"{name}{specifier} is published for it")
+
+
+def _without_parents(clashes: Sequence[Clash]) -> Iterator[Remedy]:
+    """To do without what needs the impossible, or to look for one that does not."""
+    for clash in clashes:
+        if isinstance(clash.parent, Candidate):
+            yield Remedy(f"leave {clash.parent.name} out, or ask for a version of it that does not need this", "")
+            return
+
+
+def _what_exists(name: str, specifier: SpecifierSet, family: Family, pool: Pool) -> Iterator[str]:
+    words = str(specifier).replace(",", " and ")
+    owned = family.owns(name)
+    versions = [option.version for option in family.options(name)] if owned else pool.versions(name)
+    shown = ", ".join(dict.fromkeys(version.public for version in versions[:_SHOWN]))
+    if not versions and owned:
+        yield f"no published {name} installs on this machine and Python"
+    elif not versions:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, family.catalogue.family, n=1)
+        yield f"no configured index has a project named {name}" + (f"; did you mean {near[0]}?" if near else "")
+    elif not any(specifier.contains(version, prereleases=True) for version in versions):
+        yield f"no {name} that is published for this environment is {words}; the newest are {shown}"
+    elif not owned and next(pool.candidates(name, specifier), None) is None:
+        python = pool.environment.python
+        yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform; pre-releases apart"
+
+
+def _remedies(clashes: Sequence[Clash]) -> Iterator[Remedy]:
+    """What the request itself could give up: a requirement that was asked for and stands in the way of another."""
+    for asked in clashes:
+        if asked.parent is not None or not isinstance(asked.need, PackageNeed) or not str(asked.need.specifier):
+            continue
+        for rival in clashes:
+            if rival.parent is not None and rival.need.key == asked.need.key:
+                yield Remedy(f"ask for {rival.need.text} instead of {asked.need.text}", _label(rival.parent))
+
+
+def _other_pythons(name: str, family: Family) -> Iterator[Remedy]:
+    """The Pythons for which a torch that runs, and a build of the package that it needs, are published."""
+    pairs = [(python, torch) for python in PYTHONS if (torch := _torch_with(name, replace(family, python=python)))]
+    if pairs:
+        yield Remedy(f"use another Python: {', '.join(python for python, _ in pairs)}", pairs[-1][1].label)
+
+
+def _torch_with(name: str, family: Family) -> Option | None:
+    builds = family.options(name)
+    for torch in family.options("torch"):
+        needed = [need.specifier for need in map(Requirement, torch.build.requires or ()) if need.name == name]
+        if any(all(build.matches(specifier) for specifier in needed) for build in builds):
+            return torch
+    return None
+
+
+def _found_elsewhere(need: PackageNeed, family: Family, pool: Pool) -> Iterator[Remedy]:
+    """Where there is what was asked for and the indexes do not have for this environment."""
+    versions = pool.versions(need.name)
+    repository = repository_of(need.name, family.catalogue)
+    if repository and next(pool.candidates(need.name, SpecifierSet()), None) is None:
+        yield Remedy(f"ask for '{need.name} @ {repository}'", "its sources, which are compiled")
+    if not versions:
+        yield Remedy("check its name, or name the index that has it: --extra-index-url URL", "")
+        return
+    if next(pool.candidates(need.name, need.specifier), None) is not None:
+        return
+    newest = next(pool.candidates(need.name, SpecifierSet()), None)
+    if str(need.specifier) and newest is not None:
+        yield Remedy(f"relax {need.text}", f"{need.name} {newest[0]}")
+    pythons = [python for python in PYTHONS if pool.served(need.name, need.specifier, python)]
+    if pythons:
+        yield Remedy(f"use another Python: {', '.join(pythons)}", f"{need.text} has files for it")

@@ -1,0 +1,122 @@
+"""Why there is no plan: a machine that cannot exist, or needs that nothing published satisfies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.model import Machine
+from envsolve.rules.driver import can_exist
+from envsolve.rules.judge import Facts
+from envsolve.rules.platform import SYSTEMS
+from envsolve.solve.candidate_selector import Pool
+from envsolve.solve.family import Family, Option
+from envsolve.solve.limits import Limits
+from envsolve.solve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.solve.resolver import UnsolvableError
+from envsolve.toolchain.compiled import Compiled
+from envsolve.values import ComputeCapability
+
+
+def unserved_system(machines: Sequence[Machine]) -> Conflict | None:
+    """Why one of the machines is of a system that no CUDA build is published for, or None."""
+    for platform in (machine.platform for machine in machines):
+        if platform and (platform.arch or "x86_64") not in SYSTEMS.get(platform.os or "linux", ()):
+            fact = (
+                f"the machine is {platform.os} {platform.arch}; CUDA builds are published for Linux and Windows alone"
+            )
+            known = ", ".join(f"{system}-{arch}" for system, arches in SYSTEMS.items() for arch in arches)
+            return Conflict((ConflictFact(fact),), (Remedy(f"plan for one of {known}", ""),))
+    return None
+
+
+def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Catalogue) -> Conflict | None:
+    """Why one of the machines cannot exist (rule 7), or None."""
+    for machine in machines:
+        for gpu in machine.gpus or ():
+            reason = can_exist(gpu, machine.driver, facts.architectures, facts.drivers)
+            if reason.ok is False:
+                source = catalogue.source(reason.source)
+                fact = ConflictFact(f"this machine cannot exist: {reason.text}", source.title if source else None)
+                known = facts.architectures[gpu.compute_capability or ""]
+                span = f"from driver {known.first_driver}" if known.first_driver else "from its first driver"
+                span += f" up to branch R{known.last_branch}" if known.last_branch else " on"
+                remedy = Remedy(f"check the card and the driver: {gpu.label} is served {span}", "")
+                return Conflict((fact,), (remedy,))
+    return None
+
+
+def unsolvable(
+    failure: UnsolvableError, limits: Limits, family: Family, pool: Pool, constraints: Mapping[str, SpecifierSet]
+) -> Conflict:
+    """The conflict behind a failed solve: between the machine and the torch family, else among the packages.
+
+    Args:
+        failure: What the solver found.
+        limits: What the request asks of the torch family.
+        family: The torch family on the machines.
+        pool: The other packages.
+        constraints: What must hold of packages, whoever brings them in.
+    """
+    # Only an impossible plan asks for a reason.
+    from envsolve.advice.conflicts import describe_clash, explain
+    from envsolve.advice.elsewhere import compiled_instead
+
+    conflict = explain(family, limits)
+    if conflict is None:
+        return describe_clash(failure.clashes, family, pool, constraints)
+    return Conflict(conflict.facts, (*compiled_instead(family, limits, pool), *conflict.remedies))
+
+
+def no_triton(chosen: Option, family: Family) -> Conflict:
+    """Why Triton, asked for without torch, runs nothing on the machine; the Triton, driver or card that would."""
+    # As in unsolvable().
+    from envsolve.advice.changes import another_card, driver_remedy, fewer_cards
+
+    facts = []
+    for reason in chosen.verdict.failures:
+        source = family.catalogue.source(reason.source)
+        facts.append(ConflictFact(reason.text, source.title if source else None))
+
+    def answer(changed: Family) -> tuple[Option, ...] | None:
+        found = next((o for o in changed.options(chosen.build.package) if o.verdict.level.usable), None)
+        return (found,) if found else None
+
+    if here := answer(family):
+        return Conflict(tuple(facts), (Remedy(f"ask for triton=={here[0].build.version}", "its kernels run here"),))
+    others = [*fewer_cards(family, answer), *driver_remedy(family, answer)] or [*another_card(family, answer)]
+    told = f"envsolve builds {chosen.build.package} --target 'GPU, driver VERSION'"
+    return Conflict(tuple(facts), tuple(others) or (Remedy(f"use another GPU with a newer driver; see {told}", ""),))
+
+
+def extension_without_code(
+    compiled: Sequence[Compiled], machines: Sequence[Machine], catalogue: Catalogue
+) -> Conflict | None:
+    """Why what would be compiled serves none of the cards, and the versions of it that do; None where it serves one."""
+    cards = {gpu.cc: gpu.label for machine in machines for gpu in machine.gpus or () if gpu.cc}
+    for project in (one.project for one in compiled if one.project and one.project.min_cc):
+        oldest = ComputeCapability.parse(project.min_cc or "0.0")
+        if not cards or any(cc >= oldest for cc in cards):
+            continue
+        source = catalogue.source(project.source)
+        name, versions = project.package, project.versions
+        facts = (
+            ConflictFact(f"{name} {versions} compiles for cc {oldest} and newer", source.title if source else None),
+            *(ConflictFact(f"the machine has {label}") for label in cards.values()),
+        )
+        older = (
+            other
+            for other in reversed(catalogue.source_projects)
+            if other.package == name and all(cc >= ComputeCapability.parse(other.min_cc or "0.0") for cc in cards)
+        )
+        remedies = (
+            *(
+                Remedy(f"ask for '{name}{other.versions}'", f"it compiles for {' and '.join(cards.values())}")
+                for other in older
+            ),
+            Remedy(f"leave {name} out", "the rest of the plan"),
+        )
+        return Conflict(facts, remedies)
+    return None

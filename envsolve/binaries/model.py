@@ -1,0 +1,173 @@
+"""What measuring an artefact yields: frozen values that print as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+SCHEMA: Literal["envsolve.measurement/1"] = "envsolve.measurement/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """One shared library.
+
+    Attributes:
+        file: Path inside the artefact.
+        machine: ``x86_64`` or ``aarch64``; None where the file is neither ELF nor a Windows library.
+        sass: SASS for which it carries cubins, ``("sm_80", "sm_90a")``.
+        ptx: PTX that it carries, ``("compute_90",)``.
+        ptx_isa: Highest PTX version among ``ptx``, ``8.7``.
+        needed: NVIDIA libraries that the loader must find, ``libcudart.so.12``.
+        ptx_isas: PTX version by name, for each of ``ptx``.
+        code: The list that most of its fat binaries have. A few kernels may be for more GPUs, or for one alone.
+        cuda_major: CUDA major of the runtime that it needs; None where it needs none, or links it statically.
+        cxx11_abi: Whether it uses libstdc++'s C++11 ABI; None where no symbol tells.
+    """
+
+    file: str
+    machine: str | None
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    ptx_isa: str | None = None
+    needed: tuple[str, ...] = ()
+    ptx_isas: Mapping[str, str] = field(default_factory=dict)
+    code: tuple[str, ...] = ()
+    cuda_major: int | None = None
+    cxx11_abi: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembler:
+    """One ``ptxas`` program.
+
+    Attributes:
+        file: Path inside the artefact.
+        cuda: CUDA release, ``12.8``.
+        version: Full version, ``12.8.93``.
+        ptx_isa: Highest PTX version it reads, ``8.7``; None where it could not be run.
+        archs: GPU names it accepts, ``sm_90a``.
+        ran: True where the program itself was asked, False where its strings were read.
+    """
+
+    file: str
+    cuda: str
+    version: str
+    ptx_isa: str | None
+    archs: tuple[str, ...]
+    ran: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one artefact carries. Empty means that there is none, None that the artefact does not say.
+
+    Attributes:
+        kind: What was read.
+        name: File or folder name.
+        package: Normalised project name; ``version`` is its full version, with the local part.
+        tags: Compatibility tags, ``cp312-cp312-manylinux_2_28_x86_64``.
+        cuda: CUDA version that the build says it was made with; None for a CPU build.
+        arch_flags: The list that ``torch.cuda.get_arch_list()`` reports, read from the library's own literal.
+        cxx11_abi: Whether libstdc++'s C++11 ABI is used, where a symbol tells.
+        requires: Requires-Dist lines.
+        libraries: Libraries that carry CUDA code or need an NVIDIA library.
+        assemblers: Bundled ``ptxas`` programs.
+        tools: Paths of the CUDA tools that it bundles: ``ptxas``, ``nvcc``, ``cuobjdump``, ``nvdisasm`` and their like.
+        parts: For an environment, the distributions that carry anything of the above.
+    """
+
+    kind: Literal["wheel", "distribution", "library", "program", "environment"]
+    name: str
+    schema: Literal["envsolve.measurement/1"] = SCHEMA
+    package: str | None = None
+    version: str | None = None
+    tags: tuple[str, ...] = ()
+    requires_python: str | None = None
+    requires: tuple[str, ...] = ()
+    cuda: str | None = None
+    arch_flags: tuple[str, ...] | None = None
+    cxx11_abi: bool | None = None
+    libraries: tuple[Library, ...] = ()
+    assemblers: tuple[Assembler, ...] = ()
+    parts: tuple[Measurement, ...] = ()
+    tools: tuple[str, ...] = ()
+
+    @property
+    def carries_cuda(self) -> bool:
+        """Whether anything in it has to do with CUDA, or it is torch itself."""
+        return (
+            self.arch_flags is not None
+            or any((self.assemblers, self.parts, self.tools))
+            or any(library.sass or library.ptx or library.needed for library in self.libraries)
+        )
+
+
+def arch_order(name: str) -> tuple[int, str]:
+    """Sort key of ``sm_90a`` and its like: by number, then by suffix."""
+    digits = "".join(c for c in name if c.isdigit())
+    return (int(digits or 0), name)
+
+
+# A measurement in words, for a person. Pure.
+
+
+def describe(found: Measurement) -> str:
+    """What an artefact is, then what it carries."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def _lines(found: Measurement) -> Iterator[str]:
+    name = f"{found.package} {found.version}" if found.package else found.name
+    yield f"{name}  ({found.kind}{f' {found.name}' if found.package else ''})"
+    if found.arch_flags is not None:
+        yield f"  CUDA       {found.cuda or 'none: a CPU build'}"
+    if found.arch_flags:
+        yield f"  code       {' '.join(found.arch_flags)}  (as torch.cuda.get_arch_list() has it)"
+    if found.cxx11_abi is not None:
+        yield f"  C++11 ABI  {_yes(found.cxx11_abi)}"
+    for assembler in found.assemblers:
+        yield from _assembler(assembler)
+    asked = {assembler.file for assembler in found.assemblers}
+    for tool in (path for path in found.tools if path not in asked):
+        yield f"  tool       {tool}"
+    for library in found.libraries:
+        yield from _library(library)
+    if found.requires:
+        wanted = [line for line in found.requires if line.startswith(("torch", "triton", "nvidia-", "cuda-", "jax"))]
+        for line in wanted:
+            yield f"  requires   {line}"
+        if others := len(found.requires) - len(wanted):
+            yield f"  requires   {others} more, see --format json"
+    for part in found.parts:
+        yield ""
+        yield from _lines(part)
+
+
+def _assembler(found: Assembler) -> Iterator[str]:
+    isa = f"PTX up to {found.ptx_isa}" if found.ptx_isa else "its newest PTX is not known: it does not run here"
+    yield f"  assembler  {found.file}: CUDA {found.version}, {isa}"
+    yield f"             {' '.join(found.archs)}"
+
+
+def _library(found: Library) -> Iterator[str]:
+    yield f"  library    {found.file}" + (f"  ({found.machine})" if found.machine else "")
+    if found.code:
+        yield f"    code       {' '.join(found.code)}"
+    if rare := [arch for arch in (*found.sass, *found.ptx) if arch not in found.code]:
+        yield f"    and        {' '.join(rare)}, in some kernels alone"
+    if found.ptx_isas:
+        yield f"    PTX        {', '.join(f'{arch} in version {isa}' for arch, isa in found.ptx_isas.items())}"
+    if found.cuda_major is not None:
+        yield f"    CUDA       {found.cuda_major}"
+    if found.cxx11_abi is not None:
+        yield f"    C++11 ABI  {_yes(found.cxx11_abi)}"
+    if found.needed:
+        yield f"    needs      {' '.join(found.needed)}"
+    elif found.code:
+        yield "    needs      no NVIDIA library: its runtime is linked in"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,1 +1,0 @@
-"""Plans of conda packages: solved by rattler for the target's virtual packages, judged by the rules of ``compat``."""

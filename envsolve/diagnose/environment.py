@@ -1,0 +1,309 @@
+"""From an environment to its diagnoses: its facts as a report, weighed by the same rules, and its own checks."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import shlex
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+from envsolve.diagnose.environment_advice import addressed
+from envsolve.diagnose.environment_checks import compiling, running
+from envsolve.diagnose.environment_checks.running.shadowed import off_the_path
+from envsolve.diagnose.environment_checks.running.two_torches import CONSEQUENCES
+from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Probe, Remedy, Report, RuledOut, Seen
+from envsolve.diagnose.reason import concluded, diagnose, weighed
+from envsolve.diagnose.report import read_installed, read_report
+from envsolve.diagnose.report.text import decode
+from envsolve.diagnose.scene import Scene, scene_of
+from envsolve.environment.binaries import CUDA_LIBRARY
+from envsolve.environment.model import Environment, torch_distribution
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.model import Machine
+from envsolve.system.files import real_path
+
+# The checks of an environment, found by their folders.
+
+
+Check = Callable[[Environment, Scene], Iterator[Finding]]
+
+
+@cache
+def running_checks() -> tuple[Check, ...]:
+    """What keeps torch, or what stands on it, from running; by name of the module."""
+    return _of(running)
+
+
+@cache
+def compiling_checks() -> tuple[Check, ...]:
+    """What keeps kernels from being compiled."""
+    return _of(compiling)
+
+
+def _of(folder: ModuleType) -> tuple[Check, ...]:
+    names = sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_"))
+    return tuple(importlib.import_module(f"{folder.__name__}.{name}").check for name in names)
+
+
+# What was tried in an environment, as text for the same reasoning and as findings of its own. Pure.
+#
+# An error that a probe met is told by the signatures like any other. Beyond that, what was seen is held against what
+# the
+# files say: the torch that was imported, the libraries that were mapped, and what works although its files raise
+# doubts.
+
+
+_LINE = re.compile(r"line (\d+)")
+
+_ELSEWHERE = (
+    "Python imports {seen} from {place}, though the environment's own paths lead to {own}. Something moves the path "
+    "while Python starts: code in a .pth file, sitecustomize, the hook of an editable install, or a start script. "
+    "What is installed and what runs are two different builds."
+)
+_MAPPED = (
+    "The process has mapped {name} from {place}, and not the environment's own copy of {owner}, and {step} does not "
+    "work in it. Torch's libraries are made for the copies that were installed with them. Nothing has to be "
+    "installed: the other copy must leave the loader's way."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A text with what the probes said at its end.
+
+    Attributes:
+        text: All of it.
+        starts: The number of the first line of each probe.
+        names: Their names.
+    """
+
+    text: str
+    starts: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def named(self, found: Diagnoses) -> Diagnoses:
+        """Diagnoses whose evidence names the probe in place of a line that nobody has."""
+        diagnoses = (replace(d, evidence=tuple(map(self._place, d.evidence))) for d in found.diagnoses)
+        return replace(found, diagnoses=tuple(diagnoses))
+
+    def _place(self, evidence: str) -> str:
+        match = _LINE.match(evidence)
+        at = bisect_right(self.starts, int(match[1])) if match else 0
+        return f"{self.names[at - 1]}{evidence[match.end() :]}" if match and at else evidence
+
+
+def fed(log: str, probes: Sequence[Probe]) -> Fed:
+    """A text continued by the words of the probes; as it is where nothing was tried."""
+    parts, starts = [log] if log else [], []
+    tried = [probe for probe in probes if probe.outcome != "skipped"]
+    for probe in tried:
+        starts.append(1 + sum(part.count("\n") + 1 for part in parts))
+        said = probe.printed if probe.outcome == "works" else f"{probe.printed}\n{probe.detail}"
+        parts.append(said.replace("\r\n", "\n").replace("\r", "\n"))
+    return Fed("\n".join(parts), tuple(starts), tuple(probe.name for probe in tried))
+
+
+def held_against(
+    environment: Environment, probes: Sequence[Probe], answers: Sequence[Finding | RuledOut]
+) -> list[Finding | RuledOut]:
+    """What the probes alone show, before the other answers; doubts that a run has dispelled are ruled out."""
+    seen = [*_imported_elsewhere(environment, probes), *_mapped_elsewhere(environment, probes)]
+    if not _everything_works(probes):
+        return [*seen, *answers]
+    return [*seen, *(_dispelled(answer) for answer in answers)]
+
+
+def _everything_works(probes: Sequence[Probe]) -> bool:
+    """Whether kernels ran, and nothing that was tried failed."""
+    return any(p.gpu and p.outcome == "works" for p in probes) and not any(p.failed for p in probes)
+
+
+def _dispelled(answer: Finding | RuledOut) -> Finding | RuledOut:
+    if isinstance(answer, Finding) and answer.grounds is Grounds.NOTICED and answer.cause.startswith("library-"):
+        return RuledOut(f"{answer.cause}: {answer.evidence[0]}; yet every kernel that was tried gave right values")
+    return answer
+
+
+def _imported_elsewhere(environment: Environment, probes: Sequence[Probe]) -> Iterator[Finding]:
+    own = environment.torch
+    for probe in probes:
+        file, version = probe.seen.get("file"), probe.seen.get("version")
+        if own is None or file is None:
+            continue
+        site = Path(file).parent.parent
+        if site == real_path(Path(own.site)) or version == own.version:
+            continue
+        text = _ELSEWHERE.format(seen=f"torch {version}", place=site, own=own.label)
+        evidence = (f"{probe.name}: torch {version} from {file}", f"{own.site}/torch/version.py: {own.label}")
+        remedy = Remedy(
+            "Find what puts that folder first, and take it out: python -v shows in which order.",
+            f"{environment.prefix}/bin/python -v -c 'import torch' 2>&1 | grep -m 40 -E 'sitecustomize|\\.pth|torch'",
+        )
+        yield Finding("torch-replaced", Grounds.READ, text, evidence, (remedy,), CONSEQUENCES)
+
+
+def _mapped_elsewhere(environment: Environment, probes: Sequence[Probe]) -> Iterator[Finding | RuledOut]:
+    """Copies of the environment's own CUDA libraries that came from elsewhere."""
+    own = {library.soname: library for library in environment.libraries}
+    inside = {str(real_path(Path(environment.prefix))), *(library.real for library in environment.libraries)}
+    failed = next((probe for probe in probes if probe.failed and probe.name != "driver"), None)
+    told: dict[str, str] = {}
+    for probe in probes:
+        for place in probe.seen.get("mapped", "").splitlines():
+            name = PurePosixPath(place).name
+            known = next((s for s in own if name == s or name.startswith(f"{s}.")), None)
+            foreign = place not in inside and not any(place.startswith(f"{folder}/") for folder in inside)
+            if known and CUDA_LIBRARY.fullmatch(known) and foreign:
+                told.setdefault(known, place)
+    if not told:
+        return
+    if failed is None:
+        yield from (RuledOut(f"{place} is mapped in place of {own[n].path}, and works") for n, place in told.items())
+        return
+    name, place = next(iter(told.items()))
+    text = _MAPPED.format(name=name, place=place, owner=own[name].owner or "that", step=failed.name)
+    evidence = tuple(f"mapped: {place}, not {own[n].path}" for n, place in told.items())
+    folders = {str(PurePosixPath(place).parent) for place in told.values()}
+    yield Finding("library-shadowed", Grounds.READ, text, evidence, tuple(off_the_path(environment, folders)))
+
+
+def diagnose_environment(
+    environment: Environment,
+    report: Report,
+    others: Sequence[Machine],
+    catalogue: Catalogue,
+    probes: Sequence[Probe] = (),
+) -> Diagnoses:
+    """What is wrong in an environment on a machine, and what to do about it.
+
+    Args:
+        environment: As read from its files.
+        report: The machine, and what an error text told; what the environment's files say wins over it.
+        others: Further machines that the remedies must serve.
+        catalogue: The facts.
+        probes: What was tried in it; the report's text holds what they said.
+
+    Returns:
+        The diagnoses, likeliest first, their commands addressed to this environment.
+    """
+    scene = scene_of(report_of(environment, report), others, catalogue)
+    answers = held_against(environment, probes, examined(environment, scene))
+    found = addressed(concluded(scene, answers), environment)
+    return replace(found, probes=tuple(probes), next_steps=(*_without_python(environment), *found.next_steps))
+
+
+def _without_python(environment: Environment) -> tuple[Remedy, ...]:
+    """What to do first where nothing can be run: files alone may be in order all the same."""
+    if environment.program is not None:
+        return ()
+    text = f"There is no Python in it: {environment.prefix}/bin/python is gone, or leads to one that is. Make it again."
+    made = environment.kind in ("conda", "pixi")
+    return (Remedy(text, None if made else f"python3 -m venv --upgrade {shlex.quote(environment.prefix)}"),)
+
+
+def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]:
+    """What the checks of an environment and the weighings of its report say.
+
+    Of equal grounds the earlier is told first: what keeps torch from running, by files, then by the rules alone.
+    """
+    return [
+        *(finding for check in running_checks() for finding in check(environment, scene)),
+        *(_by_files(answer) for answer in weighed(scene)),
+        *(finding for check in compiling_checks() for finding in check(environment, scene)),
+    ]
+
+
+def _by_files(answer: Finding | RuledOut) -> Finding | RuledOut:
+    """What follows from facts alone stands, here, on the files that they were read in."""
+    if isinstance(answer, Finding) and answer.grounds is Grounds.DERIVED:
+        return replace(answer, grounds=Grounds.READ)
+    return answer
+
+
+def report_of(environment: Environment, report: Report) -> Report:
+    """A report completed with what the environment's files say, which wins over what was read of a text."""
+    torch = environment.torch
+    place = f"{torch.site}/torch" if torch else ""
+    return replace(
+        report,
+        installed={**report.installed, **_installed(environment)},
+        python=_seen(environment.python, environment.prefix, "Python") or report.python,
+        cuda=_seen(torch.cuda if torch else None, f"{place}/version.py", "CUDA") or report.cuda,
+        arch_list=Seen(torch.code, f"{place}/lib", " ".join(torch.code)) if torch and torch.code else report.arch_list,
+    )
+
+
+def _installed(environment: Environment) -> dict[str, Seen[str]]:
+    """Version by name of what is imported, with the flavour where a package's own files tell it."""
+    stated = {e.package: e.stated for e in environment.extensions or () if e.stated}
+    found: dict[str, Seen[str]] = {}
+    for distribution in environment.distributions:
+        version = stated.get(distribution.name) or distribution.version
+        if version and distribution.name not in found:
+            found[distribution.name] = Seen(version, distribution.info, f"{distribution.name} {version}")
+    torch = environment.torch
+    if torch and torch.version:
+        # A build without CUDA may come without a word of it in its version.
+        flavour = "" if torch.cuda or torch.local or torch.code is None else "+cpu"
+        version = torch.version + flavour
+        name = "pytorch" if _is_condas(environment) else "torch"
+        found.pop("torch", None)
+        found[name] = Seen(version, f"{torch.site}/torch/version.py", f"{name} {version}")
+    return found
+
+
+def _is_condas(environment: Environment) -> bool:
+    """Whether the torch that is imported came from a conda channel: reports know it by another name then."""
+    own = torch_distribution(environment)
+    return own is not None and own.installer == "conda" and any(p.name == "pytorch" for p in environment.conda)
+
+
+def _seen(value: str | None, where: str, what: str) -> Seen[str] | None:
+    return Seen(value, where, f"{what} {value}") if value else None
+
+
+# All that a diagnosis can start from, joined: a text, a list of packages, an environment, machines.
+
+
+def answer(
+    log: str | bytes,
+    machines: Sequence[Machine],
+    installed: str | None,
+    prefix: Path | None,
+    catalogue: Catalogue,
+    environ: Mapping[str, str],
+    probes: Sequence[Probe] = (),
+) -> Diagnoses:
+    """The root causes.
+
+    Args:
+        log: An error text or report; may be empty where there is an environment.
+        machines: Where it happened, completed from the text, then further ones that the remedies must serve.
+        installed: A list of packages, which wins over the text.
+        prefix: An environment on this computer, whose files win over both.
+        catalogue: The facts.
+        environ: Environment variables that decide in an environment beside its files.
+        probes: What was tried in it.
+
+    Raises:
+        UsageError: The list of packages holds none, or there is no environment at ``prefix``.
+    """
+    text = decode(log) if isinstance(log, bytes) else log
+    listed = read_installed(installed) if installed else None
+    words = fed(text, probes)
+    report = read_report(words.text, catalogue, machine=machines[0] if machines else None, installed=listed)
+    if prefix is None:
+        return diagnose(report, machines[1:], catalogue)
+    from envsolve.environment.read import read_environment
+
+    environment = read_environment(prefix, environ)
+    return words.named(diagnose_environment(environment, report, machines[1:], catalogue, probes))
+
+
+# What an environment is, read from its files alone: nothing of it is imported or run.

@@ -1,1 +1,0 @@
-"""What an environment is, read from its files alone: nothing of it is imported or run."""

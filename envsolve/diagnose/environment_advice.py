@@ -1,0 +1,105 @@
+"""Commands for one package, chosen among what the catalogue knows and the rules accept."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.diagnose.model import Diagnoses, Remedy
+from envsolve.diagnose.remedies.torch import as_uv_takes_it, install_command, named
+from envsolve.diagnose.scene import Scene
+from envsolve.environment.model import Environment, TorchFiles
+from envsolve.solve.family import Option
+from envsolve.system.files import is_folder
+
+
+def companion_for_torch(scene: Scene, package: str) -> Remedy | None:
+    """The best build of a companion for the very torch at hand, which stays as it is; None where there is none."""
+    option = _option(scene, package)
+    if option is None:
+        return None
+    build = option.build
+    command = install_command(scene, (named(scene, option, scene.family),)).replace(
+        " install ", " install --no-deps ", 1
+    )
+    if "--force-reinstall" not in command:
+        command = command.replace(" install ", " install --force-reinstall ", 1)
+    torch = scene.torch.label if scene.torch else "this torch"
+    return Remedy(f"Install {package} {build.version} [{build.variant}], which is built for {torch}.", command)
+
+
+def _option(scene: Scene, package: str) -> Option | None:
+    torch = scene.torch
+    if torch is None or torch.version is None or package not in scene.catalogue.family:
+        return None
+    asked = {"torch": SpecifierSet(f"=={torch.version}"), package: SpecifierSet()}
+    for option, companion in scene.family.pairings(asked):
+        if option.build.variant == torch.variant and companion.verdict.level.usable:
+            return companion
+    return None
+
+
+def very_torch(scene: Scene, torch: TorchFiles) -> str:
+    """The torch that is there, as an installer takes it: its version, and its own index where its flavour is told."""
+    place = scene.catalogue.indexes.get("pytorch")
+    if torch.version and torch.local and place and re.fullmatch(r"cpu|cu\d+", torch.local):
+        return f"torch=={torch.version} --index-url {place.url.format(variant=torch.local)}"
+    return f"torch=={(torch.version or '').partition('+')[0]}"
+
+
+def rebuild(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:
+    """Compile a package again in the environment, against the torch that is there and for the cards at hand."""
+    installed = environment.distribution(package)
+    version = (installed.version or "").partition("+")[0] if installed else ""
+    cards = ";".join(str(cc) for cc in sorted({gpu.cc for gpu in scene.gpus if gpu.cc}))
+    text = "Compile it again against this torch" + (f", for {cards.replace(';', ' and ')}" if cards else "") + "."
+    variable = f'TORCH_CUDA_ARCH_LIST="{cards}" ' if cards else ""
+    what = f"{package}=={version}" if version else package
+    options = f"--force-reinstall --no-deps --no-build-isolation --no-cache-dir --no-binary {package}"
+    yield Remedy(text, f"{variable}pip install {options} {what}")
+
+
+# Commands that reach the environment itself, through the installer that it has.
+
+
+_PIP = re.compile(r"(?<![\w./-])(?:uv pip|(?:python3? -m )?pip3?) (?P<verb>install|uninstall)\b(?P<rest>[^&|;]*)")
+_CONDA = re.compile(r"(?<![\w./-])conda (install|remove)\b")
+
+
+def addressed(found: Diagnoses, environment: Environment) -> Diagnoses:
+    """Diagnoses whose commands name the environment, whichever shell they are run in."""
+
+    def at(remedies: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+        return tuple(Remedy(r.text, in_environment(r.command, environment) if r.command else None) for r in remedies)
+
+    diagnoses = tuple(replace(diagnosis, remedies=at(diagnosis.remedies)) for diagnosis in found.diagnoses)
+    return replace(found, diagnoses=diagnoses, next_steps=at(found.next_steps))
+
+
+def in_environment(command: str, environment: Environment) -> str:
+    """``pip install X``, ``conda install X``, ``--prefix DIR`` as they must be written for this environment."""
+    command = _PIP.sub(lambda match: _pip(environment, match["verb"], match["rest"]), command)
+    command = command.replace("--prefix DIR", f"--prefix {shlex.quote(environment.prefix)}")
+    return _CONDA.sub(lambda match: f"conda {match[1]} -p {shlex.quote(environment.prefix)}", command)
+
+
+def _pip(environment: Environment, verb: str, rest: str) -> str:
+    prefix = environment.prefix
+    own = any(d.name == "pip" and _is_own(environment, d.site) for d in environment.distributions)
+    if environment.kind == "pipx":
+        return f"pipx runpip {shlex.quote(Path(prefix).name)} {verb}{rest}"
+    if own and environment.kind not in ("uv", "uv-tool"):
+        python = Path(prefix) / ("Scripts/python.exe" if is_folder(Path(prefix) / "Scripts") else "bin/python")
+        return f"{shlex.quote(str(python))} -m pip {verb}{rest}"
+    # uv asks nothing, and says so where it is told not to.
+    return as_uv_takes_it(f"uv pip {verb} --python {shlex.quote(prefix)}{rest.replace(' -y ', ' ')}")
+
+
+def _is_own(environment: Environment, site: str) -> bool:
+    found = environment.site(site)
+    return found is not None and found.origin == "environment"

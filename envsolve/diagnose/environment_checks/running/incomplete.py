@@ -1,0 +1,145 @@
+"""``lock-incomplete``: what torch needs to be loaded is not all there, never installed or removed in part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from packaging.requirements import Requirement
+
+from envsolve.diagnose.environment_advice import very_torch
+from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.scene import Scene
+from envsolve.environment.binaries import unresolved
+from envsolve.environment.distributions import LIBRARY
+from envsolve.environment.model import (
+    Distribution,
+    Environment,
+    SharedLibrary,
+    TorchFiles,
+    needs,
+    pinned,
+    torch_distribution,
+)
+
+_RUNTIME = re.compile(r"nvidia-[a-z0-9-]+|triton|pytorch-triton|cuda-bindings|cuda-toolkit")
+
+_EXPLANATION = (
+    "Torch's wheel does not hold NVIDIA's libraries; it requires them as wheels of their own, and loads them from "
+    "there. Here {what}. A lock made for another platform, an install without dependencies, or an uninstall that "
+    "took files of two wheels leaves such a gap, and installing what is missing closes it."
+)
+_CONDA = (
+    "conda's records name files that are gone: {what}. Something outside conda removed them, most often pip or a "
+    "copy that was cut off. Installing the package again puts them back."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gaps:
+    """What of torch's needs is not there.
+
+    Attributes:
+        absent: Requirements of which nothing is installed.
+        halved: Distributions of which files are gone.
+        broken: Those, and those whose libraries are cut off.
+        cut: Libraries that are cut off.
+        nowhere: Names that torch's libraries need and that nothing finds.
+    """
+
+    absent: tuple[Requirement, ...]
+    halved: tuple[Distribution, ...]
+    broken: tuple[Distribution, ...]
+    cut: tuple[SharedLibrary, ...]
+    nowhere: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.absent or self.broken or self.nowhere)
+
+
+def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Hold what torch requires against what is there: distributions, the files of their records, and needed names."""
+    torch = environment.torch
+    if torch is not None and (gaps := _gaps(environment, torch)):
+        text = _EXPLANATION.format(what=", and ".join(_words(gaps)))
+        evidence = (*_evidence(environment, torch, gaps), *environment.unreadable)
+        yield Finding("lock-incomplete", Grounds.READ, text, evidence, (_remedy(scene, torch, gaps),))
+    yield from _conda(environment)
+
+
+def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
+    own = torch_distribution(environment)
+    wanted = {name: r for name, r in needs(environment, own).items() if _RUNTIME.fullmatch(name)}
+    there = [d for d in (own, *map(environment.distribution, wanted)) if d is not None]
+    names = {d.name for d in there}
+    nowhere = tuple(unresolved(environment)) if torch.cuda else ()
+    cut = tuple(library for library in environment.libraries if library.cut_off and library.owner in names)
+    short = {library.owner for library in cut}
+    return _Gaps(
+        # What another copy stands in for is no gap: conda and system packagers bring the libraries without the wheels.
+        tuple(r for name, r in wanted.items() if name not in names and (nowhere or "triton" in name)),
+        tuple(d for d in there if _lost(d)),
+        tuple(d for d in there if _lost(d) or d.name in short),
+        cut,
+        nowhere,
+    )
+
+
+def _lost(distribution: Distribution) -> list[str]:
+    """Libraries and main modules that are gone; sources further down are left out of slim images on purpose."""
+    return [p for p in distribution.missing if LIBRARY.search(p) or (p.endswith(".py") and p.count("/") <= 1)]
+
+
+def _words(gaps: _Gaps) -> Iterator[str]:
+    if gaps.absent:
+        yield f"{_listed([r.name for r in gaps.absent])} {'is' if len(gaps.absent) == 1 else 'are'} not installed"
+    yield from (f"{PurePosixPath(_lost(d)[0]).name} of {d.label} is gone" for d in gaps.halved)
+    yield from (f"{PurePosixPath(library.path).name} of {library.owner} is cut off" for library in gaps.cut)
+    if gaps.nowhere and not (gaps.absent or gaps.broken):
+        yield f"{_listed(gaps.nowhere)} {'is' if len(gaps.nowhere) == 1 else 'are'} nowhere on the loader's way"
+
+
+def _evidence(environment: Environment, torch: TorchFiles, gaps: _Gaps) -> Iterator[str]:
+    own = torch_distribution(environment)
+    place = own.info if own else torch.site
+    yield from (f"{place}: requires {pinned(r)}, which is not installed" for r in gaps.absent)
+    for distribution in gaps.halved:
+        count = len(distribution.missing)
+        yield f"{distribution.info}/RECORD: files that are gone: {count}, {_lost(distribution)[0]} among them"
+    yield from (f"{library.path}: shorter than its own header says" for library in gaps.cut)
+    if gaps.nowhere:
+        yield f"{torch.site}/torch/lib: needs {_listed(gaps.nowhere)}, which is nowhere on the loader's way"
+    yield f"{torch.site}/torch/version.py: {torch.label}"
+
+
+def _remedy(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Remedy:
+    installed = {d.name: d.version for d in gaps.broken}
+    steps = []
+    if gaps.absent:
+        steps.append("pip install --no-deps " + " ".join(map(pinned, gaps.absent)))
+    if again := [f"{name}=={version}" if version else name for name, version in installed.items() if name != "torch"]:
+        steps.append("pip install --force-reinstall --no-deps " + " ".join(again))
+    if "torch" in installed:
+        steps.append(f"pip install --force-reinstall --no-deps {very_torch(scene, torch)}")
+    if steps:
+        return Remedy("Install what is missing, in the releases that this torch pins.", " && ".join(steps))
+    command = f"pip install --force-reinstall {very_torch(scene, torch)}"
+    return Remedy("Install torch again with all that it requires.", command)
+
+
+def _conda(environment: Environment) -> Iterator[Finding]:
+    broken = [p for p in environment.conda if any(LIBRARY.search(path) for path in p.missing)]
+    if environment.kind not in ("conda", "pixi") or not broken:
+        return
+    what = _listed([f"{PurePosixPath(p.missing[0]).name} of {p.name} {p.version}" for p in broken])
+    evidence = tuple(f"{p.record}: {p.missing[0]} is gone" for p in broken)
+    names = " ".join(f"{p.name}={p.version}={p.build}" for p in broken)
+    remedy = Remedy("Install those packages again.", f"conda install --force-reinstall {names}")
+    yield Finding("lock-incomplete", Grounds.READ, _CONDA.format(what=what), evidence, (remedy,))
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

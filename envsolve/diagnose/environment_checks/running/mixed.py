@@ -1,0 +1,82 @@
+"""``mixed-flavours`` as binaries show it: another CUDA, another C++ ABI, or another torch than the one at hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envsolve.diagnose.environment_advice import companion_for_torch, rebuild
+from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.remedies.torch import replacements
+from envsolve.diagnose.scene import Scene
+from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
+from envsolve.values import minor
+
+_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
+_CUDA_PARTS = ("libtorch_cuda.so", "libc10_cuda.so")
+
+_EXPLANATION = (
+    "{package} is compiled against one torch, one CUDA and one C++ ABI, and loads beside no other: {reason}. "
+    "Installers compare versions alone, and not even those where a wheel names no torch, so such a pair installs "
+    "without a complaint. {package} must come in the build for this torch."
+)
+
+
+def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Hold every package with libraries that need torch's against the torch that is imported."""
+    torch = environment.torch
+    if torch is None:
+        return
+    for extension in environment.extensions or ():
+        distribution = environment.distribution(extension.package)
+        if distribution is None:
+            continue
+        reasons = list(_reasons(environment, torch, distribution, extension))
+        if reasons:
+            text = _EXPLANATION.format(package=distribution.label, reason=reasons[0][0])
+            evidence = (*(shown for _, shown in reasons), f"{torch.site}/torch/version.py: {torch.label}")
+            remedies = tuple(_remedies(environment, scene, extension.package))
+            yield Finding("mixed-flavours", Grounds.READ, text, evidence, remedies)
+
+
+def _reasons(
+    environment: Environment, torch: TorchFiles, distribution: Distribution, extension: ExtensionFiles
+) -> Iterator[tuple[str, str]]:
+    """What does not agree, in words, each with the file that shows it."""
+    public = (torch.version or "").partition("+")[0]
+    requirement = needs(environment, distribution).get("torch")
+    if requirement and public and not satisfies(public, requirement.specifier):
+        text = f"it requires torch{requirement.specifier}, and {torch.label} is there"
+        yield text, f"{distribution.info}/METADATA: Requires-Dist: {requirement}"
+    yield from _cuda_reasons(environment, torch, distribution)
+    if torch.cuda and extension.stated and extension.stated.endswith("+cpu"):
+        yield "it is a build without CUDA kernels, and torch has CUDA", f"{distribution.info}: {extension.stated}"
+    if None not in (torch.cxx11_abi, extension.cxx11_abi) and torch.cxx11_abi != extension.cxx11_abi:
+        old, new = "the C++ ABI from before C++11", "the C++11 ABI"
+        has, wants = (new, old) if torch.cxx11_abi else (old, new)
+        shown = f"{distribution.site}/{extension.libraries[0]}: calls torch by {wants}, which torch does not have"
+        yield f"it expects {wants}, and torch is compiled with {has}", shown
+
+
+def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Distribution) -> Iterator[tuple[str, str]]:
+    """The CUDA runtimes that its libraries need; a package that has one library for each CUDA loads the right one."""
+    own = [library for library in environment.libraries if library.owner == distribution.name]
+    majors = {int(m[1]): lib.path for lib in own for name in lib.needed if (m := _RUNTIME.fullmatch(name))}
+    if torch.cuda and majors and minor(torch.cuda)[0] not in majors:
+        major, path = max(majors.items())
+        yield (
+            f"it needs the runtime of CUDA {major}, and torch has CUDA {torch.cuda}",
+            f"{path}: needs libcudart.so.{major}",
+        )
+    part = next(((lib.path, name) for lib in own for name in lib.needed if name in _CUDA_PARTS), None)
+    if torch.cuda is None and torch.version and part:
+        yield f"it needs torch's CUDA part, and {torch.label} has none", f"{part[0]}: needs {part[1]}"
+
+
+def _remedies(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:
+    if found := companion_for_torch(scene, package):
+        yield found
+        return
+    if package not in scene.catalogue.family or not scene.catalogue.builds(package):
+        yield from rebuild(environment, scene, package)
+    yield from replacements(scene)[:1]

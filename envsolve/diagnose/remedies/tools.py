@@ -1,0 +1,185 @@
+"""An nvcc of a given CUDA, by the package manager at hand, and the gcc beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.scene import Scene
+from envsolve.facts.hardware import CompilerPackages
+from envsolve.machine.model import Driver, Gpu
+from envsolve.rules.driver import ForwardFacts, can_exist, compat_serves, driver_runs
+from envsolve.rules.toolchain import CompilerFacts, GccRange, covers, gcc_for, ptxas_packages
+from envsolve.values import minor, numbers
+
+_HOMES = {".": "$CONDA_PREFIX", "pkgs/cuda-toolkit": "$CONDA_PREFIX/pkgs/cuda-toolkit"}
+_SITE = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')"
+
+
+def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
+    """Ways to an nvcc of a CUDA version, those that leave the system alone first."""
+    wanted = ".".join(cuda.split(".")[:2]) if cuda else "12.8"
+    whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and covers(c, wanted)]
+    order = {"pip": 1, "conda": 0 if scene.mentions("conda", "mamba", "pixi") else 2, "apt": 3}
+    if scene.os == "windows":
+        whole = [packages for packages in whole if packages.manager != "apt"]
+        home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{wanted}"
+        text = f"Name the toolkit of CUDA {wanted} to the build, by whichever way it was installed."
+        yield Remedy(text, f'set "CUDA_PATH={home}" && set "CUDA_HOME={home}"')
+    for packages in sorted(whole, key=lambda c: order[c.manager]):
+        yield Remedy(_text(packages, wanted, cuda is not None), _command(packages, wanted, scene))
+    if scene.in_container:
+        yield Remedy(
+            f"Or build in an image of the devel kind of CUDA {wanted}: those named runtime and base have no nvcc."
+        )
+
+
+def ptxas_remedy(scene: Scene, cuda: str, variable: str) -> Remedy | None:
+    """A ptxas of CUDA 12 or newer out of a wheel for Triton; None for a CUDA whose wheels have none."""
+    holder = ptxas_packages(cuda, scene.catalogue.compilers)
+    if holder is None or minor(cuda) < (12, 0):
+        return None
+    text = f"Give Triton a ptxas of CUDA {cuda} out of a wheel, which changes no other package."
+    wheels = " ".join(f'"{line.format(cuda=cuda)}"' for line in holder.ptxas_packages)
+    return Remedy(text, f"pip install --no-deps {wheels} && export {variable}={_SITE}/{holder.ptxas}")
+
+
+def gcc_range(scene: Scene) -> GccRange | None:
+    """The gcc majors that compile extensions for the torch at hand; None where its build is not known."""
+    build = scene.torch.build if scene.torch else None
+    return gcc_for(build, CompilerFacts.of(scene.catalogue)) if build is not None and build.cuda is not None else None
+
+
+def _text(packages: CompilerPackages, cuda: str, known: bool) -> str:
+    if packages.manager == "apt":
+        return f"Install the toolkit of CUDA {cuda} beside the system's others, from NVIDIA's repository."
+    if known:
+        return f"Put an nvcc of CUDA {cuda} into the environment."
+    return f"Put an nvcc of torch's own CUDA into the environment (torch.version.cuda says which; here {cuda})."
+
+
+def _command(packages: CompilerPackages, cuda: str, scene: Scene) -> str:
+    major, minor_ = cuda.split(".")
+    names = [name.format(cuda=cuda, major=major, minor=minor_) for name in packages.packages]
+    home = (packages.home or "").format(cuda=cuda, site_packages=_SITE)
+    install = {"pip": "pip install", "conda": "conda install", "apt": "sudo apt-get install -y"}[packages.manager]
+    if packages.manager == "apt" and scene.in_container:
+        install = "apt-get install -y"
+    quoted = " ".join(f'"{name}"' if set(name) & set("[]*=:") else name for name in names)
+    return f"{install} {quoted} && export CUDA_HOME={_HOMES.get(home, home)}"
+
+
+# Another driver: one that does what is needed and still knows every card.
+
+
+def driver_knowing(scene: Scene, cuda: str) -> Remedy | None:
+    """The oldest driver that supports a CUDA version in full, PTX included; None where the cards have none."""
+    for toolkit in scene.catalogue.toolkits:
+        if minor(toolkit.version) == minor(cuda):
+            version = toolkit.driver_windows if scene.os == "windows" else toolkit.driver_linux
+            if version:
+                return _remedy(scene, version, f"it knows CUDA {cuda} in full, its PTX included")
+    for branch in scene.catalogue.drivers:
+        if minor(branch.cuda) >= minor(cuda):
+            return _remedy(scene, branch.first, f"it knows CUDA {branch.cuda} in full, its PTX included")
+    return None
+
+
+def driver_running(scene: Scene, cuda: str) -> Remedy | None:
+    """The oldest driver that runs a CUDA family's SASS; None where the cards have none."""
+    required = driver_runs(cuda, None, scene.os, scene.facts.toolkits, scene.facts.floors).required
+    return _remedy(scene, required, f"it runs builds of CUDA {minor(cuda)[0]}.x") if required else None
+
+
+def compat_package(scene: Scene, cuda: str) -> Remedy | None:
+    """NVIDIA's forward-compatibility package, where every card is one of a data centre (rule 8)."""
+    driver = replace(scene.driver or Driver(), compat_libcuda=cuda)
+    reason = compat_serves(replace(scene.machine, driver=driver), ForwardFacts(scene.catalogue))
+    if scene.os != "linux" or reason is None or not reason.ok:
+        return None
+    name = "cuda-compat-" + cuda.replace(".", "-")
+    folder = f"/usr/local/cuda-{cuda}/compat"
+    text = (
+        f"Keep the driver and put the forward-compatibility libraries of CUDA {cuda} first on the loader's path, "
+        "which NVIDIA supports on data-centre cards alone."
+    )
+    return Remedy(text, f"sudo apt-get install {name} && export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH")
+
+
+def is_data_centre(scene: Scene, gpu: Gpu) -> bool:
+    """Whether a card is known to be one of a data centre."""
+    model = ForwardFacts(scene.catalogue).model(gpu)
+    return model is not None and model.data_centre
+
+
+def _remedy(scene: Scene, version: str, why: str) -> Remedy | None:
+    if scene.is_jetson:
+        return Remedy("The driver of a Jetson comes with its JetPack: move to one that has the CUDA that is needed.")
+    facts, driver = scene.facts, Driver(version)
+    if any(can_exist(gpu, driver, facts.architectures, facts.drivers).ok is False for gpu in scene.gpus):
+        return None
+    last = _last_branch(scene)
+    where = " on the host (a container has no driver of its own)" if scene.in_container else ""
+    upto = f", up to branch R{last}, the last that serves the card" if last else ""
+    return Remedy(f"Install NVIDIA driver {version} or newer{upto}{where}: {why}.")
+
+
+def _last_branch(scene: Scene) -> str | None:
+    """The last branch that serves all cards, where there is one."""
+    known = (scene.facts.architectures.get(gpu.compute_capability or "") for gpu in scene.gpus)
+    branches = [a.last_branch for a in known if a and a.last_branch]
+    return min(branches, key=numbers, default=None)
+
+
+# Container images that exist, in the place of one that does not.
+
+
+def image_remedies(scene: Scene, asked: str) -> Iterator[Remedy]:
+    """Tags that are known to exist, nearest to what was asked for."""
+    repository, _, tag = asked.removeprefix("docker.io/").rpartition(":")
+    version = re.match(r"\d+\.\d+", tag)
+    if version and repository:
+        near = _near(scene, repository, tag, version[0])
+        if near:
+            yield Remedy(f"Use a tag that exists, such as {', '.join(near)}.", f"docker pull {repository}:{near[0]}")
+        if last := _last_retired(scene, repository, tag, version[0]):
+            text = (
+                f"If it must be CUDA {version[0]}: {last} was its last release under such a name. Its publisher has "
+                "retired it, and deletes such tags in time."
+            )
+            yield Remedy(text, f"docker pull {repository}:{last}")
+    yield Remedy(
+        "See which tags there are: old ones get deleted, so take the newest patch release of the CUDA that is meant."
+    )
+
+
+def _near(scene: Scene, repository: str, tag: str, version: str) -> list[str]:
+    """Of the images that are kept, those of the version, else of the next newer one; with most parts of the tag."""
+    kept = [i for i in scene.catalogue.images if i.repository == repository and not i.retired]
+    versions = sorted({minor(i.version) for i in kept if minor(i.version) >= minor(version)})
+    wanted = [part for part in tag.split("-")[1:] if part]
+    tags = sorted(
+        ((image, name) for image in kept if versions and minor(image.version) == versions[0] for name in image.tags),
+        key=lambda pair: (-_kept(wanted, pair[1]), [-n for n in numbers(pair[0].version)], len(pair[1])),
+    )
+    return list(dict.fromkeys(name for _, name in tags if name != tag))[:3]
+
+
+def _last_retired(scene: Scene, repository: str, tag: str, version: str) -> str | None:
+    """The newest patch release of the very version, where no image of that is kept; with most parts of the tag."""
+    same = [i for i in scene.catalogue.images if i.repository == repository and minor(i.version) == minor(version)]
+    if any(not image.retired for image in same):
+        return None
+    wanted = [part for part in tag.split("-")[1:] if part]
+    tags = [(image, name) for image in same for name in image.tags if name != tag]
+    best = max(tags, key=lambda pair: (_kept(wanted, pair[1]), numbers(pair[0].version), -len(pair[1])), default=None)
+    return best[1] if best else None
+
+
+def _kept(wanted: Sequence[str], tag: str) -> int:
+    """How many parts of a tag another one has; cudnn8 and cudnn are the same part."""
+    parts = {part.rstrip("0123456789") if part.startswith("cudnn") else part for part in tag.split("-")}
+    return sum((part.rstrip("0123456789") if part.startswith("cudnn") else part) in parts for part in wanted)

@@ -1,0 +1,364 @@
+"""Reading a Dockerfile: stages, variables, the commands of RUN instructions, and what is copied in before them."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envsolve.dockerfile.context import set_by
+from envsolve.dockerfile.model import Command, Copied, Stage, Text
+from envsolve.dockerfile.shell import assigned, simple_commands, unset, words
+from envsolve.errors import UsageError
+from envsolve.system.files import read_regular
+
+# A Dockerfile split into instructions, with the documents that are written inside it. Pure.
+#
+# dockerfile-parse splits the text. It knows neither documents (``RUN <<EOF``) nor a byte order mark: documents are
+# folded
+# away before, so that their lines are not read as instructions.
+
+
+_OPENED = re.compile(r"(?<!<)<<(-?)([\"']?)([A-Za-z_]\w*)\2")
+_TAKES_DOCUMENTS = re.compile(r"\s*(ONBUILD\s+)?(RUN|COPY|ADD)\b", re.IGNORECASE)
+_ESCAPE = re.compile(r"#\s*escape\s*=\s*(\S)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction.
+
+    Attributes:
+        line: Where it begins, from 1.
+        name: ``RUN``, in capitals.
+        value: What follows it, continued lines joined.
+        documents: What is written inside the file for it, by the word that ends each.
+    """
+
+    line: int
+    name: str
+    value: str
+    documents: Mapping[str, str]
+
+
+def instructions(text: str) -> Iterator[Instruction]:
+    """The instructions of a Dockerfile, in order; comments are none."""
+    from dockerfile_parse import DockerfileParser
+
+    text = re.sub(r"\r\n?", "\n", text.removeprefix("\ufeff"))
+    escape = _escape(text)
+    text = re.sub(rf"{re.escape(escape)}\s*\Z", "", text)  # it continues nothing
+    lines, documents = _fold(text.split("\n"), escape)
+    folded = "\n".join(_continued(lines, escape))
+    parser = DockerfileParser(fileobj=io.BytesIO(folded.encode("utf-8", "replace")))
+    for found in parser.structure:
+        if found["instruction"] != "COMMENT":
+            own = documents.get(found["endline"], {})
+            yield Instruction(found["startline"] + 1, found["instruction"], found["value"], own)
+
+
+def shell_text(instruction: Instruction) -> str:
+    """What a shell is given to run by a RUN: the document, where the words before it name no program but a shell."""
+    value = re.sub(r"^(\s*--\w+(=\S+)?)+", "", instruction.value)
+    if instruction.documents:
+        program = _OPENED.sub("", value).strip()
+        if re.fullmatch(r"((\S*/)?(ba|da|z)?sh(\s+-\w+)*)?", program):
+            return next(iter(instruction.documents.values()))
+    return value
+
+
+def _escape(text: str) -> str:
+    """What continues a line: a backslash, if no directive at the top of the file says otherwise."""
+    for line in text.split("\n"):
+        if not re.match(r"\s*#\s*\w+\s*=", line):
+            break
+        if match := _ESCAPE.match(line.strip()):
+            return match[1]
+    return "\\"
+
+
+def _continued(lines: Sequence[str], escape: str) -> Iterator[str]:
+    """Lines as dockerfile-parse joins them: builders pass over blanks behind a backslash, and over empty lines."""
+    continued = False
+    for line in lines:
+        said = line.strip()
+        if continued and not said:
+            yield "#"
+            continue
+        if not said.startswith("#"):
+            continued = said.endswith(escape)
+        yield line.rstrip() if continued else line
+
+
+def _fold(lines: list[str], escape: str) -> tuple[list[str], dict[int, dict[str, str]]]:
+    """The text with every document blanked out, so that lines keep their numbers; documents by the line before them."""
+    documents: dict[int, dict[str, str]] = {}
+    number, inside = 0, False
+    while number < len(lines):
+        line = lines[number]
+        inside = inside or bool(_TAKES_DOCUMENTS.match(line))
+        here = number
+        for opened in _OPENED.finditer(line) if inside and not line.lstrip().startswith("#") else ():
+            end = _end(lines, number + 1, opened[3], bool(opened[1]))
+            if end is not None:
+                documents.setdefault(here, {})[opened[3]] = "\n".join(lines[number + 1 : end])
+                lines[number + 1 : end + 1] = [""] * (end - number)
+                number = end
+        inside = inside and (line.rstrip().endswith(escape) or not line.strip() or line.lstrip().startswith("#"))
+        number += 1
+    return lines, documents
+
+
+def _end(lines: Sequence[str], start: int, word: str, indented: bool) -> int | None:
+    ends = (n for n in range(start, len(lines)) if (lines[n].lstrip("\t") if indented else lines[n]) == word)
+    return next(ends, None)
+
+
+# Source: Dockerfile reference. ENTRYPOINT and CMD run where the image runs.
+_BUILDS_NOTHING = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL"})
+# Beyond what anybody writes, locks inside included.
+_LARGEST = 2**20
+_RUNS_NOTHING = _BUILDS_NOTHING | {"ADD", "COPY", "ENV", "SHELL", "USER", "VOLUME", "WORKDIR"}
+
+
+@dataclass(slots=True)
+class _Open:
+    """A stage that is being read.
+
+    Attributes:
+        fixed: Names that ENV gave a value: an ARG of that name does not change it.
+        settings: Those of pip, in the form of variables, which go before them.
+    """
+
+    line: int
+    image: str
+    name: str | None
+    base: Stage | None
+    variables: dict[str, str]
+    fixed: set[str]
+    platform: str = ""
+    folder: str = "/"
+    commands: list[Command] = field(default_factory=list)
+    texts: list[Text] = field(default_factory=list)
+    copied: tuple[Copied, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def closed(self, outside: Mapping[str, str]) -> Stage:
+        variables, texts = dict(self.variables), tuple(self.texts)
+        commands, names = tuple(self.commands), frozenset(outside)
+        return Stage(self.line, self.image, self.name, self.base, commands, variables, self.platform, texts, names)
+
+
+def read_file(path: Path) -> str:
+    """The text of a Dockerfile.
+
+    Raises:
+        UsageError: It cannot be read, or is no text in UTF-8.
+    """
+    try:
+        data = read_regular(path, _LARGEST)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}", hint="name a Dockerfile") from error
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise UsageError(f"{path} is UTF-16, which no builder reads", hint="save it as UTF-8")
+    if b"\0" in data:
+        raise UsageError(f"{path} is no text", hint="name a Dockerfile")
+    return data.decode("utf-8", "replace")
+
+
+def read_stages(text: str) -> tuple[Stage, ...]:
+    """The stages of a Dockerfile, in order.
+
+    Raises:
+        UsageError: It has no FROM, so it is no Dockerfile.
+    """
+    outside: dict[str, str] = {}
+    stages: list[Stage] = []
+    opened: dict[int, _Open] = {}
+    stage: _Open | None = None
+    for one in instructions(text):
+        if one.name == "FROM":
+            if stage:
+                stages.append(stage.closed(outside))
+            stage = _opened(one.line, words(one.value, outside), stages, opened)
+            opened[one.line] = stage
+        elif one.name == "ARG":
+            _argument(one, outside, stage)
+        elif stage is not None:
+            _read(one, stage)
+    if stage is None:
+        raise UsageError("there is no FROM in it", hint="name a Dockerfile")
+    return (*stages, stage.closed(outside))
+
+
+def _opened(line: int, given: Sequence[str], stages: Sequence[Stage], opened: Mapping[int, _Open]) -> _Open:
+    parts = [word for word in given if not word.startswith("--")]
+    platform = next((word.partition("=")[2] for word in given if word.startswith("--platform=")), "")
+    image = parts[0] if parts else ""
+    name = parts[2] if len(parts) > 2 and parts[1].lower() == "as" else None
+    base = next((s for s in reversed(stages) if s.name and s.name.lower() == image.lower()), None)
+    if base is None:
+        return _Open(line, image, name, None, {}, set(), platform)
+    before = opened[base.line]
+    made = _Open(line, image, name, base, dict(base.variables), set(before.fixed), base.platform, before.folder)
+    made.copied, made.settings = before.copied, dict(before.settings)
+    return made
+
+
+def _argument(one: Instruction, outside: dict[str, str], stage: _Open | None) -> None:
+    """ARG. Without a default, whoever builds may give a value: it stays as it is written."""
+    scope = outside if stage is None else stage.variables
+    for name, default in _declared(one.value, scope):
+        if stage is None or name not in stage.fixed:
+            scope[name] = outside.get(name, unset(name)) if default is None else default
+
+
+def _read(one: Instruction, stage: _Open) -> None:
+    if one.name == "ENV":
+        given = {name: value or "" for name, value in _declared(one.value, stage.variables)}
+        stage.variables |= given
+        stage.fixed |= set(given)
+    elif one.name == "WORKDIR":
+        stage.folder = posixpath.join(stage.folder, " ".join(words(one.value, stage.variables)))
+    elif one.name in ("COPY", "ADD"):
+        stage.copied += tuple(_copied(one, stage))
+    elif one.name == "RUN":
+        stage.commands += _commands(one, stage)
+    if one.name not in _RUNS_NOTHING:
+        stage.texts.append(Text(one.line, one.name, "\n".join((one.value, *one.documents.values()))))
+
+
+def _declared(value: str, scope: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+    """Names and values of ENV or ARG; None for a name without a value. The old form is ``ENV NAME VALUE``."""
+    given = words(value, scope)
+    if len(given) > 1 and not assigned(given[0]):
+        yield given[0], " ".join(given[1:])
+        return
+    for word in given:
+        name, equals, rest = word.partition("=")
+        yield name, rest if equals else None
+
+
+def _copied(one: Instruction, stage: _Open) -> Iterator[Copied]:
+    """What comes from the context, or from the file itself; what comes from another stage or image is not known."""
+    given = words(one.value, stage.variables)
+    while given and given[0].startswith("--"):
+        if given[0].startswith("--from"):
+            return
+        given = given[1:]
+    given = [word for word in re.sub(r'^\[|"|,|\]$', " ", " ".join(given)).split() if word]
+    if one.documents and given:
+        for name, document in one.documents.items():
+            target = posixpath.join(given[-1], name) if given[-1].endswith("/") else given[-1]
+            yield Copied((), target, stage.folder, document)
+    elif len(given) > 1:
+        yield Copied(tuple(given[:-1]), given[-1], stage.folder)
+
+
+def _commands(one: Instruction, stage: _Open) -> Iterator[Command]:
+    copied, folder = (*stage.copied, *_mounted(one.value, stage)), stage.folder
+    for found, variables in simple_commands(shell_text(one), stage.variables):
+        if found[0] == "cd" and len(found) > 1:
+            folder = posixpath.join(folder, found[1])
+        yield Command(one.line, found, {**stage.settings, **variables}, folder, copied)
+        stage.settings |= set_by(found)
+
+
+def _mounted(value: str, stage: _Open) -> Iterator[Copied]:
+    """Files of the context that a RUN sees while it runs."""
+    for mount in re.findall(r"--mount=(\S+)", value):
+        parts = dict(part.partition("=")[::2] for part in mount.split(","))
+        target = parts.get("target") or parts.get("dst") or parts.get("destination")
+        if parts.get("type", "bind") == "bind" and "from" not in parts and target:
+            yield Copied((parts.get("source") or parts.get("src") or ".",), target, stage.folder)
+
+
+# Where an installer looks for packages: the default index, PyTorch's of a variant, or somewhere unknown. Pure.
+
+
+_DEFAULT = "default"
+# PyTorch's own indexes and pages of links, and mirrors that keep its layout: /whl/cu126, /whl/torch_stable.html.
+_VARIANT = re.compile(r"/(?:whl|pytorch-wheels)/(cu\d+|cpu)(?:/.*)?/?$")
+_EVERY_VARIANT = re.compile(r"/(?:whl|pytorch-wheels)(?:/torch_stable\.html)?/?$")
+# Mirrors of the default index, which end as its own address does.
+_MIRROR = re.compile(r"//[^/]*pypi[^/]*/|/pypi(?:/[\w-]+)*/simple/?$|/pypi/?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where an installer looks.
+
+    Attributes:
+        default: Whether on the default index.
+        variants: On PyTorch's indexes of these CUDA variants.
+        every: On PyTorch's page of all variants.
+        unknown: Somewhere else, too: a nightly index, a company's own, one that a variable names.
+        merges: Whether the best version of all places is taken, as pip does; uv takes the first place that has the
+            name, those that were added before the default one.
+    """
+
+    default: bool = True
+    variants: tuple[str, ...] = ()
+    every: bool = False
+    unknown: bool = False
+    merges: bool = True
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        named = [f"the index of {variant}" for variant in self.variants]
+        named += ["PyTorch's page of all variants"] if self.every else []
+        named += ["the default index"] if self.default else []
+        return " or ".join(named)
+
+
+def places(given: Any, variables: Mapping[str, str], uv: bool) -> Places:
+    """Read them from options and variables. An option replaces its variable.
+
+    Args:
+        given: Parsed options, lists of addresses.
+        variables: In force for the command.
+        uv: Whether it is uv, which has names of its own for the variables.
+    """
+    if uv:
+        index = given.index_url or _variable(variables, "UV_DEFAULT_INDEX", "UV_INDEX_URL")
+        more = given.extra + (given.index or _variable(variables, "UV_INDEX", "UV_EXTRA_INDEX_URL"))
+        links = given.links or _variable(variables, "UV_FIND_LINKS")
+        strategy = given.index_strategy or variables.get("UV_INDEX_STRATEGY") or "first-index"
+    else:
+        index = given.index_url or given.index or _variable(variables, "PIP_INDEX_URL")
+        more = given.extra or _variable(variables, "PIP_EXTRA_INDEX_URL")
+        links = given.links or _variable(variables, "PIP_FIND_LINKS")
+        strategy = ""
+    base = () if given.no_index else index or (_DEFAULT,)
+    found = [_kind(address.rpartition("=")[2] if "=http" in address else address) for address in (*more, *links, *base)]
+    return Places(
+        default=_DEFAULT in found,
+        variants=tuple(dict.fromkeys(kind for kind in found if kind not in (_DEFAULT, "every", "unknown"))),
+        every="every" in found,
+        unknown="unknown" in found,
+        merges=strategy != "first-index",
+    )
+
+
+def of_backend(backend: str) -> Places:
+    """Where uv takes packages of PyTorch from with ``--torch-backend``."""
+    known = backend == "cpu" or re.fullmatch(r"cu\d+", backend)
+    return Places(default=False, variants=(backend,) if known else (), unknown=not known)
+
+
+def _variable(variables: Mapping[str, str], *names: str) -> Sequence[str]:
+    return next((variables[name].split() for name in names if variables.get(name)), [])
+
+
+def _kind(address: str) -> str:
+    """``default``, a variant, ``every`` or ``unknown``."""
+    if address == _DEFAULT or _MIRROR.search(address):
+        return _DEFAULT
+    if match := _VARIANT.search(address):
+        return match[1]
+    return "every" if _EVERY_VARIANT.search(address) else "unknown"

@@ -1,0 +1,318 @@
+"""What an environment holds, as its files say it.
+
+Paths are texts, absolute. ``None`` means "the files do not say", an empty tuple "there is none".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envsolve.machine.model import Machine, Platform, Toolkit
+from envsolve.rules.platform import Environment as Markers
+
+Kind = Literal["venv", "uv", "conda", "pixi", "pipx", "uv-tool", "poetry", "system"]
+Origin = Literal["PYTHONPATH", "environment", "user", "system", "pth"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A folder on the interpreter's path that holds packages.
+
+    Attributes:
+        path: The folder.
+        origin: What puts it on the path: the variable ``PYTHONPATH``, the environment itself, the user's own packages,
+            the Python that the environment is made from, or a ``.pth`` file.
+        named_by: The ``.pth`` file.
+    """
+
+    path: str
+    origin: Origin
+    named_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One installed project as its ``.dist-info`` (or ``.egg-info``) tells it.
+
+    Attributes:
+        name: Normalised project name.
+        version: With its local part, ``2.8.0+cu128``; None where METADATA is gone or damaged.
+        site: The folder that it is installed in.
+        info: The folder or file of its metadata.
+        installer: What INSTALLER says, ``pip``, ``uv``, ``conda``.
+        direct_url: The address that it was installed from, where that was none of an index.
+        requires: Requires-Dist lines.
+        files: Paths relative to ``site`` that RECORD names; None where there is no RECORD.
+        missing: Those that are not there; what Python compiles is left out, and scripts.
+        altered: Libraries that have another size than RECORD says: another distribution wrote them, or they are cut.
+    """
+
+    name: str
+    version: str | None
+    site: str
+    info: str
+    installer: str | None = None
+    direct_url: str | None = None
+    requires: tuple[str, ...] = ()
+    files: tuple[str, ...] | None = None
+    missing: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """``torch 2.8.0+cu128``."""
+        return f"{self.name} {self.version or '(version unknown)'}"
+
+
+@dataclass(frozen=True, slots=True)
+class CondaPackage:
+    """A record of ``conda-meta``.
+
+    Attributes:
+        missing: Files of the record that are not there.
+    """
+
+    name: str
+    version: str
+    build: str
+    record: str
+    channel: str | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFiles:
+    """A ``torch`` package on the path, by its own files, whatever metadata lies beside it.
+
+    Attributes:
+        site: The folder that it lies in.
+        version: From ``version.py``, with its local part; None where that is gone or damaged.
+        cuda: The toolkit that it was built with; None for a build without CUDA.
+        local: What the local part says of the flavour: ``cu128``, ``cpu``, ``rocm6.3``; None where there is none.
+        code: The list that ``torch.cuda.get_arch_list()`` gives; None where the library is gone or damaged.
+        cxx11_abi: Which C++11 ABI it has; None where no symbol tells.
+        numpy: Major of the NumPy that it was compiled against; None where it does not show.
+        preloads: Libraries of NVIDIA's wheels that ``torch/__init__.py`` loads by their path before any other needs
+            them, ``libnvJitLink``.
+    """
+
+    site: str
+    version: str | None
+    cuda: str | None = None
+    local: str | None = None
+    code: tuple[str, ...] | None = None
+    cxx11_abi: bool | None = None
+    numpy: int | None = None
+    preloads: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """``torch 2.8.0+cu128``."""
+        return f"torch {self.version or '(version unknown)'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLibrary:
+    """The loader's view of one library of the environment.
+
+    Attributes:
+        path: The file.
+        owner: Name of the distribution whose RECORD lists it.
+        soname: The name that others need it by; the file's own name where it has none.
+        needed: Names that the loader must find.
+        rpath: Folders that are searched before ``LD_LIBRARY_PATH``; ``runpath`` after it. ``$ORIGIN`` is resolved.
+        reached: Those CUDA libraries of ``needed`` that these folders hold.
+        real: The file behind links.
+        cut_off: Whether the file is shorter than what the loader maps of it, or unreadable.
+    """
+
+    path: str
+    owner: str | None
+    soname: str
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    reached: tuple[str, ...] = ()
+    real: str = ""
+    cut_off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionFiles:
+    """What the libraries of a package that stands on torch or CUDA are compiled for.
+
+    Attributes:
+        package: Normalised name.
+        libraries: The libraries read.
+        stated: The version that its own ``version.py`` says, which has the flavour where metadata lacks it.
+        code: SASS and PTX that most kernels have; empty where it has no kernels.
+        every: All SASS and PTX in it.
+        cxx11_abi: The C++11 ABI that it expects of torch; None where no symbol tells.
+        numpy: Major of the NumPy that it was compiled against; None where it does not use it.
+    """
+
+    package: str
+    libraries: tuple[str, ...]
+    stated: str | None = None
+    code: tuple[str, ...] = ()
+    every: tuple[str, ...] = ()
+    cxx11_abi: bool | None = None
+    numpy: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderFolder:
+    """A folder outside the environment that the dynamic loader searches.
+
+    Attributes:
+        path: The folder.
+        origin: ``LD_LIBRARY_PATH``, or the loader's own configuration.
+        libraries: The CUDA libraries in it by the name that they are needed by, with the file behind it.
+    """
+
+    path: str
+    origin: Literal["LD_LIBRARY_PATH", "ld.so.conf"]
+    libraries: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTools:
+    """What compiling in the environment would find.
+
+    Attributes:
+        cuda_home: What the variable CUDA_HOME (or CUDA_PATH) says, whether it exists or not.
+        cuda_home_toolkit: The toolkit there; None where there is none.
+        path_toolkit: The toolkit of the ``nvcc`` that PATH gives.
+        compilers: C compilers, in the order of PATH with the environment's own programs first.
+        python_h: The interpreter's ``Python.h``; None where it is not there.
+    """
+
+    cuda_home: str | None = None
+    cuda_home_toolkit: Toolkit | None = None
+    path_toolkit: Toolkit | None = None
+    compilers: tuple[str, ...] = ()
+    python_h: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment.
+
+    Attributes:
+        prefix: Its root folder.
+        kind: What made it.
+        program: Its interpreter; None where that is gone, or leads to one that is.
+        python: ``3.12.1``, or ``3.12`` where no more is known.
+        arch: Architecture of its interpreter, ``x86_64``.
+        base: Prefix of the Python that it is made from; ``prefix`` itself where it has its own.
+        sites: In the order of the interpreter's path.
+        distributions: In the order of ``sites``; of equal names the first is the one that is imported.
+        conda: Records of ``conda-meta``.
+        torches: Every ``torch`` package on the path; the first is the one that is imported.
+        libraries: torch's libraries, NVIDIA's, and those that need one of these.
+        extensions: Packages with code of their own; None where they were not looked at.
+        loader: Folders outside that the loader searches, in its order.
+        tools: What compiling would find.
+        unreadable: What is damaged, each with the reason.
+    """
+
+    prefix: str
+    kind: Kind
+    program: str | None
+    python: str | None
+    arch: str | None
+    base: str
+    sites: tuple[Site, ...]
+    distributions: tuple[Distribution, ...]
+    conda: tuple[CondaPackage, ...] = ()
+    torches: tuple[TorchFiles, ...] = ()
+    libraries: tuple[SharedLibrary, ...] = ()
+    extensions: tuple[ExtensionFiles, ...] | None = None
+    loader: tuple[LoaderFolder, ...] = ()
+    tools: BuildTools = field(default_factory=BuildTools)
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def torch(self) -> TorchFiles | None:
+        """The torch that is imported."""
+        return next(iter(self.torches), None)
+
+    def distribution(self, name: str) -> Distribution | None:
+        """The distribution of a project that is imported."""
+        return next(self.named(name), None)
+
+    def named(self, name: str) -> Iterator[Distribution]:
+        """All distributions of a project, the one that is imported first."""
+        return (d for d in self.distributions if d.name == name)
+
+    def site(self, path: str) -> Site | None:
+        """The folder on the path that stands there."""
+        return next((site for site in self.sites if site.path == path), None)
+
+
+# What installed distributions ask of each other, by their metadata, in the environment at hand.
+
+
+def torch_distribution(environment: Environment) -> Distribution | None:
+    """The metadata that lies beside the torch that is imported."""
+    torch = environment.torch
+    return next((d for d in environment.named("torch") if torch and d.site == torch.site), None)
+
+
+def needs(environment: Environment, distribution: Distribution | None) -> Mapping[str, Requirement]:
+    """What a distribution requires in this environment, extras left out, by normalised name."""
+    return {canonicalize_name(r.name): r for r in _applicable(environment, distribution)} if distribution else {}
+
+
+def _applicable(environment: Environment, distribution: Distribution) -> Iterator[Requirement]:
+    minor = ".".join((environment.python or "3.12").split(".")[:2])
+    markers = _markers(minor, environment.arch or "x86_64")
+    for line in distribution.requires:
+        try:
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate(markers):
+                yield requirement
+        except (InvalidRequirement, ValueError):
+            continue
+
+
+@lru_cache
+def _markers(minor: str, arch: str) -> dict[str, str]:
+    """The values of environment markers for the environment's own Python, with no extra asked for."""
+    markers = Markers.of(Machine(platform=Platform("linux", arch)), minor).markers
+    return {**markers, "extra": ""}
+
+
+def pinned(requirement: Requirement) -> str:
+    """``nvidia-cudnn-cu12==9.10.2.21``: a requirement as an installer takes it, without its marker."""
+    return f"{requirement.name}{requirement.specifier}"
+
+
+def satisfies(version: str | None, specifier: SpecifierSet) -> bool:
+    """Whether a version is one that a specifier takes; what is no version is not judged."""
+    try:
+        return version is None or specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def release(version: str | None) -> tuple[int, ...]:
+    """The numbers of a version, ``(9, 10, 2, 21)``; none where it is no version."""
+    try:
+        return Version(version or "").release
+    except InvalidVersion:
+        return ()
+
+
+def pinned_version(requirement: Requirement) -> str | None:
+    """The one version that a requirement takes; None where it takes several."""
+    exact = [s.version for s in requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
+    return exact[0] if exact else None

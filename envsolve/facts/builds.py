@@ -1,0 +1,266 @@
+"""Published builds of packages, the indexes that carry them, and what must agree with torch.
+
+CUDA code is written as CUDA writes it: ``sm_90`` and ``sm_90a`` are SASS, ``compute_90`` is PTX.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from envsolve.facts.evidence import Citation, Dispute, Evidence
+
+
+class FileFact(msgspec.Struct, frozen=True, gc=False):
+    """Size in bytes and sha256 of one published file.
+
+    Attributes:
+        sources: Independent public files that list the hash, where the record's own source does not; a hash that only
+            one lists is marked wherever it is shown.
+    """
+
+    sha256: str | None = None
+    size: int | None = None
+    sources: tuple[str, ...] = ()
+
+
+class Build(msgspec.Struct, frozen=True, gc=False):
+    """One published build of a package: one version, variant and platform, for several Pythons.
+
+    Attributes:
+        package: Normalised project name.
+        version: Public version, ``2.14.1`` (no local part).
+        variant: ``cu126`` or ``cpu``: the CUDA flavour of the code inside, whatever the file name says. A wheel that
+            carries several has a record for each. ``any`` where it needs none: it compiles for the GPU itself
+            (triton), or its kernels are optional (torchao); ``cuda`` and ``code`` are then those of the kernels.
+        platform: Platform part of the wheel's file name, ``manylinux_2_28_x86_64``.
+        pythons: Interpreter and ABI parts of the file names, ``cp312``, ``cp313t`` (free-threaded), ``py3-none``.
+        index: ``default`` for the default package index, else a key of ``indexes.json`` (``pytorch``).
+        local: The local version in the file name (``+cu126``), empty on the default index.
+        code: SASS and PTX of the main library: ``("sm_90", "compute_90")``; None where unknown, empty where it has no
+            kernels of its own.
+        requires: Requires-Dist lines; None where only the index knows them.
+        requires_python: Requires-Python, where known.
+        torch: For companions: a specifier on torch's public version that the ABI asks for, even if METADATA is silent.
+        torch_cuda: For companions that choose by it: a specifier on torch's CUDA version, ``>=12.8,<13``; None where
+            the family's rule says it (:class:`FamilyMember`).
+        cuda: The toolkit version inside, ``13.0``; None for ``cpu``.
+        cudnn: cuDNN that it was built with and that it pins or carries, ``9.10.2``; None where it has or shows none.
+        nccl: NCCL likewise, ``2.27.5``.
+        cxx11_abi: Whether libstdc++'s C++11 ABI is used; None where unknown, and on Windows.
+        own_ptxas: Version of a ptxas inside this very wheel that inductor uses before Triton's (torch +cu118).
+        libc: The libc that the files need where their platform tag asks for less or nothing, ``glibc 2.17``.
+        released: ISO date on which the first file of this version and platform was uploaded.
+        build_tag: Build tag of the file names (``3`` in ``torch-2.10.0-3-cp312-...``), the highest published, or empty.
+        files: Per entry of ``pythons``, what is known of the file.
+        evidence: How the existence of the record is known.
+        source: Key into the file's sources.
+        cited: Fields that are known in another way than the record, by name.
+        disputed: What other sources say.
+    """
+
+    package: str
+    version: str
+    variant: str
+    platform: str
+    pythons: tuple[str, ...]
+    index: str
+    evidence: Evidence
+    source: str
+    local: str = ""
+    code: tuple[str, ...] | None = None
+    requires: tuple[str, ...] | None = None
+    requires_python: str | None = None
+    torch: str | None = None
+    torch_cuda: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    cxx11_abi: bool | None = None
+    own_ptxas: str | None = None
+    released: str | None = None
+    build_tag: str = ""
+    libc: str | None = None
+    files: Mapping[str, FileFact] = {}
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+    def filename(self, python: str) -> str:
+        """The wheel's file name for one entry of ``pythons``."""
+        version = f"{self.version}{self.local}" + (f"-{self.build_tag}" if self.build_tag else "")
+        return f"{self.package.replace('-', '_')}-{version}-{_tags(python)}-{self.platform}.whl"
+
+    def known(self, name: str) -> Citation:
+        """How a field is known."""
+        return self.cited.get(name) or Citation(self.evidence, self.source)
+
+
+def _tags(python: str) -> str:
+    """Interpreter and ABI parts of a file name: ``cp312-cp312``, ``cp313-cp313t``, ``cp37-cp37m``."""
+    if "-" in python:
+        return python
+    if python in ("cp36", "cp37"):
+        return f"{python}-{python}m"
+    return f"{python.rstrip('t')}-{python}"
+
+
+class SourceProject(msgspec.Struct, frozen=True):
+    """A package that is compiled against the torch and CUDA at hand, or at run time, and what that takes.
+
+    Attributes:
+        package: Normalised name; ``versions`` is a specifier on its versions.
+        torch: Specifier on torch's version, None where torch is not needed.
+        cuda: Specifier on the toolkit's version, ``>=12.3``.
+        min_cc: Lowest compute capability it compiles for.
+        cxx_standard: C++ standard that its sources ask of the host compiler, ``17``.
+        compiles: When CUDA code is compiled: while it is installed, when it is first used, or at both times.
+        tools: Programs that this takes: ``nvcc``, ``c++``, ``ninja``.
+        cuda_libraries: Parts of the toolkit that it needs beside the compiler and what torch brings: ``curand``.
+        arch_variable: Environment variable that says which GPUs it is compiled for.
+        arch_form: How two GPUs are written in it.
+        archs: The compute capabilities that can be written there; empty for all that its nvcc knows.
+        variables: What its build must be told by environment variables: to make CUDA code where no GPU is in sight, and
+            to compile rather than fetch a wheel that nobody checked.
+        cuda_option: Option of its ``setup.py`` that makes it compile CUDA code where its build sees no GPU, and without
+            which it then compiles for the CPU alone; None where none is needed, or ``variables`` do it.
+        build_requires: What must be installed before it where it is built without isolation.
+        wheel_packages: The same project as wheels, by CUDA major: ``cupy-cuda13x``.
+        requires: What it depends on where only its build says so, so that its tree cannot be asked; None where that was
+            not read.
+    """
+
+    package: str
+    versions: str
+    compiles: Literal["install", "use", "both"]
+    evidence: Evidence
+    source: str
+    torch: str | None = None
+    cuda: str | None = None
+    min_cc: str | None = None
+    cxx_standard: int | None = None
+    tools: tuple[str, ...] = ()
+    cuda_libraries: tuple[str, ...] = ()
+    arch_variable: str | None = None
+    arch_form: Literal["8.0;9.0", "80;90", "80,90"] = "8.0;9.0"
+    archs: tuple[str, ...] = ()
+    variables: Mapping[str, str] = {}
+    cuda_option: str | None = None
+    build_requires: tuple[str, ...] = ()
+    wheel_packages: Mapping[str, str] = {}
+    requires: tuple[str, ...] | None = None
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
+class FamilyMember(msgspec.Struct, frozen=True):
+    """A package whose builds must agree with torch on one flavour.
+
+    Attributes:
+        package: Normalised name.
+        agrees_on: What its builds share with torch: the exact ``variant`` (torchvision links torch's CUDA code), the
+            CUDA ``major`` (vllm: it links the CUDA runtime), or ``nothing`` (triton: one build serves every flavour).
+        index: Key of ``indexes.json`` that carries its variants, or ``default``.
+    """
+
+    package: str
+    agrees_on: Literal["variant", "major", "nothing"]
+    index: str
+    evidence: Evidence
+    source: str
+
+
+class SharedFiles(msgspec.Struct, frozen=True):
+    """Versions of a package that install files under the same paths as another package does: of two, one overwrites.
+
+    Attributes:
+        package: Normalised name; ``versions`` is a specifier on its versions.
+        owner: The package whose files they are, in all its versions.
+    """
+
+    package: str
+    versions: str
+    owner: str
+    evidence: Evidence
+    source: str
+
+
+class IndexPlace(msgspec.Struct, frozen=True):
+    """A place outside the default package index that carries builds.
+
+    Attributes:
+        url: Its address; may hold ``{variant}``, ``{torch}`` (``2.8``), ``{tag}`` and ``{filename}``.
+        kind: ``simple`` for a package index, ``links`` for one page of links to wheels, ``release`` where ``url`` is
+            the address of each file.
+        tags: The release of a version, where it is not ``v`` and the version.
+        scheme: The address of each file that a page of links leads to, where these follow a scheme; for when that page
+            cannot be read.
+    """
+
+    name: str
+    url: str
+    evidence: Evidence
+    source: str
+    kind: Literal["simple", "links", "release"] = "simple"
+    tags: Mapping[str, str] = {}
+    scheme: str | None = None
+
+
+# What compiling an extension against torch asks of compilers.
+
+
+class TorchExtension(msgspec.Struct, frozen=True):
+    """What one torch version asks of whoever compiles against it: its headers and ``torch.utils.cpp_extension``.
+
+    Attributes:
+        version: Public version of torch.
+        cxx_standard: The newer of the C++ standard that its headers demand and that it passes to the compiler, ``17``.
+        archs: Entries that ``TORCH_CUDA_ARCH_LIST`` may hold, ``9.0a``; others are an error.
+        gcc: Major of the gcc that compiled the wheel itself.
+        gcc_min: Oldest gcc major that the headers accept by name; None where they name none.
+        gcc_below: By CUDA version, the gcc major from which on ``torch.utils.cpp_extension`` refuses to compile.
+    """
+
+    version: str
+    cxx_standard: int
+    archs: tuple[str, ...]
+    evidence: Evidence
+    source: str
+    gcc: int | None = None
+    gcc_min: int | None = None
+    gcc_below: Mapping[str, int] = {}
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
+class ExtensionModule(msgspec.Struct, frozen=True):
+    """Which package a compiled module is of. Of several whose names a text has, the first record counts.
+
+    Attributes:
+        name: What its modules and libraries have in their names, in lower case: ``selective_scan``.
+        package: ``mamba-ssm``.
+    """
+
+    name: str
+    package: str
+    evidence: Evidence
+    source: str
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
+class CxxStandard(msgspec.Struct, frozen=True):
+    """The oldest compilers that implement a C++ standard under its final name and ``__cplusplus`` value.
+
+    Attributes:
+        standard: ``17``.
+        gcc_min: gcc's major; ``clang_min`` likewise; ``msvc_min`` is ``_MSC_VER``.
+    """
+
+    standard: int
+    gcc_min: int
+    clang_min: int
+    evidence: Evidence
+    source: str
+    msvc_min: int | None = None
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()

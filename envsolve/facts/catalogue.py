@@ -1,0 +1,390 @@
+"""The facts of ``index_data/`` as typed records, each file read only when something asks for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from envsolve.errors import EnvsolveError, UsageError
+from envsolve.facts import files as kinds
+from envsolve.facts.builds import (
+    Build,
+    CxxStandard,
+    ExtensionModule,
+    FamilyMember,
+    IndexPlace,
+    SharedFiles,
+    SourceProject,
+    TorchExtension,
+)
+from envsolve.facts.channels import CondaBuild, CondaChannel, Distribution, Image, ImageRequirement
+from envsolve.facts.evidence import KnownMetadata, Precision, Signature, Source
+from envsolve.facts.files import (
+    CatalogueFile,
+    Kind,
+    Record,
+    check_forms,
+    data_folder,
+    in_force,
+    laid_over,
+    overlay_folder,
+    read_file,
+    read_own_file,
+    settle,
+    warn,
+)
+from envsolve.facts.hardware import (
+    Architecture,
+    CompilerPackages,
+    DriverBranch,
+    Floor,
+    GpuModel,
+    Toolkit,
+    TritonRelease,
+)
+from envsolve.system.files import is_file
+
+
+class Catalogue:
+    """The facts, loaded on demand and kept for the life of the object.
+
+    Args:
+        folder: In place of the one of this installation; the user's own folder is then left aside.
+        overlay: The user's own folder; where there is none, nothing is laid over.
+    """
+
+    def __init__(self, folder: Path | None = None, overlay: Path | None = None) -> None:
+        self._folder = folder or data_folder()
+        self._overlay = overlay_folder() if folder is None and overlay is None else overlay
+        self._sources: dict[str, Source] = {}
+        self._files: dict[str, tuple[Any, ...]] = {}
+        self._builds: dict[tuple[tuple[str, ...], str], tuple[Build, ...]] = {}
+        self._own_dates: list[str] = []
+
+    def builds(self, package: str) -> tuple[Build, ...]:
+        """Every known build of a package on package indexes; empty for a package that has none there."""
+        return self._builds_at(self._places[0], package)
+
+    def builds_outside(self, package: str) -> tuple[Build, ...]:
+        """Its known builds elsewhere: on release pages and pages of links, taken by their address alone."""
+        return self._builds_at(self._places[1], package)
+
+    def packages(self) -> tuple[str, ...]:
+        """Names of the packages of which builds are known, wherever those are."""
+        return tuple(sorted({file.rsplit("/", 1)[-1] for file in self.build_files}))
+
+    @cached_property
+    def tritons(self) -> tuple[TritonRelease, ...]:
+        """Triton releases and their assemblers."""
+        return self._read(kinds.TRITONS)
+
+    @cached_property
+    def toolkits(self) -> tuple[Toolkit, ...]:
+        """CUDA toolkit releases."""
+        return self._read(kinds.TOOLKITS)
+
+    @cached_property
+    def floors(self) -> tuple[Floor, ...]:
+        """Driver floors of the CUDA families."""
+        return self._read(kinds.FLOORS)
+
+    @cached_property
+    def drivers(self) -> tuple[DriverBranch, ...]:
+        """Driver branches, oldest first."""
+        return self._read(kinds.DRIVERS)
+
+    @cached_property
+    def gpus(self) -> tuple[GpuModel, ...]:
+        """GPU models."""
+        return self._read(kinds.GPUS)
+
+    @cached_property
+    def architectures(self) -> Mapping[str, Architecture]:
+        """Architectures by compute capability (``"8.9"``)."""
+        return {a.compute_capability: a for a in self._read(kinds.ARCHITECTURES)}
+
+    @cached_property
+    def compilers(self) -> tuple[CompilerPackages, ...]:
+        """Packages that make up a CUDA compiler."""
+        return self._read(kinds.COMPILERS)
+
+    @cached_property
+    def torch_extensions(self) -> Mapping[str, TorchExtension]:
+        """What compiling against torch takes, by torch's public version."""
+        return {e.version: e for e in self._read(kinds.TORCH_EXTENSIONS)}
+
+    @cached_property
+    def cxx_standards(self) -> Mapping[int, CxxStandard]:
+        """C++ standards and the compilers that have them."""
+        return {s.standard: s for s in self._read(kinds.CXX_STANDARDS)}
+
+    @cached_property
+    def extension_modules(self) -> tuple[ExtensionModule, ...]:
+        """Compiled modules and the packages that they are of."""
+        return self._read(kinds.EXTENSION_MODULES)
+
+    @cached_property
+    def shared_files(self) -> tuple[SharedFiles, ...]:
+        """Packages that install the files of others."""
+        return self._read(kinds.SHARED_FILES)
+
+    @cached_property
+    def source_projects(self) -> tuple[SourceProject, ...]:
+        """Packages that are compiled against the torch and CUDA at hand."""
+        return self._read(kinds.SOURCE_PROJECTS)
+
+    @cached_property
+    def images(self) -> tuple[Image, ...]:
+        """Container images."""
+        return self._read(kinds.IMAGES)
+
+    @cached_property
+    def image_requirements(self) -> Mapping[str, ImageRequirement]:
+        """What ``nvidia/cuda`` images ask of the driver, by toolkit release."""
+        return {r.version: r for r in self._read(kinds.IMAGE_REQUIREMENTS)}
+
+    @cached_property
+    def distributions(self) -> Mapping[str, Distribution]:
+        """Linux distributions by name, as image tags write it."""
+        return {d.name: d for d in self._read(kinds.DISTRIBUTIONS)}
+
+    @cached_property
+    def conda(self) -> tuple[CondaBuild, ...]:
+        """Builds on conda channels."""
+        return self._read(kinds.CONDA)
+
+    @cached_property
+    def conda_channels(self) -> tuple[CondaChannel, ...]:
+        """Conda channels of which there is more to know than their names."""
+        return self._read(kinds.CONDA_CHANNELS)
+
+    @cached_property
+    def conda_names(self) -> Mapping[str, str]:
+        """Names on conda-forge by the names on the package index, where the two differ."""
+        return {n.package: n.conda for n in self._read(kinds.CONDA_NAMES)}
+
+    @cached_property
+    def family(self) -> Mapping[str, FamilyMember]:
+        """Torch-family packages by name."""
+        return {m.package: m for m in self._read(kinds.FAMILY)}
+
+    @cached_property
+    def indexes(self) -> Mapping[str, IndexPlace]:
+        """Package indexes outside the default one, by key."""
+        return {p.name: p for p in self._read(kinds.INDEXES)}
+
+    @cached_property
+    def signatures(self) -> tuple[Signature, ...]:
+        """Error signatures, the specific before the general."""
+        return self._read(kinds.SIGNATURES)
+
+    @cached_property
+    def precisions(self) -> Mapping[str, Precision]:
+        """How often diagnoses were right, by the kind of their grounds."""
+        return {p.grounds: p for p in self._read(kinds.PRECISIONS)}
+
+    @cached_property
+    def known_metadata(self) -> tuple[KnownMetadata, ...]:
+        """What wheels of the newest releases say of themselves, by package and version; empty without such a file."""
+        return self._read(kinds.KNOWN_METADATA) if self.has(kinds.KNOWN_METADATA) else ()
+
+    def records(self, kind: Kind[Record]) -> tuple[Record, ...]:
+        """All records of a kind; those of every package on every index where it is builds."""
+        if kind.name == kinds.BUILDS.name:
+            return tuple(record for file in self.build_files for record in self._file(file, kind))
+        return self._read(kind)
+
+    def has(self, kind: Kind[Any]) -> bool:
+        """Whether there is a file of a kind."""
+        return any(is_file(folder / f"{kind.name}.json") for folder in self._folders)
+
+    def file(self, name: str) -> tuple[Any, ...]:
+        """The records of one file: ``builds/default/torch``, ``tritons``."""
+        return self._file(name, kinds.kind_of(name))
+
+    @cached_property
+    def build_files(self) -> tuple[str, ...]:
+        """The files of builds, ``builds/default/torch``, in order."""
+        found = {
+            path.relative_to(folder).with_suffix("").as_posix()
+            for folder in self._folders
+            for path in folder.glob("builds/*/*.json")
+            if path.parent.name in self._place_names
+        }
+        return tuple(sorted(found))
+
+    def source(self, key: str | None) -> Source | None:
+        """The source behind the ``source`` of a record of this catalogue; None for None."""
+        return self._sources.get(key) if key else None
+
+    @cached_property
+    def date(self) -> str | None:
+        """ISO date of the newest source among the torch builds: the age of what a plan stands on."""
+        return max(map(self._date, self.builds("torch")), default=None)
+
+    @property
+    def own_date(self) -> str | None:
+        """ISO date of the newest fact of the user's own folder that holds, among the files read so far."""
+        return max(self._own_dates, default=None)
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return (self._folder,) if self._overlay is None else (self._folder, self._overlay)
+
+    @cached_property
+    def _places(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The places that have files of builds: package indexes, and those that are none."""
+        names = self._place_names
+        outside = tuple(name for name in names if name != "default" and self.indexes[name].kind != "simple")
+        return tuple(name for name in names if name not in outside), outside
+
+    @cached_property
+    def _place_names(self) -> tuple[str, ...]:
+        """The folders of builds whose address is known; the user's own may have been written for another envsolve."""
+        names = sorted({path.name for folder in self._folders for path in folder.glob("builds/*")})
+        unknown = [name for name in names if name != "default" and name not in self.indexes]
+        if unknown:
+            warn("builds of places that no index describes are not used: %s", ", ".join(unknown))
+        return tuple(name for name in names if name not in unknown)
+
+    def _builds_at(self, places: tuple[str, ...], package: str) -> tuple[Build, ...]:
+        key = (places, package)
+        if key not in self._builds:
+            files = [f"builds/{place}/{package}" for place in places]
+            self._builds[key] = tuple(build for file in files for build in self._file(file, kinds.BUILDS))
+        return self._builds[key]
+
+    def _read(self, kind: Kind[Record]) -> tuple[Record, ...]:
+        return self._file(kind.name, kind)
+
+    def _file(self, file: str, kind: Kind[Record]) -> tuple[Record, ...]:
+        if file not in self._files:
+            self._files[file] = self._loaded(file, kind)
+        return self._files[file]
+
+    def _loaded(self, file: str, kind: Kind[Record]) -> tuple[Record, ...]:
+        """The records of a file, those of the user's own folder laid over them."""
+        path = self._folder / f"{file}.json"
+        own = None if self._overlay is None else read_own_file(self._overlay / f"{file}.json", kind.record)
+        bundled: tuple[Record, ...] = ()
+        if kind.name != kinds.BUILDS.name or is_file(path):
+            bundled = self._settled(path, file, read_file(path, kind.record))
+        if own is None or self._overlay is None:
+            return bundled
+        own_path = self._overlay / f"{file}.json"
+        mine = self._settled(own_path, f"own/{file}", own)
+        check_forms(mine, own_path)
+        holding = in_force(kind, bundled, mine, self._date)
+        self._own_dates += map(self._date, holding)
+        return laid_over(kind, bundled, holding)
+
+    def _date(self, record: Any) -> str:
+        source = self._sources.get(record.source)
+        return source.date if source else ""
+
+    def _settled(self, path: Path, name: str, file: CatalogueFile[Record]) -> tuple[Record, ...]:
+        """The records of one file as the whole catalogue has them."""
+        keys = {source: f"{name}:{source}" for source in file.sources}
+        self._sources.update({keys[key]: source for key, source in file.sources.items()})
+        try:
+            for record in file.records:
+                settle(record, keys, file.requires)
+        except KeyError as error:
+            hint = f"delete {path}, or bring it back as it was"
+            raise EnvsolveError(f"the catalogue file {path.name} names {error}, which it lacks", hint=hint) from error
+        return file.records
+
+
+# For which CUDA flavours and Pythons torch was ever published, and what people write for them.
+
+
+_CUDA = r"(?i)(?:cu(?:da)?)?[\s_=-]*(\d+)\.?(\d)(?:\.\d+)?"
+_FLAVOUR = r"cu\d{2,3}"
+_PYTHON = r"(?i)(?:c?python|cp|py)?\s*(\d+)\.?(\d+)?(?:\.\d+)?(t)?"
+_TAG = re.compile(r"cp3(\d+)t?")
+
+
+def flavours(catalogue: Catalogue) -> tuple[str, ...]:
+    """Every flavour of a torch build, ``cpu`` first, then by CUDA version."""
+    return tuple(sorted({build.variant for build in catalogue.builds("torch")}, key=lambda name: (len(name), name)))
+
+
+def pythons(catalogue: Catalogue) -> tuple[str, ...]:
+    """Every Python with a torch build, ``3.6``, oldest first."""
+    tags = {_TAG.fullmatch(tag) for build in catalogue.builds("torch") for tag in build.pythons}
+    return tuple(f"3.{minor}" for minor in sorted({int(match[1]) for match in tags if match}))
+
+
+def check_flavour(text: str, catalogue: Catalogue) -> str:
+    """The flavour, if it is one, or lies between two: that torch was never published for that one is a plan's answer.
+
+    Raises:
+        UsageError: It is none; the hint tells what was probably meant, and all that there are.
+    """
+    known = flavours(catalogue)
+    if text in known or nearest_flavours(text, catalogue):
+        return text
+    plain = text.strip().lower()
+    match = re.fullmatch(_CUDA, plain)
+    meant = next((name for name in (f"cu{match[1]}{match[2]}" if match else plain, plain) if name in known), None)
+    listed = f"there are {', '.join(known)}"
+    guess = f"did you mean {meant}? " if meant else ""
+    raise UsageError(
+        f"--cuda {quote(text)}: torch was never published for it"
+        if meant is None
+        else f"--cuda {quote(text)}: not a flavour's name",
+        hint=guess + listed,
+    )
+
+
+def nearest_flavours(name: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """The flavours of the next older and the next newer CUDA; empty for what does not lie between two."""
+    if not re.fullmatch(_FLAVOUR, name):
+        return ()
+    of_cuda = sorted((known for known in flavours(catalogue) if known != "cpu"), key=lambda known: _cuda(known[2:]))
+    older = [known for known in of_cuda if _cuda(known[2:]) < _cuda(name[2:])]
+    newer = [known for known in of_cuda if _cuda(known[2:]) > _cuda(name[2:])]
+    return (older[-1], newer[0]) if older and newer else ()
+
+
+def _cuda(digits: str) -> tuple[int, int]:
+    return int(digits[:-1] or 0), int(digits[-1])
+
+
+def check_python(text: str, catalogue: Catalogue) -> str:
+    """The Python as major and minor, ``3.12``, if torch was published for it, or for an older and for a newer one.
+
+    Raises:
+        UsageError: It was not, or the text is no version.
+    """
+    known = pythons(catalogue)
+    span = f"torch builds are known for Python {known[0]} to {known[-1]}"
+    match = _read_python(text)
+    if match is None or match[2] is None:
+        raise UsageError(f"--python {quote(text)}: not a Python version", hint=f"write it as 3.12; {span}")
+    version = f"{match[1]}.{int(match[2])}"
+    if match[3]:
+        raise UsageError(
+            f"--python {quote(text)}: no plans are made for free-threaded Pythons", hint=f"write {version}"
+        )
+    if match[1] != "3" or not _minor(known[0]) <= int(match[2]) <= _minor(known[-1]):
+        raise UsageError(f"--python {quote(text)}: nothing is known of Python {version}", hint=span)
+    return version
+
+
+def python_named(text: str) -> str | None:
+    """The Python 3 that a text names, as major and minor; None where it names none that is planned for."""
+    match = _read_python(text)
+    return f"3.{int(match[2])}" if match and match[1] == "3" and match[2] and not match[3] else None
+
+
+def _read_python(text: str) -> re.Match[str] | None:
+    return re.fullmatch(_PYTHON, text.strip())
+
+
+def _minor(python: str) -> int:
+    return int(python.partition(".")[2])

@@ -1,0 +1,196 @@
+"""Drivers, GPUs and architectures."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from envsolve.facts.evidence import Citation, Dispute, Evidence
+
+
+class Floor(msgspec.Struct, frozen=True):
+    """Oldest driver that runs a CUDA family through minor-version compatibility.
+
+    Attributes:
+        first: First CUDA version of the range, ``11.1``.
+        last: Last CUDA version of the range, inclusive; None for the whole rest of the major.
+        linux: Driver version; ``windows`` likewise.
+    """
+
+    first: str
+    last: str | None
+    linux: str
+    windows: str | None
+    evidence: Evidence
+    source: str
+
+
+class DriverBranch(msgspec.Struct, frozen=True):
+    """A driver branch: the CUDA version and PTX ISA it supports, and its life.
+
+    Attributes:
+        first: The earliest release known, a bare branch number where none is.
+        kind: NVIDIA's data-centre branch type.
+        end_of_life: ISO date (or month) on which NVIDIA ends or ended its support, for data-centre branches.
+    """
+
+    branch: str
+    cuda: str
+    ptx_isa: str
+    first: str
+    evidence: Evidence
+    source: str
+    lts: bool = False
+    kind: Literal["production", "lts", "new-feature"] | None = None
+    end_of_life: str | None = None
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
+class GpuModel(msgspec.Struct, frozen=True):
+    """A GPU as people name it.
+
+    Attributes:
+        data_centre: Whether it is one on which NVIDIA supports forward compatibility (rule 8).
+        first_driver: Lowest Linux driver version whose release notes say that it supports the card. A beta, or the
+            driver of a CUDA toolkit, may have run it some weeks before; and branches overlap in time, so that a higher
+            version that is older than the card may not know it. So no rule refuses a driver for this.
+        listed_in: Where no such notes are known, the lowest version whose own list of GPUs has the card.
+        pci_ids: PCI device ids (vendor 10de), lower-case hexadecimal: ``2684``.
+    """
+
+    name: str
+    compute_capability: str
+    evidence: Evidence
+    source: str
+    aliases: tuple[str, ...] = ()
+    data_centre: bool = False
+    first_driver: str | None = None
+    listed_in: str | None = None
+    pci_ids: tuple[str, ...] = ()
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
+class Architecture(msgspec.Struct, frozen=True):
+    """Life of a compute capability: the first driver branch that knows it and the last that still serves it.
+
+    Attributes:
+        island: True for Tegra parts whose code neither serves nor is served by desktop parts of the same major.
+    """
+
+    compute_capability: str
+    name: str
+    first_driver: str | None
+    last_branch: str | None
+    evidence: Evidence
+    source: str
+    island: bool = False
+    alias_of: str | None = None
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
+# CUDA toolkits, the packages that make up a compiler, and Triton's assemblers.
+
+
+class Ptxas(msgspec.Struct, frozen=True):
+    """One assembler inside a Triton wheel.
+
+    Attributes:
+        file: ``ptxas`` or ``ptxas-blackwell``.
+        cuda: CUDA version of the program, ``12.8``: its cubins need that family's driver.
+        ptx_isa: Highest PTX version it reads, ``8.7``.
+        archs: GPU names it accepts (``sm_90a``, ...).
+        min_cc: Lowest compute capability that Triton uses it for.
+        max_cc: First compute capability that Triton no longer uses it for; None for no bound.
+        override: Environment variable that replaces it.
+    """
+
+    file: str
+    cuda: str
+    ptx_isa: str
+    archs: tuple[str, ...]
+    min_cc: str
+    override: str
+    max_cc: str | None = None
+
+
+class TritonRelease(msgspec.Struct, frozen=True):
+    """A Triton release line and the assemblers it bundles.
+
+    Attributes:
+        min_cc: Lowest compute capability that it serves.
+        arch_specific_from: Lowest compute capability for which it asks its ptxas for arch-specific code (``sm_90a``);
+            None where the wheel's sources do not show it.
+        needs: Requirements that it imports without declaring them.
+        host_needs: What its launcher needs of the host at run time: ``c-compiler``, ``python-headers``, and
+            ``libcuda-link`` for a ``libcuda.so`` that a linker finds.
+        targets: Compute capabilities that its compiler writes PTX for, whichever ptxas then reads it; empty where that
+            was not tried.
+        no_matrix_product: Compute capabilities for which it was tried and compiles simpler kernels alone: every
+            ``tl.dot`` ends in an error of its compiler, whichever ptxas there is.
+        ptxas_first: Oldest CUDA version whose ptxas it was tried with in place of its own, and works with.
+        ptxas_last: Newest CUDA version whose PTX its table knows; None where it knows all that are to come.
+    """
+
+    version: str
+    ptxas: tuple[Ptxas, ...]
+    min_cc: str
+    evidence: Evidence
+    source: str
+    arch_specific_from: str | None = None
+    needs: tuple[str, ...] = ()
+    host_needs: tuple[Literal["c-compiler", "python-headers", "libcuda-link"], ...] = ()
+    targets: tuple[str, ...] = ()
+    no_matrix_product: tuple[str, ...] = ()
+    ptxas_first: str | None = None
+    ptxas_last: str | None = None
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
+class Toolkit(msgspec.Struct, frozen=True):
+    """A CUDA toolkit release: the driver shipped with it, PTX ISA, architectures, host compiler limits."""
+
+    version: str
+    driver_linux: str | None
+    driver_windows: str | None
+    ptx_isa: str
+    archs: tuple[str, ...]
+    evidence: Evidence
+    source: str
+    gcc_max: int | None = None
+    clang_below: int | None = None
+    msvc_below: int | None = None
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
+class CompilerPackages(msgspec.Struct, frozen=True):
+    """The packages of one package manager that together make up a CUDA compiler, or a part of one.
+
+    Attributes:
+        manager: ``pip``, ``conda`` or ``apt``.
+        first: First CUDA version (``13.0``) for which they do; ``last`` is the last, None for the newest.
+        packages: Requirements in the manager's own form, ``nvidia-cuda-nvcc=={cuda}.*``.
+        provides: What they hold: ``nvcc`` (the driver program), ``ptxas``, ``headers``, ``cudart``, ``libdevice``.
+        libraries: Packages of further parts of the toolkit, with their headers, by the part: ``curand``.
+        home: Where ``CUDA_HOME`` points then, relative to the environment; None where there is no whole tree.
+        ptxas: Where the ptxas lies, relative to the folder of packages; None where it was not looked for.
+        ptxas_packages: What holds the ptxas alone.
+    """
+
+    manager: Literal["pip", "conda", "apt"]
+    first: str
+    last: str | None
+    packages: tuple[str, ...]
+    provides: tuple[str, ...]
+    evidence: Evidence
+    source: str
+    libraries: Mapping[str, str] = {}
+    home: str | None = None
+    ptxas: str | None = None
+    ptxas_packages: tuple[str, ...] = ()
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()

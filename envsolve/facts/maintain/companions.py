@@ -1,0 +1,335 @@
+"""Companions that say in their own files what they were built for, where their METADATA does not.
+
+Each function reads one release's wheel and completes its records. A wheel that says it in a way which is not known is
+refused, or its release left out; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+
+from msgspec.structs import replace
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from envsolve.binaries.code import cuda_major
+from envsolve.binaries.files import Artefact, WheelFile, read_text
+from envsolve.binaries.library import Extension, read_extension
+from envsolve.binaries.measure import read_version
+from envsolve.errors import UsageError
+from envsolve.facts.builds import Build
+from envsolve.facts.evidence import Evidence
+from envsolve.facts.hardware import Toolkit
+from envsolve.facts.maintain.refresh import Index, Release, each, record_of, releases, with_metadata
+
+# Which libraries of a package are its main ones, and what they tell of its builds.
+#
+# The names are how its wheels are read, not a fact about a release; what a wheel lacks is left unknown.
+
+
+_MAIN: Mapping[str, re.Pattern[str]] = {
+    package: re.compile(pattern)
+    for package, pattern in {
+        "torchvision": r"torchvision/_C(_stable)?\.([\w-]+\.)?(so|pyd)",
+        "torchaudio": r"torchaudio/(lib/)?(lib|_)torchaudio(\.[\w-]+)?\.(so|pyd)",
+        "torchcodec": r"torchcodec/libtorchcodec_?(core|decoder)?\d+\.(so|dll)",
+        "torch-tensorrt": r"torch_tensorrt/lib/(lib)?torchtrt\.(so|dll)",
+        "torchao": r"torchao/(prototype/)?[\w-]+(\.[\w-]+)?\.so",
+        "xformers": r"xformers/_C\.(so|pyd)",
+        "vllm": r"vllm/_C(_stable_libtorch)?\.[\w.-]+",
+        # One is loaded on cc 9.0 and the other on every other card; both hold the same list.
+        "sgl-kernel": r"sgl_kernel/(sm\d+/)?common_ops[\w.-]+",
+        "sglang-kernel": r"sgl_kernel/(sm\d+/)?common_ops[\w.-]+",
+        "fbgemm-gpu": r"fbgemm_gpu/fbgemm_gpu_py\.so",
+        "transformer-engine-cu12": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
+        "transformer-engine-cu13": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
+        "onnxruntime-gpu": r"onnxruntime/capi/(lib)?onnxruntime_providers_cuda\.(so|dll)",
+        # The libraries that hold compiled kernels; CuPy compiles its others for the card when they are first used.
+        "cupy": r"cupy/(cuda/(cub|thrust)|random/_generator_api)\.[\w.-]+",
+        # XLA compiles a program for the card at hand; these are the kernels that JAX ships ready-made.
+        "jax-plugin": r"jax_cuda\d+_plugin/_(linalg|prng)\.so",
+        "jax-pjrt": r"jax_plugins/xla_cuda\d+/xla_cuda_plugin\.so",
+    }.items()
+}
+# Each of its libraries holds the kernels for other cards, and it loads all of them: its list is that of all together.
+_OF_ALL_LIBRARIES = frozenset({"torchao"})
+_KIND = re.compile(r"(cupy)-cuda\w+|(jax)-cuda\d+(-(?:plugin|pjrt))")
+
+
+def extension_of(package: str, wheel: Artefact) -> Extension | None:
+    """What the main libraries of a package carry; None where they are not known, or missing.
+
+    Raises:
+        UsageError: A library is damaged.
+    """
+    kind = _KIND.fullmatch(package)
+    main = _MAIN.get("".join(filter(None, kind.groups())) if kind else package)
+    extension = read_extension(wheel, main) if main else None
+    if extension is not None and package in _OF_ALL_LIBRARIES:
+        return dataclasses.replace(extension, code=extension.every)
+    return extension
+
+
+def with_extension(build: Build, extension: Extension | None) -> Build:
+    """A build with what its main libraries tell: GPU code and C++11 ABI."""
+    if extension is None:
+        return build
+    return replace(build, code=extension.code if build.cuda else (), cxx11_abi=extension.cxx11_abi)
+
+
+def compiled_with(cuda: str, extension: Extension, toolkits: Sequence[Toolkit]) -> str:
+    """The toolkit that the code was compiled with: of the same major as ``cuda``, with its PTX version and its GPUs.
+
+    Returns:
+        ``cuda`` itself where it is among several that could be, else the oldest that could; ``cuda`` where none could.
+    """
+    code = {name.replace("compute_", "sm_") for name in extension.every}
+    possible = [
+        toolkit.version
+        for toolkit in toolkits
+        if toolkit.version.split(".")[0] == cuda.split(".")[0]
+        and code <= set(toolkit.archs)
+        and extension.ptx_isa in (None, toolkit.ptx_isa)
+    ]
+    return cuda if cuda in possible else min(possible, key=Version, default=cuda)
+
+
+#: Records of a release, with its METADATA and the torch that this names; its wheel; toolkits -> the records completed.
+Reader = Callable[[Sequence[Build], WheelFile, Sequence[Toolkit]], list[Build]]
+
+_ANY = "any"
+_LOCAL = re.compile(r"\+(cpu|cu(\d\d)(\d))")
+_BNB_LIBRARY = re.compile(r"bitsandbytes/libbitsandbytes_cuda(\d\d)(\d)\.(?:so|dll)")
+_BNB_CPU = re.compile(r"bitsandbytes/libbitsandbytes_cpu\.(?:so|dll)")
+_BNB_LOADER = re.compile(r"bitsandbytes/(cextension|cuda_setup/main)\.py")
+_BNB_FALLS_BACK = re.compile(r"v\[0\] == runtime_version\[0\] and v < runtime_version")
+_BNB_EXACT = re.compile(r"libbitsandbytes_(?:\{prefix\}|cuda)\{[\w.]*cuda_version\w*\}")
+_AO_PAIR = re.compile(r'\(_parse_version\("([\d.]+)"\), _parse_version\("([\d.]+)"\)\)')
+_AO_OLDEST = re.compile(r'min_torch_version = _parse_version\("([\d.]+)"\)')
+
+
+def named_by_itself(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
+    """torchvision, torchaudio, torchcodec: ``version.py`` has the local version that the file name lacks.
+
+    Left out where METADATA names no torch, or ``version.py`` no flavour (a CPU build from before they did).
+    """
+    package = builds[0].package
+    version, _ = read_version(read_text(wheel, f"{package}/version.py"))
+    match = _LOCAL.search(version or "")
+    if match is None or any(build.torch is None for build in builds):
+        return []
+    cuda = f"{match[2]}.{match[3]}" if match[2] else None
+    extension = extension_of(package, wheel)
+    return [with_extension(replace(build, variant=match[1], cuda=cuda), extension) for build in builds]
+
+
+def xformers(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
+    """xformers: ``cpp_lib.json`` has the toolkit of the build as ``1208``.
+
+    It is not always that of the torch on the default index; its library needs a runtime of the same major.
+    """
+    number = int(json.loads(read_text(wheel, "xformers/cpp_lib.json"))["version"]["cuda"])
+    major, minor = divmod(number, 100)
+    cuda, serves = f"{major}.{minor}", f">={major},<{major + 1}"
+    extension = extension_of("xformers", wheel)
+    named = [replace(build, variant=f"cu{major}{minor}", cuda=cuda, torch_cuda=serves) for build in builds]
+    return [with_extension(build, extension) for build in named]
+
+
+def torchao(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
+    """torchao: Python for any flavour; the kernels beside it are optional, and load with some torches alone.
+
+    ``code`` and ``cuda`` are those of the kernels, ``torch`` is the list in ``__init__.py`` by which it loads them. A
+    release without such a list is left out.
+    """
+    source = read_text(wheel, "torchao/__init__.py")
+    oldest = _AO_OLDEST.search(source)
+    exact = [torch for version, torch in _AO_PAIR.findall(source) if version == builds[0].version]
+    torch = f">={oldest[1]}" if oldest else f"=={exact[0]}" if exact else None
+    if torch is None:
+        return []
+    extension = extension_of("torchao", wheel)
+    named = [replace(build, variant=_ANY, torch=torch) for build in builds]
+    if extension is None or extension.cuda_major is None:
+        return named
+    cuda = compiled_with(f"{extension.cuda_major}.0", extension, toolkits)
+    return [replace(build, cuda=cuda, code=extension.code, cxx11_abi=extension.cxx11_abi) for build in named]
+
+
+def bitsandbytes(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
+    """bitsandbytes: one library for each CUDA, of which it loads one by torch's own CUDA.
+
+    Until 0.44 there is a second one for old cards, which counts as part of the first. Until 0.49 it wants
+    exactly torch's CUDA; later it falls back within the major: to the next older one, else to the oldest.
+
+    Raises:
+        UsageError: It chooses in a way that is not known.
+    """
+    source = "".join(read_text(wheel, path) for path in wheel.files() if _BNB_LOADER.fullmatch(path))
+    falls_back = bool(_BNB_FALLS_BACK.search(source))
+    if not falls_back and not _BNB_EXACT.search(source):
+        raise UsageError(f"{wheel.name} chooses its library in an unknown way")
+    libraries = {(int(m[1]), int(m[2])): path for path in wheel.files() if (m := _BNB_LIBRARY.fullmatch(path))}
+    found: list[Build] = []
+    for cuda, path in sorted(libraries.items()):
+        either = re.compile(re.escape(path).replace(r"\.", r"(_nocublaslt)?\."))
+        extension = read_extension(wheel, either)
+        serves = served(cuda, sorted(libraries)) if falls_back else f"=={cuda[0]}.{cuda[1]}"
+        found += (_with_library(build, cuda, extension, serves) for build in builds)
+    if any(map(_BNB_CPU.fullmatch, wheel.files())):
+        found += (replace(build, variant="cpu", code=()) for build in builds)
+    return found
+
+
+def served(cuda: tuple[int, int], libraries: Sequence[tuple[int, int]]) -> str:
+    """The CUDA versions for which one of several libraries is loaded, as a specifier: ``>=12.8,<13``.
+
+    Args:
+        libraries: All of them, in order.
+    """
+    same = [other for other in libraries if other[0] == cuda[0]]
+    first = f"{cuda[0]}" if cuda == same[0] else f"{cuda[0]}.{cuda[1]}"
+    above = next((f"{other[0]}.{other[1]}" for other in same if other > cuda), f"{cuda[0] + 1}")
+    return f">={first},<{above}"
+
+
+def _with_library(build: Build, cuda: tuple[int, int], extension: Extension | None, serves: str) -> Build:
+    return replace(
+        build,
+        variant=f"cu{cuda[0]}{cuda[1]}",
+        cuda=f"{cuda[0]}.{cuda[1]}",
+        code=extension.every if extension else None,
+        torch_cuda=serves,
+    )
+
+
+READERS: Mapping[str, Reader] = {
+    "torchvision": named_by_itself,
+    "torchaudio": named_by_itself,
+    "torchcodec": named_by_itself,
+    "xformers": xformers,
+    "torchao": torchao,
+    "bitsandbytes": bitsandbytes,
+}
+
+
+# Packages whose wheels on the default index say too little of themselves: vllm, bitsandbytes, CuPy and their like.
+#
+# Most are published without a flavour in their names, yet their libraries need the runtime of one CUDA major, and a
+# torch
+# of the same major beside them. What tells the major is the package's own name (``-cu12``), else its libraries, else
+# the
+# names of what it depends on. Some say it in files of their own (:mod:`envsolve.facts.maintain.companions`).
+
+
+# ``vllm-cu12``, ``jax-cuda12-plugin``, ``cupy-cuda12x`` name a major, ``cupy-cuda102`` a toolkit.
+_NAMED = re.compile(r"-cu(?:da)?(\d\d)(\d)?x?(?=-|$)")
+
+
+def bound_builds(
+    index: Index,
+    package: str,
+    since: str,
+    source: str,
+    torches: Sequence[Build],
+    wanted: Callable[[Release], bool] | None = None,
+    toolkits: Sequence[Toolkit] = (),
+) -> list[Build]:
+    """Builds of one such package; pre-releases, and wheels that are not bound or do not name their torch, left out.
+
+    ``variant`` and ``cuda`` of a record are exact in the major. The minor is one that the kernels show to be possible;
+    where several are, it is that of the newest torch on the default index that the wheel accepts.
+
+    Args:
+        package: Normalised name.
+        since: Oldest version.
+        source: Key of the records' source.
+        torches: Known builds of torch.
+        wanted: Leaves releases out; None wants all.
+        toolkits: Known toolkits.
+
+    Raises:
+        UsageError: A wheel cannot be read, or says what it was built for in a way that is not known.
+        IndexUnavailableError: The index fails.
+    """
+    found = [r for r in releases(index.project(package), since) if not r.version.is_prerelease]
+    measured = each(lambda r: _measured(index, r, source, torches, toolkits), filter(wanted, found))
+    return [build for builds in measured for build in builds]
+
+
+def torch_of(requires: Sequence[str]) -> str | None:
+    """The one specifier on torch among Requires-Dist lines, extras left aside; None where there is none, or several."""
+    found = {str(r.specifier) for r in _required(requires) if r.name == "torch" and r.specifier}
+    return found.pop() if len(found) == 1 else None
+
+
+def cuda_of(major: int, torch: str | None, torches: Sequence[Build]) -> str:
+    """The CUDA version of the newest default-index torch of a major that a specifier takes, else ``MAJOR.0``."""
+    specifier = SpecifierSet(torch or "")
+    fitting = [
+        (Version(b.version), b.cuda)
+        for b in torches
+        if b.index == "default" and b.cuda and b.cuda.split(".")[0] == str(major) and specifier.contains(b.version)
+    ]
+    return max(fitting)[1] if torch and fitting else f"{major}.0"
+
+
+def _measured(
+    index: Index, release: Release, source: str, torches: Sequence[Build], toolkits: Sequence[Toolkit]
+) -> list[Build]:
+    blank = record_of(release, "", Evidence.MEASURED, source)
+    builds = [replace(b, torch=torch_of(b.requires or ())) for b in with_metadata(index, release, blank)]
+    file = release.representative
+    with closing(index.open(file)) as stream:
+        wheel = WheelFile(stream, file.filename)
+        if release.package in READERS:
+            return READERS[release.package](builds, wheel, toolkits)
+        return _bound(builds, wheel, torches, toolkits)
+
+
+def _bound(
+    builds: Sequence[Build], wheel: WheelFile, torches: Sequence[Build], toolkits: Sequence[Toolkit]
+) -> list[Build]:
+    named = _named((builds[0].package,))
+    extension = extension_of(builds[0].package, wheel)
+    of_main = extension.cuda_major if extension else None
+    if named and of_main not in (None, named[0]):
+        named = None  # the library of transformer-engine-cu12 2.6.0 needs CUDA 13
+    alone = named is not None or (extension is not None and not extension.needs_torch)
+    if not alone and any(b.torch is None for b in builds):
+        return []
+    measured = (of_main or cuda_major(wheel)) if named is None else None
+    of_dependencies = _named(r.name for b in builds for r in _required(b.requires or ()))
+    major = named[0] if named else measured or (of_dependencies[0] if of_dependencies else None)
+    if major is None:
+        return []
+    evidence = Evidence.MEASURED if measured or extension else Evidence.PUBLISHED
+    found = []
+    for build in builds:
+        cuda = ".".join(map(str, named)) if named and len(named) > 1 else cuda_of(major, build.torch, torches)
+        cuda = compiled_with(cuda, extension, toolkits) if extension else cuda
+        bound = replace(build, variant="cu" + cuda.replace(".", ""), cuda=cuda, evidence=evidence)
+        found.append(with_extension(bound, extension))
+    return found
+
+
+def _named(names: Iterable[str]) -> tuple[int, ...] | None:
+    """The CUDA major, and the minor where there is one, in the names; None where none has any, or they disagree."""
+    found = {tuple(int(n) for n in match.groups() if n) for match in map(_NAMED.search, names) if match}
+    return found.pop() if len(found) == 1 else None
+
+
+def _required(lines: Iterable[str]) -> Iterator[Requirement]:
+    """The requirements of a bare installation, those of other platforms included."""
+    for line in lines:
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if requirement.marker is None or "extra" not in str(requirement.marker):
+            yield requirement

@@ -1,0 +1,57 @@
+"""An ``environment.yml`` for conda, mamba and micromamba: pins that are solved again, and hold the CUDA variants.
+
+Versions are pinned, and of CUDA variants the CUDA part of the build string; hashes in build strings are not, since
+channels build packages again. What comes in beside these is left to the solver.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from envsolve.formats._conda import activated, conda_terms, heading, override, pin_text
+from envsolve.planning.plan import Plan
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./][\w./=<>!~,*+\[\]@:-]*")
+
+
+def render(plan: Plan) -> str:
+    """The file's text.
+
+    Raises:
+        ImpossibleError: Nothing fits.
+        UsageError: It is a plan of wheels.
+    """
+    return "\n".join((*_comments(plan), *_body(plan))) + "\n"
+
+
+def _comments(plan: Plan) -> Iterator[str]:
+    terms = conda_terms(plan)
+    yield from heading(plan)
+    yield "# make it with: conda env create --prefix DIR --file environment.yml"
+    if words := override(terms):
+        yield f"# where no such driver is seen (login node, image): {words}conda env create --prefix DIR --file ..."
+    for name, value in activated(plan).items():
+        yield f"# set where it runs: {name}={value}"
+
+
+def _body(plan: Plan) -> Iterator[str]:
+    terms = conda_terms(plan)
+    yield "channels:"
+    yield from (f"  - {_scalar(channel)}" for channel in terms.channels)
+    # Measured with conda 24.7.1 and 26.7.1; the newer one also reads the user's own channels, behind those of the file.
+    yield "  # keeps the channels of your own configuration out. conda 26.7 does not know it, and asks for a channel of"
+    yield "  # that name: delete the line where there is none"
+    yield "  - nodefaults"
+    yield "dependencies:"
+    yield from (f"  - {_scalar(pin_text(pin))}" for pin in terms.pins)
+    if terms.pip:
+        yield "  - pip"
+        yield "  - pip:"
+        yield from (f"      - {_scalar(line)}" for line in terms.pip)
+
+
+def _scalar(text: str) -> str:
+    """Text as YAML: as it is where that is plain, else in JSON's quotes, which are YAML's too."""
+    return text if _PLAIN.fullmatch(text) and ": " not in text and not text.endswith(":") else json.dumps(text)

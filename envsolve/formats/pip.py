@@ -1,0 +1,22 @@
+"""The exact pip commands, to be run in order with the environment's Python."""
+
+from __future__ import annotations
+
+from envsolve.formats._packages import Words, install_commands
+from envsolve.planning.plan import Plan
+
+_WORDS = Words(("python", "-m", "pip", "install"), "--index-url", ("--no-build-isolation", "--no-cache-dir"), "python")
+
+
+def commands(plan: Plan) -> tuple[str, ...]:
+    """One command per index, then what compiling the sources takes.
+
+    Raises:
+        ImpossibleError: Nothing fits.
+    """
+    return install_commands(plan, _WORDS)
+
+
+def render(plan: Plan) -> str:
+    """The commands, one a line."""
+    return "".join(f"{command}\n" for command in commands(plan))

@@ -1,0 +1,144 @@
+"""The plan for a person at a terminal: what is chosen, why, and what to do next."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from envsolve.formats._packages import no_lock, public
+from envsolve.formats._words import count, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
+from envsolve.machine.describe import one_line
+from envsolve.planning.plan import CondaTerms, Plan
+from envsolve.solve.outcome import PlannedPackage
+from envsolve.toolchain.model import Toolchain
+
+
+def render(plan: Plan, *, today: datetime.date | None = None, sources: bool = False) -> str:
+    """The summary.
+
+    Args:
+        plan: Any plan; an impossible one is shown as its conflict and the remedies.
+        today: The day from which the age of the catalogue is counted; None for the real one.
+        sources: Under each fact of a conflict, where it was read. The titles are long, and the facts stand without.
+    """
+    plan = public(plan)
+    closing = [*facts(plan, today or datetime.date.today()), *_next(plan)]
+    return "\n\n".join(filter(None, (body(plan, sources=sources), "\n".join(closing)))) + "\n"
+
+
+def body(plan: Plan, *, sources: bool = False) -> str:
+    """The summary without what is said last: how old the facts are, and what to do next."""
+    plan = public(plan)
+    sections = [
+        _heading(plan),
+        *([_conflict(plan, sources), _remedies(plan)] if plan.status == "impossible" else [_packages(plan)]),
+        warning_lines(plan),
+        [f"Set where it runs: {name}={value}" for name, value in sorted(plan.environment.items())],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines)
+
+
+def _heading(plan: Plan) -> Iterator[str]:
+    for machine, number in Counter(map(one_line, plan.machines)).items():
+        yield f"For       {machine}" + (f" ({number} machines)" if number > 1 else "")
+    if plan.python:
+        yield f"Python    {plan.python}"
+    yield f"Asked     {', '.join(plan.requirements) or 'nothing'}"
+    if plan.status == "impossible":
+        return
+    if plan.status == "unknown":
+        yield "Status    unknown: something that decides is not known, see below"
+    if plan.cuda:
+        yield f"Flavour   {flavour_sentence(plan)}"
+    if plan.driver:
+        yield f"Driver    {driver_sentence(plan.driver, plan.cuda)}"
+    if plan.toolchain:
+        yield f"Build     {', '.join(_tools(plan.toolchain))}"
+
+
+def _tools(toolchain: Toolchain) -> Iterator[str]:
+    places = {"machine": f" in {toolchain.CUDA_HOME}", "pip": " from packages of this plan", None: ", not in reach"}
+    if toolchain.nvcc:
+        yield f"nvcc {toolchain.nvcc}{places[toolchain.nvcc_from]}"
+    if toolchain.host_compiler:
+        yield f"host compiler {toolchain.host_compiler}"
+    if toolchain.TORCH_CUDA_ARCH_LIST:
+        yield f"TORCH_CUDA_ARCH_LIST {toolchain.TORCH_CUDA_ARCH_LIST}"
+
+
+def _packages(plan: Plan) -> list[str]:
+    judged = {item.package for item in plan.support}
+    family = [package for package in plan.packages if package.variant or package.name in judged]
+    gpus = list(dict.fromkeys(gpu_name(item) for item in plan.support))
+    rows = [("Package", "Version", "Flavour", *gpus)] + [_row(plan, package, gpus) for package in family]
+    lines = _table(rows) if family else []
+    others = len(plan.packages) - len(family)
+    if others:
+        lines.append(f"and {count(others, 'other package')}" if family else count(others))
+    return lines
+
+
+def _row(plan: Plan, package: PlannedPackage, gpus: Sequence[str]) -> tuple[str, ...]:
+    cells = {
+        gpu_name(
+            item
+        ): f"{' '.join(filter(None, [item.level, item.code]))}{f' ({item.evidence})' if item.evidence else ''}"
+        for item in plan.support
+        if item.package == package.name
+    }
+    return (package.name, package.version, package.variant or "-", *(cells.get(gpu, "-") for gpu in gpus))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _conflict(plan: Plan, sources: bool) -> Iterator[str]:
+    yield "Nothing fits"
+    for fact in plan.conflict:
+        yield f"  because {fact.fact}"
+        if sources and fact.source:
+            yield f"          (source: {fact.source})"
+
+
+def _remedies(plan: Plan) -> Iterator[str]:
+    if plan.remedies:
+        yield f"What would make it fit{', cheapest first' if len(plan.remedies) > 1 else ''}"
+    for number, remedy in enumerate(plan.remedies, 1):
+        yield f"  {number}. {in_words(remedy)}"
+
+
+def facts(plan: Plan, today: datetime.date) -> Iterator[str]:
+    """How old the facts are."""
+    if plan.catalogue_date:
+        days = (today - datetime.date.fromisoformat(plan.catalogue_date)).days
+        age = "today" if days <= 0 else f"{days} day{'' if days == 1 else 's'} ago"
+        own = f"; of {plan.own_catalogue_date} in your own catalogue" if plan.own_catalogue_date else ""
+        yield f"Facts     of {plan.catalogue_date}, {age}{own}"
+
+
+def _next(plan: Plan) -> Iterator[str]:
+    if plan.status == "impossible":
+        return
+    if plan.conda is not None:
+        yield from _next_of_conda(plan, plan.conda)
+    elif lack := no_lock(plan.packages, plan.warnings):
+        yield f"Next      no lock can be made of this plan: {lack.message}"
+        yield f"          {lack.hint}"
+    else:
+        yield "Next      the same command with -o pylock.toml, then:"
+        yield "          envsolve install pylock.toml --prefix DIR"
+
+
+def _next_of_conda(plan: Plan, terms: CondaTerms) -> Iterator[str]:
+    if terms.pip:
+        yield "Next      the same command with --format environment-yml or pixi"
+        return
+    words = ["envsolve", "install", "--manager", "conda", "--prefix", "DIR"]
+    if terms.channels != ("conda-forge",):
+        words += [word for channel in terms.channels for word in ("--channel", channel)]
+    yield "Next      the same command with --format environment-yml, conda-lock or pixi; or:"
+    yield f"          {shlex.join([*words, *plan.requirements])}"

@@ -1,0 +1,24 @@
+"""The exact uv commands, to be run in order where uv finds the environment."""
+
+from __future__ import annotations
+
+from envsolve.formats._packages import Words, install_commands
+from envsolve.planning.plan import Plan
+
+_WORDS = Words(
+    ("uv", "pip", "install"), "--default-index", ("--no-build-isolation", "--no-cache"), '"$(uv python find)"'
+)
+
+
+def commands(plan: Plan) -> tuple[str, ...]:
+    """One command per index, then what compiling the sources takes.
+
+    Raises:
+        ImpossibleError: Nothing fits.
+    """
+    return install_commands(plan, _WORDS)
+
+
+def render(plan: Plan) -> str:
+    """The commands, one a line."""
+    return "".join(f"{command}\n" for command in commands(plan))

@@ -1,1 +1,0 @@
-"""What an installer's command would do to torch and its family, before it does it; and pins that prevent it."""

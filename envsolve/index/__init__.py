@@ -1,1 +1,0 @@
-"""Package indexes over HTTP: pages, metadata, cache, credentials."""

@@ -1,0 +1,149 @@
+"""Which part of a lock is for this machine, where the lock serves several classes of machines.
+
+Classes that differ in system or Python are told apart by the lock's own markers. Those that differ in cards or drivers
+are dependency groups of the lock, for no marker knows of a GPU: they are told apart here, by what each assumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from envsolve.errors import ImpossibleError, UsageError
+from envsolve.install import record
+from envsolve.install.files import Lock, read_lock
+from envsolve.machine.model import Machine
+from envsolve.planning.lock import Assumptions, Classes, mismatches, unknowns
+from envsolve.system.files import is_file
+from envsolve.values import numbers
+
+
+def for_machine(lock: Lock, machine: Machine | None, python: str | None, groups: Sequence[str]) -> Lock:
+    """The lock with the part that is to be installed settled.
+
+    Args:
+        lock: Of one class, of several, or of another tool's making.
+        machine: This machine; None where nothing is known of it.
+        python: ``3.12``, where asked for.
+        groups: Dependency groups that were asked for; of a lock of several classes, the one class.
+
+    Raises:
+        ImpossibleError: The lock has no part for this machine.
+        UsageError: It has no such group, or cannot tell which of several parts is the right one.
+    """
+    if not lock.classes:
+        declared = {*(lock.pylock.dependency_groups or ()), *(lock.pylock.default_groups or ())}
+        known = {canonicalize_name(name) for name in declared}
+        for group in groups:
+            if canonicalize_name(group) not in known:
+                raise UsageError(f"the lock has no dependency group {group}", hint=_choices(sorted(known)))
+        return replace(lock, groups=tuple(groups)) if groups else lock
+    name = _named(groups, lock.classes) if groups else _fitting(lock.classes, machine, python)
+    declared = {*(lock.pylock.dependency_groups or ())}
+    note = f"of the lock's classes of machines, {name} is installed"
+    return replace(
+        lock,
+        assumptions=lock.classes[name],
+        classes={},
+        groups=(name,) if name in declared else (),
+        notes=(*lock.notes, note),
+    )
+
+
+def _named(groups: Sequence[str], classes: Classes) -> str:
+    if len(groups) > 1:
+        raise UsageError("an environment is of one class of machines", hint="leave all but one --group out")
+    if groups[0] not in classes:
+        raise UsageError(f"the lock has no class {groups[0]}", hint=_choices(list(classes)))
+    return groups[0]
+
+
+def _fitting(classes: Classes, machine: Machine | None, python: str | None) -> str:
+    """The class that a machine is of; of several the one that asks the most of its driver."""
+    # The Python is settled by the interpreter that is found, and only orders what else fits.
+    loose = {name: replace(one, python=None) for name, one in classes.items() if python in (None, one.python)}
+    if not loose:
+        have = ", ".join(sorted({one.python for one in classes.values() if one.python}))
+        raise UsageError(f"the lock has no class of machines with Python {python}", hint=f"it has Python {have}")
+    failed = {name: mismatches(one, machine) for name, one in loose.items()} if machine else {}
+    fitting = {name: one for name, one in loose.items() if not failed.get(name)}
+    if not fitting:
+        why = "".join(f"\n  {name}: {'; '.join(sentences)}" for name, sentences in failed.items())
+        raise ImpossibleError(
+            f"the lock has no part for this machine; its classes are{why}",
+            hint="plan again with this machine among the others (--machine FILE, made with: envsolve detect -o FILE)",
+        )
+    fitting = _of_present_pythons(fitting, classes, machine) or fitting
+    if machine is not None and machine.gpus == ():
+        fitting = {name: one for name, one in fitting.items() if not one.gpus} or fitting
+    if len(fitting) == 1:
+        return next(iter(fitting))
+    if machine is None or not all(_certain(one, machine) for one in fitting.values()):
+        without = "has no GPU" if machine is not None and machine.gpus == () else "is not known well enough"
+        raise UsageError(
+            f"this machine {without} to tell for which class of machines the environment is to be made",
+            hint=_choices(list(fitting)),
+        )
+    return max(fitting, key=lambda name: numbers(fitting[name].driver_required or "0"))
+
+
+def _of_present_pythons(fitting: Classes, classes: Classes, machine: Machine | None) -> dict[str, Assumptions]:
+    """Those of fitting classes whose Python the machine is known to have."""
+    if machine is None:
+        return {}
+    return {
+        name: one for name, one in fitting.items() if not mismatches(Assumptions(python=classes[name].python), machine)
+    }
+
+
+def _certain(one: Assumptions, machine: Machine) -> bool:
+    return not unknowns(one, machine) and not (one.gpus and not machine.gpus)
+
+
+def _choices(names: Sequence[str]) -> str:
+    return f"name it: {' or '.join(f'--group {name}' for name in names)}" if names else "leave --group out"
+
+
+# What stands already: the versions in a lock, and those in an environment, as something to stay with.
+
+
+OURS = "envsolve"
+
+
+def locked(path: Path) -> tuple[tuple[str, str], ...]:
+    """Name and version of every package in a pylock.toml.
+
+    Raises:
+        UsageError: It is no lock.
+    """
+    return tuple((package.name, str(package.version)) for package in read_lock(path).pylock.packages if package.version)
+
+
+def is_own_lock(path: Path) -> bool:
+    """Whether a file is there that envsolve wrote as a lock, and that is whole."""
+    try:
+        return is_file(path) and read_lock(path).pylock.created_by == OURS
+    except (OSError, UsageError):
+        return False
+
+
+def installed(prefix: Path) -> tuple[tuple[str, str], ...]:
+    """Name and version of every package in an environment.
+
+    Raises:
+        UsageError: There is none.
+    """
+    found = tuple(_installed(prefix))
+    if not found:
+        raise UsageError(f"no environment with packages at {prefix}", hint="name its root folder: --prefix DIR")
+    return found
+
+
+def _installed(prefix: Path) -> Iterator[tuple[str, str]]:
+    for distribution in record.installed(prefix):
+        metadata = distribution.metadata
+        if metadata["Name"] and metadata["Version"]:
+            yield metadata["Name"], metadata["Version"]

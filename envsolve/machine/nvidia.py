@@ -1,0 +1,228 @@
+"""NVML through nvidia-ml-py: driver version, CUDA version, and every GPU with its MIG devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from envsolve.machine.model import Gpu
+
+# Which GPUs a CUDA program sees: ``CUDA_VISIBLE_DEVICES``, as CUDA reads it. Pure.
+#
+# The rules follow the CUDA C++ Programming Guide (section "CUDA Environment Variables"), NVIDIA's MIG user guide,
+# and,
+# for malformed lists, the reading that PyTorch's own NVML path (``torch.cuda._parse_visible_devices``) settled on.
+
+
+_LEADING_INTEGER = re.compile(r"\s*([+-]?\d+)")
+_LEGACY_MIG = re.compile(r"MIG-(?P<gpu>GPU-[0-9a-fA-F-]+)/(?P<gi>\d+)/(?P<ci>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One MIG device: what a program sees of it, and its (GPU instance, compute instance) ids where known."""
+
+    gpu: Gpu
+    instance: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One physical GPU, with its MIG devices where MIG mode is on."""
+
+    gpu: Gpu
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def seen(self) -> tuple[Gpu, ...]:
+        """What a program can use: the MIG devices where there are any, else the GPU itself."""
+        return tuple(part.gpu for part in self.slices) or (self.gpu,)
+
+
+def visible(devices: Sequence[Device], value: str | None) -> tuple[Gpu, ...]:
+    """The GPUs that ``CUDA_VISIBLE_DEVICES=value`` leaves, in its order.
+
+    Args:
+        devices: All GPUs, in the order that indices refer to.
+        value: The variable; None where it is not set.
+
+    Returns:
+        Unset: all. Empty, or invalid from the start (``-1``, ``all``, ``NoDevFiles``): none. Otherwise the devices
+        before the first invalid entry: an index out of range, a UUID prefix that fits none or several, an entry of
+        another kind than the first. An entry that repeats leaves none at all.
+    """
+    if value is None:
+        return tuple(gpu for device in devices for gpu in device.seen)
+    chosen: list[tuple[Gpu, ...]] = []
+    kind = _kind(value.strip())
+    for entry in (part.strip() for part in value.split(",")):
+        found = _pick(devices, entry) if _kind(entry) == kind else None
+        if found is None:
+            break
+        if found in chosen:
+            return ()
+        chosen.append(found)
+    return tuple(gpu for group in chosen for gpu in group)
+
+
+def order_matters(devices: Sequence[Device], value: str | None, order: str | None) -> bool:
+    """Whether indices cannot be read without CUDA itself.
+
+    NVML lists GPUs by PCI bus. CUDA does so only under ``CUDA_DEVICE_ORDER=PCI_BUS_ID``; by default it puts the fastest
+    first, an order that only the driver knows once the GPUs differ.
+    """
+    if value is None or order == "PCI_BUS_ID" or _kind(value.strip()) != "index" or not _index_list(value):
+        return False
+    return len({(device.gpu.name, device.gpu.compute_capability) for device in devices}) > 1
+
+
+def _kind(entry: str) -> str:
+    for prefix in ("GPU-", "MIG-"):
+        if entry.startswith(prefix):
+            return prefix
+    return "index"
+
+
+def _index_list(value: str) -> bool:
+    return _index(value.split(",")[0]) is not None
+
+
+def _index(entry: str) -> int | None:
+    """CUDA reads indices like C's strtol: ``1gpu2`` is 1; a negative one ends the list."""
+    match = _LEADING_INTEGER.match(entry)
+    index = int(match[1]) if match else -1
+    return index if index >= 0 else None
+
+
+def _pick(devices: Sequence[Device], entry: str) -> tuple[Gpu, ...] | None:
+    kind = _kind(entry)
+    if kind == "index":
+        index = _index(entry)
+        return devices[index].seen if index is not None and index < len(devices) else None
+    if legacy := _LEGACY_MIG.fullmatch(entry):
+        wanted = (int(legacy["gi"]), int(legacy["ci"]))
+        owners = [device for device in devices if (device.gpu.uuid or "").startswith(legacy["gpu"])]
+        groups = [(part.gpu,) for device in owners for part in device.slices if part.instance == wanted]
+    elif kind == "MIG-":
+        parts = [part.gpu for device in devices for part in device.slices]
+        groups = [(gpu,) for gpu in parts if (gpu.uuid or "").startswith(entry)]
+    else:
+        return next(iter(found), None) if len(found := _by_uuid(devices, entry)) == 1 else None
+    return groups[0] if len(groups) == 1 else None
+
+
+def _by_uuid(devices: Sequence[Device], prefix: str) -> list[tuple[Gpu, ...]]:
+    return [device.seen for device in devices if (device.gpu.uuid or "").startswith(prefix)]
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlAnswer:
+    """What NVML says.
+
+    Attributes:
+        driver_version: Of the kernel driver, ``550.54.15``.
+        cuda: CUDA version of the ``libcuda`` that NVML loads, ``12.4``: a compat library's, where one is found first.
+        devices: GPUs by PCI bus, as this process may use them; None where NVML could not list them.
+        error: Why NVML did not answer, in its words; None where it did.
+    """
+
+    driver_version: str | None = None
+    cuda: str | None = None
+    devices: tuple[Device, ...] | None = None
+    error: str | None = None
+
+
+def read_nvml() -> NvmlAnswer:
+    """Ask the NVML of this host; a host without NVML gives an answer with ``error``."""
+    try:
+        import pynvml
+    except ImportError as error:
+        return NvmlAnswer(error=str(error))
+    return ask_nvml(pynvml)
+
+
+def ask_nvml(api: Any) -> NvmlAnswer:
+    """Ask NVML through ``api``: the module ``pynvml``, or anything with the same functions."""
+    try:
+        api.nvmlInit()
+    except api.NVMLError as error:
+        return NvmlAnswer(error=str(error))
+    try:
+        count = _try(api, api.nvmlDeviceGetCount)
+        devices = None if count is None else [_device(api, index) for index in range(count)]
+        return NvmlAnswer(
+            driver_version=_text(_try(api, api.nvmlSystemGetDriverVersion)),
+            cuda=cuda_version(_try(api, api.nvmlSystemGetCudaDriverVersion_v2)),
+            devices=None if devices is None else tuple(device for device in devices if device is not None),
+        )
+    finally:
+        _try(api, api.nvmlShutdown)
+
+
+def cuda_version(number: int | None) -> str | None:
+    """CUDA's packed version number as text: 12040 is ``12.4``; None and 0 are unknown."""
+    return f"{number // 1000}.{number % 1000 // 10}" if number else None
+
+
+def _device(api: Any, index: int) -> Device | None:
+    """One GPU; None where this process may not use it (CUDA does not count such a GPU either)."""
+    try:
+        handle = api.nvmlDeviceGetHandleByIndex(index)
+    except api.NVMLError as error:
+        # A GPU that fell off the bus stays in the list, unknown: dropping it would shift the indices of the others.
+        return None if error.value == api.NVML_ERROR_NO_PERMISSION else Device(Gpu())
+    mig = _mig_enabled(api, handle)
+    cc = _try(api, api.nvmlDeviceGetCudaComputeCapability, handle)
+    gpu = _gpu(api, handle, cc, mig)
+    return Device(gpu, _slices(api, handle, cc) if mig else ())
+
+
+def _gpu(api: Any, handle: Any, cc: tuple[int, int] | None, mig: bool | None) -> Gpu:
+    # Integrated GPUs (GB10, Jetson) share the host's memory, and NVML says "Not Supported".
+    memory = _try(api, api.nvmlDeviceGetMemoryInfo, handle)
+    return Gpu(
+        name=_text(_try(api, api.nvmlDeviceGetName, handle)),
+        compute_capability=None if cc is None else f"{cc[0]}.{cc[1]}",
+        memory_mib=None if memory is None or not memory.total else int(memory.total) // 2**20,
+        mig=mig,
+        uuid=_text(_try(api, api.nvmlDeviceGetUUID, handle)),
+    )
+
+
+def _mig_enabled(api: Any, handle: Any) -> bool | None:
+    try:
+        current, _pending = api.nvmlDeviceGetMigMode(handle)
+    except api.NVMLError as error:
+        # "Not Supported" is how a GPU without MIG, and a driver older than MIG, say no.
+        no = (api.NVML_ERROR_NOT_SUPPORTED, api.NVML_ERROR_FUNCTION_NOT_FOUND)
+        return False if error.value in no else None
+    return bool(current == api.NVML_DEVICE_MIG_ENABLE)
+
+
+def _slices(api: Any, handle: Any, cc: tuple[int, int] | None) -> tuple[Slice, ...]:
+    found = []
+    for index in range(_try(api, api.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+        part = _try(api, api.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+        if part is None:  # the places for MIG devices are sparse
+            continue
+        gi = _try(api, api.nvmlDeviceGetGpuInstanceId, part)
+        ci = _try(api, api.nvmlDeviceGetComputeInstanceId, part)
+        found.append(Slice(_gpu(api, part, cc, True), None if gi is None or ci is None else (gi, ci)))
+    return tuple(found)
+
+
+def _try(api: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """One NVML call; None where NVML refuses it: each fact stands alone, so one refusal costs one field."""
+    try:
+        return function(*arguments)
+    except api.NVMLError:
+        return None
+
+
+def _text(value: str | bytes | None) -> str | None:
+    """Strings of NVML: older bindings return bytes."""
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    return value or None

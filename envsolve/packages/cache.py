@@ -1,0 +1,199 @@
+"""What the cache keeps: parsed project pages with their freshness, and core metadata for ever.
+
+Metadata that was read is kept by file. Of what the catalogue knows by hash, all that was ever used is one entry:
+writing hundreds of small ones takes longer than all else that a plan does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from threading import Lock, get_ident
+
+import msgspec
+
+from envsolve.packages.listing import Listing
+from envsolve.packages.model import CoreMetadata, IndexFile
+from envsolve.system.files import user_folder
+
+# Bytes on disk by key: whole or absent, never half; without a usable disk, nothing is kept and nothing fails.
+
+
+_CHECK = 4  # bytes of CRC-32 in front of each entry
+
+
+def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """``ENVSOLVE_CACHE_DIR``, else the user's cache folder of this platform."""
+    if environ.get("ENVSOLVE_CACHE_DIR"):
+        return Path(environ["ENVSOLVE_CACHE_DIR"])
+    return user_folder("cache", environ)
+
+
+class DiskCache:
+    """A folder of entries; safe for many threads and processes, since an entry is replaced whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writable = True
+        self._lock = Lock()
+
+    def read(self, kind: str, key: str) -> memoryview | None:
+        """The entry, or None where there is none or it is damaged."""
+        path = _place(kind, key)
+        try:
+            with (self.folder / path).open("rb", 0) as file:
+                stored = memoryview(file.read())
+        except OSError:
+            return None
+        checksum, body = bytes(stored[:_CHECK]), stored[_CHECK:]
+        return body if checksum == _checksum(body) else None
+
+    def write(self, kind: str, key: str, body: bytes) -> None:
+        """Store an entry. A disk that does not take it is reported once, and then left alone."""
+        if not self._writable:
+            return
+        place = _place(kind, key)
+        path, checksum = self.folder / place, _checksum(body)
+        temporary = path.with_name(f".new-{os.getpid()}-{get_ident()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb", 0) as file:
+                file.write(checksum)
+                file.write(body)
+            temporary.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink()
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        with self._lock:
+            if self._writable:
+                self._writable = False
+                from logging import getLogger
+
+                told = "nothing is cached: %s does not take files (%s)"
+                getLogger("envsolve.packages").warning(told, self.folder, error.strerror or error)
+
+
+def _place(kind: str, key: str) -> str:
+    name = hashlib.sha256(key.encode()).hexdigest()[:40]
+    return f"{kind}/{name[:2]}/{name[2:]}"
+
+
+def _checksum(body: bytes | memoryview) -> bytes:
+    return zlib.crc32(body).to_bytes(_CHECK, "big")
+
+
+# Bump when the shape of Listing, CoreMetadata or CachedPage changes: older entries are then never looked at.
+_PAGES, _METADATA, _KNOWN = "pages-3", "metadata-1", "known-1"
+_UNSAID = 600  # seconds of freshness where an index sends no Cache-Control
+_LONGEST = 24 * 3600
+
+
+class CachedPage(msgspec.Struct, array_like=True, frozen=True):
+    """A project page as last seen.
+
+    Attributes:
+        fresh_until: Seconds since the epoch; until then nobody asks again.
+        listing: None where the index had no such project.
+        etag: For a conditional request.
+        last_modified: For a conditional request.
+    """
+
+    fresh_until: float
+    listing: Listing | None
+    etag: str | None = None
+    last_modified: str | None = None
+
+    def conditions(self) -> dict[str, str]:
+        """Headers that let the index answer "not modified"."""
+        conditions = {"If-None-Match": self.etag, "If-Modified-Since": self.last_modified}
+        return {name: value for name, value in conditions.items() if value and self.listing is not None}
+
+
+def freshness(headers: Mapping[str, str], now: float) -> float | None:
+    """Until when an answer is fresh, by its Cache-Control; None where it must not be kept."""
+    control = headers.get("Cache-Control", "").lower()
+    if "no-store" in control:
+        return None
+    if "no-cache" in control:
+        return now
+    age = re.search(r"max-age=(\d+)", control)
+    return now + min(int(age[1]) if age else _UNSAID, _LONGEST)
+
+
+class Store:
+    """Typed access to a :class:`DiskCache`; without one, everything is a miss."""
+
+    def __init__(self, cache: DiskCache | None, clock: Callable[[], float] = time.time) -> None:
+        self._cache = cache
+        self.clock = clock
+        self._read_page = msgspec.msgpack.Decoder(CachedPage).decode
+        self._read_metadata = msgspec.msgpack.Decoder(CoreMetadata).decode
+        self._read_known = msgspec.msgpack.Decoder(dict[str, CoreMetadata]).decode
+        self._write = msgspec.msgpack.Encoder().encode
+        self._has_new = False
+
+    def close(self) -> None:
+        """Write what is new of what was known; of two that do so at once, one has to find it again."""
+        if self._has_new and self._cache is not None:
+            self._cache.write(_KNOWN, "", self._write(self._known.copy()))
+            self._has_new = False
+
+    def page(self, key: str) -> CachedPage | None:
+        """The page under a key, fresh or stale."""
+        body = None if self._cache is None else self._cache.read(_PAGES, key)
+        try:
+            return None if body is None else self._read_page(body)
+        except msgspec.MsgspecError:
+            return None
+
+    def keep_page(self, key: str, page: CachedPage) -> None:
+        """Replace the page under a key."""
+        if self._cache is not None:
+            self._cache.write(_PAGES, key, self._write(page))
+
+    def metadata(self, file: IndexFile) -> CoreMetadata | None:
+        """The metadata of exactly this file, if kept."""
+        body = None if self._cache is None else self._cache.read(_METADATA, _metadata_key(file))
+        try:
+            return None if body is None else self._read_metadata(body)
+        except msgspec.MsgspecError:
+            return None
+
+    def keep_metadata(self, file: IndexFile, metadata: CoreMetadata) -> None:
+        """Keep the metadata of a file."""
+        if self._cache is not None:
+            self._cache.write(_METADATA, _metadata_key(file), self._write(metadata))
+
+    def known(self, digest: str) -> CoreMetadata | None:
+        """The metadata of every file of this SHA-256, if the catalogue was ever asked for it."""
+        return self._known.get(digest)
+
+    def keep_known(self, digest: str, metadata: CoreMetadata) -> None:
+        """Keep what the catalogue knows; it is written when the store is closed."""
+        self._known[digest] = metadata
+        self._has_new = True
+
+    @cached_property
+    def _known(self) -> dict[str, CoreMetadata]:
+        body = None if self._cache is None else self._cache.read(_KNOWN, "")
+        try:
+            return {} if body is None else self._read_known(body)
+        except msgspec.MsgspecError:
+            return {}
+
+
+def _metadata_key(file: IndexFile) -> str:
+    # The hash alone would let one index speak for the files of another: what was read was not the whole file, so
+    # nobody has checked that it belongs to that hash.
+    digests = ",".join(f"{name}={digest}" for name, digest in sorted(file.hashes.items()))
+    return f"{file.url} {digests}"

@@ -1,0 +1,232 @@
+"""Reading an ``environment.yml`` as conda, mamba and micromamba do."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import Specifier
+from packaging.utils import canonicalize_name
+
+from envsolve.errors import UsageError
+from envsolve.packages.requirement_files import read_requirements
+from envsolve.packages.requirements import Need, wrong
+from envsolve.rules.conda import CondaAsked, Spec
+from envsolve.rules.platform import Environment
+from envsolve.system.files import read_regular
+
+# Reading what is asked for: match specs as conda writes them, and PEP 508 requirements as pip does.
+
+
+_CONDA = re.compile(r"(?:(?P<channel>[^\s:\[]+)::)?(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)\s*(?P<rest>.*)")
+_KEY = re.compile(r"""\s*(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s,'"]+))\s*""")
+_KEYS = {"version", "build", "channel"}
+_VERSION = re.compile(r"[\w.*+!<>=~,|]+")
+
+
+def read_spec(text: str, origin: str, names: Mapping[str, str]) -> Spec:
+    """Read one thing that is asked for.
+
+    Args:
+        text: A PEP 508 requirement (``torch>=2.5``) or a match spec (``pytorch=2.7.1=cuda*``).
+        origin: Where it stands, for messages.
+        names: Names on conda-forge by names on the package index, where they differ.
+
+    Raises:
+        UsageError: It is neither, or asks for what conda has not: an address, a flavour in the version.
+    """
+    text = text.strip()
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return _match_spec(text, origin)
+    return of_requirement(requirement, origin, names)
+
+
+def of_requirement(requirement: Requirement, origin: str, names: Mapping[str, str]) -> Spec:
+    """A PEP 508 requirement as a match spec; its marker is the caller's to weigh, its extras are dropped.
+
+    Raises:
+        UsageError: It asks for an address, or for a local version.
+    """
+    if requirement.url is not None:
+        hint = "put it under `pip:` in an environment.yml, or plan with pip or uv"
+        raise wrong(origin, f"{requirement.name} is asked for by address, which conda does not install", hint)
+    clauses = [_clause(one, requirement, origin) for one in sorted(requirement.specifier, key=str)]
+    name = names.get(canonicalize_name(requirement.name), requirement.name.lower())
+    return Spec(name, ",".join(clauses) or None, origin=origin)
+
+
+def _clause(one: Specifier, requirement: Requirement, origin: str) -> str:
+    if "+" in one.version:
+        version = one.version.partition("+")[0]
+        hint = f"write {requirement.name}=={version}, and the flavour with --cuda"
+        raise wrong(origin, f"{requirement}: conda builds carry no local version", hint)
+    if one.version.endswith(".*") and one.operator == "==":
+        return one.version
+    return f"{'==' if one.operator == '===' else one.operator}{one.version}"
+
+
+def _match_spec(text: str, origin: str) -> Spec:
+    match = _CONDA.fullmatch(text)
+    if match is None:
+        raise wrong(origin, f"{text!r} is no match spec", "write pytorch, pytorch>=2.7 or pytorch=2.7.1=cuda*")
+    rest, channel = match["rest"].strip(), match["channel"]
+    if rest.startswith("["):
+        keys = _keys(rest, text, origin)
+        version, build, channel = keys.get("version"), keys.get("build"), keys.get("channel", channel)
+    else:
+        version, build = _rest(rest)
+    if version and not _VERSION.fullmatch(version):
+        raise wrong(origin, f"{text!r} is no match spec", "write pytorch, pytorch>=2.7 or pytorch=2.7.1=cuda*")
+    return Spec(match["name"].lower(), version or None, build or None, channel, origin)
+
+
+def _keys(rest: str, text: str, origin: str) -> dict[str, str]:
+    """``[version='>=2.7', build='cuda*']``: what is not understood is never dropped."""
+    inside = rest[1:].removesuffix("]")
+    found = {key: a or b or c for key, a, b, c in _KEY.findall(inside)}
+    if not rest.endswith("]") or _KEY.sub("", inside).strip(" ,") or not found.keys() <= _KEYS:
+        hint = "write pytorch[version='>=2.7', build='cuda*']; no keys but version, build and channel are taken"
+        raise wrong(origin, f"{text!r} is no match spec", hint)
+    return found
+
+
+def _rest(text: str) -> tuple[str | None, str | None]:
+    """``=2.7`` (any 2.7), ``=2.7.1=cuda*``, ``==2.7.1``, `` 2.7.1 cuda*``, ``>=2.7,<3``."""
+    if " " in text:
+        version, _, build = text.replace("= ", "=").partition(" ")
+        fuzzy, _ = _rest(version)
+        return fuzzy, build.strip()
+    if text.startswith("=") and not text.startswith("=="):
+        version, _, build = text[1:].partition("=")
+        exact = version.endswith("*") or build
+        return (None if version in ("", "*") else version if exact else f"{version}.*"), build
+    if text.startswith("=="):
+        version, _, build = text[2:].partition("=")
+        return f"=={version}", build
+    return text or None, None
+
+
+SUFFIXES = (".yml", ".yaml")
+_HINT = "it has a list `channels` and a list `dependencies`, of match specs and one `pip:` list"
+
+
+def read_environment_file(path: Path, names: Mapping[str, str]) -> CondaAsked:
+    """Read one.
+
+    Args:
+        path: The file.
+        names: Names on conda-forge by names on the package index; only for what is written as PEP 508.
+
+    Raises:
+        UsageError: It cannot be read, is no environment.yml, or ruamel.yaml is not installed.
+    """
+    table = _table(path)
+    channels = table.get("channels") or []
+    dependencies = table.get("dependencies") or []
+    if not isinstance(channels, list) or not isinstance(dependencies, list) or not dependencies:
+        raise wrong(str(path), "this is no environment.yml", _HINT)
+    for channel in channels:
+        if not isinstance(channel, str) or not channel.strip():
+            raise wrong(str(path), f"{reprlib.repr(channel)} is no channel", "name it: conda-forge")
+    specs = tuple(_specs(dependencies, path, names))
+    return CondaAsked(
+        specs=specs,
+        pip=tuple(line for entry in dependencies if isinstance(entry, dict) for line in _pip(entry, path)),
+        channels=tuple(channel for channel in channels if channel != "nodefaults"),
+        notes=tuple(_notes(table, path)),
+    )
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        yaml = importlib.import_module("ruamel.yaml")
+    except ImportError as error:
+        hint = "install it beside envsolve: pip install 'envsolve[conda]'"
+        raise UsageError(f"{path} is read with ruamel.yaml, which is not there ({error})", hint=hint) from error
+    try:
+        table = yaml.YAML(typ="safe", pure=True).load(read_regular(path).decode("utf-8-sig"))
+    except OSError as error:
+        raise wrong(str(path), f"the file cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.error.YAMLError) as error:
+        raise wrong(str(path), f"it is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(table, dict):
+        raise wrong(str(path), "this is no environment.yml", _HINT)
+    return table
+
+
+def _specs(dependencies: list[Any], path: Path, names: Mapping[str, str]) -> Iterator[Spec]:
+    for entry in dependencies:
+        if isinstance(entry, str):
+            spec = read_spec(entry, str(path), names)
+            # Of pip it is the environment that asks; what a plan for it holds is settled without it.
+            if spec.name != "pip" or spec.version:
+                yield spec
+        elif not isinstance(entry, dict) or set(entry) != {"pip"}:
+            raise wrong(str(path), f"{reprlib.repr(entry)} is no dependency", _HINT)
+
+
+def _pip(entry: dict[str, Any], path: Path) -> Iterator[str]:
+    lines = entry.get("pip")
+    for line in lines if isinstance(lines, list) else [lines]:
+        if isinstance(line, str) and line.startswith("-"):
+            hint = "take it out: write each package in PEP 508, and torch among the dependencies, as pytorch"
+            raise wrong(str(path), f"pip: options are not taken here: {line[:100]!r}", hint)
+        if not isinstance(line, str):
+            hint = "write each package in PEP 508: demo>=1.0"
+            raise wrong(str(path), f"pip: {reprlib.repr(line)} is no requirement", hint)
+        yield line
+
+
+def _notes(table: Mapping[str, Any], path: Path) -> Iterator[str]:
+    if table.get("variables"):
+        yield f"{path}: variables are set aside: a plan has those alone that its packages need"
+
+
+# Reading what is asked of a conda plan, from every kind of input, into one value.
+
+
+_COMMAND_LINE = "command line"
+
+
+def read_asked(
+    words: Sequence[str],
+    files: Sequence[Path],
+    constraints: Sequence[Path],
+    names: Mapping[str, str],
+    target: Environment,
+    *,
+    projects: Sequence[Path] = (),
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
+) -> CondaAsked:
+    """All that is asked: by the command line, environment and requirement files, and projects.
+
+    Raises:
+        UsageError: Something cannot be read.
+    """
+    own = tuple(read_spec(word, _COMMAND_LINE, names) for word in words)
+    environments = [read_environment_file(path, names) for path in files if path.suffix in SUFFIXES]
+    files = [path for path in files if path.suffix not in SUFFIXES]
+    others = read_requirements((), files, constraints, projects=projects, extras=extras, groups=groups)
+    needs, holds = (_asked_specs(some, names, target) for some in (others.needs, others.constraints))
+    indexes = (*others.index_urls, *others.extra_index_urls)
+    ignored = (f"{index}: package indexes play no part in a conda plan" for index in indexes)
+    return CondaAsked(
+        specs=(*own, *(spec for file in environments for spec in file.specs), *needs),
+        constraints=holds,
+        pip=tuple(line for file in environments for line in file.pip),
+        channels=tuple(dict.fromkeys(channel for file in environments for channel in file.channels)),
+        notes=(*(note for file in environments for note in file.notes), *others.notes, *ignored),
+    )
+
+
+def _asked_specs(needs: Sequence[Need], names: Mapping[str, str], target: Environment) -> tuple[Spec, ...]:
+    wanted = (need for need in needs if target.wants(need.requirement.marker))
+    return tuple(of_requirement(need.requirement, need.origin, names) for need in wanted)

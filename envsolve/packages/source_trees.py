@@ -1,0 +1,353 @@
+"""Reading the tree that an address names, as far as it can be reached from here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
+
+import msgspec
+from msgspec.structs import replace
+from packaging.requirements import InvalidRequirement, Requirement
+
+from envsolve.errors import UsageError
+from envsolve.packages.git import GitError, NoGitError, RevisionError, fetched
+from envsolve.packages.metadata import parse_metadata, requirement_text, specifier_text
+from envsolve.packages.model import CoreMetadata
+from envsolve.packages.urls import redact
+from envsolve.system.files import is_folder, read_regular
+
+# What a source tree is, and what is known of it.
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """The source tree that a package is built from.
+
+    Attributes:
+        repository: Address of its git repository, ``https://github.com/NVIDIA/apex``; None for a folder, and for
+            another kind of repository.
+        revision: What was asked for of it, a branch, a tag or a commit; None for its default branch.
+        commit: The commit that this was; None where the repository was not read.
+        folder: Absolute path of the folder; None for a repository.
+        subdirectory: The folder of the project in it; None for its top.
+        exact: Whether what it depends on was read; False where only its build knows it.
+        needs_torch: Whether its build imports torch; None where it was not read.
+        build_requires: What its pyproject.toml says of its build.
+        unread: Why it was not read; None where it was.
+    """
+
+    repository: str | None = None
+    revision: str | None = None
+    commit: str | None = None
+    folder: str | None = None
+    subdirectory: str | None = None
+    exact: bool = False
+    needs_torch: bool | None = None
+    build_requires: tuple[str, ...] = ()
+    unread: str | None = None
+
+    @property
+    def address(self) -> str | None:
+        """Its address as pip and uv take it, with the commit that was read; None for other kinds of repositories."""
+        if self.folder is not None:
+            return Path(self.folder).as_uri() + self._fragment
+        if self.repository is None:
+            return None
+        revision = self.commit or self.revision
+        return f"git+{self.repository}{f'@{revision}' if revision else ''}{self._fragment}"
+
+    @property
+    def _fragment(self) -> str:
+        return f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A tree with its metadata, of which the version is empty where only its build knows it."""
+
+    tree: Tree
+    metadata: CoreMetadata
+
+
+# Addresses of source trees: ``git+https://host/repository@revision#subdirectory=folder``, ``file:///folder``. Pure.
+
+
+_OTHER_KINDS = ("hg+", "svn+", "bzr+")
+# What git fetches without running a program that an address names (`ext::`).
+_SCHEMES = ("https", "http", "ssh", "git", "file")
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def read_address(url: str) -> Tree:
+    """The tree that an address names, not read yet; ``unread`` says why it cannot be."""
+    if is_of_another_kind(url):
+        return Tree(unread=f"only git repositories are read, not {url.partition('+')[0]}")
+    try:
+        parts = urlsplit(url.removeprefix("git+"))
+    except ValueError as error:
+        return Tree(unread=f"it is no address: {error}")
+    subdirectory = next(iter(parse_qs(parts.fragment).get("subdirectory", ())), None)
+    if not is_inside(subdirectory):
+        return Tree(unread=f"its subdirectory {subdirectory} is not in it")
+    if not url.startswith("git+"):
+        return Tree(folder=unquote(parts.path), subdirectory=subdirectory)
+    path, _, revision = parts.path.rpartition("@") if "@" in parts.path else (parts.path, "", "")
+    repository = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    if parts.scheme not in _SCHEMES or revision.startswith("-"):
+        return Tree(unread="git has no such addresses")
+    return Tree(repository=repository, revision=revision or None, subdirectory=subdirectory)
+
+
+def is_of_another_kind(url: str) -> bool:
+    """Whether an address is that of a repository which is not git's."""
+    return url.startswith(_OTHER_KINDS)
+
+
+def is_commit(text: str) -> bool:
+    """Whether a text is a whole commit id, SHA-1 or SHA-256."""
+    return _COMMIT.fullmatch(text) is not None
+
+
+def is_inside(subdirectory: str | None) -> bool:
+    """Whether a subdirectory, where there is one, stays within its tree."""
+    return subdirectory is None or not (subdirectory.startswith("/") or ".." in subdirectory.split("/"))
+
+
+# What a tree's own files say of it, without its build. Pure.
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# A build that imports torch must see the torch that it is for.
+_IMPORTS_TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
+
+
+class _Project(msgspec.Struct, frozen=True, rename="kebab"):
+    name: str
+    version: str = ""
+    requires_python: str | None = None
+    dependencies: tuple[str, ...] = ()
+    optional_dependencies: dict[str, tuple[str, ...]] = {}
+    dynamic: tuple[str, ...] = ()
+
+
+def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Read:
+    """A tree with what its files say.
+
+    Args:
+        name: The package that was asked for, for a tree that does not name itself.
+        tree: Where it is.
+        read: Gives the content of a file of the project by its path; None where it is not there.
+
+    Returns:
+        Metadata of its PKG-INFO (an unpacked sdist) or of ``[project]`` in its pyproject.toml, which is exact unless
+        its dependencies are dynamic; without either, nothing is known of it but its build requirements.
+
+    Raises:
+        UsageError: No installer could build it: it has neither file, or its pyproject.toml is not TOML.
+    """
+    project, script = read("pyproject.toml"), read("setup.py")
+    if project is None and script is None:
+        hint = "name the folder of the project in it: #subdirectory=FOLDER"
+        raise UsageError(f"there is no pyproject.toml and no setup.py in {_place(tree)}", hint=hint)
+    table = _table(project, tree)
+    requires = _build_requires(table)
+    imported = _IMPORTS_TORCH.search((script or b"").decode("utf-8", "replace"))
+    metadata = _unpacked(read("PKG-INFO")) or _declared(table) or CoreMetadata(name, "", exact=False)
+    needs_torch = imported is not None or any(Requirement(line).name == "torch" for line in requires)
+    known = msgspec.structs.replace(tree, exact=metadata.exact, needs_torch=needs_torch, build_requires=requires)
+    return Read(known, metadata)
+
+
+def _table(text: bytes | None, tree: Tree) -> dict[str, Any]:
+    try:
+        table: dict[str, Any] = tomllib.loads((text or b"").decode("utf-8"))
+        return table
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(
+            f"the pyproject.toml in {_place(tree)} is not TOML: {error}", hint="no installer builds it before it is"
+        ) from None
+
+
+def _place(tree: Tree) -> str:
+    return redact(tree.address or "")
+
+
+def _unpacked(text: bytes | None) -> CoreMetadata | None:
+    try:
+        return parse_metadata(text, sdist=True) if text else None
+    except ValueError:
+        return None
+
+
+def _declared(table: dict[str, Any]) -> CoreMetadata | None:
+    try:
+        project = msgspec.convert(table.get("project"), _Project)
+    except msgspec.ValidationError:
+        return None
+    lines = [*project.dependencies]
+    for extra, more in project.optional_dependencies.items():
+        lines += [_of_extra(line, extra) for line in more]
+    return CoreMetadata(
+        project.name,
+        "" if "version" in project.dynamic else project.version,
+        tuple(text for text in map(requirement_text, lines) if text),
+        specifier_text(project.requires_python),
+        tuple(project.optional_dependencies),
+        exact="dependencies" not in project.dynamic,
+    )
+
+
+def _of_extra(line: str, extra: str) -> str:
+    body, _, marker = line.partition(";")
+    condition = f'extra == "{extra}"'
+    return f"{body} ; ({marker.strip()}) and {condition}" if marker.strip() else f"{body} ; {condition}"
+
+
+def _build_requires(table: dict[str, Any]) -> tuple[str, ...]:
+    """``[build-system] requires``; empty where there is none, which means setuptools (PEP 518)."""
+    system = table.get("build-system")
+    lines = system.get("requires") if isinstance(system, dict) else None
+    return tuple(line for line in lines if _is_requirement(line)) if isinstance(lines, list) else ()
+
+
+def _is_requirement(line: object) -> bool:
+    try:
+        return isinstance(line, str) and bool(Requirement(line))
+    except InvalidRequirement:
+        return False
+
+
+_FORMS = "write git+https://host/repository@revision#subdirectory=folder, or file:///folder"
+
+
+def read_tree(name: str, url: str, *, offline: bool) -> Read:
+    """A tree and its metadata; where it cannot be reached from here, ``tree.unread`` says why.
+
+    Args:
+        name: The package that was asked for.
+        url: Its address, ``git+https://...`` or ``file:///folder``.
+        offline: Whether to ask nothing beyond this machine.
+
+    Raises:
+        UsageError: There is no such tree, wherever it is asked for: the address is none, the folder or the revision is
+            not there, or nothing that could be built is in it.
+    """
+    tree = read_address(url)
+    unknown = CoreMetadata(name, "", exact=False)
+    if tree.unread is not None and not is_of_another_kind(url):
+        raise UsageError(f"{redact(url)} is no address of a source tree: {tree.unread}", hint=_FORMS)
+    if tree.unread is not None:
+        return Read(tree, unknown)
+    if tree.folder is not None:
+        return _from_folder(name, tree)
+    repository = tree.repository or ""
+    if offline and not repository.startswith("file:"):
+        return Read(replace(tree, unread="its repository is asked for nothing offline"), unknown)
+    try:
+        with fetched(repository, tree.revision) as commit:
+            base = f"{tree.subdirectory}/" if tree.subdirectory else ""
+            found = replace(tree, commit=commit.identity)
+            return described(name, found, lambda path: commit.read(base + path))
+    except RevisionError as error:
+        hint = (
+            f"it has {', '.join(error.near)}, ..." if error.near else "ask for its default branch: leave @REVISION out"
+        )
+        raise UsageError(str(error), hint=hint) from None
+    except GitError as error:
+        if repository.startswith("file:") and not isinstance(error, NoGitError):
+            raise UsageError(f"{repository} cannot be read: {error}", hint="check the path") from None
+        return Read(replace(tree, unread=str(error)), unknown)
+
+
+def _from_folder(name: str, tree: Tree) -> Read:
+    project = Path(tree.folder or "", tree.subdirectory or "")
+    if not is_folder(project):
+        raise UsageError(f"there is no folder {project} to build {name} from", hint="check the path")
+    return described(name, tree, lambda path: _content(project / path))
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read_regular(path)
+    except OSError:
+        return None
+
+
+# A folder as it is built: what earlier builds and checkouts left in it is not part of it.
+
+
+# What builds in the folder itself leave. An object made for other GPUs that lies there would be taken for up to date.
+_LEFT_BEHIND = ("__pycache__", "_skbuild", ".tox", ".nox")
+_BUILT = ("lib", "temp", "bdist")
+_BLOCK = 1 << 20
+
+
+def copied(folder: Path, target: Path) -> None:
+    """Copy a folder for a build, which may then write into it; environments in it, this one's too, are left out.
+
+    Raises:
+        OSError: A part of it cannot be read.
+    """
+    shutil.copytree(folder, target, symlinks=True, ignore=_left_out)
+
+
+def digest(folder: Path) -> str:
+    """The sha256 of all that :func:`copied` copies, the records of version control left out.
+
+    Raises:
+        OSError: A part of it cannot be read.
+    """
+    whole = hashlib.sha256()
+    for name, path in _files(folder):
+        whole.update(f"{name}\0{'x' if os.access(path, os.X_OK) else ''}\0".encode("utf-8", "surrogateescape"))
+        whole.update(_folder_content(path))
+    return whole.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    for place, folders, files in os.walk(folder):
+        out = _left_out(place, [*folders, *files])
+        folders[:] = sorted(name for name in folders if name not in out and name != ".git")
+        for name in sorted(name for name in (*files, *folders) if name not in out):
+            path = Path(place, name)
+            if path.is_symlink() or name not in folders:
+                yield str(path.relative_to(folder)), path
+
+
+def _folder_content(path: Path) -> bytes:
+    if path.is_symlink():
+        return os.fsencode(path.readlink())
+    part = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            part.update(block)
+    return part.digest()
+
+
+def _left_out(place: str, names: list[str]) -> set[str]:
+    """The names in a folder that are no part of its sources."""
+    found = {name for name in names if name in _LEFT_BEHIND or name.endswith((".egg-info", ".pyc"))}
+    if Path(place).name == "build":
+        found |= {name for name in names if name.startswith(_BUILT)}
+    # A pipe would be waited on for ever; a socket or a device is nothing that is built either.
+    found |= {name for name in names if not _is_copied(Path(place, name))}
+    found |= {name for name in names if name.endswith((".envsolve", ".envsolve.lock")) and name.startswith(".")}
+    return found | {name for name in names if Path(place, name, "pyvenv.cfg").is_file()}
+
+
+def _is_copied(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # an editor's, which came and went
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)

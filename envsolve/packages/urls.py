@@ -1,0 +1,255 @@
+"""Index and file addresses: splitting credentials off, and printing an address without them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from envsolve.errors import UsageError
+
+if TYPE_CHECKING:
+    from netrc import netrc
+
+
+# A password may hold an `@` that nobody encoded; the last one before the path ends it. What redact() left stays.
+_LOGIN = re.compile(r"(?P<scheme>[a-z0-9+.-]*)://(?!\*{4}@)(?P<user>[^/\s:@]*)[^/\s]*@", re.IGNORECASE)
+
+
+class Login(NamedTuple):
+    """What an address carries before its ``@``; the password may be absent (keyring knows it)."""
+
+    user: str
+    password: str | None
+
+
+def split_login(url: str) -> tuple[str, Login | None]:
+    """The address without credentials, and the credentials.
+
+    Raises:
+        UsageError: The text is no address.
+    """
+    parts = _split(url)
+    if "@" not in parts.netloc:
+        return url, None
+    userinfo, _, host = parts.netloc.rpartition("@")
+    user, colon, password = userinfo.partition(":")
+    return urlunsplit(parts._replace(netloc=host)), Login(unquote(user), unquote(password) if colon else None)
+
+
+def redact(url: str) -> str:
+    """An address that may be printed: user and password become ``****``."""
+    try:
+        clean, login = split_login(url)
+    except UsageError:
+        return "(an address that cannot be read)"
+    return clean if login is None else clean.replace("://", "://****@", 1)
+
+
+def without_logins(text: str) -> str:
+    """Text whose addresses hold no user and no password; the user of an SSH address, which is no secret, stays."""
+    return _LOGIN.sub(_without_login, text) if "@" in text else text  # as most texts are
+
+
+def _without_login(match: re.Match[str]) -> str:
+    user = f"{match['user']}@" if match["scheme"].lower().endswith("ssh") and match["user"] else ""
+    return f"{match['scheme']}://{user}"
+
+
+def origin(url: str) -> str:
+    """``scheme://host:port`` in lower case: the reach of credentials, and of a host's death."""
+    parts = _split(url)
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    return f"{parts.scheme}://{(parts.hostname or '').lower()}:{port}"
+
+
+def join_project(index: str, name: str) -> str:
+    """The project page of a normalised name: index, name, slash (PEP 503); a page of links (``.html``) is its own."""
+    if index.endswith(".html"):
+        return index
+    return f"{index.rstrip('/')}/{name}/"
+
+
+def local_path(url: str) -> Path:
+    """The path of a ``file:`` address."""
+    path = _split(url).path
+    if os.name == "nt":
+        from urllib.request import url2pathname  # imports an HTTP client, for the sake of drive letters
+
+        return Path(url2pathname(path))
+    return Path(unquote(path))
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # urlsplit checks it on access
+    except ValueError:
+        # Neither the address nor Python's words for what is wrong with it: both may hold a part of a password.
+        raise UsageError(
+            "an index address cannot be read",
+            hint="correct it in your index settings; a password in it must be percent-encoded",
+        ) from None
+    return parts
+
+
+# Who to be at which host: credentials from index addresses, else from netrc, else (after a 401) from keyring.
+#
+# Credentials belong to an origin (scheme, host,
+# port) and go nowhere else: not to the file host that a page points at, not along a redirect.
+
+
+class Credentials:
+    """Logins by origin; asks keyring at most once for each."""
+
+    def __init__(self, addresses: Iterable[str], keyring: str) -> None:
+        self._keyring = keyring
+        self._lock = Lock()
+        self._logins: dict[str, Login | None] = {}  # by index address without credentials
+        self._asked: set[str] = set()
+        self._netrc = _Netrc()
+        for address in addresses:
+            self.add(address)
+
+    def add(self, address: str) -> str:
+        """Remember the login of an index address; returns the address without it."""
+        clean, login = split_login(address)
+        with self._lock:
+            self._logins[clean] = login or self._logins.get(clean)
+        return clean
+
+    def known(self, url: str) -> tuple[str, str] | None:
+        """The user and password to send with a request, or None."""
+        login = self._login(url)
+        return None if login is None or login.password is None else (login.user, login.password)
+
+    @property
+    def found(self) -> bool:
+        """Whether anything beside the addresses was asked for credentials."""
+        return bool(self._asked)
+
+    def in_netrc(self, url: str) -> tuple[str, str] | None:
+        """The user and password that the user's netrc file has for the host, or None."""
+        return self._netrc.login(urlsplit(url).hostname or "")
+
+    def ask_keyring(self, url: str, sent: tuple[str, str] | None) -> bool:
+        """Look into keyring after a 401 to ``sent``. True where there is now another login to try."""
+        place = origin(url)
+        with self._lock:
+            found_meanwhile = self._nearest(url)  # by another thread
+            if found_meanwhile is not None and found_meanwhile.password is not None and found_meanwhile != sent:
+                return True
+            if place in self._asked or self._keyring == "disabled":
+                return False
+            self._asked.add(place)
+            login = self._nearest(url)
+            if login is not None and login.password is not None:
+                return False  # what the user wrote down is wrong: say so, do not guess another
+            user = login.user if login else None
+            services = [address for address in self._logins if origin(address) == place]
+            services += [place.partition("://")[2].removesuffix(":443").removesuffix(":80")]
+            for service in services:
+                found = self._look_up(service, user)
+                if found is not None:
+                    self._logins.update(dict.fromkeys([*services[:-1], f"{place}/"], Login(*found)))
+                    return True
+        return False
+
+    def _login(self, url: str) -> Login | None:
+        with self._lock:
+            return self._nearest(url)
+
+    def _nearest(self, url: str) -> Login | None:
+        """The login of the index on the same origin whose address is most like this one: a host may serve several."""
+        if not any(self._logins.values()):
+            return None
+        place = origin(url)
+        near = [address for address, login in self._logins.items() if login and origin(address) == place]
+        # An index whose address starts the URL's first, the longest of those before others.
+        return self._logins[max(near, key=lambda a: (url.startswith(a.rstrip("/") + "/"), len(a)))] if near else None
+
+    def _look_up(self, service: str, user: str | None) -> tuple[str, str] | None:
+        if self._keyring in ("auto", "import"):
+            found = _from_package(service, user)
+            if found is not None or self._keyring == "import":
+                return found
+        return _from_command(service, user)
+
+    def describe(self, url: str) -> str:
+        """Whether something was sent, in words for a message."""
+        return "the credentials were refused" if self.known(url) else f"no credentials are known for {redact(url)}"
+
+
+class _Netrc:
+    """The file that ``NETRC`` names, else the one in the home folder, read when somebody asks first."""
+
+    @cached_property
+    def _file(self) -> netrc | None:
+        named = os.environ.get("NETRC")
+        try:
+            places = [Path(place).expanduser() for place in ([named] if named else ["~/.netrc", "~/_netrc"])]
+        except RuntimeError:  # there is no home folder
+            return None
+        path = next((place for place in places if place.exists()), None)
+        if path is None:
+            return None
+        from netrc import NetrcParseError, netrc
+
+        try:
+            return netrc(path)
+        except (NetrcParseError, OSError):
+            return None
+
+    def login(self, host: str) -> tuple[str, str] | None:
+        found = self._file.authenticators(host) if self._file else None
+        return (found[0] or found[1] or "", found[2] or "") if found and any(found) else None
+
+
+def _from_package(service: str, user: str | None) -> tuple[str, str] | None:
+    try:
+        import keyring
+        import keyring.errors
+    except ImportError:
+        return None
+    try:
+        found = keyring.get_credential(service, user)
+    except (keyring.errors.KeyringError, OSError, RuntimeError):
+        return None
+    return None if found is None or found.password is None else (found.username, found.password)
+
+
+def _from_command(service: str, user: str | None) -> tuple[str, str] | None:
+    """``keyring get`` as pip and uv run it; without a user, ``--mode creds`` (keyring 25) prints both."""
+    import shutil
+    import subprocess
+
+    command = shutil.which("keyring")
+    if command is None:
+        return None
+    arguments = ["get", service, user] if user else ["--mode", "creds", "get", service]
+    try:
+        done = subprocess.run(
+            [command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.splitlines()
+    if done.returncode != 0 or not lines:
+        return None
+    if user:
+        return user, lines[0]
+    return (lines[0], lines[1]) if len(lines) > 1 else None
+
+
+# `/t/TOKEN/` at the head of the path: conda's documentation, "Channels and repositories requiring authentication".
+_TOKEN = re.compile(r"/t/[^/\s]+(?=/)")
+
+
+def without_secrets(text: str) -> str:
+    """Text whose addresses hold none; clients have stores of their own for them."""
+    return _TOKEN.sub("", without_logins(text))

@@ -1,0 +1,217 @@
+"""Every build of a package and its verdict: the ``envsolve.builds/1`` value."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.model import Gpu, Machine
+from envsolve.rules.judge import Facts, Judge, as_judged
+from envsolve.rules.verdict import Verdict
+from envsolve.solve.family import Family, Option
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonLine:
+    """One rule's word, with the title of its source."""
+
+    rule: str
+    ok: bool | None
+    text: str
+    evidence: str | None
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildLine:
+    """One build on one GPU.
+
+    Attributes:
+        gpu: The GPU that the verdict is for; None where the machine has none or they are not known.
+        codes: GPU code that it carries.
+        triton: Whether kernels of its own Triton run there.
+        local: Local version in its file name, ``+cu12torch2.8cxx11abiTRUE``.
+        torch: Specifier on the torch that it was compiled for, where it is for certain ones.
+        cxx11_abi: Whether it uses libstdc++'s C++11 ABI, where known; torch must use the same.
+    """
+
+    package: str
+    version: str
+    variant: str
+    platform: str
+    pythons: tuple[str, ...]
+    index: str
+    gpu: str | None
+    verdict: Literal["native", "family", "ptx", "none", "unknown"]
+    codes: tuple[str, ...]
+    driver_required: str | None
+    triton: bool | None
+    reasons: tuple[ReasonLine, ...]
+    local: str = ""
+    torch: str | None = None
+    cxx11_abi: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildList:
+    """The answer of ``envsolve builds``, newest first."""
+
+    schema: Literal["envsolve.builds/1"]
+    builds: tuple[BuildLine, ...]
+
+
+def list_builds(package: str, machines: Sequence[Machine], python: str | None, catalogue: Catalogue) -> BuildList:
+    """Judge every build of a package that the catalogue describes.
+
+    Raises:
+        UsageError: The catalogue describes no builds of that package.
+    """
+    name = canonicalize_name(package)
+    if name not in catalogue.packages():
+        known = ", ".join(catalogue.packages())
+        raise UsageError(f"the catalogue describes no builds of {package}", hint=f"it describes {known}")
+    facts = Facts.of(catalogue)
+    judged = [as_judged(machine, None, catalogue.drivers) for machine in machines]
+    family = Family(catalogue, facts, tuple(judged), python)
+    lines: dict[BuildLine, None] = {}
+    for options in (family.judged(name), family.judged_outside(name)):
+        found = [line for option in options for line in _lines(option, judged, python, facts, catalogue)]
+        lines |= dict.fromkeys(sorted(found, key=_newness, reverse=True))
+    return BuildList("envsolve.builds/1", tuple(lines))
+
+
+def _newness(line: BuildLine) -> tuple[Version, Version]:
+    """Of builds of one version, those for the newest torch come first: as text, 2.9 would stand before 2.10."""
+    torch = re.search(r"\d+(\.\d+)*", line.torch or "")
+    return Version(line.version), Version(torch[0] if torch else "0")
+
+
+def _lines(
+    option: Option, machines: Sequence[Machine], python: str | None, facts: Facts, catalogue: Catalogue
+) -> list[BuildLine]:
+    found = []
+    for build, machine in zip(option.builds, machines, strict=True):
+        gpus: Sequence[Gpu | None] = machine.gpus or (None,)
+        verdicts = Judge(machine, facts).verdicts(build, python)
+        for gpu, verdict in zip(gpus if len(verdicts) == len(gpus) else (None,), verdicts, strict=True):
+            found.append(
+                BuildLine(
+                    build.package,
+                    build.version,
+                    build.variant,
+                    build.platform,
+                    build.pythons,
+                    build.index,
+                    gpu.label if gpu else None,
+                    verdict.level.value,
+                    build.code or (),
+                    verdict.driver_required,
+                    verdict.triton,
+                    _reasons(verdict, catalogue),
+                    build.local,
+                    build.torch,
+                    build.cxx11_abi,
+                )
+            )
+    return found
+
+
+def _reasons(verdict: Verdict, catalogue: Catalogue) -> tuple[ReasonLine, ...]:
+    lines = []
+    for reason in verdict.reasons:
+        source = catalogue.source(reason.source)
+        lines.append(ReasonLine(reason.rule, reason.ok, reason.text, reason.evidence, source.title if source else None))
+    return tuple(lines)
+
+
+# The builds of a package in words, for a person. Pure.
+
+
+# Lines; of some packages hundreds of builds run on one card.
+_SCREEN = 40
+
+
+def describe(found: BuildList, *, every: bool = False, reasons: bool = False) -> str:
+    """The list as text: a line per build and GPU, then why verdicts are unknown, where some are.
+
+    Args:
+        found: The list.
+        every: All builds, those that do not run included, each with what forbids it; else the newest that run.
+        reasons: All reasons of every line.
+    """
+    running = [build for build in found.builds if every or build.verdict != "none"]
+    if not running:
+        return _nothing(found.builds)
+    shown = running if every else _newest(running)
+    # A machine whose platform is not known has one build for several.
+    told = Counter((_version(build), build.variant, build.index, build.gpu) for build in shown)
+    platforms = max(told.values()) > 1
+    lines = [line for build in shown for line in _describe_lines(build, reasons, platforms)]
+    if not reasons:
+        lines += _unknowns(shown)
+    if len(shown) < len(running):
+        lines.append(_older(running[len(shown) :]))
+    return "\n".join(lines)
+
+
+def _newest(builds: Sequence[BuildLine]) -> Sequence[BuildLine]:
+    """Those of the newest versions, each version whole, until a screen is full."""
+    if len(builds) <= _SCREEN:
+        return builds
+    last = builds[_SCREEN - 1]
+    same = (number for number, build in enumerate(builds) if number >= _SCREEN and build.version != last.version)
+    return builds[: next(same, len(builds))]
+
+
+def _older(builds: Sequence[BuildLine]) -> str:
+    versions = {build.version for build in builds}
+    return f"and {len(builds)} more of {len(versions)} version{'s' * (len(versions) != 1)}: --all lists every build"
+
+
+def _describe_lines(build: BuildLine, reasons: bool, platforms: bool) -> Iterator[str]:
+    triton = "  without Triton" if build.triton is False else ""
+    gpu = f"  on {build.gpu}" if build.gpu else ""
+    place = f"{build.index}, {build.platform}" if platforms else build.index
+    yield f"{build.package} {_version(build):<8} {build.variant:<6} {build.verdict:<8}{gpu}{triton}  ({place})"
+    for reason in build.reasons:
+        if reasons or (build.verdict == "none" and reason.ok is False):
+            mark = {True: "+", False: "-", None: "?"}[reason.ok]
+            yield f"    {mark} {reason.text}" + (f" [{reason.evidence}]" if reason.evidence else "")
+
+
+def _version(build: BuildLine) -> str:
+    """The version, with a local part that says more than the variant does."""
+    return build.version if build.local == f"+{build.variant}" else build.version + build.local
+
+
+def _unknowns(builds: Sequence[BuildLine]) -> list[str]:
+    """What decides and is not known: of each rule the first word, since the others differ in their versions alone."""
+    words: dict[str, dict[str, None]] = {}
+    for build in builds:
+        if build.verdict != "unknown":
+            continue
+        for reason in build.reasons:
+            # Whether its Triton runs decides nothing about another package.
+            if reason.ok is None and (build.package == "triton" or not reason.rule.startswith("triton")):
+                words.setdefault(reason.rule, {})[reason.text] = None
+    return [
+        f"unknown: {next(iter(texts))}" + (f" (and {len(texts) - 1} more like it; --verbose)" if len(texts) > 1 else "")
+        for texts in words.values()
+    ]
+
+
+def _nothing(builds: Sequence[BuildLine]) -> str:
+    """Why no build is listed: the machine cannot exist, or none runs on it."""
+    life = [reason.text for build in builds for reason in build.reasons if reason.rule == "life" and reason.ok is False]
+    if life:
+        return "\n".join(f"this machine cannot exist: {text}" for text in dict.fromkeys(life))
+    name = builds[0].package
+    return f"no published build of {name} runs on the machine: --all says why, envsolve plan {name} what would help"

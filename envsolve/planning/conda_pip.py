@@ -1,0 +1,139 @@
+"""What pip installs on top of conda packages, settled beforehand: a second torch or CUDA runtime never comes with it.
+
+pip sees what conda installed by its metadata, and replaces what does not suit it: with a torch from the package index
+come ten packages of NVIDIA's CUDA libraries, beside those of conda. So the pip part is resolved here, with what conda
+has held fast, and written down exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.model import Machine
+from envsolve.packages.client import IndexClient
+from envsolve.packages.requirements import Asked, Need, read_requirement
+from envsolve.planning.make import Choices, make_plan
+from envsolve.planning.plan import Plan
+from envsolve.solve.outcome import Caution, Conflict, ConflictFact, PlannedPackage, Remedy
+from envsolve.toolchain.compiled import about_trees
+
+_ORIGIN = "pip:"
+
+
+def with_pip_part(
+    plan: Plan, lines: Sequence[str], machines: Sequence[Machine], catalogue: Catalogue, client: IndexClient
+) -> Plan:
+    """A conda plan with exact requirements for pip; or impossible, where pip would bring what conda has.
+
+    Args:
+        plan: Of conda packages.
+        lines: What pip is asked for, in PEP 508.
+        machines: Those of the plan.
+        catalogue: The facts.
+        client: The package indexes.
+
+    Raises:
+        UsageError: A line cannot be read.
+        IndexUnavailableError: An index that only it can answer for failed.
+    """
+    if plan.conda is None or plan.status == "impossible":
+        return plan
+    provided = provided_by_conda(plan, catalogue.conda_names)
+    needs = tuple(Need(read_requirement(line, _ORIGIN), _ORIGIN) for line in lines)
+    held = tuple(Need(Requirement(f"{name}=={version}"), "conda") for name, version in provided.items())
+    wheels = make_plan(Asked(needs, held), machines, Choices(python=plan.python), catalogue, client)
+    if wheels.status == "impossible":
+        facts = tuple(replace(fact, fact=f"for pip: {fact.fact}") for fact in wheels.conflict)
+        return _impossible(plan, Conflict(facts, (_ASK_CONDA, *wheels.remedies)))
+    own, met = _closure([canonicalize_name(need.requirement.name) for need in needs], wheels, provided)
+    runtime = _runtime(catalogue)
+    second = sorted(name for name in own if _is_second(name, runtime, catalogue))
+    if second:
+        fact = f"pip would install {', '.join(second)} beside the CUDA and the torch of conda"
+        return _impossible(plan, Conflict((ConflictFact(fact),), (_ASK_CONDA,)))
+    added = [package for package in wheels.packages if package.name in own]
+    exact = (*map(_exactly, added), *(f"{name}=={provided[name]}" for name in sorted(met)))
+    bound = [p.name for p in added if p.name in catalogue.family or _compiled(p, catalogue)]
+    about = (*about_trees(added, catalogue), *_about_bound(bound))
+    unread = any(package.tree is not None and package.tree.unread is not None for package in added)
+    return replace(
+        plan,
+        status="unknown" if unread else plan.status,
+        conda=replace(plan.conda, pip=exact),
+        warnings=(*plan.warnings, *about),
+    )
+
+
+_ASK_CONDA = Remedy("ask conda for it: move it from the pip list to the dependencies, or plan all of it with pip", "")
+
+
+def provided_by_conda(plan: Plan, names: Mapping[str, str]) -> dict[str, str]:
+    """Name on the package index and version of every Python package of a plan."""
+    back = {conda: project for project, conda in names.items()}
+    found = (package for package in plan.packages if "python" in package.requires)
+    return {back.get(p.name, canonicalize_name(p.name)): p.version for p in found}
+
+
+def _closure(roots: Sequence[str], wheels: Plan, provided: Mapping[str, str]) -> tuple[set[str], set[str]]:
+    """What pip has to install for roots, and what of conda's it meets on the way and goes no further than."""
+    requires = {package.name: package.requires for package in wheels.packages}
+    own: set[str] = set()
+    met: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name in provided:
+            met.add(name)
+        elif name not in own:
+            own.add(name)
+            waiting += requires.get(name, ())
+    return own, met
+
+
+def _is_second(name: str, runtime: frozenset[str], catalogue: Catalogue) -> bool:
+    """Whether a package is torch, Triton, what is linked to torch's own code, or a library of the CUDA runtime."""
+    member = catalogue.family.get(name)
+    return name == "torch" or name in runtime or (member is not None and member.agrees_on != "major")
+
+
+def _runtime(catalogue: Catalogue) -> frozenset[str]:
+    """The CUDA libraries that torch's wheels depend on, ``nvidia-cublas-cu12``."""
+    lines = {line for build in catalogue.builds("torch") for line in build.requires or ()}
+    return frozenset(Requirement(line).name for line in lines if line.startswith(("nvidia-", "cuda-")))
+
+
+def _exactly(package: PlannedPackage) -> str:
+    """What pip is asked for: an index may have another package of the name of one that is asked for by address."""
+    by_address = package.index is None and package.url is not None
+    return f"{package.name} @ {package.url}" if by_address else f"{package.name}=={package.version}"
+
+
+def _compiled(package: PlannedPackage, catalogue: Catalogue) -> bool:
+    known = any(project.package == package.name for project in catalogue.source_projects)
+    return known or (package.tree is not None and package.tree.needs_torch is not False)
+
+
+def _about_bound(names: Sequence[str]) -> tuple[Caution, ...]:
+    if not names:
+        return ()
+    text = f"{', '.join(names)} from pip is built for the torch of the package index, not for conda's"
+    return (Caution("not-judged", text, "ask conda for it, or prove it once installed: envsolve verify --prefix DIR"),)
+
+
+def _impossible(plan: Plan, conflict: Conflict) -> Plan:
+    return Plan(
+        status="impossible",
+        machines=plan.machines,
+        python=plan.python,
+        requirements=plan.requirements,
+        warnings=plan.warnings,
+        conflict=conflict.facts,
+        remedies=conflict.remedies,
+        catalogue_date=plan.catalogue_date,
+        own_catalogue_date=plan.own_catalogue_date,
+    )

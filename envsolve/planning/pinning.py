@@ -1,0 +1,159 @@
+"""From the solver's choice to packages pinned to one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from envsolve.errors import IndexUnavailableError, UsageError
+from envsolve.facts.builds import Build
+from envsolve.facts.evidence import Evidence
+from envsolve.machine.model import Gpu, Machine
+from envsolve.packages.model import IndexFile
+from envsolve.planning.plan import DriverNeed, Support
+from envsolve.rules.code import ANY, TRITON
+from envsolve.rules.driver import driver_runs, lifted
+from envsolve.rules.judge import Facts, Judge
+from envsolve.rules.verdict import Verdict
+from envsolve.solve.candidate_selector import taken
+from envsolve.solve.family import Option
+from envsolve.solve.files import DirectReferences, FamilyFiles
+from envsolve.solve.outcome import PlannedPackage
+from envsolve.solve.resolver import Chosen, Solution
+from envsolve.values import numbers
+
+
+class Pinned(msgspec.Struct, frozen=True):
+    """The packages, and the failures of indexes for which the catalogue stood in."""
+
+    packages: tuple[PlannedPackage, ...]
+    unreached: tuple[IndexUnavailableError, ...]
+
+
+def pin(
+    solution: Solution, files: FamilyFiles, direct: DirectReferences, digests: Mapping[str, frozenset[str]]
+) -> Pinned:
+    """Find the file of every chosen package.
+
+    Args:
+        solution: The packages.
+        files: The files of the torch family.
+        direct: What is asked for by address; of a repository, the commit that was read.
+        digests: Per package, the only files that may be taken; the ordinary packages were chosen by them already.
+
+    Raises:
+        BuildGoneError: An index no longer lists a file that the catalogue knows.
+        UsageError: A torch-family file is none of those that were listed by hash.
+    """
+    packages: list[PlannedPackage] = []
+    failures: dict[str, IndexUnavailableError] = {}
+    for chosen in solution.chosen.values():
+        option, url = chosen.candidate.option, chosen.candidate.url
+        if option is None:
+            tree = direct.tree(chosen.candidate.name, url) if url else None
+            package = _package(chosen, chosen.candidate.file or (direct.file(url) if url else None))
+            packages.append(replace(package, url=tree.address or url, tree=tree) if tree else package)
+            continue
+        file, failure = files.known(option.build)
+        if not taken(file, digests.get(chosen.candidate.name)):
+            hint = (
+                "take the --hash lines of that package out of the requirements file, or plan on the machine it is for"
+            )
+            raise UsageError(f"{file.filename} has none of the hashes that the requirements list", hint=hint)
+        package = _package(chosen, file)
+        # A listed file is no longer inferred, whatever the catalogue knew.
+        listed = failure is None and option.build.evidence is Evidence.INFERRED
+        packages.append(replace(package, evidence=Evidence.PUBLISHED.value) if listed else package)
+        if failure is not None:
+            failures.setdefault(failure.message, failure)
+    return Pinned(tuple(packages), tuple(failures.values()))
+
+
+def _package(chosen: Chosen, file: IndexFile | None) -> PlannedPackage:
+    candidate, build = chosen.candidate, chosen.candidate.option.build if chosen.candidate.option else None
+    kind: Literal["wheel", "sdist"] = "wheel" if file and file.filename.endswith(".whl") else "sdist"
+    return PlannedPackage(
+        name=candidate.name,
+        version=str(candidate.version),
+        variant=build.variant if build and build.variant != ANY else None,
+        index=(file.index or None) if file else None,
+        filename=file.filename if file else None,
+        url=candidate.url or (file.url or None if file else None),
+        hashes=dict(file.hashes) if file else {},
+        kind=kind,
+        requires=chosen.requires,
+        why=chosen.why,
+        size=file.size if file else None,
+        requires_python=file.requires_python if file else None,
+        evidence=build.evidence.value if build else None,
+        libc=build.libc if build else None,
+    )
+
+
+# What the plan's builds can do on its GPUs, and the driver that they need.
+
+
+_RANK = {None: 0, "forward-compat": 1, "minor-version": 2, "full": 3}
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """One chosen build on one GPU of one machine; an empty GPU stands for none, or for one that is not known."""
+
+    build: Build
+    machine: Machine
+    gpu: Gpu
+    verdict: Verdict
+
+
+def judged_builds(solution: Solution, machines: Sequence[Machine], python: str, facts: Facts) -> tuple[Judged, ...]:
+    """Every family build of a solution, on every GPU of every machine."""
+    # A build without CUDA code has one verdict, however many GPUs the machine has: hence the lenient zip.
+    judges = [(machine, Judge(machine, facts)) for machine in machines]
+    return tuple(
+        Judged(build, machine, gpu, verdict)
+        for option in _options(solution)
+        for build, (machine, judge) in zip(option.builds, judges, strict=True)
+        for gpu, verdict in zip(machine.gpus or (Gpu(),), judge.verdicts(build, python), strict=False)
+    )
+
+
+def support_of(judged: Sequence[Judged]) -> tuple[Support, ...]:
+    """The levels where something is known of the GPU code, equal lines told once; Triton's line: its kernels."""
+    lines: dict[Support, None] = {}
+    for one in judged:
+        build, gpu, verdict = one.build, one.gpu, one.verdict
+        if build.package != TRITON and (not build.code or build.variant == ANY):
+            continue
+        evidence = build.known("code").evidence.value
+        name, cc = gpu.name or ("GPU" if gpu.compute_capability else "unknown GPU"), gpu.compute_capability
+        lines[Support(build.package, name, cc, verdict.level.value, verdict.code, evidence)] = None
+    return tuple(lines)
+
+
+def driver_need(judged: Sequence[Judged]) -> DriverNeed | None:
+    """The newest of the drivers that the builds ask for, and the least favourable mode among machines."""
+    needs = []
+    for one in judged:
+        if one.build.cuda is not None and one.build.variant != ANY:
+            have = one.machine.driver.version if one.machine.driver else None
+            needs.append(DriverNeed(one.verdict.driver_required, one.verdict.driver_mode, have))
+    return max(needs, key=lambda n: (numbers(n.required or "0"), -_RANK[n.mode]), default=None)
+
+
+def driver_of_code(cuda: str, machines: Sequence[Machine], facts: Facts) -> DriverNeed | None:
+    """What code that is compiled with the nvcc of a CUDA version needs of the drivers; the least favourable mode."""
+    needs = []
+    for machine in machines:
+        os = machine.platform.os if machine.platform else None
+        fit = driver_runs(cuda, lifted(machine, facts.forward), os, facts.toolkits, facts.floors)
+        needs.append(DriverNeed(fit.required, fit.mode, machine.driver.version if machine.driver else None))
+    return max(needs, key=lambda need: -_RANK[need.mode], default=None)
+
+
+def _options(solution: Solution) -> Iterator[Option]:
+    for chosen in solution.chosen.values():
+        if chosen.candidate.option is not None:
+            yield chosen.candidate.option

@@ -1,0 +1,106 @@
+"""The Plan: the one value that rendering, installing and verifying consume.
+
+The structs mirror the ``envsolve.plan/1`` JSON field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from envsolve.machine.model import Machine
+from envsolve.solve.outcome import Caution, ConflictFact, PlannedPackage, Remedy
+from envsolve.toolchain.model import Toolchain
+
+SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
+
+
+class Support(msgspec.Struct, frozen=True):
+    """What one package's code can do on one GPU of the plan's machines."""
+
+    package: str
+    gpu: str
+    compute_capability: str | None
+    level: Literal["native", "family", "ptx", "none", "unknown"]
+    code: str | None
+    evidence: str | None
+
+
+class DriverNeed(msgspec.Struct, frozen=True):
+    """The driver that the plan needs and how it is met.
+
+    Attributes:
+        required: Oldest driver version that runs the plan.
+        mode: ``full`` (the driver knows this CUDA), ``minor-version`` (same family, older), ``forward-compat``; None
+            where the driver is unknown or not needed.
+        have: The machine's driver version.
+    """
+
+    required: str | None
+    mode: Literal["full", "minor-version", "forward-compat"] | None
+    have: str | None
+
+
+class CondaPin(msgspec.Struct, frozen=True):
+    """A package that a plan holds fast: its version and, of a CUDA or CPU variant, the pattern of its build strings."""
+
+    name: str
+    version: str
+    build: str | None = None
+
+
+class CondaTerms(msgspec.Struct, frozen=True):
+    """What a plan of conda packages was solved from, and what gives it again.
+
+    Attributes:
+        channels: Names or addresses, the preferred first.
+        subdir: ``linux-64``.
+        virtual: The virtual packages of the machines: ``{"__cuda": "12.4", "__archspec": "1=x86_64"}``.
+        pins: What gives the plan again, also when newer packages are there, and never a CPU variant of what has a CUDA
+            variant in it.
+        pip: Exact requirements that pip installs on top, those of what conda installed among them, so that pip keeps
+            it; empty where there is nothing for pip.
+    """
+
+    channels: tuple[str, ...]
+    subdir: str
+    virtual: Mapping[str, str]
+    pins: tuple[CondaPin, ...]
+    pip: tuple[str, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The resolved answer, or the reason why there is none.
+
+    Attributes:
+        status: ``ok``, ``impossible``, or ``unknown`` (resolved, but something that decides could not be known).
+        python: The environment's Python, ``3.12``.
+        cuda: The flavour, ``cu126`` or ``cpu``; None where no package of the plan has one.
+        requirements: The requirements as asked.
+        packages: Sorted by name.
+        environment: Variables that must be set where the environment runs; a value may begin with
+            :data:`envsolve.toolchain.model.SITE_PACKAGES`.
+        catalogue_date: ISO date of the newest fact of the catalogue.
+        own_catalogue_date: Likewise of the user's own catalogue folder; None where nothing of it was used.
+        conda: Only in a plan of conda packages.
+    """
+
+    schema: Literal["envsolve.plan/1"] = SCHEMA
+    status: Literal["ok", "impossible", "unknown"] = "ok"
+    machines: tuple[Machine, ...] = ()
+    python: str | None = None
+    cuda: str | None = None
+    requirements: tuple[str, ...] = ()
+    packages: tuple[PlannedPackage, ...] = ()
+    support: tuple[Support, ...] = ()
+    driver: DriverNeed | None = None
+    environment: Mapping[str, str] = {}
+    toolchain: Toolchain | None = None
+    warnings: tuple[Caution, ...] = ()
+    conflict: tuple[ConflictFact, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
+    catalogue_date: str | None = None
+    own_catalogue_date: str | None = None
+    conda: CondaTerms | None = None

@@ -1,0 +1,294 @@
+"""The rounds of a plan: the request is solved, and once more with what is known only by then.
+
+Which torch sources are compiled against, which ready wheel of an extension goes with that torch, which ptxas its Triton
+needs, and what compiling takes. An answer in which torch moved is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from envsolve.errors import IndexUnavailableError
+from envsolve.facts.hardware import CompilerPackages, Ptxas, Toolkit, TritonRelease
+from envsolve.machine.model import Driver, Machine
+from envsolve.packages.requirements import Need
+from envsolve.planning.pinning import Pinned
+from envsolve.rules.code import TRITON, chosen_ptxas, triton_runs
+from envsolve.rules.driver import lifted
+from envsolve.rules.judge import Facts
+from envsolve.rules.toolchain import ptxas_packages
+from envsolve.rules.verdict import Reason
+from envsolve.solve.candidate_selector import Ready, ready
+from envsolve.solve.family import Family, Option
+from envsolve.solve.limits import Limits
+from envsolve.solve.outcome import Caution, Conflict
+from envsolve.solve.provider import Provider
+from envsolve.solve.resolver import Solution
+from envsolve.toolchain.compiled import Compiled, compiled_packages, compiled_when_used
+from envsolve.toolchain.model import SITE_PACKAGES, Toolchain
+from envsolve.toolchain.nvcc import is_windows, on_windows
+from envsolve.toolchain.plan import build_needs, toolchain_for
+from envsolve.values import ComputeCapability, minor
+
+# A ptxas out of a package, for a Triton whose own ones do not serve the cards (rule 6).
+
+
+class Assembler(msgspec.Struct, frozen=True):
+    """A ptxas out of a package in place of those of a Triton release that do not serve the cards.
+
+    Attributes:
+        release: The release as it is with this ptxas.
+        needs: The package that holds it.
+        environment: The variables that name it, ``TRITON_PTXAS_PATH``.
+        because: Why the release's own does not do.
+    """
+
+    release: TritonRelease
+    needs: tuple[Need, ...]
+    environment: Mapping[str, str]
+    because: str
+
+    @property
+    def package(self) -> str:
+        """Name of the package that holds it."""
+        return canonicalize_name(self.needs[0].requirement.name)
+
+    def among(self, facts: Facts) -> Facts:
+        """The facts as they are where this ptxas is in use."""
+        return replace(facts, tritons={**facts.tritons, self.release.version: self.release})
+
+    def caution(self, version: str | None) -> Caution:
+        """What a user should know of it.
+
+        Args:
+            version: The package's version in the plan.
+        """
+        names = " and ".join(self.environment)
+        text = f"{self.because}; the plan has {self.package} {version}, whose ptxas takes its place through {names}"
+        remedy = f"envsolve install sets {names} for PREFIX/bin/python, unless you set it; elsewhere set it yourself"
+        return Caution("triton-assembler", text, remedy)
+
+
+class _Card(msgspec.Struct, frozen=True):
+    """A compute capability among the machines, with the driver beside it."""
+
+    cc: ComputeCapability
+    driver: Driver | None
+    os: str | None
+
+    def runs(self, release: TritonRelease, facts: Facts) -> Reason:
+        """Rule 6."""
+        return triton_runs(release, self.cc, self.driver, self.os, facts.toolkits, facts.floors)
+
+
+def assemblers(
+    triton: str, machines: Sequence[Machine], facts: Facts, compilers: Sequence[CompilerPackages]
+) -> Iterator[Assembler]:
+    """The ptxas programs of packages with which a Triton serves every card that its own leave out.
+
+    Those that ask the least of drivers come first, and of one CUDA family the newest. Nothing where the Triton's own
+    serve all cards, where what it can be given was not measured, or where a card is too old for it whatever the ptxas.
+
+    Args:
+        triton: Version of Triton in the plan.
+        machines: As they are judged.
+        facts: The tables of the rules.
+        compilers: What the package managers have.
+    """
+    release = facts.tritons.get(triton)
+    if release is None:
+        return
+    cards = tuple(dict.fromkeys(_cards(machines, facts)))
+    failures = {card: reason for card in cards if (reason := card.runs(release, facts)).ok is False}
+    if not failures:
+        return
+    replaced = {p.override for card in failures if (p := chosen_ptxas(release, card.cc))}
+    for toolkit in sorted(facts.toolkits, key=lambda t: (minor(t.version)[0], -minor(t.version)[1])):
+        packages = ptxas_packages(toolkit.version, compilers)
+        if packages is None or not _takes(release, toolkit.version):
+            continue
+        given = _given(release, replaced, toolkit, packages)
+        if all(_serves(given, replaced, card, facts) for card in cards):
+            origin = f"Triton {triton}, whose own ptxas does not serve every GPU"
+            filled = (Requirement(line.format(cuda=toolkit.version)) for line in packages.ptxas_packages)
+            yield Assembler(
+                given,
+                tuple(Need(requirement, origin) for requirement in filled),
+                dict.fromkeys(sorted(replaced), f"{SITE_PACKAGES}/{packages.ptxas}"),
+                next(iter(failures.values())).text,
+            )
+
+
+def _cards(machines: Sequence[Machine], facts: Facts) -> Iterator[_Card]:
+    for machine in machines:
+        os = machine.platform.os if machine.platform else None
+        for gpu in machine.gpus or ():
+            if gpu.cc is not None:
+                yield _Card(gpu.cc, lifted(machine, facts.forward), os)
+
+
+def _takes(release: TritonRelease, cuda: str) -> bool:
+    """Whether a Triton writes the PTX that the ptxas of a CUDA version reads."""
+    if release.ptxas_first is None or minor(cuda) < minor(release.ptxas_first):
+        return False
+    return release.ptxas_last is None or minor(cuda) <= minor(release.ptxas_last)
+
+
+def _given(release: TritonRelease, replaced: set[str], toolkit: Toolkit, packages: CompilerPackages) -> TritonRelease:
+    name = Requirement(packages.ptxas_packages[0].format(cuda=toolkit.version)).name
+
+    def instead(own: Ptxas) -> Ptxas:
+        if own.override not in replaced:
+            return own
+        file = f"the ptxas of {name}"
+        return replace(own, file=file, cuda=toolkit.version, ptx_isa=toolkit.ptx_isa, archs=toolkit.archs)
+
+    return replace(release, ptxas=tuple(map(instead, release.ptxas)))
+
+
+def _serves(release: TritonRelease, replaced: set[str], card: _Card, facts: Facts) -> bool:
+    """Whether a card is served, or at least not known not to be, by what the release is given."""
+    ptxas = chosen_ptxas(release, card.cc)
+    if ptxas is not None and ptxas.override in replaced and str(card.cc) not in release.targets:
+        return False
+    return card.runs(release, facts).ok is not False
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """What the solver chose, and what it chose from.
+
+    Attributes:
+        needs: What was asked, and what was added to it.
+        ready: Wheels that are on no index, of packages that would be compiled.
+        assembler: The ptxas that was added for Triton.
+    """
+
+    needs: Sequence[Need]
+    solution: Solution
+    pinned: Pinned
+    provider: Provider
+    family: Family
+    limits: Limits
+    ready: Ready
+    assembler: Assembler | None = None
+
+    @property
+    def torch(self) -> Option | None:
+        """The torch in the solution; None where there is none, or it was asked for by address."""
+        chosen = self.solution.chosen.get("torch")
+        return chosen.candidate.option if chosen else None
+
+    def version(self, package: str) -> str | None:
+        """The version of a package in the solution; None where it is not in it."""
+        chosen = self.solution.chosen.get(package)
+        return str(chosen.candidate.version) if chosen else None
+
+
+Resolve = Callable[[Sequence[Need], Family, Ready], Resolved]
+
+
+class NothingFitsError(Exception):
+    """The request has no answer."""
+
+    def __init__(self, conflict: Conflict) -> None:
+        super().__init__("nothing fits")
+        self.conflict = conflict
+
+
+def with_torch(found: Resolved, resolve: Resolve) -> Resolved:
+    """The same with torch, and what else is known to be needed, for what is compiled and does not say so itself.
+
+    Raises:
+        NothingFitsError: No torch goes with it.
+    """
+    compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
+    needs = [need for one in compiled for need in _unsaid(one, found)]
+    return resolve((*found.needs, *needs), found.family, found.ready) if needs else found
+
+
+def _unsaid(one: Compiled, found: Resolved) -> Iterator[Need]:
+    """What a package needs beside what its metadata, as far as it was read, says."""
+    if one.needs_torch and "torch" not in found.solution.chosen:
+        limit = one.project.torch or "" if one.project else ""
+        yield Need(Requirement(f"torch{limit}"), f"compiling {one.name}")
+    package = next(package for package in found.pinned.packages if package.name == one.name)
+    if package.tree is not None and not package.tree.exact and one.project is not None:
+        yield from (Need(Requirement(line), f"{one.name} needs it") for line in one.project.requires or ())
+
+
+def with_ready_wheels(found: Resolved, resolve: Resolve) -> Resolved:
+    """The same with wheels off the indexes for what would be compiled, where there are any for its very torch."""
+    torch = found.torch
+    if torch is None:
+        return found
+    compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
+    wheels = {one.name: ready(one.name, torch, found.family) for one in compiled}
+    if not any(wheels.values()):
+        return found
+    try:
+        again = resolve(found.needs, found.family, wheels)
+    except NothingFitsError:
+        return found
+    return again if again.torch and again.torch.identity == torch.identity else found
+
+
+def with_assembler(found: Resolved, resolve: Resolve) -> Resolved:
+    """The same with a ptxas out of a package, where Triton's own does not serve every card and torch stays as it is."""
+    triton, family = found.version(TRITON), found.family
+    if triton is None:
+        return found
+    for assembler in assemblers(triton, family.machines, family.facts, family.catalogue.compilers):
+        try:
+            facts = assembler.among(family.facts)
+            again = resolve((*found.needs, *assembler.needs), replace(family, facts=facts), found.ready)
+        except (NothingFitsError, IndexUnavailableError):
+            continue
+        if all(again.version(package) == found.version(package) for package in ("torch", TRITON)):
+            return replace(again, assembler=assembler)
+    return found
+
+
+def with_build_tools(found: Resolved, asked: Sequence[str], resolve: Resolve) -> Resolved:
+    """The same with what compiling its sources takes, the nvcc included where packages have it.
+
+    So it stands in the lock with the rest, and what is compiled with it is the same everywhere.
+    """
+    compiled = compiled_in(found, asked)
+    if not compiled:
+        return found
+    toolchain, _ = toolchain_of(found, compiled)
+    kept = ("torch", TRITON, *(one.name for one in compiled))
+    # An index of one's own may have no nvcc.
+    for needs in (build_needs(toolchain), build_needs(replace(toolchain, nvcc_from=None))):
+        try:
+            again = resolve((*found.needs, *needs), found.family, found.ready)
+        except (NothingFitsError, IndexUnavailableError):
+            continue
+        if all(again.version(package) == found.version(package) for package in kept):
+            return replace(again, assembler=found.assembler)
+    return found
+
+
+def compiled_in(found: Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
+    """What compiles CUDA code against the torch of a solution, or needs none."""
+    packages, catalogue = found.pinned.packages, found.family.catalogue
+    compiled = (*compiled_packages(packages, catalogue), *compiled_when_used(packages, asked, catalogue))
+    if "torch" not in found.solution.chosen:
+        return tuple(one for one in compiled if one.project and not one.needs_torch)
+    # Of a torch that was asked for by address nothing is known.
+    return compiled if found.torch else ()
+
+
+def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolchain, tuple[Caution, ...]]:
+    """The toolchain that compiles sources for the machines of a plan, and what to know about it."""
+    torch, family = found.torch, found.family
+    known = [driver.cuda if (driver := lifted(m, family.facts.forward)) else None for m in family.machines]
+    versions = [cuda for cuda in known if cuda]
+    driver_cuda = min(versions, key=minor) if versions and len(versions) == len(known) else None
+    made = toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)
+    return on_windows(*made) if is_windows(family.machines) else made

@@ -1,0 +1,268 @@
+"""What a user should know about a plan that is otherwise good."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from envsolve.errors import IndexUnavailableError
+from envsolve.facts.evidence import Evidence
+from envsolve.machine.model import Machine
+from envsolve.planning.rounds import assemblers
+from envsolve.rules.code import ANY, arch_asked, cuda_suffix
+from envsolve.rules.driver import compat_serves
+from envsolve.rules.judge import Facts, overstated_cuda, triton_pin
+from envsolve.rules.platform import ASSUMED_GLIBC, Environment, assumed, libc_of
+from envsolve.solve.candidate_selector import Ready, torches_served
+from envsolve.solve.family import Family, Option
+from envsolve.solve.outcome import Caution, PlannedPackage
+from envsolve.solve.resolver import Solution
+from envsolve.toolchain.compiled import Compiled
+from envsolve.values import minor, numbers
+
+_WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
+_WITHOUT_MATRIX = "torch itself runs; torch.compile and Triton kernels fail where they multiply matrices (tl.dot)"
+_TRITON_RULES = ("triton", "triton-gpu", "triton-matrix", "triton-driver")
+_TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
+
+
+def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> Iterator[Caution]:
+    """Facts of the machines that decide and are not known, or that the plan cannot all follow."""
+    drivers = facts.drivers
+    pythons = sorted({machine.python for machine in machines if machine.python})
+    if len(pythons) > 1:
+        text = f"the machines name Python {' and '.join(pythons)}; the plan is for {python}"
+        yield Caution("python-differs", text, "choose another with --python, or plan for each machine alone")
+    for machine in machines:
+        system = machine.platform
+        if system is None or system.os is None or system.arch is None:
+            named = assumed(system)
+            text = f"the machine's platform is not known; {named.os}-{named.arch} is assumed"
+            yield Caution("platform-unknown", text, "name it: --platform, or in the target")
+        if libc_of(system) is None and not (system and system.os == "windows"):
+            needed = ".".join(map(str, ASSUMED_GLIBC))
+            text = f"the machine's libc is not known; glibc {needed} or newer is assumed"
+            yield Caution("libc-unknown", text, "check it there with: ldd --version")
+        if machine.gpus is None:
+            text = "the machine's GPUs are not known, so no build could be judged for them"
+            yield Caution(
+                "gpu-unknown", text, "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine"
+            )
+        for gpu in dict.fromkeys(gpu for gpu in machine.gpus or () if gpu.cc is None):
+            text = f"the compute capability of {gpu.label} is not known, so no build could be judged for it"
+            yield Caution("gpu-unknown", text, "name it: --gpu 8.9 (nvidia-smi --query-gpu=compute_cap --format=csv)")
+        if machine.gpus and not (machine.driver and (machine.driver.version or machine.driver.cuda)):
+            text = "the machine's driver is not known, so whether it runs this CUDA is not known"
+            yield Caution("driver-unknown", text, "name it: --driver VERSION (nvidia-smi shows it)")
+        version = machine.driver.version if machine.driver else None
+        if version and drivers and numbers(version)[:1] > numbers(drivers[-1].branch)[:1]:
+            text = f"driver {version} is newer than the newest branch that the facts know (R{drivers[-1].branch})"
+            yield Caution(
+                "driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known"
+            )
+        branch = overstated_cuda(machine.driver, drivers)
+        if branch and machine.driver:
+            text = f"driver {version} supports CUDA {branch.cuda} of its own, not {machine.driver.cuda}"
+            yield Caution(
+                "driver-cuda-overstated", text, "a cuda-compat libcuda may report more; the driver was judged"
+            )
+
+
+def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[Caution]:
+    """What a cuda-compat ``libcuda`` that stands first on the loader path does for the plan (rule 8).
+
+    Args:
+        machines: As they are judged.
+        facts: The tables of the rules.
+    """
+    for machine in machines:
+        reason = compat_serves(machine, facts.forward)
+        if reason is None:
+            continue
+        if reason.ok:
+            text = f"{reason.text}, and stands first on the loader path"
+            yield Caution("forward-compatibility", text, "keep it there: the plan counts on it")
+        else:
+            text = f"{reason.text}; the plan is made for the driver alone"
+            yield Caution("compat-libcuda", text, "take it off the loader path (LD_LIBRARY_PATH, /etc/ld.so.conf.d)")
+
+
+def about_systems(environments: Sequence[Environment]) -> Iterator[Caution]:
+    """That the files of a plan for several systems are those of the first."""
+    first, *others = environments
+    if others:
+        names = " and ".join(other.system for other in others)
+        text = f"the files are those of {first.system}; every version chosen is also published for {names}"
+        yield Caution("several-systems", text, "one lock with the files of each system: --allow-groups -o pylock.toml")
+
+
+def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:
+    """What the chosen torch cannot do, and what a newer one would need."""
+    torch = solution.chosen.get("torch")
+    option = torch.candidate.option if torch else None
+    if option is None:
+        return
+    for reason in option.verdict.reasons:
+        if reason.rule in _TRITON_RULES and reason.ok is False:
+            # Torch's own ptxas, of an older CUDA, helps where only the driver is too old for Triton's.
+            own = (
+                option.build.own_ptxas if reason.rule == "triton-driver" and _own_ptxas_serves(option, family) else None
+            )
+            without = _WITHOUT_MATRIX if reason.rule == "triton-matrix" else _WITHOUT_TRITON
+            rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else without
+            remedy = _TRITON_REMEDY if own else _torch_with_triton(family)
+            yield Caution("triton-limited", f"{reason.text}; {rest}", remedy)
+    yield from _held_back(option, family)
+
+
+def _torch_with_triton(family: Family) -> str | None:
+    """Another torch, where something asked for stands in the way of one whose Triton works."""
+    best = next((o for o in family.options("torch") if o.verdict.level.usable and o.verdict.triton), None)
+    return f"{best.label} has a Triton that works here: relax what was asked for" if best else None
+
+
+def _own_ptxas_serves(option: Option, family: Family) -> bool:
+    """Whether the ptxas inside torch knows the name under which the paired Triton asks for every card."""
+    own, release = option.build.own_ptxas, family.facts.tritons.get(triton_pin(option.build) or "")
+    toolkit = next((t for t in family.facts.toolkits if own and minor(t.version) == minor(own)), None)
+    cards = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
+    if toolkit is None or release is None:
+        return False
+    return all(arch_asked(release, cc) in toolkit.archs for cc in cards)
+
+
+def _held_back(option: Option, family: Family) -> Iterator[Caution]:
+    """A newer torch would run here but for its Triton."""
+    if not option.verdict.triton:
+        return
+    for other in family.judged("torch"):
+        if other.version <= option.version:
+            return
+        if other.verdict.level.usable and other.verdict.triton is False:
+            why = next(r.text for r in other.verdict.reasons if r.rule in _TRITON_RULES)
+            text = f"torch {other.build.version} [{other.build.variant}] also runs here, but {why}"
+            pin = triton_pin(other.build) or ""
+            others = assemblers(pin, family.machines, family.facts, family.catalogue.compilers)
+            how = "with a ptxas out of another package" if next(others, None) else "without Triton"
+            yield Caution("newer-torch-held-back", text, f"ask for torch=={other.build.version} to take it {how}")
+            return
+
+
+def about_packages(
+    packages: Sequence[PlannedPackage], solution: Solution, guessed: Sequence[str], yanked: Sequence[str]
+) -> Iterator[Caution]:
+    """Guesses and withdrawn files."""
+    for package in packages:
+        if package.evidence == Evidence.INFERRED.value:
+            text = f"{package.name} {package.version}: no public file names this build; that it exists is inferred"
+            yield Caution("build-inferred", text, "run again where its index can be reached")
+    for name in guessed:
+        text = f"{name} computes its dependencies when it is built; those that it lists were taken"
+        yield Caution("dependencies-guessed", text, None)
+    for name in yanked:
+        yield Caution("yanked", f"{name} was withdrawn by its authors, and nothing else fits", "choose another version")
+    flavour = solution.flavour
+    for chosen in solution.chosen.values():
+        option = chosen.candidate.option
+        if option and flavour and flavour != "cpu" and option.build.cuda is None and option.build.package != "triton":
+            text = f"{chosen.candidate.name} {option.version} has no CUDA build here; its CPU build goes with torch"
+            yield Caution("cpu-companion", text, None)
+
+
+def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
+    """Libraries of the CUDA runtime of another major than torch's: two of them in one process clash (rule 9)."""
+    torch = solution.chosen.get("torch")
+    option = torch.candidate.option if torch else None
+    if option is None or option.build.cuda is None:
+        return
+    major = minor(option.build.cuda)[0]
+    pinned = {line for build in family.catalogue.builds("torch") for line in build.requires or ()}
+    runtime = {found[0] for found in map(cuda_suffix, pinned) if found}
+    others = [n for n in solution.chosen if (found := cuda_suffix(n)) and found[0] in runtime and found[1] != major]
+    if others:
+        askers = [n for n, chosen in solution.chosen.items() if n not in others and {*chosen.requires} & {*others}]
+        whose = f"; {', '.join(askers)} needs them" if askers else ""
+        text = f"{', '.join(others)} beside a torch for CUDA {major}{whose}"
+        yield Caution("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
+    for name, chosen in solution.chosen.items():
+        own = chosen.candidate.option.build if chosen.candidate.option else None
+        if own and own.variant == ANY and own.cuda and minor(own.cuda)[0] != major:
+            text = f"{name} {own.version} has optional kernels for CUDA {minor(own.cuda)[0]}, which are not loaded"
+            yield Caution("kernels-not-loaded", f"{text} beside a torch for CUDA {major}; the rest of it works", None)
+
+
+def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[Caution]:
+    """Packages with GPU code of which the facts say nothing; what is compiled for the cards has none yet."""
+    prove = "prove it once installed: envsolve verify --prefix DIR"
+    members = family.catalogue.family
+    unknown = [name for name, chosen in solution.chosen.items() if chosen.candidate.option is None]
+    names = [name for name in unknown if name in members and name not in compiled]
+    if names:
+        text = f"what GPU code {', '.join(names)} carries, and for which torch, is not known; it was not judged"
+        yield Caution("not-judged", text, prove)
+    if any(machine.gpus for machine in family.machines):
+        options = [chosen.candidate.option for chosen in solution.chosen.values() if chosen.candidate.option]
+        unread = [option.label for option in options if _code_unread(option)]
+        if unread:
+            yield Caution("not-judged", f"for which GPUs {', '.join(unread)} carries code is not known", prove)
+
+
+def _code_unread(option: Option) -> bool:
+    build = option.build
+    return build.package != "torch" and build.cuda is not None and build.variant != ANY and build.code is None
+
+
+def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -> Iterator[Caution]:
+    """Indexes that the catalogue stood in for."""
+    for failure in failures:
+        text = f"{failure.message}; its files are taken from the catalogue of {date}, unconfirmed"
+        yield Caution("index-unreachable", text, failure.hint)
+
+
+# What a user should know of wheels that are on no package index, taken or not.
+
+
+_LISTED = (Evidence.MEASURED.value, Evidence.PUBLISHED.value)
+
+
+def off_index(solution: Solution, family: Family) -> frozenset[str]:
+    """The packages of a solution whose wheel is on no index."""
+    places = family.catalogue.indexes
+    return frozenset(
+        name
+        for name, chosen in solution.chosen.items()
+        if (option := chosen.candidate.option) and (place := places.get(option.build.index)) and place.kind != "simple"
+    )
+
+
+def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -> Iterator[Caution]:
+    """Where such a wheel is, and what is not known of it."""
+    for package in packages:
+        if package.name not in taken:
+            continue
+        text = f"{package.name} {package.version} is a wheel that is on no package index: {package.url}"
+        if package.evidence not in _LISTED:
+            text += "; that it is there is what the project's build workflow says"
+        if not package.hashes:
+            text += "; its sha256 is not known"
+        yield Caution("off-index-wheel", text, "where it is not there, compile it: the toolchain of this plan does")
+
+
+def about_elsewhere(compiled: Sequence[Compiled], torch: Option, wheels: Ready, family: Family) -> Iterator[Caution]:
+    """Ready wheels of what is compiled all the same: those that were not found, and those for another torch.
+
+    Args:
+        compiled: What is compiled.
+        torch: The torch of the plan.
+        wheels: Those that go with it.
+        family: What is published, and the machines.
+    """
+    version = f"torch {torch.build.version} [{torch.build.variant}]"
+    for one in compiled:
+        served = torches_served(one.name, family)
+        if wheels.get(one.name):
+            text = f"{one.name} has a ready wheel for {version}; the page of links that should name it cannot be read"
+            yield Caution("ready-wheel-unread", f"{text}, or does not", "plan again where that page can be reached")
+        elif served:
+            span = served[0] if len(served) == 1 else f"{served[0]} to {served[-1]}"
+            text = f"{one.name} has ready wheels for torch {span}, and none that goes with {version}"
+            yield Caution("ready-wheel-elsewhere", text, f"ask for torch=={served[-1]}.* to compile nothing")

@@ -1,1 +1,0 @@
-"""An environment tried: what its own interpreter does with torch, in child processes, for a diagnosis to weigh."""

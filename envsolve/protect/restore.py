@@ -1,0 +1,316 @@
+"""From what an environment holds now back to a saved state, through the installer that it has."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from envsolve.diagnose.environment_advice import in_environment
+from envsolve.environment.model import Distribution, Environment
+from envsolve.environment.read import read_outline
+from envsolve.errors import EnvsolveError, ImpossibleError, UsageError, VerificationError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.install.errors import explained
+from envsolve.install.process import run
+from envsolve.protect.installers import read_command
+from envsolve.protect.model import Command
+from envsolve.system.files import dump, read_regular, replace_file
+
+# The exact state of an environment's packages, saved before it is changed.
+
+
+SCHEMA: Literal["envsolve.state/1"] = "envsolve.state/1"
+FOLDER = ".envsolve"
+_NAME = re.compile(r"state-(\d+)\.json")
+_LARGEST_RECORD = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One distribution as it was.
+
+    Attributes:
+        name: Normalised name.
+        version: With its local part.
+        files: sha256 over the paths and hashes that RECORD lists, metadata and scripts left out: two builds of one
+            version differ in it. None where there is no RECORD.
+        source: What an installer takes it by where it came from no index: ``name @ address``, ``-e folder``.
+    """
+
+    name: str
+    version: str | None
+    files: str | None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What an environment held.
+
+    Attributes:
+        prefix: Its root folder.
+        cause: What was to be mended.
+        commands: What was then run.
+        packages: Every distribution of its own, by name.
+    """
+
+    schema: Literal["envsolve.state/1"] = SCHEMA
+    prefix: str
+    cause: str
+    commands: tuple[str, ...]
+    packages: tuple[Package, ...]
+
+
+class _Vcs(msgspec.Struct, frozen=True):
+    vcs: str
+    commit_id: str
+
+
+class _Folder(msgspec.Struct, frozen=True):
+    editable: bool = False
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    """https://packaging.python.org/en/latest/specifications/direct-url-data-structure/"""
+
+    url: str
+    vcs_info: _Vcs | None = None
+    dir_info: _Folder | None = None
+
+
+def packages_of(environment: Environment) -> tuple[Package, ...]:
+    """The distributions that lie in the environment itself, by name."""
+    own = {site.path for site in environment.sites if site.origin == "environment"}
+    found = (_package(d) for d in environment.distributions if d.site in own)
+    return tuple(sorted(found, key=lambda package: package.name))
+
+
+def save(state: State) -> Path:
+    """Write a state into its environment, beside earlier ones.
+
+    Raises:
+        EnvsolveError: It cannot be written.
+    """
+    folder = Path(state.prefix) / FOLDER
+    number = max((n for n, _ in _saved(folder)), default=0) + 1
+    path = folder / f"state-{number}.json"
+    try:
+        folder.mkdir(exist_ok=True)
+        replace_file(path, dump(state))
+    except OSError as error:
+        raise EnvsolveError(
+            f"the state before the change cannot be saved at {path}: {error.strerror}", hint="nothing was changed"
+        ) from error
+    return path
+
+
+def last(prefix: Path) -> tuple[Path, State]:
+    """The state that was saved last.
+
+    Raises:
+        UsageError: There is none, or it cannot be read.
+    """
+    found = max(_saved(prefix / FOLDER), default=None)
+    if found is None:
+        raise UsageError(f"no earlier state of {prefix} is saved", hint="`envsolve diagnose --fix` saves one")
+    path = found[1]
+    try:
+        return path, msgspec.json.decode(read_regular(path), type=State)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
+def _saved(folder: Path) -> Iterator[tuple[int, Path]]:
+    for path in folder.glob("state-*.json"):
+        if match := _NAME.fullmatch(path.name):
+            yield int(match[1]), path
+
+
+def _package(distribution: Distribution) -> Package:
+    return Package(distribution.name, distribution.version, _digest(distribution), _source(distribution))
+
+
+def _digest(distribution: Distribution) -> str | None:
+    try:
+        text = read_regular(Path(distribution.info) / "RECORD", _LARGEST_RECORD).decode("utf-8", "replace")
+    except OSError:
+        return None
+    rows = (line for line in text.splitlines() if line and "sha256=" in line)
+    kept = sorted(row for row in rows if ".dist-info/" not in row and not row.startswith(("../", "/")))
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()
+
+
+def _source(distribution: Distribution) -> str | None:
+    if distribution.direct_url is None:
+        return None
+    try:
+        origin = msgspec.json.decode(read_regular(Path(distribution.info) / "direct_url.json"), type=_Origin)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    if origin.dir_info and origin.dir_info.editable:
+        return f"-e {origin.url.removeprefix('file://')}"
+    address = f"{origin.vcs_info.vcs}+{origin.url}@{origin.vcs_info.commit_id}" if origin.vcs_info else origin.url
+    return f"{distribution.name} @ {address}"
+
+
+# A remedy's command line as steps, each an installer's command on the environment; and running them.
+
+
+_VARIABLE = re.compile(r"([A-Z_][A-Z0-9_]*)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command, with the variables that are set before it."""
+
+    command: Command
+    variables: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """As a shell takes it."""
+        return " ".join([*(f"{k}={shlex.quote(v)}" for k, v in self.variables.items()), shlex.join(self.command.words)])
+
+
+def steps_of(command: str, prefix: str, environ: Mapping[str, str]) -> tuple[Step, ...]:
+    """The steps of a remedy.
+
+    Args:
+        command: One line of shell, ``A && B``.
+        prefix: The environment that every step must name.
+        environ: Where programs are looked for.
+
+    Raises:
+        ImpossibleError: It is none that pip or uv carries out in this environment.
+    """
+    steps = tuple(_step(words, environ) for words in _parts(command))
+    if not steps or not all(step and _is_on(step, prefix) for step in steps):
+        raise ImpossibleError(
+            "the least remedy is not one that pip or uv carries out in this environment",
+            hint=f"run it yourself: {command}",
+        )
+    return tuple(step for step in steps if step)
+
+
+def carry_out(steps: Sequence[Step], environ: Mapping[str, str], on_line: Callable[[str], None]) -> None:
+    """Run steps to their end, one after the other.
+
+    Raises:
+        EnvsolveError: One fails; those after it are not run.
+    """
+    for step in steps:
+        ended = run(step.command.words, environment={**environ, **step.variables}, on_line=on_line)
+        if ended.code != 0:
+            raise explained(step.command.installer, ended.code, ended.output)
+
+
+def _parts(command: str) -> Iterator[list[str]]:
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="&|;<>()")
+    lexer.whitespace_split = True
+    part: list[str] = []
+    for word in lexer:
+        if word == "&&":
+            yield part
+            part = []
+        else:
+            part.append(word)
+    yield part
+
+
+def _step(words: list[str], environ: Mapping[str, str]) -> Step | None:
+    variables: dict[str, str] = {}
+    while words and (match := _VARIABLE.fullmatch(words[0])):
+        variables[match[1]] = match[2]
+        words = words[1:]
+    try:
+        return Step(read_command(words, environ), variables) if words else None
+    except UsageError:
+        return None
+
+
+def _is_on(step: Step, prefix: str) -> bool:
+    words = step.command.words
+    verbs = {"install", "uninstall"} & set(words)
+    named = any(word == prefix or word.startswith(f"{prefix}/") for word in words)
+    return step.command.installer in ("pip", "uv") and bool(verbs) and named
+
+
+_FLAVOUR = re.compile(r"\+(cpu|cu\d+)$")
+
+
+def restoring(state: State, environment: Environment, catalogue: Catalogue) -> tuple[str, ...]:
+    """The commands that put a state back; none where it is there.
+
+    Packages of a CUDA flavour come from PyTorch's own index, as their version says; all others from the user's.
+    """
+    now = {package.name: package for package in packages_of(environment)}
+    then = {package.name: package for package in state.packages}
+    extra = [name for name in now if name not in then]
+    groups: dict[str, list[str]] = {}
+    for name, package in then.items():
+        if now.get(name) != package:
+            groups.setdefault(_index(package, catalogue), []).append(shlex.quote(_requirement(package)))
+    commands = [f"pip uninstall -y {' '.join(map(shlex.quote, extra))}"] if extra else []
+    commands += [f"pip install --force-reinstall --no-deps {' '.join(n)}{index}" for index, n in groups.items()]
+    return tuple(in_environment(command, environment) for command in commands)
+
+
+def put_back(
+    state: State, catalogue: Catalogue, environ: Mapping[str, str], on_line: Callable[[str], None]
+) -> tuple[str, ...]:
+    """Put a state back, and look whether it is there.
+
+    Returns:
+        The names of what was put back or removed.
+
+    Raises:
+        VerificationError: It could not be; the hint says exactly what to run.
+    """
+    prefix = Path(state.prefix)
+    environment = read_outline(prefix, environ)
+    commands = restoring(state, environment, catalogue)
+    before = packages_of(environment)
+    try:
+        for command in commands:
+            carry_out(steps_of(command, environment.prefix, environ), environ, on_line)
+    except EnvsolveError as error:
+        raise VerificationError(
+            f"the earlier state of {prefix} could not be put back: {error.message}", hint=_by_hand(commands)
+        ) from error
+    after = read_outline(prefix, environ)
+    remain = restoring(state, after, catalogue)
+    if remain:
+        wrong = ", ".join(_differences(state, packages_of(after)))
+        raise VerificationError(
+            f"the earlier state of {prefix} is not back: {wrong} differ, though the installer was content",
+            hint=_by_hand(remain),
+        )
+    return tuple(_differences(state, before))
+
+
+def _differences(state: State, packages: tuple[Package, ...]) -> Iterator[str]:
+    now, then = ({p.name: p for p in side} for side in (packages, state.packages))
+    yield from (name for name in sorted({**now, **then}) if now.get(name) != then.get(name))
+
+
+def _by_hand(commands: tuple[str, ...]) -> str:
+    return f"run: {' && '.join(commands)}"
+
+
+def _requirement(package: Package) -> str:
+    return package.source or f"{package.name}=={package.version}"
+
+
+def _index(package: Package, catalogue: Catalogue) -> str:
+    match = _FLAVOUR.search(package.version or "")
+    place = catalogue.indexes.get("pytorch")
+    if match is None or place is None or package.source:
+        return ""
+    return f" --index-url {place.url.format(variant=match[1])}"

@@ -1,0 +1,199 @@
+"""Rules 3, 4 and 5: which GPU code runs on which card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from packaging.specifiers import SpecifierSet
+
+from envsolve.facts.builds import Build
+from envsolve.facts.hardware import Architecture, Floor, Ptxas, Toolkit, TritonRelease
+from envsolve.machine.model import Driver
+from envsolve.rules.driver import driver_runs
+from envsolve.rules.verdict import Level, Reason
+from envsolve.values import Arch, ComputeCapability, minor, parse_arch
+
+Architectures = Mapping[str, Architecture]
+
+
+def sass_level(arch: Arch, cc: ComputeCapability, architectures: Architectures) -> Level:
+    """Rule 3: ``sm_XY`` runs on cc ``X.Z`` with ``Z >= Y``, same major only.
+
+    ``a`` forms run on exactly their card, ``f`` forms on their family. Tegra parts are islands: their code serves no
+    desktop part and none serves them. Source: CUDA C++ Programming Guide, "Binary Compatibility" and "Family-Specific
+    Features".
+    """
+    made_for = _current_name(arch.cc, architectures)
+    card = _current_name(cc, architectures)
+    if made_for == card:
+        return Level.NATIVE
+    if arch.suffix == "a" or made_for.major != card.major or made_for.minor > card.minor:
+        return Level.NONE
+    if _is_island(made_for, architectures) or _is_island(card, architectures):
+        return Level.NONE
+    return Level.FAMILY
+
+
+def ptx_level(arch: Arch, cc: ComputeCapability, architectures: Architectures) -> Level:
+    """Rule 4: ``compute_XY`` compiles for any cc >= X.Y; ``a`` forms never forward.
+
+    Source: CUDA C++ Programming Guide, "PTX Compatibility".
+    """
+    made_for, card = _current_name(arch.cc, architectures), _current_name(cc, architectures)
+    if arch.suffix == "a":
+        return Level.PTX if made_for == card else Level.NONE
+    if arch.suffix == "f":
+        return Level.PTX if made_for.major == card.major and made_for <= card else Level.NONE
+    return Level.PTX if made_for <= card else Level.NONE
+
+
+def best_code(names: Iterable[str], cc: ComputeCapability, architectures: Architectures) -> tuple[Level, Arch | None]:
+    """The piece of SASS, else of PTX, that a card runs, and at which level; ``(NONE, None)`` where there is none."""
+    best: tuple[Level, Arch | None] = (Level.NONE, None)
+    for name in names:
+        arch = parse_arch(name)
+        level = (sass_level if arch.kind == "sass" else ptx_level)(arch, cc, architectures)
+        newer = best[1] is not None and level == best[0] and arch.cc > best[1].cc
+        if level.rank < best[0].rank or newer:
+            best = (level, arch)
+    return best
+
+
+def libraries_serve(
+    cuda: str, cc: ComputeCapability, toolkits: Sequence[Toolkit], architectures: Architectures
+) -> Reason:
+    """Rule 5: cuBLAS, cuDNN, NCCL and NVRTC of a toolkit carry code only for the GPUs which that toolkit knew.
+
+    So PTX in torch alone saves neither a card younger than the toolkit nor one that the toolkit dropped. The toolkit
+    serves a card if SASS that it can make runs there (rule 3). Source: release notes of each toolkit.
+    """
+    toolkit = next((t for t in toolkits if minor(t.version) == minor(cuda)), None)
+    if toolkit is None:
+        return Reason("libraries", None, f"the GPUs that CUDA {cuda} serves are not known")
+    level, _ = best_code(toolkit.archs, cc, architectures)
+    verb = "serve" if level.usable else "do not serve"
+    known = f"{toolkit.archs[0]} to {toolkit.archs[-1]}"
+    text = f"the libraries of CUDA {toolkit.version} ({known}) {verb} cc {cc}"
+    return Reason("libraries", level.usable, text, toolkit.evidence.value, toolkit.source)
+
+
+def _current_name(cc: ComputeCapability, architectures: Architectures) -> ComputeCapability:
+    """The name that newer toolkits use: Thor was 10.1 in CUDA 12 and is 11.0 in CUDA 13."""
+    known = architectures.get(str(cc))
+    return ComputeCapability.parse(known.alias_of) if known and known.alias_of else cc
+
+
+def _is_island(cc: ComputeCapability, architectures: Architectures) -> bool:
+    known = architectures.get(str(cc))
+    return known is not None and known.island
+
+
+# Rule 6: whether kernels that Triton compiles run on a card.
+
+
+TRITON = "triton"
+
+
+def chosen_ptxas(release: TritonRelease, cc: ComputeCapability) -> Ptxas | None:
+    """The assembler that a Triton release runs for a card."""
+    for ptxas in release.ptxas:
+        first = ComputeCapability.parse(ptxas.min_cc)
+        end = ComputeCapability.parse(ptxas.max_cc) if ptxas.max_cc else None
+        if first <= cc and (end is None or cc < end):
+            return ptxas
+    return None
+
+
+def arch_asked(release: TritonRelease, cc: ComputeCapability) -> str:
+    """The GPU name that a Triton release gives its ptxas for a card: ``sm_90a``."""
+    specific = release.arch_specific_from
+    return cc.sm + ("a" if specific and cc >= ComputeCapability.parse(specific) else "")
+
+
+def triton_runs(
+    release: TritonRelease,
+    cc: ComputeCapability,
+    driver: Driver | None,
+    os: str | None,
+    toolkits: Sequence[Toolkit],
+    floors: Sequence[Floor],
+) -> Reason:
+    """Rule 6: Triton compiles for the card, its ptxas knows the arch, and the driver loads that ptxas's cubins.
+
+    A cubin needs the driver family of the ptxas that made it, even where torch's own variant is older. The reason's
+    rule is ``triton-gpu`` where the card is below what Triton supports, ``triton-matrix`` where its compiler makes
+    simple kernels for it but no matrix product, ``triton-driver`` where the driver is too old for the cubins, else
+    ``triton``.
+    """
+
+    def say(ok: bool | None, text: str, rule: str = "triton") -> Reason:
+        return Reason(rule, ok, f"Triton {release.version} {text}", release.evidence.value, release.source)
+
+    if cc < ComputeCapability.parse(release.min_cc):
+        return say(False, f"supports cc {release.min_cc} and newer, not {cc}", "triton-gpu")
+    ptxas = chosen_ptxas(release, cc)
+    if ptxas is None:
+        return say(None, f"has no known assembler for cc {cc}")
+    name = arch_asked(release, cc)
+    if name not in ptxas.archs:
+        return say(False, f"compiles with {ptxas.file} {ptxas.cuda}, which does not know {name}")
+    if str(cc) in release.no_matrix_product:
+        return say(False, f"compiles no matrix product for cc {cc}, simpler kernels alone", "triton-matrix")
+    fit = driver_runs(ptxas.cuda, driver, os, toolkits, floors)
+    if fit.reason.ok:
+        return say(True, f"compiles {name} with {ptxas.file} {ptxas.cuda}, whose cubins this driver loads")
+    if fit.reason.ok is None:
+        return say(None, f"compiles {name} with {ptxas.file} {ptxas.cuda}, which needs driver {fit.required}")
+    have = (driver.version or f"one for CUDA {driver.cuda}") if driver else None
+    text = f"compiles {name} with {ptxas.file} {ptxas.cuda}: its cubins need driver {fit.required}, not {have}"
+    return say(False, text, "triton-driver")
+
+
+# Rule 9: the torch family of one environment agrees on CUDA flavour and torch minor.
+
+
+#: Variant of a package whose one build serves every flavour (triton).
+ANY = "any"
+
+
+_specifier = lru_cache(maxsize=1024)(SpecifierSet)
+
+
+_CUDA_SUFFIX = re.compile(r"^(nvidia-[a-z0-9-]+)-cu(\d+)\b")
+
+
+def cuda_suffix(requirement: str) -> tuple[str, int] | None:
+    """A library of the CUDA runtime and the CUDA major that its name says: ``nvidia-cublas-cu12`` as (stem, 12)."""
+    match = _CUDA_SUFFIX.match(requirement)
+    return (match[1], int(match[2])) if match else None
+
+
+def serves_cuda(companion: Build, cuda: str | None) -> bool:
+    """Whether a companion that chooses by torch's CUDA version serves this one; None is a CPU build's."""
+    return cuda is not None and companion.torch_cuda is not None and _specifier(companion.torch_cuda).contains(cuda)
+
+
+def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
+    """Rule 9: a companion shares torch's variant or CUDA major, and this torch is one that its ABI accepts.
+
+    Source: METADATA of the companions, and PyTorch's compatibility table where METADATA is silent.
+
+    Args:
+        companion: A build of another package of the family.
+        torch: A build of torch.
+        agrees_on: ``variant``, ``major`` or ``nothing``: see :class:`FamilyMember`.
+    """
+    pair = f"{companion.package} {companion.version} [{companion.variant}] with torch {torch.version} [{torch.variant}]"
+    same = companion.variant in (ANY, torch.variant) or agrees_on == "nothing"
+    if companion.torch_cuda:
+        same = serves_cuda(companion, torch.cuda)
+    elif agrees_on == "major" and companion.cuda and torch.cuda:
+        same = minor(companion.cuda)[0] == minor(torch.cuda)[0]
+    if not same:
+        return Reason("flavour", False, f"{pair}: different CUDA flavours", companion.evidence.value, companion.source)
+    if companion.torch and not _specifier(companion.torch).contains(torch.version, prereleases=True):
+        text = f"{pair}: built against torch{companion.torch}"
+        return Reason("flavour", False, text, companion.evidence.value, companion.source)
+    return Reason("flavour", True, pair, companion.evidence.value, companion.source)

@@ -1,0 +1,286 @@
+"""Rules 1 and 2: which CUDA a driver runs, and which PTX it compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.channels import ImageRequirement
+from envsolve.facts.gpu_names import find_gpu
+from envsolve.facts.hardware import Architecture, DriverBranch, Floor, GpuModel, Toolkit
+from envsolve.machine.model import Driver, Gpu, Machine
+from envsolve.rules.verdict import DriverMode, Reason
+from envsolve.values import minor, numbers, reaches
+
+
+class DriverFit(msgspec.Struct, frozen=True):
+    """Rule 1's answer: the reason, the oldest driver that would do, and the mode in which this one runs the code."""
+
+    reason: Reason
+    required: str | None
+    mode: DriverMode | None
+
+
+def driver_runs(
+    cuda: str, driver: Driver | None, os: str | None, toolkits: Sequence[Toolkit], floors: Sequence[Floor]
+) -> DriverFit:
+    """Rule 1: a CUDA ``M.x`` runtime runs on the floor driver of family ``M`` or any newer one.
+
+    Minor-version compatibility covers 11.1 and later; an earlier runtime needs the driver of its own toolkit. NVIDIA's
+    "maximum driver" is no cap. Source: CUDA Compatibility guide, "Minor Version Compatibility".
+    """
+    knows = driver is not None and driver.cuda is not None and minor(driver.cuda) >= minor(cuda)
+    fact = _oldest_driver(cuda, os, toolkits, floors)
+    if fact is None:
+        said = f"no driver floor is known for CUDA {cuda}"
+        text = f"{said}; the driver supports CUDA {driver.cuda}" if knows and driver else said
+        return DriverFit(Reason("driver-floor", True if knows else None, text), None, "full" if knows else None)
+    required, evidence, source = fact
+    said = f"CUDA {cuda} needs driver {required} or newer"
+
+    def fit(ok: bool | None, rest: str, mode: DriverMode | None = None) -> DriverFit:
+        return DriverFit(Reason("driver-floor", ok, f"{said}; {rest}", evidence, source), required, mode)
+
+    if driver is None or (driver.version is None and driver.cuda is None):
+        return fit(None, "the machine's driver is not known")
+    if knows:
+        return fit(True, f"the driver supports CUDA {driver.cuda}", "full")
+    ok = reaches(driver.version, required) if driver.version else None
+    if ok is None and driver.cuda is not None:
+        ok = _family_implies(driver.cuda, cuda)
+    have = driver.version or f"for CUDA {driver.cuda}"
+    if ok is None:
+        return fit(None, f"the machine's driver is {have}, which is too imprecise to tell")
+    return fit(ok, f"the machine has driver {have}", "minor-version" if ok else None)
+
+
+def _oldest_driver(
+    cuda: str, os: str | None, toolkits: Sequence[Toolkit], floors: Sequence[Floor]
+) -> tuple[str, str, str] | None:
+    version = minor(cuda)
+    for floor in floors:
+        last = minor(floor.last) if floor.last else (minor(floor.first)[0], 99)
+        if minor(floor.first) <= version <= last:
+            driver = floor.windows if os == "windows" else floor.linux
+            if driver:
+                return driver, floor.evidence.value, floor.source
+    for toolkit in toolkits:
+        if minor(toolkit.version) == version:
+            driver = toolkit.driver_windows if os == "windows" else toolkit.driver_linux
+            if driver:
+                return driver, toolkit.evidence.value, toolkit.source
+    return None
+
+
+def _family_implies(driver_cuda: str, cuda: str) -> bool | None:
+    """What the driver's CUDA version alone says of the family's floor.
+
+    The first driver of 12.x and of 13.x is that family's floor. Of 11.x it is not: 11.0 came with 450.36.06 and the
+    floor of the later ones is 450.80.02, so a driver "for CUDA 11.0" leaves it open.
+    """
+    have, need = minor(driver_cuda), minor(cuda)
+    if have[0] != need[0]:
+        return have[0] > need[0]
+    if need < (11, 1):
+        return False
+    return None if have == (11, 0) else True
+
+
+def ptx_loads(ptx_cuda: str, driver: Driver | None) -> Reason:
+    """Rule 2: PTX written by a toolkit newer than the driver's CUDA version never JITs (CUDA error 222).
+
+    Source: CUDA Compatibility guide, "Application Considerations for Minor Version Compatibility".
+    """
+    if driver is None or driver.cuda is None:
+        return Reason("driver-ptx", None, f"whether the driver compiles PTX of CUDA {ptx_cuda} is not known")
+    ok = minor(driver.cuda) >= minor(ptx_cuda)
+    verb = "compiles" if ok else "cannot compile"
+    return Reason("driver-ptx", ok, f"a driver for CUDA {driver.cuda} {verb} PTX of CUDA {ptx_cuda}")
+
+
+# Rule 7: the life of cards and drivers: which machines can exist at all.
+
+
+def can_exist(
+    gpu: Gpu, driver: Driver | None, architectures: Mapping[str, Architecture], drivers: Sequence[DriverBranch]
+) -> Reason:
+    """Rule 7: a card has a first driver that knows it, and may have a last branch.
+
+    Where only the driver's CUDA version is known, the branches that support it decide. Source: release notes of the
+    driver branches and NVIDIA's list of legacy GPUs.
+    """
+    known = architectures.get(gpu.compute_capability or "")
+    if known is None:
+        return Reason("life", None, f"no driver history is known for {gpu.label}")
+
+    def say(ok: bool | None, text: str) -> Reason:
+        return Reason("life", ok, text, known.evidence.value, known.source)
+
+    if driver is None or (driver.version is None and driver.cuda is None):
+        return say(None, "the machine's driver is not known")
+    have = f"driver {driver.version}" if driver.version else f"a driver for CUDA {driver.cuda}"
+    if known.first_driver and _before(driver, known.first_driver, drivers):
+        return say(False, f"{gpu.label} needs driver {known.first_driver} or newer; {have} does not know the card")
+    if known.last_branch and _after(driver, known.last_branch, drivers):
+        return say(False, f"the R{known.last_branch} branch is the last to serve {gpu.label}; {have} dropped it")
+    return say(True, f"{have} serves {gpu.label}")
+
+
+def _before(driver: Driver, first: str, drivers: Sequence[DriverBranch]) -> bool:
+    if driver.version:
+        return reaches(driver.version, first) is False
+    cuda = _cuda_of(first, drivers)
+    return cuda is not None and driver.cuda is not None and minor(driver.cuda) < minor(cuda)
+
+
+def _after(driver: Driver, last: str, drivers: Sequence[DriverBranch]) -> bool:
+    if driver.version:
+        return numbers(driver.version)[:1] > numbers(last)[:1]
+    cuda = _cuda_of(last, drivers)
+    return cuda is not None and driver.cuda is not None and minor(driver.cuda) > minor(cuda)
+
+
+def _cuda_of(version: str, drivers: Sequence[DriverBranch]) -> str | None:
+    """The CUDA version of a driver's branch."""
+    return next((branch.cuda for branch in drivers if numbers(branch.branch)[:1] == numbers(version)[:1]), None)
+
+
+# Rule 8: whether a cuda-compat ``libcuda`` raises a driver's CUDA version on a machine.
+
+
+# The container runtime's name for data-centre cards in NVIDIA_REQUIRE_CUDA.
+_DATA_CENTRE = "tesla"
+
+
+class ForwardFacts(msgspec.Struct, frozen=True):
+    """What this rule reads of the catalogue, and only when it is asked: few machines have a compat ``libcuda``."""
+
+    catalogue: Catalogue
+
+    @property
+    def drivers(self) -> Sequence[DriverBranch]:
+        """Driver branches, oldest first."""
+        return self.catalogue.drivers
+
+    @property
+    def architectures(self) -> Mapping[str, Architecture]:
+        """Architectures by compute capability."""
+        return self.catalogue.architectures
+
+    def model(self, gpu: Gpu) -> GpuModel | None:
+        """The model of a card, where its name tells it."""
+        try:
+            return find_gpu(gpu.name, self.catalogue) if gpu.name else None
+        except UsageError:
+            return None
+
+    def releases(self) -> Iterator[ImageRequirement]:
+        """The toolkit releases of which is known with which older drivers their compat ``libcuda`` may be used."""
+        return (r for r in self.catalogue.image_requirements.values() if r.or_drivers)
+
+
+def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
+    """Rule 8: a compat ``libcuda`` serves data-centre cards on the driver branches that NVIDIA lists for its release.
+
+    It must be newer than the driver (else CUDA error 803), every card must be one of a data centre or a Jetson (else
+    error 804), and the branch that it was built from must still know the cards (rule 7). Where it is not known whether
+    all of that holds, the reason says so, and the driver is to be judged alone. Sources: CUDA Compatibility guide,
+    "Forward Compatibility"; ``NVIDIA_REQUIRE_CUDA`` of NVIDIA's images, which names the branches.
+
+    Args:
+        machine: Its ``driver.compat_libcuda`` is the CUDA version of the library, its ``driver.cuda`` the driver's own.
+
+    Returns:
+        None where there is no such library, or no GPU.
+    """
+    driver = machine.driver
+    if driver is None or driver.compat_libcuda is None or machine.gpus == ():
+        return None
+    library = f"the cuda-compat libcuda (CUDA {driver.compat_libcuda})"
+    have = f"driver {driver.version}" if driver.version else f"a driver for CUDA {driver.cuda}"
+    if machine.platform and machine.platform.os not in (None, "linux"):
+        return Reason("forward", False, f"{library} is for Linux alone")
+    if driver.cuda is not None and minor(driver.compat_libcuda) <= minor(driver.cuda):
+        text = f"{library} is not newer than {have}, which supports CUDA {driver.cuda} itself"
+        return Reason("forward", False, f"{text} (CUDA error 803)")
+    cards = {(gpu.name, gpu.compute_capability): gpu for gpu in machine.gpus or ()}
+    unfit = [reason for gpu in cards.values() if (reason := _no_card_for_it(gpu, library, driver, facts))]
+    if unfit:
+        return min(unfit, key=lambda reason: reason.ok is None)
+    if not machine.gpus or driver.version is None or driver.cuda is None:
+        lacking = "driver is" if machine.gpus else "GPUs are"
+        return Reason("forward", None, f"whether {library} serves here is not known, since the {lacking} not")
+    return _listed(driver.compat_libcuda, driver.version, library, facts)
+
+
+def compat_releases(facts: ForwardFacts) -> tuple[str, ...]:
+    """The CUDA versions whose compat ``libcuda`` is known to serve older drivers, oldest first."""
+    return tuple(sorted({f"{major}.{part}" for major, part in (minor(r.cuda) for r in facts.releases())}, key=minor))
+
+
+def lifted(machine: Machine, facts: ForwardFacts) -> Driver | None:
+    """The machine's driver as CUDA code finds it: with the CUDA version of a compat ``libcuda`` that serves there."""
+    reason = compat_serves(machine, facts)
+    if machine.driver is None or reason is None or not reason.ok:
+        return machine.driver
+    return replace(machine.driver, cuda=machine.driver.compat_libcuda)
+
+
+def through_compat(alone: DriverFit, cuda: str, driver: Driver | None, raised: Driver | None) -> DriverFit:
+    """Rule 1's answer with the help of a compat ``libcuda``, which runs CUDA up to its own version, PTX included.
+
+    Args:
+        alone: What the driver does without it.
+        cuda: The CUDA version of the build.
+        driver: The machine's driver.
+        raised: The same as :func:`lifted` has it.
+    """
+    if alone.mode == "full" or raised is None or raised == driver or minor(raised.cuda or "0") < minor(cuda):
+        return alone
+    needs = f"CUDA {cuda} needs driver {alone.required} or newer; " if alone.required else ""
+    text = f"{needs}the cuda-compat libcuda (CUDA {raised.cuda}) runs it on driver {raised.version}"
+    reason = replace(alone.reason, ok=True, text=text)
+    return DriverFit(reason, alone.required, "forward-compat")
+
+
+def _no_card_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts) -> Reason | None:
+    """Why a card cannot use the library, or that it is not known whether it can; None where it can."""
+    model = facts.model(gpu)
+    if model is None:
+        text = f"{library} serves data-centre cards alone; whether {gpu.label} is one is not known"
+        return Reason("forward", None, text)
+    if not model.data_centre:
+        text = f"{library} serves data-centre cards alone, and {gpu.label} is none (CUDA error 804)"
+        return Reason("forward", False, text, model.evidence.value, model.source)
+    branch = next((b for b in facts.drivers if minor(b.cuda) == minor(driver.compat_libcuda or "0")), None)
+    built_from = Driver(branch.branch, branch.cuda) if branch else None
+    life = can_exist(gpu, built_from, facts.architectures, facts.drivers)
+    if built_from is not None and life.ok is False:
+        text = f"{library} is of driver branch R{built_from.version}, which does not serve {gpu.label}"
+        return Reason("forward", False, text, life.evidence, life.source)
+    return None
+
+
+def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reason:
+    """Whether NVIDIA names the driver's branch for a compat ``libcuda`` of that CUDA."""
+    own = numbers(version)[:1]
+    named: dict[str, ImageRequirement] = {}
+    for release in facts.releases():
+        if minor(release.cuda) == minor(cuda):
+            for allowed in release.or_drivers:
+                if _DATA_CENTRE in allowed.brands:
+                    named |= dict.fromkeys(allowed.branches, release)
+    if not named:
+        return Reason("forward", None, f"which drivers {library} may serve is not recorded")
+    found = next((release for branch, release in named.items() if numbers(branch)[:1] == own), None)
+    listed = ", ".join(f"R{branch}" for branch in sorted(named, key=numbers))
+    if found is None:
+        any_of_them = next(iter(named.values()))
+        text = f"{library} is meant for driver branches {listed}; whether it serves driver {version} is not known"
+        return Reason("forward", None, text, any_of_them.evidence.value, any_of_them.source)
+    text = f"{library} serves driver {version} (it is meant for branches {listed})"
+    return Reason("forward", True, text, found.evidence.value, found.source)

@@ -1,0 +1,362 @@
+"""Candidates of ordinary packages: the files of the default index, filtered for the environment, best first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from envsolve.facts.builds import Build
+from envsolve.machine.model import Machine
+from envsolve.packages.client import IndexClient
+from envsolve.packages.listing import Listing, read_version
+from envsolve.packages.model import IndexFile
+from envsolve.rules.platform import Environment
+from envsolve.rules.verdict import Level
+from envsolve.solve.family import Family, Option
+from envsolve.solve.preferences import Kept, in_front, too_late
+from envsolve.values import minor
+
+# A search for things in order, begun once and gone on with by whoever wants more of them.
+
+
+Thing = TypeVar("Thing")
+
+
+class Walk(Generic[Thing]):
+    """What an iterator yields, found as far as somebody asked for it, any number of times from the start.
+
+    Backtracking comes back to the same package with the same specifiers thousands of times, and takes the first.
+    """
+
+    def __init__(self, source: Iterator[Thing]) -> None:
+        self._source = source
+        self._found: list[Thing] = []
+
+    def __iter__(self) -> Iterator[Thing]:
+        place = 0
+        while True:
+            if place == len(self._found):
+                try:
+                    self._found.append(next(self._source))
+                except StopIteration:
+                    return
+            yield self._found[place]
+            place += 1
+
+
+_SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
+
+
+class Pool(msgspec.Struct, eq=False):
+    """What the indexes offer of each ordinary package, for one environment or for several that share versions.
+
+    Attributes:
+        environment: The one whose files are chosen.
+        digests: Per package, the only files that may be taken, as ``sha256:...``; a package not named may be any file.
+        others: Environments in which the same version must have a file, too.
+        cutoff: First instant that is too late (:func:`cutoff_of`).
+        prereleases: Whether pre-releases are wanted even where no specifier names one.
+        kept: Versions to stay with.
+        visited: How many versions of all packages were looked at for a file.
+    """
+
+    client: IndexClient
+    environment: Environment
+    digests: Mapping[str, frozenset[str]]
+    others: tuple[Environment, ...] = ()
+    cutoff: str | None = None
+    prereleases: bool = False
+    kept: Kept = {}
+    visited: int = 0
+    _listed: dict[str, tuple[Listing, Sequence[int]]] = {}
+    _chosen: dict[tuple[str, int], IndexFile | None] = {}
+    _takes: dict[tuple[str, Specifier], dict[int, bool]] = {}
+    _walks: dict[tuple[str, SpecifierSet], Walk[tuple[Version, IndexFile]]] = {}
+
+    def exists(self, name: str) -> bool:
+        """Whether any index lists a file of the project that can be read at all."""
+        return bool(self._published(name)[1])
+
+    def versions(self, name: str) -> list[Version]:
+        """Every version listed, newest first, whether or not it suits the environment."""
+        listing, places = self._published(name)
+        return [_version(listing, place) for place in places]
+
+    def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
+        """Versions that the specifier takes, those kept first, then the newest, yanked ones last; with the best file.
+
+        A wheel that runs here goes before an sdist. Pre-releases appear only on request, or where a project has
+        published nothing else.
+        """
+        key = name, specifier
+        if key not in self._walks:
+            self._walks[key] = Walk(self._candidates(name, specifier))
+        return iter(self._walks[key])
+
+    def sources(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
+        """Versions that have a source distribution for the environment's Python, in the same order, with that file."""
+        listing, _ = self._published(name)
+        for place in self._taken(name, specifier):
+            files = [f for f in listing.files(place) if self._may_be(name, f) and not f.filename.endswith(".whl")]
+            file = _best(files, self.environment)
+            if file is not None and file.yanked is None:
+                yield _version(listing, place), file
+
+    def served(self, name: str, specifier: SpecifierSet, python: str) -> bool:
+        """Whether a version that the specifier takes has a file for another Python ``X.Y`` on the same platform."""
+        other = Environment.of(Machine(platform=self.environment.platform), python)
+        listing, places = self._published(name)
+        fitting = (p for p in places if specifier.contains(_version(listing, p), prereleases=True))
+        return any(_best([f for f in listing.files(p) if self._may_be(name, f)], other) for p in fitting)
+
+    def _candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
+        listing, _ = self._published(name)
+        withdrawn: list[tuple[Version, IndexFile]] = []
+        for place in self._taken(name, specifier):
+            file = self._file(name, listing, place)
+            if file is None:
+                continue
+            if file.yanked is None:
+                yield _version(listing, place), file
+            else:
+                withdrawn.append((_version(listing, place), file))
+        yield from withdrawn
+
+    def _taken(self, name: str, specifier: SpecifierSet) -> Iterator[int]:
+        """Places of the versions that a specifier takes, in the order of preference."""
+        listing, places = self._published(name)
+        wanted = self.prereleases or bool(specifier.prereleases) or listing.early.issuperset(places)
+        singles = [(single, self._takes.setdefault((name, single), {})) for single in specifier]
+        kept = self.kept.get(name, ())
+        for place in in_front(places, kept, lambda place: _version(listing, place)):
+            if wanted or place not in listing.early:
+                for single, known in singles:
+                    if place not in known:
+                        known[place] = single.contains(_version(listing, place), prereleases=True)
+                    if not known[place]:
+                        break
+                else:
+                    yield place
+
+    def _file(self, name: str, listing: Listing, place: int) -> IndexFile | None:
+        """The best file of a version; None where it has none for every environment."""
+        key = name, place
+        if key not in self._chosen:
+            self.visited += 1
+            files = [file for file in listing.files(place) if self._may_be(name, file)]
+            everywhere = all(_best(files, other) for other in self.others)
+            self._chosen[key] = _best(files, self.environment) if everywhere else None
+        return self._chosen[key]
+
+    def _published(self, name: str) -> tuple[Listing, Sequence[int]]:
+        """A project's page, and the places of its versions that have a file which may be taken, newest first."""
+        if name not in self._listed:
+            listing = self.client.listing(name)
+            places: Sequence[int] = range(len(listing.versions) - 1, -1, -1)
+            if self.cutoff is not None or name in self.digests:
+                places = [p for p in places if any(self._may_be(name, file) for file in listing.files(p))]
+            self._listed[name] = listing, places
+        return self._listed[name]
+
+    def _may_be(self, name: str, file: IndexFile) -> bool:
+        return not too_late(file.upload_time, self.cutoff) and taken(file, self.digests.get(name))
+
+
+def taken(file: IndexFile, digests: frozenset[str] | None) -> bool:
+    """Whether a file is one of those that a requirement file lists by hash; any is, where it lists none."""
+    return not digests or any(f"{algorithm}:{digest}" in digests for algorithm, digest in file.hashes.items())
+
+
+def _version(listing: Listing, place: int) -> Version:
+    version = read_version(listing.versions[place])
+    assert version is not None  # others are not among the versions of a listing
+    return version
+
+
+def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | None:
+    """The most specific wheel, else an sdist; not yanked before yanked."""
+    ranked = []
+    for file in files:
+        if not _python_allowed(file.requires_python, environment.full_version):
+            continue
+        wheel = file.filename.endswith(".whl")
+        rank = environment.rank(file.filename) if wheel else None
+        if rank is None and (wheel or not _SDIST.search(file.filename)):
+            continue
+        ranked.append(((file.yanked is not None, not wheel, rank or 0, file.filename), file))
+    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+
+@lru_cache(maxsize=4096)
+def _python_allowed(requires_python: str | None, python: str) -> bool:
+    if not requires_python:
+        return True
+    try:
+        return SpecifierSet(requires_python).contains(python, prereleases=True)
+    except InvalidSpecifier:
+        return True
+
+
+# Wheels of extensions that are on no package index: on release pages and on pages of links.
+#
+# Each is made for one torch minor, one CUDA and one C++ ABI. Which is the right one is therefore a question that has
+# an
+# answer once torch is chosen; torch is never bent to them.
+
+
+Ready = Mapping[str, Sequence[Option]]
+"""By package, its wheels, best first."""
+
+
+def ready(package: str, torch: Option, family: Family) -> tuple[Option, ...]:
+    """The wheels of a package that go with a torch and serve the machines, best first.
+
+    Args:
+        package: A package that is compiled otherwise.
+        torch: The torch of the plan.
+        family: What is published, and the machines.
+    """
+    fitting = [option for option in _usable(package, family) if goes_with(option.build, torch.build)]
+    # What a public list names is there; a workflow that should have made a wheel may have failed.
+    fitting.sort(key=lambda option: option.build.evidence.rank)
+    fitting.sort(key=lambda option: Version(option.version.public), reverse=True)
+    return tuple(fitting)
+
+
+def still_there(wheels: Ready, family: Family) -> Ready:
+    """Wheels less those that turned out not to exist any more."""
+    return {
+        name: [o for o in options if not any(o.build.filename(p) in family.gone for p in o.build.pythons)]
+        for name, options in wheels.items()
+    }
+
+
+def torches_served(package: str, family: Family) -> tuple[str, ...]:
+    """The torch minors for which a package has wheels that serve the machines, oldest first."""
+    found = {
+        minor(torch.build.version)
+        for option in _usable(package, family)
+        for torch in family.options("torch")
+        if goes_with(option.build, torch.build)
+    }
+    return tuple(f"{major}.{lesser}" for major, lesser in sorted(found))
+
+
+def goes_with(build: Build, torch: Build) -> bool:
+    """Rule 9: the torch minor, the CUDA and the C++ ABI that a wheel was made for.
+
+    A wheel whose name states a whole flavour (``+pt28cu129``) was made for that one, others for every CUDA of a major.
+    """
+    if build.cuda is None or torch.cuda is None or build.torch is None:
+        return False
+    if build.variant in build.local:
+        same = build.variant == torch.variant
+    else:
+        same = minor(build.cuda)[0] == minor(torch.cuda)[0]
+    abi = build.cxx11_abi is None or build.cxx11_abi == torch.cxx11_abi
+    return same and abi and SpecifierSet(build.torch).contains(torch.version, prereleases=True)
+
+
+def _usable(package: str, family: Family) -> Iterator[Option]:
+    for option in family.judged_outside(package):
+        known = option.build.code is not None and option.verdict.level is not Level.NONE
+        if known and not option.version.is_prerelease:
+            yield option
+
+
+# Requirement lines of METADATA, read once however often they are come upon.
+
+
+# A marker that is one comparison with an extra, or several things and that.
+_OF_EXTRA = re.compile(r""";(?:.*\sand\s)?\s*\(?\s*extra\s*==\s*["']([^"']+)["']\s*\)?\s*$""")
+_OR = re.compile(r"\bor\b")
+_TEXT = re.compile(r""""[^"]*"|'[^']*'""")
+_GROUP = re.compile(r"\([^()]*\)")
+
+
+@lru_cache(maxsize=16384)
+def parsed(line: str) -> Requirement | None:
+    """A requirement line; None where it is none. Every extra of a package reads the same lines again."""
+    try:
+        return Requirement(line)
+    except InvalidRequirement:
+        return None
+
+
+@lru_cache(maxsize=16384)
+def only_for(line: str) -> str | None:
+    """The extra without which a requirement line does not hold, normalised; None where that takes a closer look.
+
+    Most lines of large packages are of extras that nobody asked for, and reading each costs more than all else.
+    """
+    found = _OF_EXTRA.search(line)
+    if found is None or (_OR.search(line) and _is_choice(line[: found.start(1)])):
+        return None
+    return str(canonicalize_name(found[1]))
+
+
+def _is_choice(before: str) -> bool:
+    """Whether what stands before the extra may hold in its place: of an ``or`` in closed parentheses that is not so."""
+    open_, removed = _TEXT.sub("", before), 1
+    while removed:
+        open_, removed = _GROUP.subn("", open_)
+    return _OR.search(open_) is not None
+
+
+# Asking for pages before anybody knows that they are needed, on the word of releases that the catalogue knows.
+
+
+_Wanted = tuple[str, str]  # a package, and an extra of it or ""
+
+
+class Likely:
+    """The pages of what is needed, and, where those are not in the cache, of what that is likely to need in turn.
+
+    Without it a cold plan waits once for each layer of dependencies. What is likely is what the newest known releases
+    need in this environment; the pages decide.
+    """
+
+    def __init__(self, client: IndexClient, environment: Environment, owned: Callable[[str], bool]) -> None:
+        """Args: owned: Whether a package is of the family, whose pages are read only for files."""
+        self._client = client
+        self._environment = environment
+        self._owned = owned
+        self._seen: set[_Wanted] = set()
+
+    def ask(self, needed: Iterable[_Wanted]) -> None:
+        """Start asking for the pages of packages with their extras; what the cache has is read from there."""
+        new = [wanted for wanted in needed if not self._owned(wanted[0])]
+        if self._client.prefetch(sorted({name for name, _ in new})):
+            self._client.prefetch(self._names_behind(new))
+
+    def _names_behind(self, needed: Iterable[_Wanted]) -> list[str]:
+        """Names in the order in which they were come upon, the nearest first."""
+        found: dict[str, None] = {}
+        queue = list(needed)
+        for wanted in queue:
+            if wanted not in self._seen:
+                self._seen.add(wanted)
+                following = [one for one in self._needed_by(wanted) if not self._owned(one[0])]
+                found.update((name, None) for name, _ in following)
+                queue += following
+        return list(found)
+
+    def _needed_by(self, wanted: _Wanted) -> Iterator[_Wanted]:
+        name, extra = wanted
+        for line in self._client.known.requires(name):
+            only = only_for(line)
+            if only is not None and only != extra:
+                continue
+            requirement = parsed(line)
+            if requirement is not None and self._environment.wants(requirement.marker, extra):
+                needed = canonicalize_name(requirement.name)
+                yield needed, ""
+                yield from ((needed, canonicalize_name(one)) for one in requirement.extras)

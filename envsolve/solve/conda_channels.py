@@ -1,0 +1,273 @@
+"""Conda channels and the solver, through rattler: the one module of planning that imports it.
+
+rattler reads a channel's index (sharded, compressed or plain), keeps it in its own cache, and solves. It is an extra,
+imported when the first channel is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import importlib
+import re
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from envsolve.errors import EnvsolveError, IndexUnavailableError, UsageError
+from envsolve.packages.urls import local_path, without_secrets
+from envsolve.rules.conda import Candidate, Spec, VirtualPackage
+from envsolve.system.files import is_folder
+
+# What of a channel's address is nobody's business: user and password, and the token that Anaconda's servers take.
+
+
+Answer = TypeVar("Answer")
+
+_INSTALL = "pip install 'envsolve[conda]'"
+# The channel of records that have been looked through, for the solver alone.
+_APART = "https://allowed.invalid/"
+# What rattler, as conda, takes for the path of a folder.
+_PLACES = ("/", "./", "../", "~/")
+_OWN_DOING = ("strict channel priority", "The following packages are incompatible")
+_BRANCH = re.compile(r"[\s│├└─╰╭]+")
+
+
+class UnsolvableError(Exception):
+    """No set of packages meets what is asked.
+
+    Attributes:
+        lines: The solver's words, a line for each step of its reasoning.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = tuple(lines)
+
+
+def rattler() -> Any:
+    """The library.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        return importlib.import_module("rattler")
+    except ImportError as error:
+        raise UsageError(
+            f"conda packages are solved and installed with py-rattler, which is not there ({error})",
+            hint=f"install it beside envsolve: {_INSTALL}",
+        ) from error
+
+
+class Channels:
+    """Channels in the order of their preference; a package is taken from the first that has it.
+
+    Args:
+        names: Names (``conda-forge``) or addresses.
+        offline: Answer from rattler's cache alone.
+        exclude_newer: First instant that is too late, ISO 8601 in UTC.
+    """
+
+    def __init__(self, names: Sequence[str], *, offline: bool = False, exclude_newer: str | None = None) -> None:
+        self._rattler = rattler()
+        self._names = tuple(names)
+        self._sources = [self._channel(name) for name in names]
+        action = "force-cache-only" if offline else "cache-or-fetch"
+        config = self._rattler.SourceConfig(cache_action=action)
+        self._gateway = self._rattler.Gateway(default_config=config, client=self._rattler.Client.default_client())
+        self._offline = offline
+        self._cutoff = datetime.datetime.fromisoformat(exclude_newer) if exclude_newer else None
+        self._records: dict[str, Any] = {}
+
+    def candidates(self, specs: Iterable[str], subdir: str) -> dict[str, tuple[Candidate, ...]]:
+        """The packages that match specs, by name: of each name those of the first channel that has any.
+
+        Raises:
+            IndexUnavailableError: A channel could not be read.
+        """
+        found: dict[str, tuple[Candidate, ...]] = {}
+        # Not strictly: the builds of the channel pytorch have dots in their names.
+        wanted = [self._rattler.MatchSpec(spec, strict=False) for spec in specs]
+        for name, source in zip(self._names, self._sources, strict=True) if wanted else ():
+            query = self._gateway.query([source], [subdir, "noarch"], wanted, recursive=False)
+            for record in (record for part in self._ask(query, [name]) for record in part):
+                candidate = self._candidate(record)
+                if not any(one.channel != candidate.channel for one in found.get(candidate.name, ())):
+                    found[candidate.name] = (*found.get(candidate.name, ()), candidate)
+        return found
+
+    def solve(
+        self,
+        specs: Sequence[Spec],
+        constraints: Sequence[Spec],
+        virtual: Sequence[VirtualPackage],
+        subdir: str,
+        only: Mapping[str, Sequence[Candidate]],
+    ) -> tuple[Candidate, ...]:
+        """The packages that meet specs, in the order in which they are installed.
+
+        Args:
+            specs: What must be there.
+            constraints: What holds of a package that comes in.
+            virtual: What the machine has; nothing is found out on this one.
+            subdir: The machine's, ``linux-64``.
+            only: The candidates that may be chosen, for the packages named; an empty list forbids a package.
+
+        Raises:
+            UnsolvableError: Nothing meets them.
+            IndexUnavailableError: A channel could not be read.
+        """
+        lib = self._rattler
+        allowed = {name: [self._set_apart(one) for one in some] for name, some in only.items() if some}
+        forbidden = [Spec(name, "<0.0a0") for name, some in only.items() if not some]
+        made = [
+            lib.GenericVirtualPackage(lib.PackageName(v.name), lib.Version(v.version), lib.BuildString(v.build))
+            for v in virtual
+        ]
+        # With strict priority a package that the first channel has is taken from no other.
+        solving = lib.solve(
+            sources=[_Allowed(allowed), *self._sources],
+            specs=[self._spec(_without_channel(spec, only)) for spec in specs],
+            constraints=[self._spec(spec) for spec in (*constraints, *forbidden)],
+            gateway=self._gateway,
+            platforms=[subdir, "noarch"],
+            virtual_packages=made,
+            exclude_newer=self._cutoff,
+        )
+        records = self._ask(solving, self._names)
+        by_name = {record.name.normalized: self._chosen(record) for record in records}
+        _check_allowed(by_name, only)
+        return tuple(by_name[one.name.normalized] for one in lib.PackageRecord.sort_topologically(records))
+
+    def _set_apart(self, candidate: Candidate) -> Any:
+        """A record as if another channel had it: the solver tells channels apart by their address."""
+        record = self._records[candidate.url]
+        return self._rattler.RepoDataRecord(record, record.file_name, record.url, _APART)
+
+    def _chosen(self, record: Any) -> Candidate:
+        """The candidate of a record that the solver gives back, from the channel that has it."""
+        return self._candidate(self._records.get(record.url, record) if record.channel == _APART else record)
+
+    def _channel(self, name: str) -> Any:
+        if not name.strip() or not _may_be_there(name):
+            raise UsageError(
+                f"there is no conda channel {name!r}", hint="name it (conda-forge), or a folder that is one"
+            )
+        try:
+            return self._rattler.Channel(name)
+        except Exception as error:
+            told = without_secrets(f"{name!r} is no conda channel: {error}")
+            raise UsageError(told, hint="name it: conda-forge") from error
+
+    def _spec(self, spec: Spec) -> Any:
+        try:
+            return self._rattler.MatchSpec(str(spec), strict=False)
+        except Exception as error:
+            raise UsageError(f"{spec.origin}: {str(spec)!r} is no match spec: {error}") from error
+
+    def _ask(self, question: Coroutine[Any, Any, Answer], names: Sequence[str]) -> Answer:
+        """The answer of the channels named, with rattler's failures told as ours."""
+        errors = importlib.import_module("rattler.exceptions")
+        try:
+            return _answered(question)
+        except errors.SolverError as error:
+            raise UnsolvableError(_lines(str(error))) from error
+        except (errors.GatewayError, errors.FetchRepoDataError, errors.IoError) as error:
+            told = without_secrets(" and ".join(names))
+            if self._offline:
+                hint = "run once without --offline; what it fetches stays in the cache"
+                raise IndexUnavailableError(f"the cache does not hold the index of {told}", hint=hint) from error
+            text = f"the conda channel {told} could not be read: {_first_cause(error)}"
+            hint = "check the network and proxy settings, or name a mirror: --channel https://..."
+            raise IndexUnavailableError(text, hint=hint) from error
+        except errors.CacheDirError as error:
+            raise EnvsolveError(f"rattler's cache cannot be used: {error}", hint="set RATTLER_CACHE_DIR") from error
+
+    def _candidate(self, record: Any) -> Candidate:
+        self._records[record.url] = record
+        digests = {"sha256": record.sha256, "md5": record.md5}
+        return Candidate(
+            name=record.name.normalized,
+            version=str(record.version),
+            build=str(record.build),
+            number=record.build_number,
+            subdir=record.subdir,
+            channel=str(record.channel).rstrip("/"),
+            url=record.url,
+            filename=record.file_name,
+            depends=tuple(record.depends),
+            hashes={name: digest.hex() for name, digest in digests.items() if digest},
+            size=record.size,
+        )
+
+
+class _Allowed:
+    """A source of records that have been looked through; it implements rattler's ``RepoDataSource``."""
+
+    def __init__(self, records: Mapping[str, Sequence[Any]]) -> None:
+        self._by_name = records
+
+    async def fetch_package_records(self, platform: Any, name: Any) -> list[Any]:
+        return [record for record in self._by_name.get(name.normalized, ()) if record.subdir == str(platform)]
+
+    def package_names(self, platform: Any) -> list[str]:
+        return list(self._by_name)
+
+
+def _without_channel(spec: Spec, only: Mapping[str, Sequence[Candidate]]) -> Spec:
+    """A spec of a package whose candidates are all of the channel that it names, and stand set apart from it."""
+    some = only.get(spec.name)
+    named = some and spec.channel and all(one.channel.endswith(f"/{spec.channel.strip('/')}") for one in some)
+    return replace(spec, channel=None) if named else spec
+
+
+def _check_allowed(chosen: Mapping[str, Candidate], only: Mapping[str, Sequence[Candidate]]) -> None:
+    """Make sure that the solver kept to what it may choose: a build that does not run must never come through.
+
+    Raises:
+        UnsolvableError: It did not.
+    """
+    for name, some in only.items():
+        if name in chosen and chosen[name].url not in {one.url for one in some}:
+            raise UnsolvableError([f"the solver took {chosen[name].filename}, which the machines do not run"])
+
+
+def _may_be_there(name: str) -> bool:
+    """Whether a channel is none of this computer, or one that is there."""
+    if name.startswith("file:"):
+        return is_folder(local_path(name))
+    return not name.startswith(_PLACES) or is_folder(Path(name).expanduser())
+
+
+def _answered(question: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run a coroutine to its end, also where a loop is running already (a notebook)."""
+
+    async def ask() -> Answer:
+        return await question
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(ask())
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, ask()).result()
+
+
+def _lines(text: str) -> list[str]:
+    """The solver's tree, a line for each thought, without its drawing and without what envsolve itself left out."""
+    body = text.partition("because of: ")[2] or text
+    lines: list[str] = []
+    for line in (_BRANCH.sub(" ", line).strip().rstrip(".:") for line in body.splitlines()):
+        if lines and lines[-1].endswith("would require"):
+            lines[-1] += f" {line}"
+        elif line and not any(words in line for words in _OWN_DOING):
+            lines.append(line)
+    return list(dict.fromkeys(lines))
+
+
+def _first_cause(error: Exception) -> str:
+    words = str(error) or type(error).__name__
+    return without_secrets(" ".join(words.split()))[:300]

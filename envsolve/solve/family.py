@@ -1,0 +1,342 @@
+"""The torch family: its published builds as options of the solve, judged and in the order of preference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from envsolve.facts.builds import Build
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.evidence import Evidence
+from envsolve.machine.model import Machine, Platform
+from envsolve.rules.code import ANY, TRITON, agrees, serves_cuda
+from envsolve.rules.judge import Facts, Judge, worst
+from envsolve.rules.platform import same_system
+from envsolve.rules.verdict import Level, Verdict
+from envsolve.solve.preferences import Kept, too_late, variants_in_front
+from envsolve.values import minor
+
+DEFAULT = "default"
+# Rules that a companion's own GPU code answers to; the others are those of the torch beside it.
+_CODE_RULES = ("sass", "driver-ptx")
+
+
+class Option(msgspec.Struct, frozen=True, dict=True):
+    """One (version, variant) of a family package, as published on one index, for all machines of the plan.
+
+    Attributes:
+        builds: The build for each machine, in their order.
+        verdict: The worst of all machines and GPUs.
+    """
+
+    builds: tuple[Build, ...]
+    verdict: Verdict
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What tells it from the package's other options: version, variant, index."""
+        return self.build.version, self.build.variant, self.build.index
+
+    @property
+    def build(self) -> Build:
+        """The build for the first machine, for which the rest of the environment is resolved."""
+        return self.builds[0]
+
+    @cached_property
+    def version(self) -> Version:
+        """The full version as the file name has it."""
+        return Version(self.build.version + self.build.local)
+
+    @property
+    def label(self) -> str:
+        """``torch 2.11.0 [cu128]``."""
+        return f"{self.build.package} {self.build.version} [{self.build.variant}]"
+
+    def matches(self, specifier: SpecifierSet) -> bool:
+        """Whether a specifier takes this option; a default-index build also answers to ``==2.9.1+cu128``."""
+        if specifier.contains(self.version, prereleases=True):
+            return True
+        named = self._named
+        return named is not None and specifier.contains(named, prereleases=True)
+
+    @cached_property
+    def _named(self) -> Version | None:
+        """The version with the variant that its file name leaves out."""
+        build = self.build
+        return None if build.variant == ANY or build.local else Version(f"{build.version}+{build.variant}")
+
+
+class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """The options of every torch-family package on given machines and one Python.
+
+    Attributes:
+        python: ``3.12``; None judges without regard to Python.
+        cutoff: First instant that is too late (:func:`cutoff_of`).
+        gone: File names that the catalogue lists and their index no longer has.
+        kept: Versions to stay with.
+    """
+
+    catalogue: Catalogue
+    facts: Facts
+    machines: tuple[Machine, ...]
+    python: str | None
+    cutoff: str | None = None
+    gone: frozenset[str] = frozenset()
+    kept: Kept = {}
+    _judge_of: dict[tuple[int, int], Judge] = {}
+
+    # Of this very family: a changed copy begins with none of it.
+    @cached_property
+    def _judged(self) -> dict[str, tuple[Option, ...]]:
+        return {}
+
+    @cached_property
+    def _ordered(self) -> dict[str, tuple[Option, ...]]:
+        return {}
+
+    def without(self, filename: str) -> Family:
+        """The same family less one build that turned out not to exist any more."""
+        return replace(self, gone=self.gone | {filename})
+
+    def owns(self, package: str) -> bool:
+        """Whether a package's builds are chosen from the catalogue, never from an index that merely lists the name."""
+        return package in self.catalogue.family and bool(self.catalogue.builds(package))
+
+    def undeclared(self, package: str, version: Version) -> tuple[str, ...]:
+        """Requirements that a release is known to have although its metadata does not declare them."""
+        release = self.facts.tritons.get(version.public) if package == TRITON else None
+        return release.needs if release else ()
+
+    def files_of(self, package: str, version: Version) -> Iterator[str]:
+        """The packages whose files a release is known to install, itself included where another one installs them."""
+        for shared in self.catalogue.shared_files:
+            if package == shared.owner or (package == shared.package and version in SpecifierSet(shared.versions)):
+                yield shared.owner
+
+    def follows_torch(self, package: str) -> bool:
+        """Whether a package's builds each go with certain builds of torch."""
+        return package != "torch" and self.owns(package) and self.catalogue.family[package].agrees_on != "nothing"
+
+    def needs_torch(self, asked: Iterable[str]) -> bool:
+        """Whether torch is among packages, or goes with one of them."""
+        return any(name == "torch" or self.follows_torch(name) for name in asked)
+
+    def pairings(self, asked: Mapping[str, SpecifierSet]) -> Iterator[tuple[Option, ...]]:
+        """Torch options, best first, each with the best option of every companion that goes with it.
+
+        Args:
+            asked: What is asked of family packages; those named here must all have an option.
+        """
+        companions = [self._kinds(name, specifier) for name, specifier in asked.items() if name != "torch"]
+        for torch in self.options("torch"):
+            if not torch.matches(asked.get("torch", SpecifierSet())):
+                continue
+            found = [next((o for o in kinds if self._agree(o, torch)), None) for kinds in companions]
+            paired = tuple(option for option in found if option is not None)
+            if len(paired) == len(found):
+                yield (torch, *paired)
+
+    def _kinds(self, package: str, specifier: SpecifierSet) -> tuple[Option, ...]:
+        """The best option of each way in which a companion is bound to torch."""
+        kinds: dict[tuple[object, ...], Option] = {}
+        for option in self.options(package):
+            if option.matches(specifier):
+                build = option.build
+                kinds.setdefault((build.variant, build.cuda, build.torch, build.torch_cuda), option)
+        return tuple(kinds.values())
+
+    def _agree(self, companion: Option, torch: Option) -> bool:
+        agrees_on = self.catalogue.family[companion.build.package].agrees_on
+        return agrees(companion.build, torch.build, agrees_on).ok is True
+
+    @cached_property
+    def flavours(self) -> tuple[str, ...]:
+        """Every flavour that torch is published in for the machines, those of the best builds first."""
+        return tuple(dict.fromkeys(option.build.variant for option in self.options("torch")))
+
+    def flavours_with(self, build: Build) -> frozenset[str] | None:
+        """The flavours of an environment that a build can be part of; None where it can be part of any."""
+        agrees_on = self.catalogue.family[build.package].agrees_on
+        if build.torch_cuda:
+            return frozenset(v for v, cuda in self._cuda_of_flavours.items() if serves_cuda(build, cuda))
+        if build.variant == ANY or agrees_on == "nothing":
+            return None
+        if agrees_on == "variant" or build.cuda is None:
+            return frozenset({build.variant})
+        major = minor(build.cuda)[0]
+        return frozenset(v for v, cuda in self._cuda_of_flavours.items() if minor(cuda)[0] == major)
+
+    @cached_property
+    def _cuda_of_flavours(self) -> Mapping[str, str]:
+        return {b.variant: b.cuda for b in self.catalogue.builds("torch") if b.cuda}
+
+    def options(self, package: str) -> tuple[Option, ...]:
+        """The options that the machines do not rule out, best first."""
+        if package not in self._ordered:
+            self._ordered[package] = self._order(package)
+        return self._ordered[package]
+
+    @property
+    def barren(self) -> tuple[str, ...]:
+        """Packages whose options were asked for, and that have none on these machines."""
+        return tuple(package for package, options in self._ordered.items() if not options)
+
+    def judged(self, package: str) -> tuple[Option, ...]:
+        """All published options, those that do not run included, newest first."""
+        if package not in self._judged:
+            self._judged[package] = self._judge(self.catalogue.builds(package))
+        return self._judged[package]
+
+    def judged_outside(self, package: str) -> tuple[Option, ...]:
+        """Likewise its builds that are on no package index; they are never options of the solve."""
+        return self._judge(self.catalogue.builds_outside(package))
+
+    def _judge(self, published: Sequence[Build]) -> tuple[Option, ...]:
+        found = []
+        for builds in _by_option(published).values():
+            chosen = [self._for_machine(builds, m, judge) for m, judge in zip(self.machines, self._judges, strict=True)]
+            if not all(map(self._published, {id(build): build for build, _ in chosen}.values())):
+                continue
+            verdict = worst([v for _, verdicts in chosen for v in verdicts])
+            found.append(Option(tuple(build for build, _ in chosen), verdict))
+        return tuple(sorted(found, key=lambda o: o.version, reverse=True))
+
+    @cached_property
+    def _judges(self) -> tuple[Judge, ...]:
+        # A copy of this family for some of the machines, or for another Python, has the same judges. The values
+        # themselves are the key, and each judge keeps its own alive.
+        keys = [(id(machine), id(self.facts)) for machine in self.machines]
+        for key, machine in zip(keys, self.machines, strict=True):
+            if key not in self._judge_of:
+                self._judge_of[key] = Judge(machine, self.facts)
+        return tuple(self._judge_of[key] for key in keys)
+
+    def _order(self, package: str) -> tuple[Option, ...]:
+        options = [option for option in self.judged(package) if self._usable(package, option)]
+        if package != "torch":
+            installing = (option for option in self.judged(package) if self._installs(option))
+            with_cuda = {o.version.public for o in installing if o.build.variant != "cpu"}
+            options = [o if o.version.public in with_cuda else _for_any_flavour(o) for o in options]
+        return self._kept_first(in_order(options, package), package)
+
+    def _kept_first(self, options: Sequence[Option], package: str) -> tuple[Option, ...]:
+        """Options in their order, what is to be kept first; of torch only what is known to run, if anything is."""
+        kept = self.kept.get(package, ())
+        ordered = variants_in_front(options, kept, lambda o: o.version, lambda o: o.build.variant)
+        if package == "torch" and kept:
+            ordered = sorted(ordered, key=lambda option: not option.verdict.level.usable)
+        return tuple(ordered)
+
+    def _usable(self, package: str, option: Option) -> bool:
+        """Whether an option belongs into the solve: torch if it runs; a companion if its own code does, beside a torch.
+
+        Triton's kernels are a matter of preference, since much of torch works without them.
+        """
+        if package == "torch" or not (self.follows_torch(package) or option.build.variant == ANY):
+            return self._runs(option)
+        runs_nothing = option.build.cuda and any(reason.rule in _CODE_RULES for reason in option.verdict.failures)
+        return self._installs(option) and not runs_nothing
+
+    def _runs(self, option: Option) -> bool:
+        if option.build.variant == "cpu":
+            return self.wants_cpu and option.verdict.level is not Level.NONE
+        return option.verdict.level is not Level.NONE
+
+    def _installs(self, option: Option) -> bool:
+        return all(j.installs(build, self.python) for j, build in zip(self._judges, option.builds, strict=True))
+
+    @property
+    def wants_cpu(self) -> bool:
+        """Whether a CPU build is an answer at all: only where every machine is known to have no GPU."""
+        return all(machine.gpus == () for machine in self.machines)
+
+    def _published(self, build: Build) -> bool:
+        if self.cutoff and too_late(
+            build.released or self._release_dates(build.package).get(build.version), self.cutoff
+        ):
+            return False
+        return not self.gone or not any(build.filename(p) in self.gone for p in build.pythons)
+
+    def _release_dates(self, package: str) -> Mapping[str, str]:
+        """When versions came out on the default index: other indexes do not say, and release with it."""
+        return {build.version: build.released for build in self.catalogue.builds(package) if build.released}
+
+    def _for_machine(
+        self, builds: Sequence[Build], machine: Machine, judge: Judge
+    ) -> tuple[Build, tuple[Verdict, ...]]:
+        """Of the builds of one option, which differ in platform, the one for a machine, with its verdicts."""
+        platform = machine.platform or Platform()
+        here = [b for b in builds if same_system(b.platform, platform)]
+        judged = [(build, judge.verdicts(build, self.python)) for build in here or builds]
+        if len(judged) == 1:
+            return judged[0]
+        return min(judged, key=lambda pair: (*_distance(worst(pair[1])), pair[0].platform == "any"))
+
+
+def _for_any_flavour(option: Option) -> Option:
+    """The CPU build of a companion's version that has no other there: it loads beside a torch of any flavour."""
+    return replace(option, builds=tuple(replace(build, variant=ANY) for build in option.builds))
+
+
+def _distance(verdict: Verdict) -> tuple[bool, int]:
+    """How far a build is from running: one that does not even install before all else."""
+    return any(reason.rule == "platform" for reason in verdict.failures), verdict.level.rank
+
+
+def _by_option(builds: Sequence[Build]) -> Mapping[tuple[str, ...], list[Build]]:
+    groups: dict[tuple[str, ...], list[Build]] = {}
+    for build in builds:
+        # What a local version says besides the variant: the torch and the ABI of a release wheel.
+        keys = build.local.removeprefix(f"+{build.variant}")
+        groups.setdefault((build.version, build.variant, build.index, keys), []).append(build)
+    return groups
+
+
+def in_order(options: Sequence[Option], package: str) -> tuple[Option, ...]:
+    """Options as the solver should try them: by tier, then newest first, then the preferred variant first."""
+    preference = _torch_variant if package == "torch" else _companion_variant
+    tier = {"torch": _torch_tier, TRITON: _triton_tier}.get(package, _companion_tier)
+    ordered = sorted(options, key=preference)
+    ordered.sort(key=lambda o: Version(o.version.public), reverse=True)
+    ordered.sort(key=tier)
+    return tuple(ordered)
+
+
+def _torch_tier(option: Option) -> int:
+    """0 where everything works, the paired Triton's kernels included; 1 where torch does; 2 where that is not known."""
+    if not option.verdict.level.usable or option.build.evidence is Evidence.INFERRED:
+        return 2
+    return 0 if option.verdict.triton else 1
+
+
+def _torch_variant(option: Option) -> tuple[object, ...]:
+    """The best verdict first: level of the code, then a CUDA that the driver knows in full.
+
+    Among equals the default index goes first, since its wheels are measured and need no second index; then the newest
+    CUDA that the driver knows in full or, in minor-version mode, the one nearest to the driver.
+    """
+    verdict, build = option.verdict, option.build
+    cuda = minor(build.cuda or "0")
+    full = verdict.driver_mode == "full"
+    nearest = tuple(-n for n in cuda) if full else cuda
+    return (verdict.level.rank, not full, build.index != DEFAULT, nearest)
+
+
+def _triton_tier(option: Option) -> int:
+    """Those whose kernels run before those of which that is not known, and both before those whose kernels do not."""
+    return max(option.verdict.level.rank, Level.PTX.rank)
+
+
+def _companion_tier(option: Option) -> int:
+    """Builds that are known to exist before those that are only inferred."""
+    return int(any(build.evidence is Evidence.INFERRED for build in option.builds))
+
+
+def _companion_variant(option: Option) -> tuple[object, ...]:
+    """CUDA before CPU, the default index first."""
+    return (option.build.variant == "cpu", option.build.index != DEFAULT, option.build.variant)

@@ -1,0 +1,158 @@
+"""The two sides of the solve: what is needed, and the candidates that satisfy it.
+
+Msgspec structs where other values are dataclasses: a solve makes thousands, and making the types takes a tenth of the
+time at every start.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from envsolve.packages.model import IndexFile
+from envsolve.solve.family import Option
+
+#: The virtual package whose one version is the CUDA flavour of the environment.
+FLAVOUR = "the CUDA flavour"
+
+
+def key_of(name: str, extra: str | None) -> str:
+    """The solver's name for a package, or for one extra of it."""
+    return f"{name}[{extra}]" if extra else name
+
+
+class PackageNeed(msgspec.Struct, frozen=True):
+    """A requirement on a package (or one extra of it), in the words it was written in."""
+
+    name: str
+    extra: str | None
+    specifier: SpecifierSet
+    url: str | None
+    text: str
+    origin: str
+
+    @property
+    def key(self) -> str:
+        """The solver's name for what this asks."""
+        return key_of(self.name, self.extra)
+
+
+class SameNeed(msgspec.Struct, frozen=True):
+    """An extra asks for the very candidate that it extends."""
+
+    candidate: Candidate
+
+    @property
+    def key(self) -> str:
+        """The solver's name for what this asks."""
+        return self.candidate.name
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        return f"{self.candidate.name}=={self.candidate.version}"
+
+
+class PairedNeed(msgspec.Struct, frozen=True):
+    """A torch that goes with the companions that were asked for: one of these options.
+
+    Without it the solver would take the newest torch first and then bend flavour and version to the companions.
+    """
+
+    options: frozenset[tuple[str, str, str]]
+    text: str
+    key: str = "torch"
+
+
+class FlavourNeed(msgspec.Struct, frozen=True):
+    """A build's demand that the whole environment has one of these CUDA flavours."""
+
+    variants: frozenset[str]
+    key: str = FLAVOUR
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        return f"everything on {' or '.join(sorted(self.variants))}"
+
+
+class FilesNeed(msgspec.Struct, frozen=True):
+    """A candidate's demand that the files which it installs are nobody else's in the environment."""
+
+    holder: str
+    owner: str
+
+    @property
+    def key(self) -> str:
+        """The virtual package whose one version is who installs them."""
+        return f"the files of {self.owner}"
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        return f"{self.key} to be those of {self.holder}"
+
+
+class FilesCandidate(msgspec.Struct, frozen=True):
+    """Who installs the files of a package."""
+
+    holder: str
+    key: str
+
+
+class FlavourCandidate(msgspec.Struct, frozen=True):
+    """A CUDA flavour for the whole environment."""
+
+    variant: str
+    key: str = FLAVOUR
+
+
+class Candidate(msgspec.Struct, frozen=True, eq=False):
+    """One version of a package, as one file.
+
+    Two candidates are the same if they stand for the same version, variant and place, whichever file objects they hold.
+
+    Attributes:
+        extra: Set on the stand-in that adds one extra's dependencies to the candidate of the same version.
+        file: The chosen file; None for a family option, whose file is looked up once it is chosen. Beside a wheel that
+            is on no index, the file of its version that is on one.
+        option: For torch-family packages and such wheels, the build and its verdict.
+        url: For a direct reference.
+    """
+
+    name: str
+    version: Version
+    extra: str | None = None
+    file: IndexFile | None = None
+    option: Option | None = None
+    url: str | None = None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What tells it from other candidates."""
+        build = self.option.build if self.option else None
+        return (self.name, self.extra, self.version, self.url, build and (build.variant, build.index))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Candidate) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    @property
+    def key(self) -> str:
+        """The solver's name for it."""
+        return key_of(self.name, self.extra)
+
+    @property
+    def label(self) -> str:
+        """For messages: ``torch 2.9.1 [cu128]``."""
+        extra = f"[{self.extra}]" if self.extra else ""
+        variant = f" [{self.option.build.variant}]" if self.option and self.option.build.variant != "any" else ""
+        version = "" if self.url else f" {self.version.public if self.option else self.version}"
+        return f"{self.name}{extra}{version}{variant}"
+
+
+AnyNeed = PackageNeed | SameNeed | PairedNeed | FlavourNeed | FilesNeed
+AnyCandidate = Candidate | FlavourCandidate | FilesCandidate

@@ -1,0 +1,76 @@
+"""The values of an outcome: packages pinned to files, warnings, and the reasons if nothing fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from envsolve.packages.source_trees import Tree
+
+
+class PlannedPackage(msgspec.Struct, frozen=True):
+    """One package of the plan, pinned to one file.
+
+    Attributes:
+        version: Full version, with the local part where the file has one (``2.14.1+cu126``).
+        variant: CUDA flavour of the code inside, None for packages without one.
+        index: Address of the index that serves it; None for a direct reference.
+        filename: Wheel or sdist file name.
+        url: Where the file is; None where only the catalogue knows of it and no index was reached.
+        hashes: Algorithm to hex digest; empty where unknown.
+        kind: ``wheel`` or ``sdist``, or ``conda`` in a plan of conda packages.
+        size: Bytes, where known.
+        requires: Names of the packages of this plan that it depends on.
+        why: What asked for it, in the words of the requirement.
+        requires_python: Its Requires-Python.
+        evidence: How it is known that there is such a build; None for packages that the catalogue does not describe.
+        libc: Oldest libc that runs its binaries, ``glibc 2.32``, where that is known beside what its file name says.
+        tree: The source tree that it is built from, where no file was asked for.
+    """
+
+    name: str
+    version: str
+    variant: str | None
+    index: str | None
+    filename: str | None
+    url: str | None
+    hashes: Mapping[str, str]
+    kind: Literal["wheel", "sdist", "conda"]
+    requires: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    size: int | None = None
+    requires_python: str | None = None
+    evidence: str | None = None
+    libc: str | None = None
+    tree: Tree | None = None
+
+
+class Caution(msgspec.Struct, frozen=True):
+    """Something the user should know: stable code, message, and what to do about it."""
+
+    code: str
+    message: str
+    remedy: str | None = None
+
+
+class ConflictFact(msgspec.Struct, frozen=True):
+    """One member of the set of facts that cannot all hold."""
+
+    fact: str
+    source: str | None = None
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """A change that would make it fit, and what that unlocks; cheapest first in a plan."""
+
+    action: str
+    unlocks: str
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """Why there is no plan."""
+
+    facts: tuple[ConflictFact, ...]
+    remedies: tuple[Remedy, ...]

@@ -1,0 +1,314 @@
+"""The resolvelib provider: the only place where index, catalogue and verdicts meet the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import structs
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from resolvelib import AbstractProvider
+from resolvelib.structs import Matches, RequirementInformation
+
+from envsolve.packages.client import IndexClient
+from envsolve.packages.model import CoreMetadata
+from envsolve.rules.platform import Environment
+from envsolve.solve.candidate_selector import Likely, Pool, Ready, Walk, only_for, parsed
+from envsolve.solve.family import Family, Option
+from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
+from envsolve.solve.needs import (
+    FLAVOUR,
+    AnyCandidate,
+    AnyNeed,
+    Candidate,
+    FilesCandidate,
+    FilesNeed,
+    FlavourCandidate,
+    FlavourNeed,
+    PackageNeed,
+    PairedNeed,
+    SameNeed,
+)
+
+_Information = RequirementInformation[AnyNeed, AnyCandidate]
+
+
+class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
+    """Candidates and dependencies for one environment.
+
+    Torch-family packages come from :class:`Family`, so only from the index that the catalogue names for a build; all
+    others from :class:`Pool`, so only from the default index. Neither ever looks where the other does. Of a package
+    that has ready wheels elsewhere these go first; what they need is told by the files of their version on the index.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        family: Family,
+        pool: Pool,
+        files: FamilyFiles,
+        direct: DirectReferences,
+        client: IndexClient,
+        constraints: Mapping[str, SpecifierSet],
+        ready: Ready,
+    ) -> None:
+        self._environment = environment
+        self._family = family
+        self._pool = pool
+        self._files = files
+        self._direct = direct
+        self._client = client
+        self._constraints = constraints
+        self._ready = ready
+        self._likely = Likely(client, environment, family.owns)
+        self._wanted: dict[tuple[str | Requirement, str], bool] = {}
+        self._needs: dict[Candidate, tuple[AnyNeed, ...]] = {}
+        self._walks: dict[tuple[str, SpecifierSet], Walk[Option]] = {}
+        self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
+
+    def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
+        """The solver's name: a package, one extra of it, or the flavour."""
+        return requirement_or_candidate.key
+
+    def get_preference(
+        self,
+        identifier: str,
+        resolutions: Mapping[str, AnyCandidate],
+        candidates: Mapping[str, Iterator[AnyCandidate]],
+        information: Mapping[str, Iterator[_Information]],
+        backtrack_causes: Sequence[_Information],
+    ) -> tuple[object, ...]:
+        """Torch first, then the flavour and the family, then what is in a conflict, pinned, or asked for directly."""
+        caused = any(cause.requirement.key == identifier for cause in backtrack_causes)
+        return self.preference(identifier, self.standing(identifier, list(information[identifier])), 0, caused)
+
+    def standing(self, identifier: str, needs: Collection[_Information]) -> tuple[object, ...]:
+        """The part of a preference that its needs settle: whether it is of the family, pinned, or asked for."""
+        pinned = any(
+            isinstance(n.requirement, PackageNeed) and any(s.operator == "==" for s in n.requirement.specifier)
+            for n in needs
+        )
+        asked = any(n.parent is None for n in needs)
+        name = identifier.partition("[")[0]
+        family = identifier == FLAVOUR or self._family.owns(name)
+        return (name != "torch", not family, not pinned, not asked)
+
+    @staticmethod
+    def preference(identifier: str, standing: tuple[object, ...], dead_ends: int, caused: bool) -> tuple[object, ...]:
+        """The least is tried first.
+
+        Args:
+            identifier: The solver's name.
+            standing: What its needs settle.
+            dead_ends: How often earlier searches came to a dead end at it.
+            caused: Whether it takes part in the conflict that the search comes back from.
+        """
+        return (*standing[:2], -dead_ends, not caused, *standing[2:], identifier)
+
+    def find_matches(
+        self,
+        identifier: str,
+        requirements: Mapping[str, Iterator[AnyNeed]],
+        incompatibilities: Mapping[str, Iterator[AnyCandidate]],
+    ) -> Matches[AnyCandidate]:
+        """Candidates that satisfy all that is needed so far, best first, each made only when the solver asks for it."""
+        needs = list(requirements[identifier])
+        # As it is now: what a criterion was made with may be barred later on, but never comes to be empty.
+        bad = self.barred.union(incompatibilities[identifier])
+        if identifier == FLAVOUR:
+            common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
+            return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common and c not in bad]
+        holders = {FilesCandidate(need.holder, need.key) for need in needs if isinstance(need, FilesNeed)}
+        if holders:
+            return [holder for holder in holders if len(holders) == 1 and holder not in bad]
+        name, _, extra = identifier.rstrip("]").partition("[")
+        fixed = self._fixed(needs, extra or None)
+        if fixed is not None:
+            fits = fixed not in bad and self._is_allowed(fixed) and all(self.is_satisfied_by(n, fixed) for n in needs)
+            return [fixed] if fits else []
+        published = self._published(name, extra or None, needs)
+        return lambda: (c for c in published() if c not in bad)
+
+    def _fixed(self, needs: Sequence[AnyNeed], extra: str | None) -> Candidate | None:
+        """The candidate that a need names outright: the one that an extra extends, or a direct reference."""
+        for need in needs:
+            if isinstance(need, SameNeed):
+                return need.candidate
+        for need in needs:
+            if isinstance(need, PackageNeed) and need.url:
+                return self._direct.candidate(need.name, need.url, extra)
+        return None
+
+    def _is_allowed(self, candidate: Candidate) -> bool:
+        """Whether the constraints let a candidate be that a need names outright, as far as its version is known."""
+        constraint = self._constraints.get(candidate.name)
+        if constraint is None or candidate.url is None or candidate.version == UNREAD:
+            return True
+        return constraint.contains(candidate.version, prereleases=True)
+
+    def _published(self, name: str, extra: str | None, needs: Sequence[AnyNeed]) -> Callable[[], Iterator[Candidate]]:
+        specifier = SpecifierSet()
+        for need in needs:
+            if isinstance(need, PackageNeed):
+                specifier &= need.specifier
+        specifier &= self._constraints.get(name, SpecifierSet())
+        paired = [need for need in needs if isinstance(need, PairedNeed)]
+
+        def family() -> Iterator[Candidate]:
+            for option in self._options(name, specifier):
+                if all(option.identity in need.options for need in paired):
+                    yield Candidate(name, option.version, extra, option=option)
+
+        def ordinary() -> Iterator[Candidate]:
+            offered = False
+            yield from self._ready_made(name, extra, specifier)
+            for version, file in self._pool.candidates(name, specifier):
+                candidate = Candidate(name, version, extra, file)
+                # An extra that newer versions have is not given up by going back to one from before it.
+                if extra and not self._offers(candidate, extra):
+                    if offered:
+                        return
+                else:
+                    offered = True
+                yield candidate
+
+        if self._family.owns(name):
+            return family
+        first = next(ordinary(), None)
+        if first is not None and first.file is not None and extra is None:
+            self._client.prefetch_metadata([first.file])
+        return ordinary
+
+    def _options(self, name: str, specifier: SpecifierSet) -> Walk[Option]:
+        """The options of a family package that a specifier takes."""
+        key = name, specifier
+        if key not in self._walks:
+            self._walks[key] = Walk(option for option in self._family.options(name) if option.matches(specifier))
+        return self._walks[key]
+
+    def _ready_made(self, name: str, extra: str | None, specifier: SpecifierSet) -> Iterator[Candidate]:
+        for option in self._ready.get(name, ()):
+            same = SpecifierSet(f"=={option.version.public}")
+            _, file = next(self._pool.candidates(name, same), (None, None))
+            if file is not None and option.matches(specifier):
+                yield Candidate(name, option.version, extra, file, option)
+
+    def _offers(self, candidate: Candidate, extra: str) -> bool:
+        offered = self.metadata(candidate).provides_extra
+        return extra in {str(canonicalize_name(name)) for name in offered}
+
+    def is_satisfied_by(self, requirement: AnyNeed, candidate: AnyCandidate) -> bool:
+        """Whether a candidate is what a need asks for."""
+        if isinstance(requirement, FlavourNeed):
+            return isinstance(candidate, FlavourCandidate) and candidate.variant in requirement.variants
+        if isinstance(requirement, FilesNeed):
+            return isinstance(candidate, FilesCandidate) and candidate.holder == requirement.holder
+        if not isinstance(candidate, Candidate):
+            return False
+        if isinstance(requirement, PairedNeed):
+            return candidate.option is not None and candidate.option.identity in requirement.options
+        if isinstance(requirement, SameNeed):
+            return structs.replace(candidate, extra=None) == requirement.candidate
+        if requirement.url:
+            return candidate.url == requirement.url
+        if candidate.option is not None:
+            return candidate.option.matches(requirement.specifier)
+        # What only its build knows the version of may be any.
+        return candidate.version == UNREAD or requirement.specifier.contains(candidate.version, prereleases=True)
+
+    def get_dependencies(self, candidate: AnyCandidate) -> Iterable[AnyNeed]:
+        """What a candidate needs, for the environment's markers."""
+        if not isinstance(candidate, Candidate):
+            return ()
+        if candidate not in self._needs:
+            if candidate.option is not None and candidate.option.build.index == "default":
+                self._client.prefetch([candidate.name])  # its file is looked up there once everything is chosen
+            self._needs[candidate] = needs = tuple(self._needs_of(candidate))
+            self._likely.ask((n.name, n.extra or "") for n in needs if isinstance(n, PackageNeed) and not n.url)
+        return self._needs[candidate]
+
+    def _needs_of(self, candidate: Candidate) -> Iterator[AnyNeed]:
+        if candidate.extra:
+            yield SameNeed(structs.replace(candidate, extra=None))
+        elif candidate.option is not None and candidate.file is None:
+            build = candidate.option.build
+            flavours = self._family.flavours_with(build)
+            if flavours is not None:
+                yield FlavourNeed(flavours)
+            if build.torch:
+                yield PackageNeed(
+                    "torch", None, SpecifierSet(build.torch), None, f"torch{build.torch}", candidate.label
+                )
+        for owner in () if candidate.extra else self._family.files_of(candidate.name, candidate.version):
+            yield FilesNeed(candidate.name, owner)
+        undeclared = self._family.undeclared(candidate.name, candidate.version)
+        origin = candidate.label
+        for line in (*self.metadata(candidate).requires_dist, *undeclared):
+            for need in self.needs_in(line, candidate.extra or "", origin):
+                # What a candidate meets itself is no need: as one it would forbid all its other versions.
+                if not (isinstance(need, PackageNeed) and _met_by_itself(need, candidate)):
+                    yield need
+
+    def metadata(self, candidate: Candidate) -> CoreMetadata:
+        """The candidate's core metadata: from the catalogue for family builds, else from its index."""
+        if candidate.url is not None:
+            return self._direct.metadata(candidate.name, candidate.url)
+        if candidate.file is not None:
+            return self._client.metadata(candidate.file)
+        if candidate.option is not None:
+            build = candidate.option.build
+            if build.requires is not None:
+                return CoreMetadata(build.package, build.version, build.requires, build.requires_python)
+            return self._client.metadata(self._files.file(build))
+        raise AssertionError(f"{candidate.label} stands for nothing")
+
+    def _wants(self, line: str | Requirement, requirement: Requirement, extra: str) -> bool:
+        """Whether a requirement holds in the environment, for an extra if one is given, and not without it."""
+        if requirement.marker is None:
+            return not extra
+        key = line, extra
+        if key not in self._wanted:
+            wants = self._environment.wants
+            with_extra = wants(requirement.marker, extra)
+            self._wanted[key] = with_extra and not (extra and wants(requirement.marker))
+        return self._wanted[key]
+
+    def paired_torch(self, roots: Sequence[AnyNeed]) -> list[PairedNeed]:
+        """Needs for a torch that goes with the companions among the roots: the best alone, then any that does.
+
+        Left to itself the solver gives up the torch that it has for a companion that it likes better.
+        """
+        asked: dict[str, SpecifierSet] = {}
+        for need in roots:
+            if isinstance(need, PackageNeed) and self._family.owns(need.name):
+                limits = need.specifier & self._constraints.get(need.name, SpecifierSet())
+                asked[need.name] = asked.get(need.name, SpecifierSet()) & limits
+        companions = [name for name in asked if self._family.follows_torch(name)]
+        options = [torch.identity for torch, *_ in self._family.pairings(asked)] if companions else []
+        text = f"torch for {', '.join(companions)}"
+        return [PairedNeed(frozenset(some), text) for some in (options[:1], options) if some]
+
+    def needs_in(self, line: str | Requirement, extra: str, origin: str) -> Iterator[PackageNeed]:
+        """The needs of one requirement line; none where its marker does not hold for the environment and extra."""
+        if isinstance(line, str) and (only := only_for(line)) is not None and only != extra:
+            return
+        requirement = parsed(line) if isinstance(line, str) else line
+        if requirement is None or not self._wants(line, requirement, extra):
+            return
+        name = canonicalize_name(requirement.name)
+        words = f"{requirement.name}{_bracket(requirement.extras)}{requirement.specifier}"
+        text = f"{requirement.name} @ {requirement.url}" if requirement.url else words
+        for one in (None, *sorted(requirement.extras)):
+            wanted = canonicalize_name(one) if one else None
+            yield PackageNeed(name, wanted, requirement.specifier, requirement.url, text, origin)
+
+
+def _bracket(extras: Iterable[str]) -> str:
+    names = ",".join(sorted(extras))
+    return f"[{names}]" if names else ""
+
+
+def _met_by_itself(need: PackageNeed, candidate: Candidate) -> bool:
+    own = (need.name, need.extra) in ((candidate.name, None), (candidate.name, candidate.extra))
+    return own and need.url is None and need.specifier.contains(candidate.version, prereleases=True)

@@ -1,0 +1,133 @@
+"""Reading files that somebody else names, regular ones and not without end; writing files whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from envsolve.errors import EnvsolveError
+
+MAX_BYTES = 16 * 2**20
+"""No requirement, machine or configuration file is larger."""
+
+
+def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """The bytes of a regular file; a link to one is one.
+
+    Opening does not wait, as it would for the writer of a pipe.
+
+    Raises:
+        OSError: It cannot be read, is a folder, a pipe or a device, or is larger than ``limit``; ``strerror`` says it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+        # Room for the limit would cost more than to read a small file. What the kernel makes up has no size.
+        data = file.read(min(status.st_size, limit) + 1)
+        if len(data) > status.st_size:
+            data += file.read(limit + 1 - len(data))
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it is larger than {limit // 2**20} MiB", str(path))
+    return data
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; a folder that may not be entered holds none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there, likewise."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything is there, likewise; of a link, where it leads to."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def real_path(path: Path) -> Path:
+    """A path with its links followed, as far as they lead; a loop of links is left as it is."""
+    return Path(os.path.realpath(path))
+
+
+def user_folder(kind: Literal["cache", "data"], environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's folder for envsolve's files of a kind; it need not exist.
+
+    Raises:
+        EnvsolveError: The user has no home: HOME is not set, and no user of that number is known.
+    """
+    if sys.platform == "linux":  # platformdirs does the same after ten milliseconds of importing
+        variable, default = {"cache": ("XDG_CACHE_HOME", ".cache"), "data": ("XDG_DATA_HOME", ".local/share")}[kind]
+        named = environ.get(variable, "").strip()
+        if named.startswith("/"):
+            return Path(named) / "envsolve"
+        try:
+            return Path.home() / default / "envsolve"
+        except RuntimeError as error:
+            hint = f"set HOME, or {variable}, to a folder of yours"
+            raise EnvsolveError("HOME is not set, and the system knows no home of this user", hint=hint) from error
+    import platformdirs
+
+    find = {"cache": platformdirs.user_cache_path, "data": platformdirs.user_data_path}[kind]
+    return find("envsolve", appauthor=False)
+
+
+def replace_file(target: Path, text: str) -> None:
+    """Put a text in the place of a file, or make it: whoever reads sees the old one or the new one, never a part.
+
+    Raises:
+        OSError: It cannot be written; what was there still is.
+    """
+    # As tempfile has it, whose import brings every compression along, with the mode that new files get.
+    scratch = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
+    file = scratch.open("x", encoding="utf-8")
+    try:
+        with file:
+            file.write(text)
+        scratch.replace(target)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+# Values as JSON text: indented, and the same bytes for the same value.
+
+
+def dump(value: object) -> str:
+    """JSON with a newline at its end: values in the order of their fields, mappings sorted by key."""
+    import msgspec  # not for commands that only read or write files
+
+    try:
+        written = msgspec.json.encode(value, order="deterministic", enc_hook=dict)  # the hook is for other mappings
+    except UnicodeEncodeError:
+        return _with_escapes(value)
+    return msgspec.json.format(written, indent=2).decode() + "\n"
+
+
+def _with_escapes(value: object) -> str:
+    """Likewise, of a value in which a path is that is no UTF-8: JSON has its bytes as escapes alone."""
+    import json
+
+    import msgspec
+
+    builtins = msgspec.to_builtins(value, order="deterministic", enc_hook=dict)
+    return json.dumps(builtins, indent=2) + "\n"

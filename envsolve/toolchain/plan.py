@@ -1,0 +1,325 @@
+"""The toolchain that compiles what a plan compiles (rule 10), and what to know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from envsolve.facts.builds import Build, SourceProject
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.model import Machine
+from envsolve.packages.requirements import Need
+from envsolve.rules.toolchain import (
+    CompilerFacts,
+    GccRange,
+    arch_list,
+    gcc_for,
+    gcc_without_torch,
+    knows_cards,
+    nvcc_for,
+    nvcc_without_torch,
+    written_archs,
+)
+from envsolve.rules.verdict import Reason
+from envsolve.solve.outcome import Caution
+from envsolve.toolchain.compiled import Compiled
+from envsolve.toolchain.model import Toolchain
+from envsolve.toolchain.nvcc import Nvcc, nvcc_of, own_toolkit, reach_of
+from envsolve.values import ComputeCapability, minor, numbers
+
+_NOT_ISOLATED = "without build isolation (--no-build-isolation), so that the build sees what is in this plan"
+_ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
+
+
+def toolchain_for(
+    compiled: Sequence[Compiled],
+    torch: Build | None,
+    machines: Sequence[Machine],
+    driver_cuda: str | None,
+    catalogue: Catalogue,
+) -> tuple[Toolchain, tuple[Caution, ...]]:
+    """The toolchain that compiles packages for all machines, and what to know about it.
+
+    Args:
+        compiled: What is compiled; empty where the toolchain is only to be named.
+        torch: The build that it is compiled against; None for packages that need none.
+        machines: Those that it is compiled on and for.
+        driver_cuda: The newest CUDA that the drivers of all machines know in full; None where that is not known.
+        catalogue: The facts.
+    """
+    facts = CompilerFacts.of(catalogue)
+    cards = _cards(machines)
+    cuda, knows = _cuda(torch, driver_cuda, cards, machines, catalogue)
+    gcc = _with_standards(gcc_for(torch, facts) if torch else gcc_without_torch(cuda, facts), compiled, facts)
+    archs, listed = arch_list(torch, cards, facts) if torch else (None, None)
+    projects = [one.project for one in compiled if one.project]
+    nvcc = _nvcc(cuda, projects, machines, catalogue) if cuda else None
+    toolchain = Toolchain(
+        nvcc=cuda,
+        host_compiler=_host_compiler(gcc, machines),
+        TORCH_CUDA_ARCH_LIST=archs,
+        host_compilers=_in_words(gcc),
+        compiles=tuple(one.name for one in compiled if one.when != "use"),
+        compiles_at_use=tuple(one.name for one in compiled if one.when != "install"),
+        build_requires=tuple(dict.fromkeys(line for one in compiled for line in one.build_requires)),
+        nvcc_packages=nvcc.packages if nvcc else {},
+        nvcc_from=nvcc.origin if nvcc else None,
+        CUDA_HOME=nvcc.home if nvcc else None,
+        gcc_min=gcc.first,
+        gcc_max=gcc.last,
+        environment=_variables(projects, archs, cards, facts),
+        get_nvcc=nvcc.command if nvcc else None,
+        checks=tuple(_checks(cuda, knows, listed, driver_cuda)),
+    )
+    cautions = [*_about_compiling(toolchain)]
+    cautions += [Caution("toolchain", r.text) for r in (knows, listed) if r is not None and r.ok is False]
+    if listed is not None and listed.ok is None:
+        cautions.append(Caution("toolchain", listed.text, "name the GPUs: --gpu, --target, --machine"))
+    if cuda is None and knows.ok is None:
+        cautions.append(Caution("toolchain", knows.text, "name the driver: --driver, --target, --machine"))
+    cautions += _about_host(toolchain, gcc, machines)
+    cautions += _about_nvcc(toolchain, torch, machines, driver_cuda, catalogue)
+    for one in compiled:
+        if one.project is not None:
+            cautions += _about_project(one.project, torch, cuda, cards, facts)
+    return toolchain, tuple(cautions)
+
+
+def build_needs(toolchain: Toolchain) -> tuple[Need, ...]:
+    """What the environment must hold before the sources are compiled, as packages of the plan.
+
+    torch stands in the plan already.
+    """
+    lines = [line for line in toolchain.build_requires if Requirement(line).name != "torch"]
+    if toolchain.nvcc_from == "pip":
+        lines += toolchain.nvcc_packages["pip"]
+    for_what = ", ".join(dict.fromkeys((*toolchain.compiles, *toolchain.compiles_at_use)))
+    return tuple(Need(Requirement(line), f"compiling {for_what}") for line in dict.fromkeys(lines))
+
+
+def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Iterator[Caution]:
+    """What the sources need as they are compiled, and no version of which goes with the rest of the plan.
+
+    Args:
+        toolchain: With what it needs.
+        planned: Versions by name.
+    """
+    lacking = [str(n.requirement) for n in build_needs(toolchain) if not _is_met(n.requirement, planned)]
+    if lacking and toolchain.compiles:
+        text = f"compiling {', '.join(toolchain.compiles)} needs {', '.join(lacking)}, which the plan could not take up"
+        yield Caution("build-requires", text, "ask for it by name to see what stands against it")
+
+
+def where_it_runs(toolchain: Toolchain) -> dict[str, str]:
+    """The variables by which programs that compile where they run find the toolkit."""
+    home = toolchain.CUDA_HOME
+    return {"CUDA_HOME": home, "PATH": f"{home}/bin:$PATH"} if home and toolchain.compiles_at_use else {}
+
+
+def _is_met(requirement: Requirement, planned: Mapping[str, str]) -> bool:
+    version = planned.get(canonicalize_name(requirement.name))
+    return version is not None and requirement.specifier.contains(version, prereleases=True)
+
+
+def _cuda(
+    torch: Build | None,
+    driver_cuda: str | None,
+    cards: Sequence[ComputeCapability],
+    machines: Sequence[Machine],
+    catalogue: Catalogue,
+) -> tuple[str | None, Reason]:
+    """The CUDA version of the nvcc, and whether it serves."""
+    facts = CompilerFacts.of(catalogue)
+    if torch is not None:
+        return nvcc_for(torch, cards, facts)
+    return nvcc_without_torch(
+        driver_cuda, cards, lambda cuda: reach_of("{}.{}".format(*minor(cuda)), machines, catalogue.compilers), facts
+    )
+
+
+def _nvcc(cuda: str, projects: Sequence[SourceProject], machines: Sequence[Machine], catalogue: Catalogue) -> Nvcc:
+    libraries = dict.fromkeys(name for project in projects for name in project.cuda_libraries)
+    return nvcc_of(cuda, tuple(libraries), machines, catalogue.compilers)
+
+
+def _variables(
+    projects: Sequence[SourceProject], archs: str | None, cards: Sequence[ComputeCapability], facts: CompilerFacts
+) -> dict[str, str]:
+    """What must be set while sources are compiled, ``CUDA_HOME`` left out."""
+    found = {_ARCH_LIST: archs} if archs else {}
+    for project in projects:
+        found |= project.variables
+        own = written_archs(project, cards, facts) if project.arch_variable not in (None, _ARCH_LIST) else None
+        if own and project.arch_variable:
+            found[project.arch_variable] = own
+    return found
+
+
+def _checks(cuda: str | None, knows: Reason, listed: Reason | None, driver_cuda: str | None) -> Iterator[str]:
+    """What was seen to hold."""
+    if knows.ok:
+        yield knows.text
+    if listed is not None and listed.ok:
+        yield listed.text
+    if listed is not None and listed.ok and cuda and driver_cuda:
+        if minor(cuda) <= minor(driver_cuda):
+            yield f"the driver knows CUDA {driver_cuda} in full: it takes PTX of nvcc {cuda}, too"
+        else:
+            yield f"no PTX is left to the driver, which takes none that is newer than CUDA {driver_cuda}"
+
+
+def _cards(machines: Sequence[Machine]) -> list[ComputeCapability]:
+    return sorted({gpu.cc for machine in machines for gpu in machine.gpus or () if gpu.cc is not None})
+
+
+def _with_standards(gcc: GccRange, compiled: Sequence[Compiled], facts: CompilerFacts) -> GccRange:
+    """The range less the compilers that are too old for the C++ of the sources themselves."""
+    for one in compiled:
+        standard = facts.standards.get(one.project.cxx_standard or 0) if one.project else None
+        if standard is not None and one.project is not None:
+            text = f"{one.name} is written in C++{standard.standard}: gcc {standard.gcc_min} or newer"
+            reason = Reason("toolchain", True, text, one.project.evidence.value, one.project.source)
+            gcc = gcc.from_major(standard.gcc_min, reason)
+    return gcc
+
+
+def _host_compiler(gcc: GccRange, machines: Sequence[Machine]) -> str | None:
+    """The machines' own gcc where it is within the limits, else the one nearest to torch's own."""
+    if gcc.empty:
+        return None
+    own = max((major for major in _gccs(machines) if gcc.holds(major)), default=gcc.preferred or gcc.last)
+    return f"gcc {own}" if own is not None else None
+
+
+def _gccs(machines: Sequence[Machine]) -> Iterator[int]:
+    for machine in machines:
+        for compiler in machine.host_compilers or ():
+            if compiler.kind == "gcc" and compiler.version:
+                yield numbers(compiler.version)[0]
+
+
+def _in_words(gcc: GccRange) -> str | None:
+    if gcc.first is not None and gcc.last is not None:
+        return f"gcc {gcc.first} to {gcc.last}"
+    if gcc.last is not None:
+        return f"gcc {gcc.last} or older"
+    return f"gcc {gcc.first} or newer" if gcc.first is not None else None
+
+
+def _about_compiling(toolchain: Toolchain) -> Iterator[Caution]:
+    parts = [f"nvcc {toolchain.nvcc}"] if toolchain.nvcc else []
+    parts += [toolchain.host_compilers] if toolchain.host_compilers else []
+    if toolchain.compiles:
+        set_to = [f"{name}={value}" for name, value in toolchain.environment.items()]
+        takes = ", ".join([*parts, *set_to])
+        text = f"{', '.join(toolchain.compiles)} will be compiled from source"
+        text += f"; that takes {takes}" if takes else ""
+        them = "it" if len(toolchain.compiles) == 1 else "them"
+        yield Caution("compiles", text, f"envsolve install builds {them} so; by hand, build {them} {_NOT_ISOLATED}")
+    later = [name for name in toolchain.compiles_at_use if name not in toolchain.compiles]
+    if later:
+        text = f"{', '.join(later)} compiles CUDA code at its first use; that takes {', '.join(parts)} where it runs"
+        yield Caution("compiles-at-use", text, "a g++ within these limits must be there, too")
+
+
+def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]) -> Iterator[Caution]:
+    """Host compilers on the machines that do not serve."""
+    bounds = "; ".join(reason.text for reason in gcc.reasons)
+    if gcc.empty:
+        yield Caution("host-compiler", f"no gcc compiles this: {bounds}")
+        return
+    majors = set(_gccs(machines))
+    if majors and not any(gcc.holds(major) for major in majors):
+        have = " and ".join(f"gcc {major}" for major in sorted(majors))
+        yield Caution(
+            "host-compiler",
+            f"the machine has {have}; {bounds}",
+            f"install {toolchain.host_compiler} and set CC and CXX",
+        )
+
+
+def _about_nvcc(
+    toolchain: Toolchain,
+    torch: Build | None,
+    machines: Sequence[Machine],
+    driver_cuda: str | None,
+    catalogue: Catalogue,
+) -> Iterator[Caution]:
+    """An nvcc on the machines that is another one, and none at all in reach."""
+    wanted = toolchain.nvcc
+    toolkits = [t for machine in machines for t in machine.toolkits or () if t.nvcc and t.version]
+    if wanted is None:
+        return
+    have = ", ".join(f"{t.version} in {t.path}" if t.path else str(t.version) for t in toolkits)
+    why = f"torch was built with CUDA {wanted}" if torch else f"the driver is served by CUDA {wanted}"
+    if toolchain.nvcc_from is None:
+        text = f"no nvcc {wanted} is in reach" + (f": the machine has nvcc {have}; {why}" if have else "")
+        ways = [*_other_flavours(torch, machines, driver_cuda, catalogue)] if torch else []
+        ways += [f"{toolchain.get_nvcc}, then the same command again"] if toolchain.get_nvcc else []
+        brought = toolchain.compiles and "conda" in toolchain.nvcc_packages
+        ways += ["envsolve[conda], with which envsolve install brings it from conda-forge"] if brought else []
+        yield Caution("nvcc", text, "; or: ".join(ways) or None)
+    elif have and toolchain.nvcc_from == "pip" and own_toolkit(wanted, machines) is None:
+        text = f"the machine has nvcc {have}; {why}"
+        yield Caution("nvcc", text, f"the plan has its own nvcc {wanted}; CUDA_HOME must lead to it")
+
+
+def _other_flavours(
+    torch: Build, machines: Sequence[Machine], driver_cuda: str | None, catalogue: Catalogue
+) -> Iterator[str]:
+    """The flavours of the same torch whose nvcc is in reach and whose CUDA family the drivers run."""
+    told = {"machine": "for the nvcc that is there", "pip": "whose nvcc is in packages of the default index"}
+    same = (b for b in catalogue.builds("torch") if b.version == torch.version and b.platform == torch.platform)
+    for variant, cuda in dict.fromkeys((b.variant, b.cuda) for b in same):
+        if cuda is None or driver_cuda is None or minor(cuda)[0] > minor(driver_cuda)[0]:
+            continue
+        origin = nvcc_of(cuda, (), machines, catalogue.compilers).origin
+        if origin is not None and knows_cards(cuda, _cards(machines), CompilerFacts.of(catalogue)).ok:
+            yield f"--cuda {variant}, {told[origin]}"
+
+
+def _about_project(
+    project: SourceProject,
+    torch: Build | None,
+    cuda: str | None,
+    cards: Sequence[ComputeCapability],
+    facts: CompilerFacts,
+) -> Iterator[Caution]:
+    """What the project itself asks for and the plan does not give."""
+    own = project.arch_variable
+    if own is None and torch is not None and "nvcc" in project.tools:
+        text = f"{project.package} chooses the GPUs to compile for by itself, whatever {_ARCH_LIST} says"
+        yield Caution("extension-archs", text)
+    elif own not in (None, _ARCH_LIST) and cards and written_archs(project, cards, facts) is None:
+        listed = ", ".join(map(str, cards))
+        takes = ", ".join(project.archs)
+        text = (
+            f"{project.package} takes the GPUs to compile for from {own}, which knows {takes} and nothing for {listed}"
+        )
+        yield Caution("extension-archs", text)
+    if project.min_cc is not None:
+        too_old = [str(cc) for cc in cards if cc < ComputeCapability.parse(project.min_cc)]
+        if too_old:
+            text = (
+                f"{project.package} compiles for cc {project.min_cc} and newer; cc {', '.join(too_old)} is not served"
+            )
+            yield Caution("extension-gpu", text)
+    if project.cuda_option is not None:
+        text = f"{project.package} is compiled for the CPU alone where its build sees no GPU, as that of an image"
+        by_hand = f"pip install --config-settings=--build-option={project.cuda_option}"
+        way = f"build it where the card is, or by hand: {by_hand}"
+        yield Caution("extension-sees-gpu", text, way)
+    if torch is None:
+        if wheels := project.wheel_packages.get(str(minor(cuda)[0])) if cuda else None:
+            text = f"{project.package} is also published as wheels, {wheels}"
+            yield Caution("ready-wheel-elsewhere", text, f"ask for {wheels} to compile nothing")
+        return
+    if project.cuda and torch.cuda and not SpecifierSet(project.cuda).contains(torch.cuda):
+        text = f"{project.package} takes CUDA {project.cuda}, and torch was built with {torch.cuda}"
+        yield Caution("extension-cuda", text, "choose another flavour with --cuda")
+    if project.torch and not SpecifierSet(project.torch).contains(torch.version):
+        text = f"{project.package} takes torch {project.torch}; the plan has {torch.version}"
+        yield Caution("extension-torch", text, f"ask for it: 'torch{project.torch}'")

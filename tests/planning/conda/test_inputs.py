@@ -1,0 +1,217 @@
+"""An existing environment.yml as input, its channels, and its pip part."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.formats import render
+from envsolve.install.environment import install
+from envsolve.packages.conda_inputs import read_environment_file
+from envsolve.planning.conda import about_channels, channel_address, channel_name
+from envsolve.planning.conda_pip import with_pip_part
+from envsolve.planning.plan import CondaTerms, Plan
+from envsolve.solve.outcome import PlannedPackage
+from tests.condachannel import CondaChannel
+from tests.packages.trees.repositories import repository
+from tests.planning.conda.conftest import Planner
+from tests.smallworld import NEW, World, small_world
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+pytest.importorskip("ruamel.yaml", reason="pip install 'envsolve[conda]'")
+
+NAMES = {"torch": "pytorch"}
+GPU = "RTX 4090, driver 550.54.14, python 3.13, linux-x86_64, glibc 2.35"
+TUTORIAL = """\
+name: train
+channels:
+  - pytorch
+  - nvidia
+  - conda-forge
+  - nodefaults
+dependencies:
+  - python=3.10
+  - conda-forge::numpy >=1.26
+  - pytorch=2.1.0=py3.10_cuda11.8_cudnn8.7.0_0
+  - pytorch-cuda=11.8
+  - pip
+  - pip:
+      - accelerate>=1.0
+      - datasets
+variables:
+  OMP_NUM_THREADS: 4
+"""
+
+
+def test_an_environment_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text(TUTORIAL)
+    asked = read_environment_file(path, NAMES)
+    assert list(map(str, asked.specs)) == [
+        "python 3.10.*",
+        "conda-forge::numpy >=1.26",
+        "pytorch 2.1.0 py3.10_cuda11.8_cudnn8.7.0_0",
+        "pytorch-cuda 11.8.*",
+    ]
+    assert asked.channels == ("pytorch", "nvidia", "conda-forge")
+    assert asked.pip == ("accelerate>=1.0", "datasets")
+    assert ["variables" in note for note in asked.notes] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no environment.yml"),
+        ("- a\n- b\n", "no environment.yml"),
+        ("channels: [x]\n", "no environment.yml"),
+        ("dependencies: numpy\n", "no environment.yml"),
+        ("dependencies: [\n", "not YAML"),
+        ("dependencies:\n  - numpy: 2\n", "is no dependency"),
+        ("dependencies:\n  - pip:\n      - -r more.txt\n", "options are not taken here: '-r more.txt'"),
+        ("dependencies:\n  - pip:\n", "pip: None is no requirement"),
+        ("channels: [a, '']\ndependencies: [numpy]\n", "'' is no channel"),
+        ("channels: [3]\ndependencies: [numpy]\n", "3 is no channel"),
+        (f"dependencies:\n  - [{'x, ' * 9999}]\n", r"^.{0,300}is no dependency"),
+        ("dependencies:\n  - =2.7\n", "no match spec"),
+        ("!!python/object/apply:os.system ['true']\n", "not YAML"),
+    ],
+)
+def test_what_is_none_is_refused_with_its_name(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=words) as caught:
+        read_environment_file(path, NAMES)
+    assert "environment.yml" in caught.value.message
+
+
+def test_an_environment_file_is_planned_and_planned_again(channel: CondaChannel, plan: Planner, tmp_path: Path) -> None:
+    pytest.importorskip("rattler", reason="pip install 'envsolve[conda]'")
+    path = tmp_path / "environment.yml"
+    path.write_text(f"channels: [{channel.url}, nodefaults]\ndependencies: [pytorch, torchvision, pip]\n")
+    made = plan(GPU, files=[path], channels=[])
+    assert made.status == "ok"
+    text = render(made, "environment-yml")
+    path.write_text(text)
+    again = plan(GPU, files=[path], channels=[])
+    assert render(again, "environment-yml").partition("channels:")[2] == text.partition("channels:")[2]
+
+
+@pytest.mark.parametrize(
+    ("channels", "told"),
+    [
+        (["conda-forge"], []),
+        (["https://conda.anaconda.org/conda-forge/"], []),
+        (["pytorch"], ["the channel pytorch is given up: its last pytorch is 2.5.1"]),
+        (
+            ["https://conda.anaconda.org/pytorch", "conda-forge"],
+            ["is given up", "are mixed: its pytorch is built against"],
+        ),
+        (["conda-forge", "defaults"], ["terms that ask", "the channels defaults and conda-forge are mixed"]),
+        (["https://repo.anaconda.com/pkgs/main", "conda-forge"], ["terms that ask", "are mixed"]),
+        (["nvidia/label/cuda-12.4.0", "conda-forge"], ["holds one toolkit release", "are mixed"]),
+    ],
+)
+def test_channels_are_named_for_what_they_are(channels: list[str], told: list[str]) -> None:
+    messages = [caution.message for caution in about_channels(channels, Catalogue())]
+    assert [part in message for part, message in zip(told, messages, strict=True)] == [True] * len(told)
+
+
+def test_defaults_is_asked_where_it_is() -> None:
+    assert channel_address("defaults", Catalogue()) == "https://repo.anaconda.com/pkgs/main"
+    assert channel_address("conda-forge", Catalogue()) == "conda-forge"
+    assert channel_name("https://conda.anaconda.org/pytorch/") == "pytorch"
+
+
+def package(name: str, version: str) -> PlannedPackage:
+    return PlannedPackage(
+        name, version, None, "conda-forge", f"{name}-{version}-0.conda", None, {}, "conda", requires=("python",)
+    )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with small_world(tmp_path) as made:
+        for name in ("nvidia-cublas-cu12", "tqdm"):
+            made.default.wheel(name, "1.0")
+        made.build("torch", "2.11.0", "cu128", requires=["nvidia-cublas-cu12"], code=NEW)
+        made.build("torch", "2.12.0", "cu128", requires=["nvidia-cublas-cu12"], code=NEW)
+        made.default.wheel("numpy", "1.0")
+        made.default.wheel("numpy", "2.0")
+        made.default.wheel("accelerate", "1.0", requires=["torch>=2", "numpy", "tqdm"])
+        made.default.wheel("newer", "1.0", requires=["torch>=2.12"])
+        made.default.wheel("sneaky", "1.0", requires=["nvidia-cublas-cu12"])
+        yield made
+
+
+def planned(world: World, *lines: str) -> Plan:
+    """A conda plan of torch 2.11.0 and numpy 1.0 with a pip part."""
+    machine = world.machine("H100, driver 580.95.05")
+    packages = (package("numpy", "1.0"), PlannedPackage("python", "3.12.1", None, None, None, None, {}, "conda"))
+    conda = Plan(
+        machines=(machine,),
+        python="3.12",
+        packages=(*packages, package("pytorch", "2.11.0")),
+        conda=CondaTerms(("conda-forge",), "linux-64", {}, ()),
+    )
+    with world.client() as client:
+        return with_pip_part(conda, lines, [machine], world.catalogue(), client)
+
+
+def test_what_pip_adds_is_exact_and_what_conda_has_is_held(world: World, tmp_path: Path) -> None:
+    made = planned(world, "accelerate")
+    assert made.conda is not None
+    assert made.conda.pip == ("accelerate==1.0", "tqdm==1.0", "numpy==1.0", "torch==2.11.0")
+    assert "      - torch==2.11.0\n" in render(made, "environment-yml")
+    with pytest.raises(UsageError, match="no place for what pip installs"):
+        render(made, "conda-lock")
+    with pytest.raises(UsageError, match="what pip adds to conda packages is not installed"):
+        install(made, tmp_path / "env")
+    assert '[pypi-dependencies]\naccelerate = "==1.0"' in render(made, "pixi")
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_what_pip_is_asked_for_by_address_is_never_taken_from_an_index(world: World, tmp_path: Path) -> None:
+    """An index may have another package of that name."""
+    file = world.default.wheel("tqdm", "2.0")
+    commit = repository(tmp_path / "r", {"sub/pyproject.toml": '[project]\nname = "own"\nversion = "1.0"\n'})
+    (tmp_path / "r" / "setup.py").touch()
+    address = f"git+{(tmp_path / 'r').as_uri()}"
+    lines = [
+        f"own @ {address}@main#subdirectory=sub",
+        f"mine @ {(tmp_path / 'r').as_uri()}",
+        f"tqdm @ {world.server.url.replace('://', '://me:s3cret@')}{file.url}",
+    ]
+    made = planned(world, *lines)
+    exact = [f"own @ {address}@{commit}#subdirectory=sub", *lines[1:]]
+    assert made.conda is not None and sorted(made.conda.pip) == sorted(exact)
+    assert {"folder", "dependencies-unknown"} <= {caution.code for caution in made.warnings}
+    manifest = tomllib.loads(render(made, "pixi"))["pypi-dependencies"]
+    assert manifest["own"] == {"git": (tmp_path / "r").as_uri(), "rev": commit, "subdirectory": "sub"}
+    assert manifest["mine"] == {"path": str(tmp_path / "r")}
+    assert manifest["tqdm"] == {"url": f"{world.server.url}{file.url}"}
+    assert f"own @ {address}@{commit}" in render(made, "environment-yml")
+    assert "s3cret" not in render(made, "environment-yml") + render(made, "json")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sneaky", "pip would install nvidia-cublas-cu12 beside the CUDA and the torch of conda"),
+        ("newer", "for pip: "),
+    ],
+)
+def test_pip_brings_no_second_cuda_and_no_other_torch(line: str, words: str, world: World) -> None:
+    made = planned(world, line)
+    assert made.status == "impossible"
+    assert any(fact.fact.startswith(words) for fact in made.conflict)
+    assert "move it from the pip list" in made.remedies[0].action

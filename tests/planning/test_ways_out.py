@@ -1,0 +1,233 @@
+"""Remedies that lie outside the torch family's own versions, and those of requests that torch has no part in."""
+
+from __future__ import annotations
+
+import pytest
+
+from envsolve.advice.refusals import extension_without_code
+from envsolve.planning.plan import Plan
+from envsolve.solve.outcome import Conflict, PlannedPackage
+from envsolve.toolchain.compiled import compiled_packages
+from tests.planning.questions import Questions
+from tests.smallworld import OLD, World
+
+HERE = "python 3.12, linux-x86_64, glibc 2.35"
+
+
+def ways(plan: Plan) -> list[tuple[str, str]]:
+    assert plan.status == "impossible"
+    return [(remedy.action, remedy.unlocks) for remedy in plan.remedies]
+
+
+def facts(plan: Plan) -> list[str]:
+    return [fact.fact for fact in plan.conflict]
+
+
+def test_a_request_without_torch_is_not_answered_with_torch(ask: Questions) -> None:
+    plan = ask.plan(f"V100, driver 470.223.02, {HERE}", "cupy-cuda12x")
+    assert not any("torch" in action + unlocks for action, unlocks in ways(plan))
+    assert ways(plan)[0] == (
+        "ask for cupy-cuda11x instead of cupy-cuda12x",
+        "cupy-cuda11x 13.6.0 [cu118]",
+    )
+    assert ways(plan)[-1] == ("install driver 525.60.13 or newer (branch R525)", "cupy-cuda12x 14.2.0 [cu129]")
+
+
+def test_what_is_asked_for_beside_torch_can_be_given_up(ask: Questions) -> None:
+    plan = ask.plan(f"V100, driver 470.223.02, {HERE}", "torch", "cupy-cuda12x")
+    assert ("give up cupy-cuda12x", "torch 2.7.1 [cu118]") in ways(plan)
+
+
+def test_libraries_of_no_cuda_of_its_major_serve_the_card(ask: Questions) -> None:
+    plan = ask.plan(f"RTX 5090, driver 580.95.05, {HERE}", "cupy-cuda11x")
+    assert facts(plan)[-1].endswith("the libraries of CUDA 11.8 (sm_35 to sm_90) do not serve cc 12.0")
+    assert ways(plan) == [("ask for cupy-cuda12x instead of cupy-cuda11x", "cupy-cuda12x 14.2.0 [cu129]")]
+
+
+def test_a_card_that_no_build_has_code_for(ask: Questions) -> None:
+    (first, unlocked), (second, _) = ways(ask.plan(f"cc 8.8, driver 580.95.05, {HERE}", "torch"))
+    assert first == "compute on the CPU: --cuda cpu" and unlocked.endswith("[cpu]")
+    assert second.startswith("use another GPU, such as NVIDIA L") and second.endswith("(cc 8.9)")
+
+
+def test_a_card_that_came_after_every_build(world: World) -> None:
+    """The CUDA that knows it is named, and what measures a wheel that is in no catalogue."""
+    world.build("torch", "2.5.1", "cu126", requires=["filelock"], code=OLD)
+    ((action, unlocked),) = ways(world.plan("torch==2.5.1", target="RTX 5090, driver 580.95.05"))[:1]
+    assert action == (
+        "look for a pre-release of torch built with CUDA 12.8 or newer, the first that knows sm_120; "
+        "envsolve index measure URL reads which GPUs its wheel has code for"
+    )
+    assert unlocked == ""
+
+
+def test_windows_without_a_build_for_it(ask: Questions) -> None:
+    plan = ask.plan("RTX 4090, driver 580.95.05, python 3.12, win-amd64", "vllm")
+    assert facts(plan)[1] == "vllm 0.33.0 was published for linux-x86_64 and linux-aarch64 alone"
+    ((action, unlocked),) = ways(plan)
+    assert action.startswith("run it under Linux") and unlocked.endswith("with vllm 0.33.0")
+
+
+def test_arm_without_a_build_for_it(ask: Questions) -> None:
+    """Where the whole request was published for another processor alone, nothing of it is left to change."""
+    plan = ask.plan("GH200, driver 580.95.05, python 3.12, linux-aarch64, glibc 2.35", "fbgemm-gpu")
+    assert facts(plan)[1] == "fbgemm-gpu 1.9.0 was published for linux-x86_64 alone"
+    ((action, unlocked),) = ways(plan)
+    assert action == "run it on a machine with an x86_64 processor" and unlocked.endswith("with fbgemm-gpu 1.9.0")
+
+
+def test_demands_that_contradict_each_other(ask: Questions) -> None:
+    plan = ask.plan(f"H100, driver 580.95.05, {HERE}", "torch==2.5.1", "torch>=2.6")
+    assert facts(plan)[1] == "no torch that is known is ==2.5.1 and >=2.6 at once"
+    assert dict(ways(plan))["leave torch>=2.6 out"] == "torch 2.5.1 [cu124]"
+
+
+def test_a_card_that_every_build_has_dropped(ask: Questions) -> None:
+    plan = ask.plan("GTX 680, driver 470.223.02, python 3.8, linux-x86_64, glibc 2.35", "torch")
+    assert ways(plan) == [
+        ("compute on the CPU: --cuda cpu", "torch 2.4.1 [cpu]"),
+        ("use another GPU, such as Tesla K80 (cc 3.7)", "torch 2.4.1 [cu118]"),
+    ]
+
+
+def test_a_companion_that_never_had_code_for_the_card_says_so(ask: Questions) -> None:
+    plan = ask.plan(f"P100, driver 580.95.05, {HERE}", "vllm")
+    assert any(fact.startswith("vllm 0.19.1 [cu129]: no code for cc 6.0") for fact in facts(plan))
+    ((action, unlocked),) = ways(plan)
+    assert action == "use another GPU, such as Tesla V100 (cc 7.0)" and "with vllm 0.19.1" in unlocked
+
+
+def test_a_date_is_a_limit_like_any_other(ask: Questions) -> None:
+    target = f"RTX 5090, driver 580.95.05, {HERE}"
+    plan = ask.plan(target, "torch", before="2024-12-31")
+    assert facts(plan)[0] == "nothing published from 2025-01-01 on is considered"
+    assert ways(plan) == [("leave out --exclude-newer", "torch 2.15.0 [cu132]")]
+    pinned = ask.plan(target, "torch==2.7.0", before="2024-12-31")
+    assert "known from before 2025-01-01: 1.7.0 to 2.5.1" in facts(pinned)[1]
+    assert ways(pinned) == [("leave out --exclude-newer", "torch 2.7.0 [cu128]")]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "cuda"), [("torch", "cu126"), ("torch", "cu131"), ("torch==2.0.0+cu121", None)]
+)
+def test_cuda_planned_where_there_is_no_gpu(ask: Questions, requirement: str, cuda: str | None) -> None:
+    plan = ask.plan(f"no gpu, {HERE}", requirement, cuda=cuda)
+    assert ways(plan)[0] == ("plan for the machine that has the GPU: --target 'NAME, driver VERSION'", "")
+
+
+def test_a_torch_whose_triton_works_is_named_where_the_request_forbids_it(ask: Questions) -> None:
+    plan = ask.plan(f"cc 12.1, driver 580.95.05, {HERE}", "torch==2.7.1")
+    (limited,) = (caution for caution in plan.warnings if caution.code == "triton-limited")
+    assert limited.remedy == "torch 2.15.0 [cu132] has a Triton that works here: relax what was asked for"
+
+
+def test_ordinary_packages(world: World) -> None:
+    world.default.wheel("old", "1.0", tags="cp37-cp37m-manylinux2014_x86_64")
+    world.default.wheel("old", "2.0")
+    assert ways(world.plan("old==1.0")) == [
+        ("relax old==1.0", "old 2.0"),
+        ("use another Python: 3.7", "old==1.0 has files for it"),
+    ]
+    assert ways(world.plan("old>=3")) == [("relax old>=3", "old 2.0")]
+    assert ways(world.plan("none")) == [("check its name, or name the index that has it: --extra-index-url URL", "")]
+
+
+def test_an_extension_that_compiles_for_none_of_the_cards(ask: Questions) -> None:
+    def refusal(target: str, *requirements: str) -> Conflict | None:
+        machine = ask.machine(target)
+        names = [PlannedPackage(n, v, None, None, f"{n}-{v}.tar.gz", None, {}, "sdist") for n, v in [requirements]]
+        return extension_without_code(compiled_packages(names, ask.catalogue), [machine], ask.catalogue)
+
+    told = refusal("V100, driver 580.95.05", "mamba-ssm", "2.3.2")
+    assert told is not None
+    assert [fact.fact for fact in told.facts] == [
+        "mamba-ssm >=2.3.2 compiles for cc 7.5 and newer",
+        "the machine has Tesla V100 (cc 7.0)",
+    ]
+    assert told.remedies[0].action == "ask for 'mamba-ssm>=1.2.1,<2.3.2'"
+    assert refusal("V100 + T4, driver 580.95.05", "mamba-ssm", "2.3.2") is None, "one of the cards has use for it"
+    assert refusal("no gpu", "mamba-ssm", "2.3.2") is None
+
+
+@pytest.mark.parametrize(
+    ("target", "requirement", "cuda", "action", "unlocked"),
+    [
+        (
+            "RTX 4090, driver 580.95, linux-x86_64, musl 1.2, python 3.9",
+            "torch",
+            "cu132",
+            "change together: use Python 3.10, 3.11, 3.12, 3.13, 3.14, 3.15; "
+            "run in a container, or on a system, with glibc 2.28 or newer",
+            "torch 2.15.0 [cu132]",
+        ),
+        (
+            "T600, driver 450.80.02, linux-x86_64, musl 1.2, python 3.12",
+            "torch==2.13.*",
+            None,
+            "change together: run in a container, or on a system, with glibc 2.28 or newer; relax torch==2.13.*",
+            "torch 2.7.1 [cu118]",
+        ),
+        (
+            "P104-101, driver 560.35.03, linux-x86_64, musl 1.2, python 3.7",
+            "torch==2.7.*",
+            None,
+            "change together: use Python 3.9, 3.10, 3.11, 3.12, 3.13; "
+            "run in a container, or on a system, with glibc 2.28 or newer",
+            "torch 2.7.1 [cu126]",
+        ),
+    ],
+    ids=["python and libc", "libc and version", "python and libc, a version"],
+)
+def test_where_no_single_change_helps_those_that_help_together_are_named(
+    ask: Questions, target: str, requirement: str, cuda: str | None, action: str, unlocked: str
+) -> None:
+    assert ways(ask.plan(target, requirement, cuda=cuda)) == [(action, unlocked)]
+
+
+@pytest.mark.parametrize(
+    ("target", "action", "unlocked"),
+    [
+        ("T4, driver 470.82.01", "install driver 525.60.13 or newer (branch R525)", "triton 3.9.0 [any]"),
+        ("GTX 1080, driver 550.54", "use another GPU, such as Tesla V100 (cc 7.0)", "triton 3.9.0 [any]"),
+        (
+            "GTX 1080 + H100, driver 550.54",
+            "plan for NVIDIA H100 (cc 9.0) alone, and hide the others there (CUDA_VISIBLE_DEVICES)",
+            "triton 3.8.0 [any]",
+        ),
+        (
+            "K80, driver 470.82.01",
+            "use another GPU with a newer driver; see envsolve builds triton --target 'GPU, driver VERSION'",
+            "",
+        ),
+    ],
+)
+def test_a_triton_alone_that_runs_nothing_has_a_way_out(
+    ask: Questions, target: str, action: str, unlocked: str
+) -> None:
+    assert ways(ask.plan(f"{target}, {HERE}", "triton")) == [(action, unlocked)]
+
+
+def test_a_python_for_which_what_torch_needs_was_never_published(ask: Questions) -> None:
+    """torch 2.8 has CUDA wheels for Python 3.9 on aarch64, its Triton has none."""
+    plan = ask.plan("A100, driver 580.95.05, linux-aarch64, glibc 2.35, python 3.9", "torch")
+    assert facts(plan)[0] == "torch 2.8.0 [cu129] needs triton==3.4.0"
+    ((action, unlocked),) = ways(plan)
+    assert action == "use another Python: 3.10, 3.11, 3.12, 3.13, 3.14, 3.15" and unlocked == "torch 2.15.0 [cu132]"
+
+
+def test_an_extension_without_a_build_for_the_processor_is_compiled(world: World) -> None:
+    """The request that is proposed is one that plans: sources by address, of a version that takes that torch."""
+    arm, target = "manylinux_2_28_aarch64", "GH200, driver 580.95.05, linux-aarch64"
+    world.build("torch", "2.9.1", "cu130", code=("sm_90",), platform=arm)
+    world.build("xformers", "0.0.35", "cu130", code=("sm_90",), torch=">=2.10")
+    world.default.sdist("xformers", "0.0.35", requires=["torch>=2.10"])
+    asked = world.default.sdist("xformers", "0.0.33.post2", requires=["torch==2.9.1"])
+    world.default.sdist("xformers", "0.0.1")
+    action, unlocked = ways(world.plan("xformers", "torch==2.9.1", target=target))[0]
+    assert unlocked == "xformers 0.0.33.post2 with torch 2.9.1 [cu130]"
+    request = action.removeprefix("compile it: ask for '").removesuffix("'")
+    assert request.startswith(f"xformers @ {world.server.url}{asked.url}#sha256=")
+    plan = world.plan(request, "torch==2.9.1", target=target)
+    assert plan.toolchain is not None and plan.toolchain.compiles == ("xformers",)
+    windows = world.plan("xformers", target="RTX 4090, driver 580.95, python 3.12, win-amd64")
+    assert not any("compile it" in action for action, _ in ways(windows))

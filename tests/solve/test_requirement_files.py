@@ -1,0 +1,135 @@
+"""What a requirement file may hold and be: hashes, addresses in constraints, and which files are read at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from envsolve.errors import UsageError
+from envsolve.packages.requirement_files import read_requirements
+from envsolve.packages.requirements import Asked
+
+AA = "aa" * 32
+WHEEL = "https://example.org/torch-2.9.0-cp312-cp312-linux_x86_64.whl"
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def from_text(text: str) -> Asked:
+    Path("requirements.txt").write_text(text)
+    return read_requirements([], [Path("requirements.txt")])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("torch --hash=sha256:abc", "line 1: --hash=sha256:abc is no digest"),
+        (f"torch --hash=md5:{'a' * 32}", "is no digest"),
+        ("torch --hash=" + "z" * 64, "is no digest"),
+        (f"--hash=sha256:{AA}", "line 1: --hash stands without a requirement"),
+        (f"./project --hash=sha256:{AA}", "line 1: a project has no --hash"),
+    ],
+)
+def test_a_hash_that_means_nothing_is_refused(line: str, message: str, in_folder: Path) -> None:
+    (in_folder / "project").mkdir()
+    with pytest.raises(UsageError) as caught:
+        from_text(line)
+    assert message in caught.value.message
+
+
+def test_hashes_of_a_constraint_are_kept() -> None:
+    Path("c.txt").write_text(f"numpy==2.1 --hash=sha512:{'c' * 128}")
+    (constraint,) = read_requirements([], [], [Path("c.txt")]).constraints
+    assert constraint.hashes == (f"sha512:{'c' * 128}",)
+
+
+@pytest.mark.parametrize("line", ["requests @ https://example.org/requests-2.0-py3-none-any.whl", WHEEL])
+def test_an_address_is_no_constraint(line: str) -> None:
+    Path("c.txt").write_text(line)
+    with pytest.raises(UsageError, match="line 1: an address is not supported in constraints"):
+        read_requirements([], [], [Path("c.txt")])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
+def test_only_regular_files_of_a_sensible_size_are_read(in_folder: Path) -> None:
+    os.mkfifo("pipe.txt")
+    with Path("huge.txt").open("wb") as file:
+        file.truncate(2**24 + 1)
+    (in_folder / "folder").mkdir()
+    os.mkfifo("folder/pyproject.toml")
+    for name, message in {
+        "pipe.txt": "a pipe or a device",
+        "/dev/zero": "a pipe or a device",
+        "huge.txt": "larger than 16 MiB",
+        "folder": "Is a directory",
+        "folder/pyproject.toml": "a pipe or a device",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            read_requirements([], [Path(name)])
+    Path("loop.txt").symlink_to("loop.txt")
+    with pytest.raises(UsageError, match=r"loop\.txt: the file cannot be read: Too many levels of symbolic links"):
+        read_requirements([], [Path("loop.txt")])
+    Path("link.txt").symlink_to("real.txt")
+    Path("real.txt").write_text("torch")
+    (need,) = read_requirements([], [Path("link.txt")]).needs
+    assert str(need.requirement) == "torch"
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("torch" + " " * 60_000 + ">=2", ["torch>=2"]),
+        ("torch" + " " * 60_000 + "# newest", ["torch"]),
+        ("torch" + " " * 60_000 + '; python_version > "3"', ['torch; python_version > "3"']),
+        (" " * 2_000_000 + "torch" + " " * 2_000_000, ["torch"]),
+        ("torch \\\n" * 2 + " " * 60_000 + "#\nnumpy", None),
+        ("torch" + " " * 60_000 + "x", None),
+        ("./" + " " * 60_000 + "x", None),
+        ("torch " + "--hash=sha256:abc " * 60_000, None),
+    ],
+    ids=["specifier", "comment", "marker", "around", "continued", "two words", "path", "hashes"],
+)
+def test_long_lines_take_no_longer_than_their_length(text: str, needs: list[str] | None, in_folder: Path) -> None:
+    """Patterns that look through a run again from each of its characters take minutes for some of these."""
+    started = time.process_time()
+    try:
+        found: list[str] | None = [str(need.requirement) for need in from_text(text).needs]
+    except UsageError:
+        found = None
+    assert found == needs
+    assert time.process_time() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says", "hint"),
+    [
+        (
+            "list.txt",
+            "# x\n@EXPLICIT\nhttps://h/x\n",
+            "an explicit lock of conda",
+            "envsolve install list.txt",
+        ),
+        ("conda-linux-64.lock", "@EXPLICIT\n", "an explicit lock of conda", "envsolve install conda-linux-64.lock"),
+        ("pylock.gpu.toml", "packages = []\n", "it is a lock", "envsolve install pylock.gpu.toml --prefix DIR"),
+        ("uv.lock", "version = 1\n", "uv's lock", "uv export"),
+        ("poetry.lock", "version = 1\n", "Poetry's lock", "poetry export"),
+        ("pixi.toml", "[workspace]\n", "no list of requirements", "environment.yml"),
+    ],
+)
+def test_files_of_other_tools_are_named_for_what_they_are(
+    in_folder: Path, name: str, text: str, says: str, hint: str
+) -> None:
+    (in_folder / name).write_text(text)
+    ways: list[tuple[list[str], list[Path]]] = [([], [Path(name)])]
+    ways += [([f"./{name}"], [])] if not name.endswith(".txt") else []
+    for arguments, files in ways:
+        with pytest.raises(UsageError, match=says) as caught:
+            read_requirements(arguments, files)
+        assert hint in (caught.value.hint or "")

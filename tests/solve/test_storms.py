@@ -1,0 +1,167 @@
+"""Cases that made resolvers famous for not ending, in small: what a solve takes is counted, not timed.
+
+The shapes are public: https://github.com/pypa/pip/issues/9187 (boto3, botocore, s3fs), pip's own page on backtracking
+(apache-airflow with its extras), and torch pins that packages of one request fight over.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from envsolve.facts.catalogue import Catalogue
+from envsolve.rules.judge import Facts
+from envsolve.solve.candidate_selector import only_for
+from envsolve.solve.needs import FilesNeed
+from envsolve.solve.resolver import UnsolvableError
+from tests.solve.worlds import World, solved
+
+CATALOGUE = Catalogue()
+FACTS = Facts.of(CATALOGUE)
+
+
+def storm(releases: int) -> World:
+    """A boto3 a day, each of its one botocore; an old aiobotocore holds botocore back; urllib3 2 came in between."""
+    days = range(1, releases + 1)
+    return {
+        "boto3": {f"1.{day}.0": (f"botocore>=1.{day}.0,<1.{day + 1}", "s3transfer") for day in days},
+        "botocore": {f"1.{day}.0": ("urllib3<2" if day < 9 * releases // 10 else "urllib3",) for day in days},
+        "s3transfer": {f"0.{day}.0": (f"botocore>=1.{day}.0",) for day in days},
+        "aiobotocore": {f"2.{n}.0": (f"botocore==1.{max(1, n * releases // 40)}.0",) for n in range(1, 21)},
+        "s3fs": {f"2024.{n}.0": (f"aiobotocore<=2.{n}.0",) for n in range(1, 21)},
+        "urllib3": {"1.26.0": (), "2.0.0": (), "2.5.0": ()},
+    }
+
+
+@pytest.mark.parametrize("releases", [200, 400])
+def test_a_version_storm_takes_as_many_rounds_whatever_its_size(releases: int) -> None:
+    solution, work = solved(storm(releases), ["boto3", "s3fs", "s3transfer"], CATALOGUE, FACTS)
+    chosen = {name: str(one.candidate.version) for name, one in solution.chosen.items()}
+    assert chosen["botocore"] == chosen["boto3"] == f"1.{releases // 2}.0"
+    assert chosen["urllib3"] == "1.26.0"
+    assert work.pages == 6
+    assert work.rounds <= 100
+    assert work.metadata <= releases + 40
+
+
+def airflow(providers: int, versions: int) -> tuple[World, dict[str, list[str]]]:
+    """An application with an extra for every provider; a third of them want the release before the newest."""
+    world: dict[str, dict[str, tuple[str, ...]]] = {"apache-airflow": {}, "flask": {}, "shared": {}}
+    names = [f"provider-{n}" for n in range(providers)]
+    for v in range(1, versions + 1):
+        lines = [f'{name}; extra == "{name}"' for name in names]
+        world["apache-airflow"][f"2.{v}"] = ("flask<3", *lines)
+        world["flask"][f"{1 + v // 4}.{v}"] = ("shared",)
+        world["shared"][f"{v}"] = ()
+    for n, name in enumerate(names):
+        held = f"shared<{versions}" if n % 3 == 0 else "shared"
+        world[name] = {f"1.{v}": (f"apache-airflow>=2.{v // 2 + 1}", held) for v in range(1, versions + 1)}
+    return world, {"apache-airflow": names}
+
+
+def test_an_application_with_sixty_extras() -> None:
+    world, extras = airflow(60, 12)
+    asked = [f"apache-airflow[{','.join(extras['apache-airflow'])}]"]
+    solution, work = solved(world, asked, CATALOGUE, FACTS, extras=extras)
+    assert len(solution.chosen) == 63
+    assert str(solution.chosen["shared"].candidate.version) == "11"
+    assert work.rounds <= 2 * 63
+    assert work.metadata == 63
+
+
+def test_packages_that_fight_over_a_pin_end_in_a_conflict_that_names_them() -> None:
+    """Each of two trainers pins the core, in all its versions, and they never agree."""
+    world: World = {
+        "core": {f"2.{n}": () for n in range(30)},
+        "trainer": {f"1.{n}": (f"core==2.{n % 15}", "helper") for n in range(30)},
+        "server": {f"0.{n}": (f"core==2.{15 + n % 15}", "helper") for n in range(30)},
+        "helper": {f"{n}": ("core",) for n in range(30)},
+    }
+    with pytest.raises(UnsolvableError) as nothing:
+        solved(world, ["trainer", "server"], CATALOGUE, FACTS)
+    assert {clash.need.key for clash in nothing.value.clashes} == {"core"}
+
+
+def test_what_contradicts_the_request_by_itself_is_found_out_once() -> None:
+    """``numpy<2`` beside a server whose newer releases come to numpy 2 by two ways, over packages of many versions."""
+    world: World = {
+        "numpy": {"1.26": (), "2.0": (), "2.1": ()},
+        "opencv": {f"4.{n}": ("numpy>=2" if n > 8 else "numpy",) for n in range(20)},
+        "tokens": {f"1.{n}": ("opencv>=4.0", "numpy") for n in range(30)},
+        "server": {f"0.{n}": ("opencv>=4.9" if n > 20 else "opencv", "tokens>=1.2", "numpy") for n in range(60)},
+    }
+    solution, work = solved(world, ["numpy<2", "server", "tokens"], CATALOGUE, FACTS)
+    chosen = {name: str(one.candidate.version) for name, one in solution.chosen.items()}
+    assert chosen == {"numpy": "1.26", "opencv": "4.8", "tokens": "1.29", "server": "0.20"}
+    assert work.rounds <= 60
+    assert work.metadata <= 60 + 20 + 30
+
+
+def test_a_refusal_names_what_the_request_itself_forbids() -> None:
+    world: World = {
+        "numpy": {"1.26": (), "2.0": ()},
+        "opencv": {f"4.{n}": ("numpy>=2",) for n in range(9)},
+        "server": {f"0.{n}": ("opencv", "numpy") for n in range(9)},
+    }
+    with pytest.raises(UnsolvableError) as nothing:
+        solved(world, ["numpy<2", "server"], CATALOGUE, FACTS)
+    said = {(getattr(clash.parent, "name", None), clash.need.text) for clash in nothing.value.clashes}
+    assert said >= {(None, "numpy<2"), ("opencv", "numpy>=2")}
+
+
+SHARED: World = {
+    "cuda-python": {"12.6.0": (), "13.4.4": ("cuda-bindings~=13.4.4",)},
+    "cuda-bindings": {"13.4.4": (), "13.5.0": ()},
+    "user": {"1.0": ("cuda-python>=12", "cuda-bindings")},
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "versions"),
+    [
+        (["user"], ["13.4.4", "13.4.4"]),
+        (["cuda-bindings", "cuda-python"], ["13.4.4", "13.4.4"]),
+        (["cuda-python<13"], ["12.6.0"]),
+        (["cuda-bindings==13.5.0"], ["13.5.0"]),
+    ],
+)
+def test_packages_that_overwrite_one_another_are_never_chosen_together(asked: list[str], versions: list[str]) -> None:
+    solution, _ = solved(SHARED, asked, CATALOGUE, FACTS)
+    found = [str(one.candidate.version) for name, one in sorted(solution.chosen.items()) if name != "user"]
+    assert found == versions
+
+
+def test_a_request_for_two_owners_of_the_same_files_is_refused_with_their_names() -> None:
+    with pytest.raises(UnsolvableError) as nothing:
+        solved(SHARED, ["cuda-python", "cuda-bindings==13.5.0"], CATALOGUE, FACTS)
+    said = {getattr(clash.parent, "label", "") for clash in nothing.value.clashes if isinstance(clash.need, FilesNeed)}
+    assert said == {"cuda-python 12.6.0", "cuda-bindings 13.5.0"}
+
+
+def test_packages_that_fight_over_a_pin_meet_where_they_can() -> None:
+    world: World = {
+        "core": {f"2.{n}": () for n in range(60)},
+        "trainer": {f"1.{n}": (f"core==2.{n}",) for n in range(60)},
+        "server": {f"0.{n}": (f"core==2.{n // 2}",) for n in range(60)},
+        **{f"leaf-{n}": dict.fromkeys(map(str, range(5)), ("core",)) for n in range(20)},
+    }
+    asked = ["trainer", "server", *(f"leaf-{n}" for n in range(20))]
+    solution, work = solved(world, asked, CATALOGUE, FACTS)
+    assert str(solution.chosen["core"].candidate.version) == "2.29"
+    assert work.rounds == len(solution.chosen)
+
+
+@pytest.mark.parametrize(
+    ("line", "only"),
+    [
+        ("a; extra == 'dev'", "dev"),
+        ('a>=1 ; python_version < "3.9" and extra == "Dev_Tools"', "dev-tools"),
+        ('a ; (extra == "x")', "x"),
+        ('a ; extra == "x" or extra == "y"', None),
+        ("a ; python_version<'3'or sys_platform=='linux'and extra == 'x'", None),
+        ('a ; extra == "x" and python_version < "3.9"', None),
+        ("a ; python_version < '3.9'", None),
+        ("a", None),
+    ],
+)
+def test_the_extra_that_a_line_cannot_do_without(line: str, only: str | None) -> None:
+    assert only_for(line) == only
