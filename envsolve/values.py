@@ -1,4 +1,8 @@
-"""Comparing dotted versions of drivers and toolkits, where the shorter of two may simply be less precise."""
+"""Value types of the domain: versions, variants, compute capabilities and code architectures.
+
+They parse the texts of drivers, wheels and JSON, compare in the order that vendors define, and print the same text.
+The standard library is enough to import this module, so that every package may use it.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +10,128 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-import msgspec
+_NUMBERS = re.compile(r"\s*(\d+(?:\.\d+)*)")
+_VARIANT = re.compile(r"cu(?P<cuda>\d{2,3})|rocm(?P<rocm>\d+(?:\.\d+)*)|(?P<plain>cpu|xpu|mps)")
+_CC = re.compile(r"^(?:(?:sm|compute)_?)?(?P<digits>\d{2,3})[af]?$|^(?P<major>\d{1,2})\.(?P<minor>\d)$", re.IGNORECASE)
+_ARCH = re.compile(r"^(sm|compute)_(\d+)(\d)([af]?)$")
+_PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 
 
 @lru_cache(maxsize=4096)
-def numbers(version: str) -> tuple[int, ...]:
-    """``550.54.15`` as ``(550, 54, 15)``; anything after the digits and dots is ignored."""
-    match = re.match(r"\d+(?:\.\d+)*", version.strip())
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
+def _numbers(text: str) -> tuple[int, ...]:
+    match = _NUMBERS.match(text)
+    return tuple(map(int, match[1].split("."))) if match else ()
 
 
-def reaches(have: str, need: str) -> bool | None:
-    """Whether ``have`` is ``need`` or newer; None where ``have`` is too imprecise to tell (``580`` for ``580.65``)."""
-    got, wanted = numbers(have), numbers(need)
-    if not got or not wanted:
-        return None
-    shared = min(len(got), len(wanted))
-    if got[:shared] != wanted[:shared]:
-        return got > wanted
-    return None if len(got) < len(wanted) and any(wanted[shared:]) else True
+class CudaVersion(NamedTuple):
+    """A CUDA release, ``12.8``; a patch level (``12.8.1``) never decides compatibility and is dropped."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> CudaVersion:
+        """Read ``12.8`` or ``12.8.1``; a missing minor is 0, and so is a text that does not begin with a number."""
+        return _cuda(text)
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    @property
+    def variant(self) -> str:
+        """The variant of builds for this release, ``cu128``."""
+        return f"cu{self.major}{self.minor}"
 
 
-def minor(cuda: str) -> tuple[int, int]:
-    """A CUDA version's major and minor: ``12.8.1`` as ``(12, 8)``."""
-    parts = (*numbers(cuda), 0, 0)
-    return parts[0], parts[1]
+@lru_cache(maxsize=1024)
+def _cuda(text: str) -> CudaVersion:
+    parts = (*_numbers(text), 0, 0)
+    return CudaVersion(parts[0], parts[1])
 
 
-# Compute capabilities: the one number that says which machine code a GPU executes.
+class PythonVersion(NamedTuple):
+    """A Python feature release, ``3.12``."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> PythonVersion:
+        """Read ``3.12``, ``3.12.4`` or ``3.13.0rc1``; a missing minor is 0."""
+        parts = (*_numbers(text), 0, 0)
+        return cls(parts[0], parts[1])
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    @property
+    def tag(self) -> str:
+        """The interpreter tag of wheels, ``cp312``."""
+        return f"cp{self.major}{self.minor}"
 
 
-_TEXT = re.compile(
-    r"^(?:(?:sm|compute)_?)?(?P<digits>\d{2,3})[af]?$|^(?P<major>\d{1,2})\.(?P<minor>\d)$", re.IGNORECASE
-)
+class DriverVersion(tuple[int, ...]):
+    """A dotted version of a driver, ``550.54.15``, or only its branch, ``550``.
+
+    It orders like a tuple; use :meth:`reaches` to compare with a requirement, because a branch may be too imprecise.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> DriverVersion:
+        """Read the leading digits and dots; anything after them is ignored."""
+        return _driver(text)
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
+
+    def reaches(self, need: str) -> bool | None:
+        """Return whether this is ``need`` or newer; None if it is too imprecise (``580`` for ``580.65``)."""
+        wanted = _numbers(need)
+        if not self or not wanted:
+            return None
+        shared = min(len(self), len(wanted))
+        if self[:shared] != wanted[:shared]:
+            return self > wanted
+        return None if len(self) < len(wanted) and any(wanted[shared:]) else True
+
+
+@lru_cache(maxsize=4096)
+def _driver(text: str) -> DriverVersion:
+    return DriverVersion(_numbers(text))
+
+
+class Variant(NamedTuple):
+    """The accelerator variant of a build.
+
+    Attributes:
+        kind: ``cuda``, ``rocm``, ``xpu``, ``mps`` or ``cpu``.
+        version: Of the platform, ``12.6`` for ``cu126``; None for kinds that carry none.
+    """
+
+    kind: Literal["cuda", "rocm", "xpu", "mps", "cpu"]
+    version: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Variant | None:
+        """Read ``cu126``, ``rocm6.4``, ``xpu`` or ``cpu``; None for any other text."""
+        match = _VARIANT.fullmatch(text)
+        if match is None:
+            return None
+        if digits := match["cuda"]:
+            return cls("cuda", f"{digits[:-1]}.{digits[-1]}")
+        return cls("rocm", match["rocm"]) if match["rocm"] else cls(match["plain"])  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        if self.kind == "cuda":
+            return CudaVersion.parse(self.version or "").variant
+        return f"{self.kind}{self.version or ''}"
+
+    @property
+    def cuda(self) -> CudaVersion | None:
+        """The CUDA release of the variant; None unless it is CUDA's."""
+        return CudaVersion.parse(self.version) if self.kind == "cuda" and self.version else None
 
 
 class ComputeCapability(NamedTuple):
@@ -54,7 +147,7 @@ class ComputeCapability(NamedTuple):
         Raises:
             ValueError: ``text`` is none of these forms.
         """
-        return _parsed(text)
+        return _capability(text)
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
@@ -66,8 +159,8 @@ class ComputeCapability(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> ComputeCapability:
-    match = _TEXT.match(text.strip())
+def _capability(text: str) -> ComputeCapability:
+    match = _CC.match(text.strip())
     if match is None:
         raise ValueError(f"not a compute capability: {text!r}")
     if match["digits"]:
@@ -75,19 +168,14 @@ def _parsed(text: str) -> ComputeCapability:
     return ComputeCapability(int(match["major"]), int(match["minor"]))
 
 
-# Names of GPU code: ``sm_90a`` (SASS) and ``compute_90`` (PTX).
-
-
-_NAME = re.compile(r"^(sm|compute)_(\d+)(\d)([af]?)$")
-
-
-class Arch(msgspec.Struct, frozen=True):
-    """One piece of code in a build.
+class Arch(NamedTuple):
+    """One piece of GPU code in a build: ``sm_90a`` is SASS (machine code), ``compute_90`` is PTX.
 
     Attributes:
         kind: ``sass`` (a cubin) or ``ptx``.
         cc: The compute capability it was made for.
-        suffix: ``a`` (that very card), ``f`` (its family), or empty.
+        suffix: ``a`` (exactly that GPU), ``f`` (its family), or empty.
+        name: The text that was parsed.
     """
 
     kind: Literal["sass", "ptx"]
@@ -95,27 +183,25 @@ class Arch(msgspec.Struct, frozen=True):
     suffix: str
     name: str
 
+    @classmethod
+    def parse(cls, name: str) -> Arch:
+        """Read ``sm_90``, ``sm_90a``, ``sm_100f`` or ``compute_90``.
+
+        Raises:
+            ValueError: ``name`` does not have that form.
+        """
+        return _arch(name)
+
 
 @lru_cache(maxsize=512)
-def parse_arch(name: str) -> Arch:
-    """Read ``sm_90``, ``sm_90a``, ``sm_100f`` or ``compute_90``.
-
-    Raises:
-        ValueError: ``name`` is not of that form.
-    """
-    match = _NAME.match(name)
+def _arch(name: str) -> Arch:
+    match = _ARCH.match(name)
     if match is None:
         raise ValueError(f"not the name of GPU code: {name!r}")
     kind: Literal["sass", "ptx"] = "sass" if match[1] == "sm" else "ptx"
     return Arch(kind, ComputeCapability(int(match[2]), int(match[3])), match[4], name)
 
 
-# Names of processor architectures.
-
-
-_SPELT = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
-
-
-def architecture(name: str) -> str:
-    """The architecture's name as wheels spell it on Linux: ``AMD64`` is ``x86_64``, ``arm64`` is ``aarch64``."""
-    return _SPELT.get(name.lower(), name.lower())
+def processor(name: str) -> str:
+    """Return a processor architecture as Linux wheels spell it: ``AMD64`` is ``x86_64``, ``arm64`` is ``aarch64``."""
+    return _PROCESSORS.get(name.lower(), name.lower())

@@ -19,7 +19,7 @@ from envsolve.solve.family import Family, Option
 from envsolve.solve.fleet import Fleet
 from envsolve.solve.limits import Limit, Limits, best_of, best_under, loosened
 from envsolve.solve.outcome import Remedy
-from envsolve.values import ComputeCapability, numbers, reaches
+from envsolve.values import ComputeCapability, DriverVersion
 
 #: CPython versions that a remedy may propose: those that torch was ever published for.
 PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
@@ -235,13 +235,13 @@ def _drivers(facts: Facts) -> Sequence[Driver]:
     # What came before the floor in its branch was a beta.
     later = {version.partition(".")[0] for version in within}
     firsts = [Driver(branch.first, branch.cuda) for branch in facts.drivers if branch.branch not in later]
-    return sorted((*firsts, *floors), key=lambda driver: numbers(driver.version or ""))
+    return sorted((*firsts, *floors), key=lambda driver: DriverVersion.parse(driver.version or ""))
 
 
 def _is_older(machine: Machine, driver: Driver) -> bool:
     """Whether a driver would be an upgrade; also where the machine's is not known."""
     have = machine.driver.version if machine.driver else None
-    return not have or bool(reaches(driver.version or "", have) and have != driver.version)
+    return not have or bool(DriverVersion.parse(driver.version or "").reaches(have) and have != driver.version)
 
 
 def _best_with(

@@ -17,7 +17,7 @@ from envsolve.rules.verdict import Level
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import UnsolvableError
 from envsolve.solve.outcome import Conflict, ConflictFact, Remedy
-from envsolve.values import numbers
+from envsolve.values import DriverVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ def _upgrades(have: Sequence[str], facts: Facts) -> Iterator[Driver]:
     """Drivers newer than those at hand, oldest first: the first of each branch, and the floors of the CUDA families."""
     cuda = {branch.branch: branch.cuda for branch in facts.drivers}
     versions = [*(branch.first for branch in facts.drivers), *(floor.linux for floor in facts.floors if floor.linux)]
-    for version in sorted(set(versions), key=numbers):
+    for version in sorted(set(versions), key=DriverVersion.parse):
         branch = version.partition(".")[0]
-        if have and branch in cuda and all(numbers(version) > numbers(one) for one in have):
+        if have and branch in cuda and all(DriverVersion.parse(version) > DriverVersion.parse(one) for one in have):
             yield Driver(version, cuda[branch])
 
 

@@ -23,7 +23,7 @@ from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of
 from envsolve.solve.outcome import Remedy
 from envsolve.solve.preferences import too_late
-from envsolve.values import ComputeCapability, minor
+from envsolve.values import ComputeCapability, CudaVersion
 
 _CHANNEL, _PACKAGE = "conda-forge", "pytorch"
 _SYSTEMS = {
@@ -47,7 +47,7 @@ def conda_forge(family: Family, limits: Limits) -> Iterator[Remedy]:
             releases.setdefault((record.version, record.cuda), []).append(record)
     newest_first = sorted(releases, key=lambda release: tuple(map(Version, release)), reverse=True)
     for version, cuda in newest_first:
-        variant = f"cu{cuda.replace('.', '')}"
+        variant = CudaVersion.parse(cuda).variant
         wanted = limits.asked["torch"].contains(version, prereleases=True) and limits.flavour in (None, variant)
         records = [r for r in releases[version, cuda] if family.python is None or family.python in r.pythons]
         if wanted and all(_serves(records, machine, family) for machine in family.machines):
@@ -92,7 +92,9 @@ _MEASURE = "envsolve index measure URL reads which GPUs its wheel has code for"
 def newer_builds(family: Family, limits: Limits) -> Iterator[Remedy]:
     """A pre-release for each such card, with the first CUDA that knows it; they are in no catalogue, and not judged."""
     family = replace(family, cutoff=None)
-    newest = max((minor(option.build.cuda) for option in family.judged("torch") if option.build.cuda), default=None)
+    newest = max(
+        (CudaVersion.parse(option.build.cuda) for option in family.judged("torch") if option.build.cuda), default=None
+    )
     if newest is None or not family.needs_torch(limits.asked):
         return
     toolkits = family.facts.toolkits
@@ -102,7 +104,7 @@ def newer_builds(family: Family, limits: Limits) -> Iterator[Remedy]:
         if first is None:
             text = f"no CUDA up to {toolkits[-1].version} knows {cc.sm}: look for newer facts (envsolve index update)"
             yield Remedy(f"{text}, or for a pre-release of torch; {_MEASURE}", "")
-        elif minor(first.version) > newest:
+        elif CudaVersion.parse(first.version) > newest:
             built = f"built with CUDA {first.version} or newer, the first that knows {cc.sm}"
             yield Remedy(f"look for a pre-release of torch {built}; {_MEASURE}", "")
 

@@ -19,7 +19,7 @@ from envsolve.rules.judge import Facts, as_judged, overstated_cuda
 from envsolve.rules.platform import same_system
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import DEFAULT, Family
-from envsolve.values import ComputeCapability
+from envsolve.values import ComputeCapability, CudaVersion, PythonVersion
 
 # The torch at hand: what the report says of it, and what the catalogue knows of that build.
 
@@ -99,7 +99,7 @@ def _variant_of(report: Report, name: str | None) -> str | None:
     toolkit = report.cuda or (report.installed.get("pytorch-cuda") if name != "torch" else None)
     match = _MINOR.match(toolkit.value) if toolkit else None
     if match:
-        return "cu" + match[0].replace(".", "")
+        return CudaVersion.parse(match[0]).variant
     return "cpu" if name == "pytorch-cpu" or (toolkit is not None and toolkit.value == "none") else None
 
 
@@ -224,7 +224,7 @@ class Scene:
     def python(self) -> str | None:
         """The environment's Python, ``3.12``."""
         known = self.report.python.value if self.report.python else self.machine.python
-        return ".".join(known.split(".")[:2]) if known else None
+        return str(PythonVersion.parse(known)) if known else None
 
     @cached_property
     def torch(self) -> Torch | None:

@@ -20,6 +20,7 @@ from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Machine
 from envsolve.rules.judge import Facts, Judge, as_judged, worst
 from envsolve.rules.verdict import Level, Verdict
+from envsolve.values import CudaVersion
 
 SCHEMA: Literal["envsolve.environments/1"] = "envsolve.environments/1"
 Works = Literal["yes", "no", "unknown"]
@@ -123,7 +124,7 @@ def _verdict(environment: Environment, torch: TorchFiles, machine: Machine, cata
     build = Build(
         package="torch",
         version=(torch.version or "0").partition("+")[0],
-        variant="cu" + cuda.replace(".", "") if cuda else "cpu",
+        variant=CudaVersion.parse(cuda).variant if cuda else "cpu",
         platform=f"linux_{environment.arch}" if environment.arch else "any",
         pythons=(),
         index="default",

@@ -24,7 +24,7 @@ from envsolve.machine.model import Machine, Platform
 from envsolve.rules.driver import compat_serves
 from envsolve.rules.judge import Facts
 from envsolve.rules.platform import libc_of
-from envsolve.values import minor, numbers
+from envsolve.values import CudaVersion, DriverVersion
 
 _ANOTHER_PYTHON = re.compile(r"(?i)(mini|ana)conda|mini(forge|mamba)|mambaforge|micromamba|pyenv|deadsnakes")
 
@@ -119,9 +119,7 @@ def in_container(machine: Machine) -> Machine:
 def with_compat(machine: Machine, cuda: str) -> Machine:
     """A machine in a container that puts the compat ``libcuda`` of a CUDA version first."""
     driver = machine.driver
-    return (
-        replace(machine, driver=replace(driver, compat_libcuda=".".join(map(str, minor(cuda))))) if driver else machine
-    )
+    return replace(machine, driver=replace(driver, compat_libcuda=str(CudaVersion.parse(cuda)))) if driver else machine
 
 
 def pinned(specifier: SpecifierSet) -> str | None:
@@ -310,8 +308,8 @@ def like(stage: Stage, asked: Asked, serves: Callable[[Distribution], bool]) -> 
         distribution = asked.catalogue.distributions.get(other.distribution)
         if _succeeds(other, image, kind) and distribution and serves(distribution) and starts(other, asked):
             alike = other.distribution.rstrip("0123456789.") == image.distribution.rstrip("0123456789.")
-            release = numbers(other.version)
-            rank = (other.version != image.version, not alike, release, numbers(distribution.python or ""))
+            release = DriverVersion.parse(other.version)
+            rank = (other.version != image.version, not alike, release, DriverVersion.parse(distribution.python or ""))
             found.append((rank, f"FROM {other.repository}:{other.version}-{kind}-{other.distribution}"))
     yield from (text for _, text in sorted(found)[:1])
 
@@ -328,7 +326,7 @@ def started(requirement: ImageRequirement, machine: Machine, asked: Asked) -> bo
     The older driver branches are named with the brands whose cards the compat ``libcuda`` serves.
     """
     driver = machine.driver
-    if driver is None or driver.cuda is None or minor(driver.cuda) >= minor(requirement.cuda):
+    if driver is None or driver.cuda is None or CudaVersion.parse(driver.cuda) >= CudaVersion.parse(requirement.cuda):
         return True
     branch = (driver.version or "").partition(".")[0]
     if not any(branch in older.branches for older in requirement.or_drivers):
@@ -340,5 +338,8 @@ def started(requirement: ImageRequirement, machine: Machine, asked: Asked) -> bo
 def _succeeds(other: Image, image: Image, kind: str) -> bool:
     """Whether an image is of the same release and kind, or of a newer one that is kept."""
     same = other.version == image.version
-    newer = numbers(other.version) > numbers(image.version) and minor(other.version)[0] == minor(image.version)[0]
+    newer = (
+        DriverVersion.parse(other.version) > DriverVersion.parse(image.version)
+        and CudaVersion.parse(other.version).major == CudaVersion.parse(image.version).major
+    )
     return other.repository == image.repository and kind in other.kinds and (same or (newer and not other.retired))

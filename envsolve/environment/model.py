@@ -17,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from envsolve.machine.model import Machine, Platform, Toolkit
 from envsolve.rules.platform import Environment as Markers
+from envsolve.values import PythonVersion
 
 Kind = Literal["venv", "uv", "conda", "pixi", "pipx", "uv-tool", "poetry", "system"]
 Origin = Literal["PYTHONPATH", "environment", "user", "system", "pth"]
@@ -273,7 +274,7 @@ def needs(environment: Environment, distribution: Distribution | None) -> Mappin
 
 
 def _applicable(environment: Environment, distribution: Distribution) -> Iterator[Requirement]:
-    minor = ".".join((environment.python or "3.12").split(".")[:2])
+    minor = str(PythonVersion.parse(environment.python or "3.12"))
     markers = _markers(minor, environment.arch or "x86_64")
     for line in distribution.requires:
         try:

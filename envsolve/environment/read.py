@@ -16,6 +16,7 @@ from envsolve.environment.model import BuildTools, Environment, LoaderFolder
 from envsolve.machine.model import Toolkit
 from envsolve.machine.tools import below, folders, nvcc, programs, written_version
 from envsolve.system.files import is_file, read_regular, real_path
+from envsolve.values import PythonVersion
 
 # What lies outside an environment and decides in it: the loader's folders, toolkits, compilers, headers.
 
@@ -114,7 +115,7 @@ def _toolkit(folder: Path) -> Toolkit | None:
 
 
 def _python_h(prefix: Path, base: Path, python: str | None) -> str | None:
-    minor = ".".join((python or "3").split(".")[:2])
+    minor = str(PythonVersion.parse(python)) if python else "3"
     places = (f"include/python{minor}/Python.h", f"include/python{minor}t/Python.h", "include/Python.h")
     found = (root / place for root in (base, prefix) for place in places)
     return next((str(path) for path in found if is_file(path)), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envsolve.formats._packages import export_jobs
 from envsolve.formats._recipe import PREFIX, Compiling, Recipe
-from envsolve.values import numbers
+from envsolve.values import DriverVersion
 
 CUDA_HOME = "/usr/local/cuda"
 """Where the toolkit is while sources are compiled."""
@@ -75,7 +75,7 @@ def check(made: Recipe) -> tuple[str, ...]:
 
 def install_envsolve(made: Recipe) -> tuple[str, ...]:
     """envsolve in an environment of its own, and the kernels compiled; nothing on a Python that it does not run on."""
-    if numbers(made.python) < _ENVSOLVE_PYTHON:
+    if DriverVersion.parse(made.python) < _ENVSOLVE_PYTHON:
         return ()
     served = [gpu for gpu in made.gpus if gpu not in made.without_triton]
     others = [gpu for gpu in made.gpus if gpu in made.without_triton]
@@ -117,7 +117,7 @@ def _condition(driver: str, cuda: str | None) -> str:
     driver's version out of the name of ``libcuda.so``, which on WSL says nothing. A blank stands for "or".
     Source: libnvidia-container, src/cli/dsl.c; nvidia-container-toolkit, internal/requirements.
     """
-    asked = f"driver>={'.'.join(map(str, numbers(driver)))}"
+    asked = f"driver>={'.'.join(map(str, DriverVersion.parse(driver)))}"
     return f"{asked} cuda>={cuda}" if cuda else asked
 
 

@@ -29,7 +29,7 @@ from envsolve.planning.plan import Plan
 from envsolve.rules.platform import assumed, libc_of, libc_serves
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.toolchain.model import SITE_PACKAGES, Toolchain
-from envsolve.values import minor, numbers, reaches
+from envsolve.values import CudaVersion, DriverVersion
 
 PREFIX = "/opt/env"
 """Where the environment is in the container."""
@@ -205,8 +205,16 @@ def _reported_by(driver: str | None, branches: Sequence[DriverBranch]) -> str | 
     """The lowest CUDA version that a driver or newer ones report, and none that is older."""
     if driver is None:
         return None
-    older = [minor(branch.cuda) for branch in branches if reaches(branch.first, driver) is not True]
-    newer = [minor(branch.cuda) for branch in branches if minor(branch.cuda) > max(older, default=(0, 0))]
+    older = [
+        CudaVersion.parse(branch.cuda)
+        for branch in branches
+        if DriverVersion.parse(branch.first).reaches(driver) is not True
+    ]
+    newer = [
+        CudaVersion.parse(branch.cuda)
+        for branch in branches
+        if CudaVersion.parse(branch.cuda) > max(older, default=(0, 0))
+    ]
     return "{}.{}".format(*min(newer)) if newer else None
 
 
@@ -302,7 +310,7 @@ def _toolkit(cuda: str, kind: str, base: _Base, catalogue: Catalogue) -> Copied 
     # Debian's nearest relative before others, and the least that has it before what has more.
     found = chain.from_iterable(
         (
-            (numbers(image.version), image.distribution.startswith("ubuntu"), -len(tag), tag)
+            (DriverVersion.parse(image.version), image.distribution.startswith("ubuntu"), -len(tag), tag)
             for tag in image.tags
             if kind in tag.split("-")
         )
@@ -311,8 +319,12 @@ def _toolkit(cuda: str, kind: str, base: _Base, catalogue: Catalogue) -> Copied 
         if not image.architectures or base.arch in image.architectures
     )
     best = max(found, default=None)
-    return Copied(f"nvidia/cuda:{best[-1]}", "/usr/local/cuda-{}.{}".format(*minor(cuda))) if best else None
+    return Copied(f"nvidia/cuda:{best[-1]}", "/usr/local/cuda-{}.{}".format(*CudaVersion.parse(cuda))) if best else None
 
 
 def _is_of(image: Image, cuda: str) -> bool:
-    return image.repository == "nvidia/cuda" and not image.retired and minor(image.version) == minor(cuda)
+    return (
+        image.repository == "nvidia/cuda"
+        and not image.retired
+        and CudaVersion.parse(image.version) == CudaVersion.parse(cuda)
+    )

@@ -14,7 +14,7 @@ from envsolve.machine.model import HostCompiler, Machine
 from envsolve.machine.tools import find_compilers, read_compiler
 from envsolve.planning.lock import Building
 from envsolve.toolchain.model import SITE_PACKAGES
-from envsolve.values import minor, numbers
+from envsolve.values import CudaVersion, DriverVersion
 
 # Gigabytes that one compiler of CUDA code takes; flash-attention's README warns of as much for each job.
 _JOB_BYTES = 4_000_000_000
@@ -72,7 +72,7 @@ def own_toolkit(building: Building, machine: Machine | None) -> Path | None:
     if wanted is None:
         return None
     toolkits = [t for t in (machine.toolkits if machine else None) or () if t.nvcc and t.path and t.version]
-    fitting = [t.path for t in toolkits if t.path and minor(t.version or "0") == minor(wanted)]
+    fitting = [t.path for t in toolkits if t.path and CudaVersion.parse(t.version or "0") == CudaVersion.parse(wanted)]
     if building.cuda_home in fitting or (not toolkits and (Path(building.cuda_home or "/none") / "bin/nvcc").is_file()):
         return Path(building.cuda_home or "")
     return Path(fitting[0]) if fitting else None
@@ -190,12 +190,12 @@ def _others(machine: Machine | None, environ: Mapping[str, str]) -> list[HostCom
     found = (
         known if known is not None else [c for path in find_compilers(environ) if (c := read_compiler(path, environ))]
     )
-    newest = sorted(found, key=lambda one: numbers(one.version or "0"), reverse=True)
+    newest = sorted(found, key=lambda one: DriverVersion.parse(one.version or "0"), reverse=True)
     return sorted(newest, key=lambda one: "-" in Path(one.path or "").name)
 
 
 def _serves(compiler: HostCompiler, building: Building) -> bool:
-    major = numbers(compiler.version or "")[:1]
+    major = DriverVersion.parse(compiler.version or "")[:1]
     if compiler.kind != "gcc" or not major:
         return False
     return (building.gcc_min or 0) <= major[0] <= (building.gcc_max or major[0])

@@ -23,6 +23,7 @@ from envsolve.planning.lock import EXPLICIT_NOTE, Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.system.files import read_regular
+from envsolve.values import PythonVersion
 
 # Reading an explicit lock (CEP 23): conda packages by address and hash, by envsolve or by another tool.
 
@@ -142,7 +143,7 @@ def _assumptions(lines: Sequence[str], files: Sequence[File], subdir: str, path:
         return _noted(note.removeprefix(EXPLICIT_NOTE), path)
     os, arch = _SYSTEMS[subdir]
     version = next((file.version for file in files if file.name == "python"), None)
-    return Assumptions(python=".".join(version.split(".")[:2]) if version else None, os=os, arch=arch)
+    return Assumptions(python=str(PythonVersion.parse(version)) if version else None, os=os, arch=arch)
 
 
 def _noted(text: str, path: Path) -> Assumptions:

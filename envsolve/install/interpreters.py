@@ -17,6 +17,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags
 
 from envsolve.errors import UsageError
 from envsolve.system.processes import ask
+from envsolve.values import PythonVersion
 
 PROBE_SECONDS = 30.0
 """What a program may take to say what it is, on a busy machine and a cold network disk."""
@@ -152,6 +153,6 @@ def _uv_pythons(python: str | None) -> Iterator[str]:
 
 
 def _fits(target: Target, python: str | None, requires: SpecifierSet | None) -> bool:
-    if python and target.markers["python_version"] != ".".join(python.split(".")[:2]):
+    if python and target.markers["python_version"] != str(PythonVersion.parse(python)):
         return False
     return not target.free_threaded and (requires is None or requires.contains(target.version, prereleases=True))

@@ -18,7 +18,7 @@ from envsolve.install.files import Lock, read_lock
 from envsolve.machine.model import Machine
 from envsolve.planning.lock import Assumptions, Classes, mismatches, unknowns
 from envsolve.system.files import is_file
-from envsolve.values import numbers
+from envsolve.values import DriverVersion
 
 
 def for_machine(lock: Lock, machine: Machine | None, python: str | None, groups: Sequence[str]) -> Lock:
@@ -87,7 +87,7 @@ def _fitting(classes: Classes, machine: Machine | None, python: str | None) -> s
             f"this machine {without} to tell for which class of machines the environment is to be made",
             hint=_choices(list(fitting)),
         )
-    return max(fitting, key=lambda name: numbers(fitting[name].driver_required or "0"))
+    return max(fitting, key=lambda name: DriverVersion.parse(fitting[name].driver_required or "0"))
 
 
 def _of_present_pythons(fitting: Classes, classes: Classes, machine: Machine | None) -> dict[str, Assumptions]:

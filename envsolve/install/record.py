@@ -20,6 +20,7 @@ from envsolve.install.interpreters import PROBE_SECONDS
 from envsolve.planning.lock import Assumptions, Building
 from envsolve.system.files import dump
 from envsolve.system.processes import ask
+from envsolve.values import PythonVersion
 
 # What ``envsolve guard --write`` leaves in an environment's pip configuration, told from what its user wrote there.
 
@@ -160,7 +161,7 @@ def holds(environment: Path, wanted: Wanted, python: str | None) -> bool:
         and _identity(kept.files) == _identity(wanted.files)
         and dict(kept.environment) == dict(wanted.environment)
         and _building(kept.assumptions) == _building(wanted.assumptions)
-        and kept.python.split(".")[:2] == (python or "").split(".")[:2]
+        and PythonVersion.parse(kept.python) == PythonVersion.parse(python or "")
         and contents.damaged(environment, entries) is None
         and contents.unexpected(environment, entries) is None
         and not _absent(environment, [(f.name, f.version) for f in wanted.files if f.kind != "conda"])

@@ -36,7 +36,7 @@ from envsolve.machine.tools import (
 )
 from envsolve.system.files import is_there, real_path
 from envsolve.system.processes import ask
-from envsolve.values import architecture
+from envsolve.values import processor
 
 # The operating system side of a machine: OS, architecture, C library, distribution, and what it runs inside.
 
@@ -54,7 +54,7 @@ def read_platform(root: Path = Path("/"), environ: Mapping[str, str] = os.enviro
     system = platform.system().lower()
     findings: dict[str, Finding] = {
         "os": (system or None, "uname"),
-        "arch": (architecture(platform.machine()) or None, "uname"),
+        "arch": (processor(platform.machine()) or None, "uname"),
     }
     wsl = False
     if system == "linux":

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from envsolve.errors import UsageError
 from envsolve.machine.model import SCHEMA, Gpu, Machine
 from envsolve.system.files import dump, is_folder, read_regular
-from envsolve.values import ComputeCapability, architecture
+from envsolve.values import ComputeCapability, PythonVersion, processor
 
 _HINT = f'write one with "envsolve detect --format json -o FILE"; its "schema" is "{SCHEMA}"'
 _MAX_CHARACTERS = 1000
@@ -156,10 +156,10 @@ def _normal(machine: Machine) -> Machine:
     platform = machine.platform
     if platform is not None:
         os, arch = platform.os, platform.arch
-        platform = replace(platform, os=os and os.lower(), arch=arch and architecture(arch))
+        platform = replace(platform, os=os and os.lower(), arch=arch and processor(arch))
     python = machine.python
     if python is not None and _PYTHON.fullmatch(python):
-        python = ".".join(python.split(".")[:2])
+        python = str(PythonVersion.parse(python))
     gpus = machine.gpus
     return replace(
         machine,

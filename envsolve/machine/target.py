@@ -18,7 +18,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.gpu_names import find_gpu
 from envsolve.facts.hardware import DriverBranch
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.values import architecture
+from envsolve.values import processor
 
 GRAMMAR = """\
 a target is a list of parts, separated by commas, in any order and case:
@@ -212,7 +212,7 @@ _VERSION = rf"(?: version)?{_IS}"
 def _platform(match: re.Match[str]) -> Target:
     found = match.groupdict()
     os, arch = found.get("os"), found.get("arch")
-    return Target(os=_OS[os.lower()] if os else None, arch=architecture(arch) if arch else None)
+    return Target(os=_OS[os.lower()] if os else None, arch=processor(arch) if arch else None)
 
 
 def _distro(text: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from envsolve.machine.model import HostCompiler, Installer, Interpreter, Toolkit
 from envsolve.system.files import is_file, real_path
 from envsolve.system.processes import ask
+from envsolve.values import PythonVersion
 
 # Programs on ``PATH``: every match in search order, once each.
 
@@ -113,7 +114,7 @@ def written_version(folder: Path) -> str | None:
     """Version by ``version.json`` (from CUDA 11.1), ``version.txt`` (before), or the file name of the runtime."""
     try:
         entry = json.loads((folder / "version.json").read_text())["cuda"]["version"]
-        return ".".join(str(entry).split(".")[:2])
+        return str(PythonVersion.parse(str(entry)))
     except (OSError, ValueError, LookupError, TypeError):
         pass
     try:

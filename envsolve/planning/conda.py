@@ -28,6 +28,7 @@ from envsolve.solve.conda_channels import Channels, UnsolvableError
 from envsolve.solve.fleet import by_kind
 from envsolve.solve.outcome import Caution, Conflict, ConflictFact, PlannedPackage, Remedy
 from envsolve.toolchain.model import SITE_PACKAGES
+from envsolve.values import CudaVersion, PythonVersion
 
 # What a user should know about a conda plan that is otherwise good.
 
@@ -246,7 +247,7 @@ def _support(lines: Sequence[Judged]) -> Iterator[Support]:
 
 def _python(solution: Solution) -> str | None:
     found = next((package.version for package in solution.packages if package.name == "python"), None)
-    return ".".join(found.split(".")[:2]) if found else None
+    return str(PythonVersion.parse(found)) if found else None
 
 
 def _flavour(solution: Solution) -> str | None:
@@ -254,7 +255,7 @@ def _flavour(solution: Solution) -> str | None:
     if torch is not None:
         return variant_of(torch.candidate)
     cuda = next((package.version for package in solution.packages if package.name == _CUDA_VERSION), None)
-    return f"cu{cuda.replace('.', '')}" if cuda else None
+    return CudaVersion.parse(cuda).variant if cuda else None
 
 
 def _packages(solution: Solution, specs: Sequence[Spec]) -> Iterator[PlannedPackage]:
@@ -289,7 +290,7 @@ def _lasting(solution: Solution, specs: Sequence[Spec]) -> Iterator[CondaPin]:
         if package.name == "libtorch" and package.name not in asked and "pytorch" in there:
             continue  # pytorch names the one build that it goes with
         if package.name == "python":
-            yield CondaPin(package.name, ".".join(package.version.split(".")[:2]) + ".*")
+            yield CondaPin(package.name, str(PythonVersion.parse(package.version)) + ".*")
         elif varies:
             yield CondaPin(package.name, package.version, lasting_build(package.build))
         elif package.name in asked or package.name == _CUDA_VERSION:

@@ -18,7 +18,7 @@ from envsolve.machine.model import Driver, Machine, Platform
 from envsolve.planning.plan import Plan
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, libc_text
 from envsolve.toolchain.model import Toolchain
-from envsolve.values import ComputeCapability, minor, reaches
+from envsolve.values import ComputeCapability, CudaVersion, DriverVersion, PythonVersion
 
 SCHEMA: Literal["envsolve.lock/1"] = "envsolve.lock/1"
 CLASSES_SCHEMA: Literal["envsolve.lock-classes/1"] = "envsolve.lock-classes/1"
@@ -216,7 +216,7 @@ def _compat_of(plan: Plan) -> str | None:
     if plan.driver is None or plan.driver.mode != "forward-compat":
         return None
     found = [m.driver.compat_libcuda for m in plan.machines if m.driver is not None and m.driver.compat_libcuda]
-    return min(found, key=minor, default=None)
+    return min(found, key=CudaVersion.parse, default=None)
 
 
 def oldest_libc(filenames: Iterable[str], stated: Iterable[str] = ()) -> str | None:
@@ -275,9 +275,9 @@ def _driver_holds(lock: Assumptions, machine: Machine) -> tuple[bool | None, str
     driver, need = machine.driver or Driver(), f"driver {lock.driver_required} or newer"
     if lock.compat_libcuda:
         need += f", or a cuda-compat libcuda of CUDA {lock.compat_libcuda}"
-        if driver.compat_libcuda and minor(driver.compat_libcuda) >= minor(lock.compat_libcuda):
+        if driver.compat_libcuda and CudaVersion.parse(driver.compat_libcuda) >= CudaVersion.parse(lock.compat_libcuda):
             return True, need
-    holds = reaches(driver.version, lock.driver_required or "") if driver.version else None
+    holds = DriverVersion.parse(driver.version).reaches(lock.driver_required or "") if driver.version else None
     return holds, _versus(need, "the driver", driver.version)
 
 
@@ -296,7 +296,7 @@ def _libc_holds(want: str, platform: Platform) -> bool | None:
 
 
 def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
+    return str(PythonVersion.parse(version))
 
 
 def _equal(want: str, have: str | None) -> bool | None:

@@ -23,7 +23,7 @@ from envsolve.solve.family import Option
 from envsolve.solve.files import DirectReferences, FamilyFiles
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.solve.resolver import Chosen, Solution
-from envsolve.values import numbers
+from envsolve.values import DriverVersion
 
 
 class Pinned(msgspec.Struct, frozen=True):
@@ -140,7 +140,7 @@ def driver_need(judged: Sequence[Judged]) -> DriverNeed | None:
         if one.build.cuda is not None and one.build.variant != ANY:
             have = one.machine.driver.version if one.machine.driver else None
             needs.append(DriverNeed(one.verdict.driver_required, one.verdict.driver_mode, have))
-    return max(needs, key=lambda n: (numbers(n.required or "0"), -_RANK[n.mode]), default=None)
+    return max(needs, key=lambda n: (DriverVersion.parse(n.required or "0"), -_RANK[n.mode]), default=None)
 
 
 def driver_of_code(cuda: str, machines: Sequence[Machine], facts: Facts) -> DriverNeed | None:

@@ -33,7 +33,7 @@ from envsolve.toolchain.compiled import Compiled, compiled_packages, compiled_wh
 from envsolve.toolchain.model import SITE_PACKAGES, Toolchain
 from envsolve.toolchain.nvcc import is_windows, on_windows
 from envsolve.toolchain.plan import build_needs, toolchain_for
-from envsolve.values import ComputeCapability, minor
+from envsolve.values import ComputeCapability, CudaVersion
 
 # A ptxas out of a package, for a Triton whose own ones do not serve the cards (rule 6).
 
@@ -108,7 +108,9 @@ def assemblers(
     if not failures:
         return
     replaced = {p.override for card in failures if (p := chosen_ptxas(release, card.cc))}
-    for toolkit in sorted(facts.toolkits, key=lambda t: (minor(t.version)[0], -minor(t.version)[1])):
+    for toolkit in sorted(
+        facts.toolkits, key=lambda t: (CudaVersion.parse(t.version).major, -CudaVersion.parse(t.version).minor)
+    ):
         packages = ptxas_packages(toolkit.version, compilers)
         if packages is None or not _takes(release, toolkit.version):
             continue
@@ -134,9 +136,9 @@ def _cards(machines: Sequence[Machine], facts: Facts) -> Iterator[_Card]:
 
 def _takes(release: TritonRelease, cuda: str) -> bool:
     """Whether a Triton writes the PTX that the ptxas of a CUDA version reads."""
-    if release.ptxas_first is None or minor(cuda) < minor(release.ptxas_first):
+    if release.ptxas_first is None or CudaVersion.parse(cuda) < CudaVersion.parse(release.ptxas_first):
         return False
-    return release.ptxas_last is None or minor(cuda) <= minor(release.ptxas_last)
+    return release.ptxas_last is None or CudaVersion.parse(cuda) <= CudaVersion.parse(release.ptxas_last)
 
 
 def _given(release: TritonRelease, replaced: set[str], toolkit: Toolkit, packages: CompilerPackages) -> TritonRelease:
@@ -289,6 +291,6 @@ def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolcha
     torch, family = found.torch, found.family
     known = [driver.cuda if (driver := lifted(m, family.facts.forward)) else None for m in family.machines]
     versions = [cuda for cuda in known if cuda]
-    driver_cuda = min(versions, key=minor) if versions and len(versions) == len(known) else None
+    driver_cuda = min(versions, key=CudaVersion.parse) if versions and len(versions) == len(known) else None
     made = toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)
     return on_windows(*made) if is_windows(family.machines) else made

@@ -17,7 +17,7 @@ from envsolve.solve.family import Family, Option
 from envsolve.solve.outcome import Caution, PlannedPackage
 from envsolve.solve.resolver import Solution
 from envsolve.toolchain.compiled import Compiled
-from envsolve.values import minor, numbers
+from envsolve.values import CudaVersion, DriverVersion
 
 _WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
 _WITHOUT_MATRIX = "torch itself runs; torch.compile and Triton kernels fail where they multiply matrices (tl.dot)"
@@ -54,7 +54,7 @@ def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> It
             text = "the machine's driver is not known, so whether it runs this CUDA is not known"
             yield Caution("driver-unknown", text, "name it: --driver VERSION (nvidia-smi shows it)")
         version = machine.driver.version if machine.driver else None
-        if version and drivers and numbers(version)[:1] > numbers(drivers[-1].branch)[:1]:
+        if version and drivers and DriverVersion.parse(version)[:1] > DriverVersion.parse(drivers[-1].branch)[:1]:
             text = f"driver {version} is newer than the newest branch that the facts know (R{drivers[-1].branch})"
             yield Caution(
                 "driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known"
@@ -123,7 +123,9 @@ def _torch_with_triton(family: Family) -> str | None:
 def _own_ptxas_serves(option: Option, family: Family) -> bool:
     """Whether the ptxas inside torch knows the name under which the paired Triton asks for every card."""
     own, release = option.build.own_ptxas, family.facts.tritons.get(triton_pin(option.build) or "")
-    toolkit = next((t for t in family.facts.toolkits if own and minor(t.version) == minor(own)), None)
+    toolkit = next(
+        (t for t in family.facts.toolkits if own and CudaVersion.parse(t.version) == CudaVersion.parse(own)), None
+    )
     cards = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
     if toolkit is None or release is None:
         return False
@@ -174,7 +176,7 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
     option = torch.candidate.option if torch else None
     if option is None or option.build.cuda is None:
         return
-    major = minor(option.build.cuda)[0]
+    major = CudaVersion.parse(option.build.cuda).major
     pinned = {line for build in family.catalogue.builds("torch") for line in build.requires or ()}
     runtime = {found[0] for found in map(cuda_suffix, pinned) if found}
     others = [n for n in solution.chosen if (found := cuda_suffix(n)) and found[0] in runtime and found[1] != major]
@@ -185,8 +187,9 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
         yield Caution("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
     for name, chosen in solution.chosen.items():
         own = chosen.candidate.option.build if chosen.candidate.option else None
-        if own and own.variant == ANY and own.cuda and minor(own.cuda)[0] != major:
-            text = f"{name} {own.version} has optional kernels for CUDA {minor(own.cuda)[0]}, which are not loaded"
+        if own and own.variant == ANY and own.cuda and CudaVersion.parse(own.cuda).major != major:
+            optional = CudaVersion.parse(own.cuda).major
+            text = f"{name} {own.version} has optional kernels for CUDA {optional}, which are not loaded"
             yield Caution("kernels-not-loaded", f"{text} beside a torch for CUDA {major}; the rest of it works", None)
 
 

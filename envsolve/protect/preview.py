@@ -25,6 +25,7 @@ from envsolve.protect.installers import installer, read_command, rehearse
 from envsolve.protect.model import SCHEMA, TORCH, Change, Command, Forecast, family_of, version_of
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.verdict import Level
+from envsolve.values import CudaVersion
 
 # What an environment would be after changes, as a report that the rules weigh, and the verdict on its torch.
 
@@ -78,7 +79,7 @@ def _build(scene: Scene, torch: Change) -> Build | None:
     return Build(
         package="torch",
         version=found.version,
-        variant="cu" + found.cuda.replace(".", "") if found.cuda else "cpu",
+        variant=CudaVersion.parse(found.cuda).variant if found.cuda else "cpu",
         platform="any",
         pythons=(),
         index=found.channel,

@@ -13,7 +13,7 @@ from envsolve.facts.hardware import Architecture, Floor, Ptxas, Toolkit, TritonR
 from envsolve.machine.model import Driver
 from envsolve.rules.driver import driver_runs
 from envsolve.rules.verdict import Level, Reason
-from envsolve.values import Arch, ComputeCapability, minor, parse_arch
+from envsolve.values import Arch, ComputeCapability, CudaVersion
 
 Architectures = Mapping[str, Architecture]
 
@@ -53,7 +53,7 @@ def best_code(names: Iterable[str], cc: ComputeCapability, architectures: Archit
     """The piece of SASS, else of PTX, that a card runs, and at which level; ``(NONE, None)`` where there is none."""
     best: tuple[Level, Arch | None] = (Level.NONE, None)
     for name in names:
-        arch = parse_arch(name)
+        arch = Arch.parse(name)
         level = (sass_level if arch.kind == "sass" else ptx_level)(arch, cc, architectures)
         newer = best[1] is not None and level == best[0] and arch.cc > best[1].cc
         if level.rank < best[0].rank or newer:
@@ -69,7 +69,7 @@ def libraries_serve(
     So PTX in torch alone saves neither a card younger than the toolkit nor one that the toolkit dropped. The toolkit
     serves a card if SASS that it can make runs there (rule 3). Source: release notes of each toolkit.
     """
-    toolkit = next((t for t in toolkits if minor(t.version) == minor(cuda)), None)
+    toolkit = next((t for t in toolkits if CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None)
     if toolkit is None:
         return Reason("libraries", None, f"the GPUs that CUDA {cuda} serves are not known")
     level, _ = best_code(toolkit.archs, cc, architectures)
@@ -190,7 +190,7 @@ def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
     if companion.torch_cuda:
         same = serves_cuda(companion, torch.cuda)
     elif agrees_on == "major" and companion.cuda and torch.cuda:
-        same = minor(companion.cuda)[0] == minor(torch.cuda)[0]
+        same = CudaVersion.parse(companion.cuda).major == CudaVersion.parse(torch.cuda).major
     if not same:
         return Reason("flavour", False, f"{pair}: different CUDA flavours", companion.evidence.value, companion.source)
     if companion.torch and not _specifier(companion.torch).contains(torch.version, prereleases=True):

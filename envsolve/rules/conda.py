@@ -16,7 +16,7 @@ from envsolve.facts.hardware import TritonRelease
 from envsolve.machine.model import Machine
 from envsolve.rules.judge import Facts, Judge, worst
 from envsolve.rules.verdict import Level, Verdict
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 # What conda planning works with: what is asked, what a machine offers, what a channel has.
 
@@ -166,7 +166,7 @@ def variant_of(candidate: Candidate) -> str | None:
     if not needs_cuda(candidate):
         return "cpu"
     cuda = cuda_of(candidate)
-    return f"cu{cuda.replace('.', '')}" if cuda else None
+    return CudaVersion.parse(cuda).variant if cuda else None
 
 
 class CondaJudge:
@@ -252,7 +252,7 @@ def _with_ptxas_of(facts: Facts, cuda: str) -> Mapping[str, TritonRelease]:
 
     Source: conda-forge's triton-feedstock, its run requirements and the patch "Use system PATH to find tools".
     """
-    toolkit = next((t for t in facts.toolkits if minor(t.version) == minor(cuda)), None)
+    toolkit = next((t for t in facts.toolkits if CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None)
     if toolkit is None:
         return {}
     return {version: _given(release, cuda, toolkit.archs) for version, release in facts.tritons.items()}

@@ -14,7 +14,7 @@ from envsolve.facts.gpu_names import find_gpu
 from envsolve.facts.hardware import Architecture, DriverBranch, Floor, GpuModel, Toolkit
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.rules.verdict import DriverMode, Reason
-from envsolve.values import minor, numbers, reaches
+from envsolve.values import CudaVersion, DriverVersion
 
 
 class DriverFit(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ def driver_runs(
     Minor-version compatibility covers 11.1 and later; an earlier runtime needs the driver of its own toolkit. NVIDIA's
     "maximum driver" is no cap. Source: CUDA Compatibility guide, "Minor Version Compatibility".
     """
-    knows = driver is not None and driver.cuda is not None and minor(driver.cuda) >= minor(cuda)
+    knows = driver is not None and driver.cuda is not None and CudaVersion.parse(driver.cuda) >= CudaVersion.parse(cuda)
     fact = _oldest_driver(cuda, os, toolkits, floors)
     if fact is None:
         said = f"no driver floor is known for CUDA {cuda}"
@@ -49,7 +49,7 @@ def driver_runs(
         return fit(None, "the machine's driver is not known")
     if knows:
         return fit(True, f"the driver supports CUDA {driver.cuda}", "full")
-    ok = reaches(driver.version, required) if driver.version else None
+    ok = DriverVersion.parse(driver.version).reaches(required) if driver.version else None
     if ok is None and driver.cuda is not None:
         ok = _family_implies(driver.cuda, cuda)
     have = driver.version or f"for CUDA {driver.cuda}"
@@ -61,15 +61,15 @@ def driver_runs(
 def _oldest_driver(
     cuda: str, os: str | None, toolkits: Sequence[Toolkit], floors: Sequence[Floor]
 ) -> tuple[str, str, str] | None:
-    version = minor(cuda)
+    version = CudaVersion.parse(cuda)
     for floor in floors:
-        last = minor(floor.last) if floor.last else (minor(floor.first)[0], 99)
-        if minor(floor.first) <= version <= last:
+        last = CudaVersion.parse(floor.last) if floor.last else (CudaVersion.parse(floor.first).major, 99)
+        if CudaVersion.parse(floor.first) <= version <= last:
             driver = floor.windows if os == "windows" else floor.linux
             if driver:
                 return driver, floor.evidence.value, floor.source
     for toolkit in toolkits:
-        if minor(toolkit.version) == version:
+        if CudaVersion.parse(toolkit.version) == version:
             driver = toolkit.driver_windows if os == "windows" else toolkit.driver_linux
             if driver:
                 return driver, toolkit.evidence.value, toolkit.source
@@ -82,7 +82,7 @@ def _family_implies(driver_cuda: str, cuda: str) -> bool | None:
     The first driver of 12.x and of 13.x is that family's floor. Of 11.x it is not: 11.0 came with 450.36.06 and the
     floor of the later ones is 450.80.02, so a driver "for CUDA 11.0" leaves it open.
     """
-    have, need = minor(driver_cuda), minor(cuda)
+    have, need = CudaVersion.parse(driver_cuda), CudaVersion.parse(cuda)
     if have[0] != need[0]:
         return have[0] > need[0]
     if need < (11, 1):
@@ -97,7 +97,7 @@ def ptx_loads(ptx_cuda: str, driver: Driver | None) -> Reason:
     """
     if driver is None or driver.cuda is None:
         return Reason("driver-ptx", None, f"whether the driver compiles PTX of CUDA {ptx_cuda} is not known")
-    ok = minor(driver.cuda) >= minor(ptx_cuda)
+    ok = CudaVersion.parse(driver.cuda) >= CudaVersion.parse(ptx_cuda)
     verb = "compiles" if ok else "cannot compile"
     return Reason("driver-ptx", ok, f"a driver for CUDA {driver.cuda} {verb} PTX of CUDA {ptx_cuda}")
 
@@ -132,21 +132,28 @@ def can_exist(
 
 def _before(driver: Driver, first: str, drivers: Sequence[DriverBranch]) -> bool:
     if driver.version:
-        return reaches(driver.version, first) is False
+        return DriverVersion.parse(driver.version).reaches(first) is False
     cuda = _cuda_of(first, drivers)
-    return cuda is not None and driver.cuda is not None and minor(driver.cuda) < minor(cuda)
+    return cuda is not None and driver.cuda is not None and CudaVersion.parse(driver.cuda) < CudaVersion.parse(cuda)
 
 
 def _after(driver: Driver, last: str, drivers: Sequence[DriverBranch]) -> bool:
     if driver.version:
-        return numbers(driver.version)[:1] > numbers(last)[:1]
+        return DriverVersion.parse(driver.version)[:1] > DriverVersion.parse(last)[:1]
     cuda = _cuda_of(last, drivers)
-    return cuda is not None and driver.cuda is not None and minor(driver.cuda) > minor(cuda)
+    return cuda is not None and driver.cuda is not None and CudaVersion.parse(driver.cuda) > CudaVersion.parse(cuda)
 
 
 def _cuda_of(version: str, drivers: Sequence[DriverBranch]) -> str | None:
     """The CUDA version of a driver's branch."""
-    return next((branch.cuda for branch in drivers if numbers(branch.branch)[:1] == numbers(version)[:1]), None)
+    return next(
+        (
+            branch.cuda
+            for branch in drivers
+            if DriverVersion.parse(branch.branch)[:1] == DriverVersion.parse(version)[:1]
+        ),
+        None,
+    )
 
 
 # Rule 8: whether a cuda-compat ``libcuda`` raises a driver's CUDA version on a machine.
@@ -204,7 +211,7 @@ def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
     have = f"driver {driver.version}" if driver.version else f"a driver for CUDA {driver.cuda}"
     if machine.platform and machine.platform.os not in (None, "linux"):
         return Reason("forward", False, f"{library} is for Linux alone")
-    if driver.cuda is not None and minor(driver.compat_libcuda) <= minor(driver.cuda):
+    if driver.cuda is not None and CudaVersion.parse(driver.compat_libcuda) <= CudaVersion.parse(driver.cuda):
         text = f"{library} is not newer than {have}, which supports CUDA {driver.cuda} itself"
         return Reason("forward", False, f"{text} (CUDA error 803)")
     cards = {(gpu.name, gpu.compute_capability): gpu for gpu in machine.gpus or ()}
@@ -219,7 +226,12 @@ def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
 
 def compat_releases(facts: ForwardFacts) -> tuple[str, ...]:
     """The CUDA versions whose compat ``libcuda`` is known to serve older drivers, oldest first."""
-    return tuple(sorted({f"{major}.{part}" for major, part in (minor(r.cuda) for r in facts.releases())}, key=minor))
+    return tuple(
+        sorted(
+            {f"{major}.{part}" for major, part in (CudaVersion.parse(r.cuda) for r in facts.releases())},
+            key=CudaVersion.parse,
+        )
+    )
 
 
 def lifted(machine: Machine, facts: ForwardFacts) -> Driver | None:
@@ -239,7 +251,12 @@ def through_compat(alone: DriverFit, cuda: str, driver: Driver | None, raised: D
         driver: The machine's driver.
         raised: The same as :func:`lifted` has it.
     """
-    if alone.mode == "full" or raised is None or raised == driver or minor(raised.cuda or "0") < minor(cuda):
+    if (
+        alone.mode == "full"
+        or raised is None
+        or raised == driver
+        or CudaVersion.parse(raised.cuda or "0") < CudaVersion.parse(cuda)
+    ):
         return alone
     needs = f"CUDA {cuda} needs driver {alone.required} or newer; " if alone.required else ""
     text = f"{needs}the cuda-compat libcuda (CUDA {raised.cuda}) runs it on driver {raised.version}"
@@ -256,7 +273,9 @@ def _no_card_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts)
     if not model.data_centre:
         text = f"{library} serves data-centre cards alone, and {gpu.label} is none (CUDA error 804)"
         return Reason("forward", False, text, model.evidence.value, model.source)
-    branch = next((b for b in facts.drivers if minor(b.cuda) == minor(driver.compat_libcuda or "0")), None)
+    branch = next(
+        (b for b in facts.drivers if CudaVersion.parse(b.cuda) == CudaVersion.parse(driver.compat_libcuda or "0")), None
+    )
     built_from = Driver(branch.branch, branch.cuda) if branch else None
     life = can_exist(gpu, built_from, facts.architectures, facts.drivers)
     if built_from is not None and life.ok is False:
@@ -267,17 +286,17 @@ def _no_card_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts)
 
 def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reason:
     """Whether NVIDIA names the driver's branch for a compat ``libcuda`` of that CUDA."""
-    own = numbers(version)[:1]
+    own = DriverVersion.parse(version)[:1]
     named: dict[str, ImageRequirement] = {}
     for release in facts.releases():
-        if minor(release.cuda) == minor(cuda):
+        if CudaVersion.parse(release.cuda) == CudaVersion.parse(cuda):
             for allowed in release.or_drivers:
                 if _DATA_CENTRE in allowed.brands:
                     named |= dict.fromkeys(allowed.branches, release)
     if not named:
         return Reason("forward", None, f"which drivers {library} may serve is not recorded")
-    found = next((release for branch, release in named.items() if numbers(branch)[:1] == own), None)
-    listed = ", ".join(f"R{branch}" for branch in sorted(named, key=numbers))
+    found = next((release for branch, release in named.items() if DriverVersion.parse(branch)[:1] == own), None)
+    listed = ", ".join(f"R{branch}" for branch in sorted(named, key=DriverVersion.parse))
     if found is None:
         any_of_them = next(iter(named.values()))
         text = f"{library} is meant for driver branches {listed}; whether it serves driver {version} is not known"

@@ -17,7 +17,7 @@ from envsolve.rules.code import ANY, TRITON, best_code, libraries_serve, triton_
 from envsolve.rules.driver import DriverFit, ForwardFacts, can_exist, driver_runs, lifted, ptx_loads, through_compat
 from envsolve.rules.platform import assumed, libc_fits, platform_fits, python_fits
 from envsolve.rules.verdict import Level, Reason, Verdict
-from envsolve.values import Arch, ComputeCapability, minor, numbers
+from envsolve.values import Arch, ComputeCapability, CudaVersion, DriverVersion, PythonVersion
 
 # The tables of the catalogue that the rules read, as one plain value.
 
@@ -182,9 +182,11 @@ class Judge:
 
     def _no_library_serves(self, cuda: str, cc: ComputeCapability) -> Reason | None:
         """Rule 5 where the libraries are those of torch, or whichever the user has of the build's CUDA major."""
-        major = minor(cuda)[0]
+        major = CudaVersion.parse(cuda).major
         facts = self._facts
-        served = [facts.libraries_serve(t.version, cc) for t in facts.toolkits if minor(t.version)[0] == major]
+        served = [
+            facts.libraries_serve(t.version, cc) for t in facts.toolkits if CudaVersion.parse(t.version).major == major
+        ]
         return None if not served or any(reason.ok for reason in served) else served[-1]
 
     def _as_triton(self, build: Build, gpu: Gpu, host: Sequence[Reason]) -> Verdict:
@@ -281,7 +283,7 @@ def as_judged(machine: Machine, flavour: str | None, drivers: Sequence[DriverBra
 
 def python_of(machines: Sequence[Machine]) -> str | None:
     """The Python that builds are judged for where none is asked for: the first that a machine says, ``3.12``."""
-    return next((".".join(machine.python.split(".")[:2]) for machine in machines if machine.python), None)
+    return next((str(PythonVersion.parse(machine.python)) for machine in machines if machine.python), None)
 
 
 def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> DriverBranch | None:
@@ -292,8 +294,10 @@ def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> D
     """
     if driver is None or driver.version is None or driver.cuda is None:
         return None
-    branch = next((b for b in drivers if numbers(b.branch)[:1] == numbers(driver.version or "")[:1]), None)
-    return branch if branch and minor(driver.cuda) > minor(branch.cuda) else None
+    branch = next(
+        (b for b in drivers if DriverVersion.parse(b.branch)[:1] == DriverVersion.parse(driver.version or "")[:1]), None
+    )
+    return branch if branch and CudaVersion.parse(driver.cuda) > CudaVersion.parse(branch.cuda) else None
 
 
 def _own_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> Driver | None:

@@ -14,6 +14,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags, parse_tag
 
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.verdict import Reason
+from envsolve.values import PythonVersion
 
 #: glibc assumed where a Linux machine does not say: the oldest that torch's wheels of 2.7 and later accept.
 ASSUMED_GLIBC = (2, 28)
@@ -56,9 +57,9 @@ def platform_tags(platform: Platform) -> Iterator[str]:
 
 def wheel_tags(python: str, platform: Platform) -> tuple[Tag, ...]:
     """Wheel tags that CPython ``python`` (``3.12``) accepts on a platform, most specific first."""
-    major, minor = (int(part) for part in python.split(".")[:2])
+    major, minor = PythonVersion.parse(python)
     platforms = list(platform_tags(platform))
-    interpreter = f"cp{major}{minor}"
+    interpreter = PythonVersion(major, minor).tag
     abis = [f"{interpreter}m"] if (major, minor) < (3, 8) else [interpreter]
     return (
         *cpython_tags((major, minor), abis=abis, platforms=platforms),
@@ -233,7 +234,9 @@ class Environment(msgspec.Struct, frozen=True, dict=True):
         """The environment of a machine and a Python ``X.Y``; what the machine leaves open is taken as Linux x86_64."""
         known = machine.platform or Platform()
         platform = Platform(known.os or "linux", known.arch or "x86_64", known.libc)
-        found = [p.version for p in machine.pythons or () if p.version.split(".")[:2] == python.split(".")]
+        found = [
+            p.version for p in machine.pythons or () if PythonVersion.parse(p.version) == PythonVersion.parse(python)
+        ]
         full_version = max(found, default=f"{python}.0", key=lambda v: [int(n) for n in v.split(".") if n.isdigit()])
         windows = platform.os == "windows"
         arch = _WINDOWS_ARCH[platform.arch or "x86_64"] if windows else platform.arch or "x86_64"

@@ -11,7 +11,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.hardware import Architecture, CompilerPackages, Toolkit
 from envsolve.rules.code import best_code, sass_level
 from envsolve.rules.verdict import Level, Reason
-from envsolve.values import ComputeCapability, minor, parse_arch
+from envsolve.values import Arch, ComputeCapability, CudaVersion
 
 
 class CompilerFacts(msgspec.Struct, frozen=True):
@@ -86,15 +86,15 @@ def nvcc_without_torch(
     if driver_cuda is None:
         return None, Reason("toolchain", None, "which nvcc fits is not known, since the driver is not")
     cards = tuple(cards)
-    newest_first = sorted(facts.toolkits, key=lambda toolkit: minor(toolkit.version), reverse=True)
-    known = [t for t in newest_first if minor(t.version) <= minor(driver_cuda)]
+    newest_first = sorted(facts.toolkits, key=lambda toolkit: CudaVersion.parse(toolkit.version), reverse=True)
+    known = [t for t in newest_first if CudaVersion.parse(t.version) <= CudaVersion.parse(driver_cuda)]
     fitting = [t for t in known if not _unknown_to(t, cards, facts)]
     chosen = min(fitting, key=lambda toolkit: reach(toolkit.version), default=None)
     if chosen is None:
         listed = ", ".join(map(str, cards))
         text = f"no nvcc up to CUDA {driver_cuda}, which is what the driver knows, can compile for cc {listed}"
         return None, Reason("toolchain", False, text)
-    version = "{}.{}".format(*minor(chosen.version))
+    version = str(CudaVersion.parse(chosen.version))
     text = f"the driver runs all that nvcc {version} makes, PTX included, and it knows every card"
     return version, _reason(text, chosen)
 
@@ -180,7 +180,9 @@ def written_archs(project: SourceProject, cards: Iterable[ComputeCapability], fa
 
 def covers(packages: CompilerPackages, cuda: str) -> bool:
     """Whether a compiler's packages are those of a CUDA version, ``12.8``."""
-    return minor(packages.first) <= minor(cuda) and (packages.last is None or minor(cuda) <= minor(packages.last))
+    return CudaVersion.parse(packages.first) <= CudaVersion.parse(cuda) and (
+        packages.last is None or CudaVersion.parse(cuda) <= CudaVersion.parse(packages.last)
+    )
 
 
 def ptxas_packages(cuda: str, compilers: Iterable[CompilerPackages]) -> CompilerPackages | None:
@@ -193,7 +195,7 @@ def _entries(torch: Build, facts: CompilerFacts) -> list[ComputeCapability] | No
     extension, toolkit = facts.extensions.get(torch.version), _toolkit(torch.cuda or "", facts)
     if extension is None or toolkit is None:
         return None
-    known = {parse_arch(name).cc for name in toolkit.archs}
+    known = {Arch.parse(name).cc for name in toolkit.archs}
     plain = (ComputeCapability.parse(name) for name in extension.archs if name[-1].isdigit())
     return [cc for cc in plain if cc in known]
 
@@ -202,7 +204,7 @@ def _serving(
     card: ComputeCapability, entries: Iterable[ComputeCapability], architectures: Mapping[str, Architecture]
 ) -> ComputeCapability | None:
     """The entry nearest to a card of those whose SASS runs there."""
-    usable = [cc for cc in entries if sass_level(parse_arch(cc.sm), card, architectures) is not Level.NONE]
+    usable = [cc for cc in entries if sass_level(Arch.parse(cc.sm), card, architectures) is not Level.NONE]
     return max(usable, default=None)
 
 
@@ -233,7 +235,7 @@ def _unknown_to(toolkit: Toolkit, cards: Iterable[ComputeCapability], facts: Com
 
 
 def _toolkit(cuda: str, facts: CompilerFacts) -> Toolkit | None:
-    return next((t for t in facts.toolkits if cuda and minor(t.version) == minor(cuda)), None)
+    return next((t for t in facts.toolkits if cuda and CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None)
 
 
 def _reason(text: str, record: Toolkit | TorchExtension) -> Reason:

@@ -22,7 +22,7 @@ from envsolve.rules.platform import Environment
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
 from envsolve.solve.preferences import Kept, in_front, too_late
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 # A search for things in order, begun once and gone on with by whoever wants more of them.
 
@@ -242,7 +242,7 @@ def still_there(wheels: Ready, family: Family) -> Ready:
 def torches_served(package: str, family: Family) -> tuple[str, ...]:
     """The torch minors for which a package has wheels that serve the machines, oldest first."""
     found = {
-        minor(torch.build.version)
+        CudaVersion.parse(torch.build.version)
         for option in _usable(package, family)
         for torch in family.options("torch")
         if goes_with(option.build, torch.build)
@@ -260,7 +260,7 @@ def goes_with(build: Build, torch: Build) -> bool:
     if build.variant in build.local:
         same = build.variant == torch.variant
     else:
-        same = minor(build.cuda)[0] == minor(torch.cuda)[0]
+        same = CudaVersion.parse(build.cuda).major == CudaVersion.parse(torch.cuda).major
     abi = build.cxx11_abi is None or build.cxx11_abi == torch.cxx11_abi
     return same and abi and SpecifierSet(build.torch).contains(torch.version, prereleases=True)
 

@@ -21,7 +21,7 @@ from envsolve.rules.driver import lifted
 from envsolve.rules.judge import Facts
 from envsolve.rules.platform import ASSUMED_GLIBC, libc_of
 from envsolve.solve.conda_channels import Channels, UnsolvableError
-from envsolve.values import minor, numbers
+from envsolve.values import CudaVersion, DriverVersion
 
 _ROUNDS = 4
 """A CUDA variant may bring in packages that have one themselves; so deep is no chain of them."""
@@ -232,11 +232,11 @@ def _cuda(machines: Sequence[Machine], facts: Facts) -> Iterator[VirtualPackage]
         return
     known = [cuda for machine in machines if (cuda := _driver_cuda(machine, facts))]
     if len(known) == len(machines):
-        yield VirtualPackage("__cuda", min(known, key=minor))
+        yield VirtualPackage("__cuda", min(known, key=CudaVersion.parse))
     else:
         # No driver can be told from none: a lower value would hide builds, and the plan says that it is not known.
-        newest = max((*(toolkit.version for toolkit in facts.toolkits), *known), key=minor)
-        cuda = ".".join(map(str, minor(min(known, key=minor) if known else newest)))
+        newest = max((*(toolkit.version for toolkit in facts.toolkits), *known), key=CudaVersion.parse)
+        cuda = str(CudaVersion.parse(min(known, key=CudaVersion.parse) if known else newest))
         yield VirtualPackage("__cuda", cuda, assumed="a machine's driver is not known")
     cards = [gpu.cc for machine in machines for gpu in machine.gpus or ()]
     if cards and all(machine.gpus for machine in machines) and all(cards):
@@ -248,6 +248,6 @@ def _driver_cuda(machine: Machine, facts: Facts) -> str | None:
     driver = lifted(machine, facts.forward)
     if driver is None:
         return None
-    release = numbers(driver.version or "")[:1]
-    branch = next((b for b in facts.drivers if numbers(b.branch)[:1] == release), None)
+    release = DriverVersion.parse(driver.version or "")[:1]
+    branch = next((b for b in facts.drivers if DriverVersion.parse(b.branch)[:1] == release), None)
     return driver.cuda or (branch.cuda if branch else None)

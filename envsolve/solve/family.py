@@ -19,7 +19,7 @@ from envsolve.rules.judge import Facts, Judge, worst
 from envsolve.rules.platform import same_system
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.preferences import Kept, too_late, variants_in_front
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 DEFAULT = "default"
 # Rules that a companion's own GPU code answers to; the others are those of the torch beside it.
@@ -168,8 +168,8 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
             return None
         if agrees_on == "variant" or build.cuda is None:
             return frozenset({build.variant})
-        major = minor(build.cuda)[0]
-        return frozenset(v for v, cuda in self._cuda_of_flavours.items() if minor(cuda)[0] == major)
+        major = CudaVersion.parse(build.cuda).major
+        return frozenset(v for v, cuda in self._cuda_of_flavours.items() if CudaVersion.parse(cuda).major == major)
 
     @cached_property
     def _cuda_of_flavours(self) -> Mapping[str, str]:
@@ -321,7 +321,7 @@ def _torch_variant(option: Option) -> tuple[object, ...]:
     CUDA that the driver knows in full or, in minor-version mode, the one nearest to the driver.
     """
     verdict, build = option.verdict, option.build
-    cuda = minor(build.cuda or "0")
+    cuda = CudaVersion.parse(build.cuda or "0")
     full = verdict.driver_mode == "full"
     nearest = tuple(-n for n in cuda) if full else cuda
     return (verdict.level.rank, not full, build.index != DEFAULT, nearest)

@@ -26,7 +26,7 @@ from envsolve.packages.urls import redact
 from envsolve.rules.code import ANY
 from envsolve.rules.platform import python_tag
 from envsolve.solve.needs import Candidate
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 if TYPE_CHECKING:
     from envsolve.packages.source_trees import Read, Tree
@@ -102,7 +102,7 @@ class FamilyFiles:
         fact = build.files.get(python_tag(build.pythons, self._python) or build.pythons[0])
         hashes = {"sha256": fact.sha256} if fact and fact.sha256 else {}
         words = {
-            "torch": ".".join(map(str, minor(_first(build.torch)))),
+            "torch": str(CudaVersion.parse(_first(build.torch))),
             "variant": build.variant,
             "tag": place.tags.get(build.version, f"v{build.version}"),
             "filename": quote(filename),

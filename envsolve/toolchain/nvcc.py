@@ -14,7 +14,7 @@ from envsolve.machine.model import Machine
 from envsolve.rules.toolchain import covers
 from envsolve.solve.outcome import Caution
 from envsolve.toolchain.model import Toolchain
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 _CONDAS = ("micromamba", "mamba", "conda")
 _WITH_APT = ("debian", "ubuntu")
@@ -72,7 +72,11 @@ def reach_of(cuda: str, machines: Sequence[Machine], compilers: Sequence[Compile
 def own_toolkit(cuda: str, machines: Sequence[Machine]) -> str | None:
     """Where every one of the machines has a toolkit with an nvcc of a CUDA version; None where one has none there."""
     places = [
-        {t.path for t in machine.toolkits or () if t.nvcc and t.path and t.version and minor(t.version) == minor(cuda)}
+        {
+            t.path
+            for t in machine.toolkits or ()
+            if t.nvcc and t.path and t.version and CudaVersion.parse(t.version) == CudaVersion.parse(cuda)
+        }
         for machine in machines
     ]
     common = set.intersection(*places) if places else set()
@@ -81,7 +85,7 @@ def own_toolkit(cuda: str, machines: Sequence[Machine]) -> str | None:
 
 
 def _filled(packages: CompilerPackages, cuda: str, libraries: Sequence[str]) -> tuple[str, ...]:
-    major, lesser = minor(cuda)
+    major, lesser = CudaVersion.parse(cuda)
     lines = (*packages.packages, *(packages.libraries[name] for name in libraries if name in packages.libraries))
     return tuple(line.format(cuda=cuda, major=major, minor=lesser) for line in lines)
 

@@ -28,7 +28,7 @@ from envsolve.solve.outcome import Caution
 from envsolve.toolchain.compiled import Compiled
 from envsolve.toolchain.model import Toolchain
 from envsolve.toolchain.nvcc import Nvcc, nvcc_of, own_toolkit, reach_of
-from envsolve.values import ComputeCapability, minor, numbers
+from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
 _NOT_ISOLATED = "without build isolation (--no-build-isolation), so that the build sees what is in this plan"
 _ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
@@ -136,7 +136,7 @@ def _cuda(
     if torch is not None:
         return nvcc_for(torch, cards, facts)
     return nvcc_without_torch(
-        driver_cuda, cards, lambda cuda: reach_of("{}.{}".format(*minor(cuda)), machines, catalogue.compilers), facts
+        driver_cuda, cards, lambda cuda: reach_of(str(CudaVersion.parse(cuda)), machines, catalogue.compilers), facts
     )
 
 
@@ -165,7 +165,7 @@ def _checks(cuda: str | None, knows: Reason, listed: Reason | None, driver_cuda:
     if listed is not None and listed.ok:
         yield listed.text
     if listed is not None and listed.ok and cuda and driver_cuda:
-        if minor(cuda) <= minor(driver_cuda):
+        if CudaVersion.parse(cuda) <= CudaVersion.parse(driver_cuda):
             yield f"the driver knows CUDA {driver_cuda} in full: it takes PTX of nvcc {cuda}, too"
         else:
             yield f"no PTX is left to the driver, which takes none that is newer than CUDA {driver_cuda}"
@@ -198,7 +198,7 @@ def _gccs(machines: Sequence[Machine]) -> Iterator[int]:
     for machine in machines:
         for compiler in machine.host_compilers or ():
             if compiler.kind == "gcc" and compiler.version:
-                yield numbers(compiler.version)[0]
+                yield DriverVersion.parse(compiler.version)[0]
 
 
 def _in_words(gcc: GccRange) -> str | None:
@@ -274,7 +274,7 @@ def _other_flavours(
     told = {"machine": "for the nvcc that is there", "pip": "whose nvcc is in packages of the default index"}
     same = (b for b in catalogue.builds("torch") if b.version == torch.version and b.platform == torch.platform)
     for variant, cuda in dict.fromkeys((b.variant, b.cuda) for b in same):
-        if cuda is None or driver_cuda is None or minor(cuda)[0] > minor(driver_cuda)[0]:
+        if cuda is None or driver_cuda is None or CudaVersion.parse(cuda).major > CudaVersion.parse(driver_cuda).major:
             continue
         origin = nvcc_of(cuda, (), machines, catalogue.compilers).origin
         if origin is not None and knows_cards(cuda, _cards(machines), CompilerFacts.of(catalogue)).ok:
@@ -313,7 +313,7 @@ def _about_project(
         way = f"build it where the card is, or by hand: {by_hand}"
         yield Caution("extension-sees-gpu", text, way)
     if torch is None:
-        if wheels := project.wheel_packages.get(str(minor(cuda)[0])) if cuda else None:
+        if wheels := project.wheel_packages.get(str(CudaVersion.parse(cuda).major)) if cuda else None:
             text = f"{project.package} is also published as wheels, {wheels}"
             yield Caution("ready-wheel-elsewhere", text, f"ask for {wheels} to compile nothing")
         return

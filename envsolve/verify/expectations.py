@@ -22,7 +22,7 @@ from envsolve.rules.code import best_code, chosen_ptxas
 from envsolve.rules.verdict import Level
 from envsolve.system.files import read_regular
 from envsolve.toolchain.model import SITE_PACKAGES, Toolchain
-from envsolve.values import ComputeCapability, minor, reaches
+from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 from envsolve.verify.report import PLAN, Check, Report, Status
 
 # What a plan or a lock expects of an environment, in the terms that checks see.
@@ -244,7 +244,9 @@ def _cuda(check: Check, expected: Expected) -> Wanted | None:
     if not match or expected.driver is None or expected.driver.mode != "full":
         return None
     cuda = f"{match[1]}.{match[2]}"
-    return Wanted(f"one that knows CUDA {cuda} in full", minor(check.seen["cuda"]) >= minor(cuda))
+    return Wanted(
+        f"one that knows CUDA {cuda} in full", CudaVersion.parse(check.seen["cuda"]) >= CudaVersion.parse(cuda)
+    )
 
 
 def _kernel_driver(check: Check, expected: Expected) -> Wanted | None:
@@ -252,7 +254,10 @@ def _kernel_driver(check: Check, expected: Expected) -> Wanted | None:
     need = expected.driver
     if need is None or not need.required or need.mode == "forward-compat":
         return None
-    return Wanted(f"{need.required} or newer", reaches(check.seen["kernel_driver"], need.required) is not False)
+    return Wanted(
+        f"{need.required} or newer",
+        DriverVersion.parse(check.seen["kernel_driver"]).reaches(need.required) is not False,
+    )
 
 
 def _mode(check: Check, expected: Expected) -> Wanted | None:
@@ -262,7 +267,7 @@ def _mode(check: Check, expected: Expected) -> Wanted | None:
         return None
     if need.mode != "forward-compat":
         return Wanted("native: the driver's own libcuda", check.seen["mode"] == "native")
-    newer = bool(need.required and reaches(check.seen.get("kernel_driver") or "0", need.required))
+    newer = bool(need.required and DriverVersion.parse(check.seen.get("kernel_driver") or "0").reaches(need.required))
     return Wanted("compat: the libcuda of cuda-compat", newer or check.seen["mode"] == "compat")
 
 
@@ -284,14 +289,16 @@ def _ptxas_cuda(check: Check, expected: Expected) -> Wanted | None:
     cuda = expected.ptxas.get(_capability(check))
     if check.name not in _BY_TRITON or cuda is None or any(name in expected.environment for name in _OVERRIDES):
         return None
-    return Wanted(f"CUDA {cuda}", minor(check.seen["ptxas_cuda"]) == minor(cuda))
+    return Wanted(f"CUDA {cuda}", CudaVersion.parse(check.seen["ptxas_cuda"]) == CudaVersion.parse(cuda))
 
 
 def _nvcc_cuda(check: Check, expected: Expected) -> Wanted | None:
     """What compiles is the planned nvcc."""
     if expected.nvcc is None:
         return None
-    return Wanted(f"CUDA {expected.nvcc}", minor(check.seen["nvcc_cuda"]) == minor(expected.nvcc))
+    return Wanted(
+        f"CUDA {expected.nvcc}", CudaVersion.parse(check.seen["nvcc_cuda"]) == CudaVersion.parse(expected.nvcc)
+    )
 
 
 def _cuda_home(check: Check, expected: Expected) -> Wanted | None:

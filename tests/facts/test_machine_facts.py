@@ -15,7 +15,7 @@ from envsolve.facts.gpu_names import find_gpu
 from envsolve.facts.hardware import CompilerPackages, Toolkit
 from envsolve.machine.model import Driver, Gpu
 from envsolve.rules.driver import can_exist
-from envsolve.values import minor, numbers
+from envsolve.values import CudaVersion, DriverVersion
 
 SHIPPED = Catalogue()
 
@@ -55,7 +55,7 @@ def test_a_toolkit_adds_drops_and_renames_architectures(
 def test_what_is_measured_of_a_toolkit_and_what_documented_is_told_apart(catalogue: Catalogue) -> None:
     for record in catalogue.toolkits:
         drivers = {name for name in ("driver_linux", "driver_windows") if getattr(record, name)}
-        assert (record.evidence is Evidence.MEASURED) == (minor(record.version) >= (11, 7))
+        assert (record.evidence is Evidence.MEASURED) == (CudaVersion.parse(record.version) >= (11, 7))
         if record.evidence is Evidence.MEASURED:
             assert set(record.cited) == drivers
             assert {citation.evidence for citation in record.cited.values()} <= {Evidence.DOCUMENTED}
@@ -64,8 +64,8 @@ def test_what_is_measured_of_a_toolkit_and_what_documented_is_told_apart(catalog
 def test_toolkits_name_the_drivers_that_they_ship(catalogue: Catalogue) -> None:
     """From 13.0 on the Windows toolkit ships none, from 13.4 on neither does that for Linux."""
     for record in catalogue.toolkits:
-        assert (record.driver_linux is not None) == (minor(record.version) < (13, 4)), record.version
-        assert (record.driver_windows is not None) == (minor(record.version) < (13, 0)), record.version
+        assert (record.driver_linux is not None) == (CudaVersion.parse(record.version) < (13, 4)), record.version
+        assert (record.driver_windows is not None) == (CudaVersion.parse(record.version) < (13, 0)), record.version
     for name in ("driver_linux", "driver_windows"):
         drivers = [getattr(record, name) for record in catalogue.toolkits if getattr(record, name)]
         assert drivers == sorted(drivers, key=lambda text: [int(part) for part in text.split(".")])
@@ -83,8 +83,8 @@ def compilers(catalogue: Catalogue, manager: str, cuda: str) -> list[CompilerPac
         record
         for record in catalogue.compilers
         if record.manager == manager
-        and minor(record.first) <= minor(cuda)
-        and (record.last is None or minor(cuda) <= minor(record.last))
+        and CudaVersion.parse(record.first) <= CudaVersion.parse(cuda)
+        and (record.last is None or CudaVersion.parse(cuda) <= CudaVersion.parse(record.last))
     ]
 
 
@@ -200,7 +200,7 @@ def test_no_card_is_older_than_its_architecture_and_one_word_on_its_driver_is_en
         known = model.first_driver or model.listed_in
         since = catalogue.architectures[model.compute_capability].first_driver
         assert model.first_driver is None or model.listed_in is None
-        assert known is None or since is None or numbers(known) >= numbers(since), model.name
+        assert known is None or since is None or DriverVersion.parse(known) >= DriverVersion.parse(since), model.name
 
 
 def test_tegra_parts_are_islands(catalogue: Catalogue) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from envsolve.machine import detect
-from envsolve.values import architecture
+from envsolve.values import processor
 
 Files = dict[str, str]
 
@@ -98,13 +98,13 @@ def test_musl_is_asked_where_glibc_does_not_answer(tmp_path: Path) -> None:
     ("name", "arch"), [("AMD64", "x86_64"), ("x86_64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64")]
 )
 def test_architecture(name: str, arch: str) -> None:
-    assert architecture(name) == arch
+    assert processor(name) == arch
 
 
 def test_this_host_agrees_with_python() -> None:
     value, sources = detect.read_platform()
     assert value.os == platform.system().lower()
-    assert value.arch == architecture(platform.machine())
+    assert value.arch == processor(platform.machine())
     name, version = platform.libc_ver()
     if name == "glibc":
         assert value.libc == f"glibc {version}"

@@ -13,7 +13,7 @@ from envsolve.rules.driver import can_exist, driver_runs, ptx_loads
 from envsolve.rules.judge import Facts, Judge, worst
 from envsolve.rules.platform import libc_fits, libc_needed, platform_fits, platform_tags, wheel_tags
 from envsolve.rules.verdict import Level
-from envsolve.values import ComputeCapability, parse_arch, reaches
+from envsolve.values import Arch, ComputeCapability, DriverVersion
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def facts() -> Facts:
     ],
 )
 def test_a_version_reaches_another(have: str, need: str, expected: bool | None) -> None:
-    assert reaches(have, need) is expected
+    assert DriverVersion.parse(have).reaches(need) is expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_rule_2_driver_ptx(ptx_cuda: str, driver_cuda: str | None, ok: bool | No
     ],
 )
 def test_rule_3_sass(facts: Facts, code: str, card: str, level: Level) -> None:
-    assert sass_level(parse_arch(code), ComputeCapability.parse(card), facts.architectures) is level
+    assert sass_level(Arch.parse(code), ComputeCapability.parse(card), facts.architectures) is level
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_rule_3_sass(facts: Facts, code: str, card: str, level: Level) -> None:
     ],
 )
 def test_rule_4_ptx(facts: Facts, code: str, card: str, level: Level) -> None:
-    assert ptx_level(parse_arch(code), ComputeCapability.parse(card), facts.architectures) is level
+    assert ptx_level(Arch.parse(code), ComputeCapability.parse(card), facts.architectures) is level
 
 
 def test_native_code_is_preferred_to_family_and_family_to_ptx(facts: Facts) -> None:

@@ -11,7 +11,7 @@ from envsolve.diagnose.remedies.tools import gcc_range
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.facts.hardware import Toolkit
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 _TOO_NEW = (
     "compiler-bounds",
@@ -126,7 +126,10 @@ def _toolkit(scene: Scene, match: Match) -> Toolkit | None:
     version = match.group("cuda") or (scene.report.nvcc.value if scene.report.nvcc else None)
     if version is None and scene.machine.toolkits and scene.machine.toolkits[0].version:
         version = scene.machine.toolkits[0].version
-    return next((t for t in scene.catalogue.toolkits if version and minor(t.version) == minor(version)), None)
+    return next(
+        (t for t in scene.catalogue.toolkits if version and CudaVersion.parse(t.version) == CudaVersion.parse(version)),
+        None,
+    )
 
 
 def _gcc_max(match: Match, toolkit: Toolkit | None) -> int | None:

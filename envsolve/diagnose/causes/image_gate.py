@@ -11,7 +11,7 @@ from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.target import driver_branch
 from envsolve.rules.driver import driver_runs
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 _EXPLANATION = (
     "An image states in NVIDIA_REQUIRE_CUDA which driver it wants, and the container runtime refuses to start it on "
@@ -39,7 +39,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     remedies: list[Remedy] = []
     have = scene.driver.cuda if scene.driver else None
     if gate.groups["what"].lower() == "cuda":
-        if have is None or minor(have)[0] >= minor(wanted)[0]:
+        if have is None or CudaVersion.parse(have).major >= CudaVersion.parse(wanted).major:
             fit = driver_runs(wanted, scene.driver, scene.os, scene.facts.toolkits, scene.facts.floors)
             if fit.reason.ok is not False:
                 remedies.append(_lifted(wanted))
@@ -56,7 +56,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         remedies.append(Remedy("Use an image whose requirement this host meets."))
     text = _EXPLANATION.format(driver=driver_words(scene), **gate.groups)
     evidence = (*lines(gate), *scene.driver_evidence)
-    grounds = Grounds.CONFIRMED if have and minor(have) < minor(wanted) else Grounds.STATED
+    grounds = Grounds.CONFIRMED if have and CudaVersion.parse(have) < CudaVersion.parse(wanted) else Grounds.STATED
     yield Finding(
         "image-requires-newer-driver", grounds, text, evidence, tuple(remedies), frozenset({"driver-too-old"})
     )
@@ -77,7 +77,8 @@ def _built_for(scene: Scene, check: Match) -> Finding:
 
 def _lifted(wanted: str) -> Remedy:
     text = (
-        f"Lift the gate: the driver is of CUDA {minor(wanted)[0]}'s family, so the image's machine code runs on it "
+        f"Lift the gate: the driver is of CUDA {CudaVersion.parse(wanted).major}'s family, so the image's machine code "
+        "runs on it "
         "(what it compiles from PTX at run time does not)."
     )
     return Remedy(text, "docker run --gpus all -e NVIDIA_DISABLE_REQUIRE=1 ...")

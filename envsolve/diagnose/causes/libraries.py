@@ -9,7 +9,7 @@ from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.scene import Scene, shown
 from envsolve.diagnose.signatures import Match
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 _SHADOWED = (
     "nvjitlink",
@@ -101,7 +101,7 @@ def _twins(scene: Scene, match: Match) -> Finding | None:
     cuda = scene.torch.cuda if scene.torch else None
     found = {name: wheel for name in scene.report.installed if (wheel := _WHEEL.fullmatch(name))}
     same = [name for name, wheel in found.items() if symbol.lower().lstrip("_").startswith(wheel["library"])]
-    right = next((name for name in same if cuda and name.endswith(f"-cu{minor(cuda)[0]}")), None)
+    right = next((name for name in same if cuda and name.endswith(f"-cu{CudaVersion.parse(cuda).major}")), None)
     wrong = [name for name in same if name != right]
     if right is None or not wrong:
         return None

@@ -14,7 +14,7 @@ from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Toolkit
 from envsolve.rules.code import libraries_serve
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 _MISMATCHES = ("nvcc-torch", "nvcc-torch-apex", "nvcc-torch-deepspeed")
 
@@ -109,7 +109,7 @@ def _cuda(scene: Scene, match: Match | None) -> str | None:
 
 def _mismatch(scene: Scene, match: Match) -> Iterator[Finding]:
     torch = match.groups["torch"]
-    nvcc = match.group("nvcc") or (".".join(scene.report.nvcc.value.split(".")[:2]) if scene.report.nvcc else None)
+    nvcc = match.group("nvcc") or (str(CudaVersion.parse(scene.report.nvcc.value)) if scene.report.nvcc else None)
     nvcc = nvcc or next((t.version for t in scene.machine.toolkits or () if t.version), None) or "another CUDA"
     evidence = (*lines(match), *(scene.torch.evidence if scene.torch else ()), *scene.gpu_evidence)
     unknown = [
@@ -141,8 +141,8 @@ def _mismatch(scene: Scene, match: Match) -> Iterator[Finding]:
 
 def _elsewhere(scene: Scene, nvcc: str) -> bool:
     """Whether the wrong toolkit was taken although the right one is there."""
-    versions = {minor(t.version) for t in scene.machine.toolkits or () if t.version}
-    return minor(nvcc) in versions and len(versions) > 1
+    versions = {CudaVersion.parse(t.version) for t in scene.machine.toolkits or () if t.version}
+    return CudaVersion.parse(nvcc) in versions and len(versions) > 1
 
 
 _NVCC = re.compile(r"/bin/nvcc\b")
@@ -164,7 +164,7 @@ def _other_nvccs(scene: Scene, taken: str) -> list[str]:
 def _versions(scene: Scene) -> list[str]:
     """The CUDA versions of the toolkits with an nvcc."""
     known = {t.version for t in scene.machine.toolkits or () if t.version and t.nvcc is not False}
-    return sorted(known, key=minor)
+    return sorted(known, key=CudaVersion.parse)
 
 
 def _name_one(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
@@ -184,7 +184,12 @@ def _clean_build() -> Remedy:
 def _toolkit_of(scene: Scene, cuda: str | None) -> Toolkit | None:
     known = scene.machine.toolkits or ()
     return next(
-        (t for t in known if cuda and t.version and minor(t.version) == minor(cuda) and t.nvcc is not False), None
+        (
+            t
+            for t in known
+            if cuda and t.version and CudaVersion.parse(t.version) == CudaVersion.parse(cuda) and t.nvcc is not False
+        ),
+        None,
     )
 
 

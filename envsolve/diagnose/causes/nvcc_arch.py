@@ -13,7 +13,7 @@ from envsolve.diagnose.scene import Scene
 from envsolve.facts.hardware import Toolkit
 from envsolve.machine.model import Gpu
 from envsolve.rules.code import best_code
-from envsolve.values import ComputeCapability, minor, parse_arch
+from envsolve.values import Arch, ComputeCapability, CudaVersion
 
 _UNKNOWN = (
     "Every nvcc knows the architectures from its first to its last: this one{which} does not know {arch}, which "
@@ -57,7 +57,10 @@ def _in_use(scene: Scene) -> Toolkit | None:
     version = scene.report.nvcc.value if scene.report.nvcc else None
     if version is None and scene.machine.toolkits and len(scene.machine.toolkits) == 1:
         version = scene.machine.toolkits[0].version
-    return next((t for t in scene.catalogue.toolkits if version and minor(t.version) == minor(version)), None)
+    return next(
+        (t for t in scene.catalogue.toolkits if version and CudaVersion.parse(t.version) == CudaVersion.parse(version)),
+        None,
+    )
 
 
 def _knows(toolkit: Toolkit, arch: str) -> bool:
@@ -68,15 +71,15 @@ def _why(knowing: list[Toolkit], toolkit: Toolkit | None) -> tuple[str, bool]:
     if not knowing:
         return "no toolkit that is known has", False
     first, last = knowing[0], knowing[-1]
-    if toolkit and minor(toolkit.version) < minor(first.version):
+    if toolkit and CudaVersion.parse(toolkit.version) < CudaVersion.parse(first.version):
         return f"CUDA {first.version} was the first to know", True
-    if toolkit and minor(toolkit.version) > minor(last.version):
+    if toolkit and CudaVersion.parse(toolkit.version) > CudaVersion.parse(last.version):
         return f"CUDA {last.version} was the last to know", True
     return f"CUDA {first.version} to {last.version} know", False
 
 
 def _remedies(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolkit]) -> Iterator[Remedy]:
-    cc = parse_arch(arch).cc
+    cc = Arch.parse(arch).cc
     meant = scene.gpus or ()
     if toolkit and meant and all(gpu.cc != cc for gpu in meant) and not _needed(meant, cc):
         yield Remedy(
@@ -94,12 +97,16 @@ def _remedies(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[To
     if meant and not _needed(meant, cc):
         return
     torch = scene.torch.cuda if scene.torch else None
-    major = minor(torch or (toolkit.version if toolkit else knowing[-1].version if knowing else "0"))[0]
-    within = [t for t in knowing if minor(t.version)[0] == major]
+    major = CudaVersion.parse(torch or (toolkit.version if toolkit else knowing[-1].version if knowing else "0")).major
+    within = [t for t in knowing if CudaVersion.parse(t.version).major == major]
     if within:
         span = f"CUDA {within[0].version} to {within[-1].version} do"
         yield Remedy(f"Use an nvcc that knows {arch} ({span}), within torch's CUDA major.")
-        own = torch if torch and any(minor(t.version) == minor(torch) for t in within) else within[0].version
+        own = (
+            torch
+            if torch and any(CudaVersion.parse(t.version) == CudaVersion.parse(torch) for t in within)
+            else within[0].version
+        )
         yield from nvcc_remedies(scene, own)
     elif knowing:
         span = f"CUDA {knowing[0].version} to {knowing[-1].version}"

@@ -10,7 +10,7 @@ from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.facts.hardware import Toolkit
 from envsolve.machine.model import Gpu
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 _UNKNOWN = (
     "Torch compiles some kernels while the program runs, with NVRTC, the compiler library of the CUDA that it is built "
@@ -46,7 +46,9 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 
 def _is_torch_s(scene: Scene, toolkit: Toolkit) -> bool:
-    return bool(scene.torch and scene.torch.cuda and minor(scene.torch.cuda) == minor(toolkit.version))
+    return bool(
+        scene.torch and scene.torch.cuda and CudaVersion.parse(scene.torch.cuda) == CudaVersion.parse(toolkit.version)
+    )
 
 
 def _knows(toolkit: Toolkit, gpu: Gpu) -> bool:
@@ -65,7 +67,7 @@ def _span(scene: Scene, gpus: Sequence[Gpu]) -> str:
 def _remedies(scene: Scene) -> Iterator[Remedy]:
     """A torch whose CUDA knows every card; without one that is known, how to find it."""
     if scene.gpus:
-        knowing = ["cu" + t.version.replace(".", "") for t in _knowing(scene, scene.gpus)]
+        knowing = [CudaVersion.parse(t.version).variant for t in _knowing(scene, scene.gpus)]
         yield from replacements(scene, variants=knowing)
     else:
         yield Remedy(

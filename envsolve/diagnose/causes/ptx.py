@@ -10,7 +10,7 @@ from envsolve.diagnose.remedies.tools import compat_package, driver_knowing
 from envsolve.diagnose.remedies.torch import archs_for, replacements, source_of
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
-from envsolve.values import minor, numbers
+from envsolve.values import CudaVersion, DriverVersion
 
 _ERRORS = ("jit-version", "jit-toolchain", "jit-invalid")
 
@@ -29,7 +29,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         return
     made_with = _toolkit(scene)
     have = _read_by_driver(scene)
-    newer = bool(made_with and have and minor(made_with) > minor(have))
+    newer = bool(made_with and have and CudaVersion.parse(made_with) > CudaVersion.parse(have))
     what = f"This PTX comes from CUDA {made_with}" if made_with else "This PTX comes from a newer toolkit"
     yield Finding(
         "ptx-newer-than-driver",
@@ -63,27 +63,28 @@ def _toolkit(scene: Scene) -> str | None:
     if stated:
         return stated.groups["cuda"]
     if scene.report.nvcc and scene.first("from-source"):
-        return ".".join(scene.report.nvcc.value.split(".")[:2])
+        return str(CudaVersion.parse(scene.report.nvcc.value))
     if scene.torch and scene.torch.cuda:
         return scene.torch.cuda
     compilers = {t.version for t in scene.machine.toolkits or () if t.nvcc and t.version}
     if scene.report.nvcc is None and len(compilers) == 1:
-        return ".".join(compilers.pop().split(".")[:2])
-    return ".".join(scene.report.nvcc.value.split(".")[:2]) if scene.report.nvcc else None
+        return str(CudaVersion.parse(compilers.pop()))
+    return str(CudaVersion.parse(scene.report.nvcc.value)) if scene.report.nvcc else None
 
 
 def cuda_of_ptx(scene: Scene, ptx_isa: str) -> str | None:
     """The first toolkit, ``12.1``, that writes a PTX version, ``8.1``; else the first driver's that reads it."""
     for toolkit in scene.catalogue.toolkits:
-        if numbers(toolkit.ptx_isa) >= numbers(ptx_isa):
-            return (
-                ".".join(toolkit.version.split(".")[:2]) if toolkit.ptx_isa == ptx_isa else _of_driver(scene, ptx_isa)
-            )
+        if DriverVersion.parse(toolkit.ptx_isa) >= DriverVersion.parse(ptx_isa):
+            return str(CudaVersion.parse(toolkit.version)) if toolkit.ptx_isa == ptx_isa else _of_driver(scene, ptx_isa)
     return _of_driver(scene, ptx_isa)
 
 
 def _of_driver(scene: Scene, ptx_isa: str) -> str | None:
-    return next((b.cuda for b in scene.catalogue.drivers if numbers(b.ptx_isa) >= numbers(ptx_isa)), None)
+    return next(
+        (b.cuda for b in scene.catalogue.drivers if DriverVersion.parse(b.ptx_isa) >= DriverVersion.parse(ptx_isa)),
+        None,
+    )
 
 
 def _remedies(scene: Scene, newer: str | None, have: str | None) -> Iterator[Remedy]:
@@ -121,7 +122,7 @@ def _older_package(scene: Scene, have: str | None) -> Iterator[Remedy]:
         text = f"Take the conda toolkit that this driver knows in full, CUDA {have} or older."
         yield Remedy(text, f'conda install "cudatoolkit<={have}"')
     elif have and "numba" in scene.report.installed:
-        major = minor(have)[0]
+        major = CudaVersion.parse(have).major
         text = f"Let numba compile with a toolkit of CUDA {have}: its PTX is what this driver reads."
         command = f'conda install -c conda-forge "cuda-version={have}" cuda-nvcc cuda-nvrtc'
         yield Remedy(text, command if major >= 12 else f'conda install "cudatoolkit<={have}"')

@@ -17,7 +17,7 @@ from envsolve.facts.hardware import Ptxas, TritonRelease
 from envsolve.rules.code import chosen_ptxas
 from envsolve.rules.driver import driver_runs
 from envsolve.rules.judge import triton_pin
-from envsolve.values import ComputeCapability, minor, numbers
+from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
 _REPRO = re.compile(r"Repro command: ?(\S{1,200}ptxas\S{0,20})")
 
@@ -89,7 +89,7 @@ def _knowing(
         yield Remedy(text, "unset TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH")
     toolkit = next((t for t in scene.catalogue.toolkits if arch in t.archs), None)
     if toolkit is not None:
-        wanted = ".".join(toolkit.version.split(".")[:2])
+        wanted = str(CudaVersion.parse(toolkit.version))
         variable = _variable(scene, cc, release, ptxas)
         at = _toolkit_path(scene, wanted) or f"/usr/local/cuda-{wanted}"
         text = (
@@ -121,7 +121,7 @@ def _variable(scene: Scene, cc: ComputeCapability, release: TritonRelease | None
 def _toolkit_path(scene: Scene, at_least: str) -> str | None:
     """A toolkit of the machine that is new enough, where one is told with its path."""
     for toolkit in scene.machine.toolkits or ():
-        if toolkit.version and minor(toolkit.version) >= minor(at_least):
+        if toolkit.version and CudaVersion.parse(toolkit.version) >= CudaVersion.parse(at_least):
             return toolkit.path or f"/usr/local/cuda-{'.'.join(toolkit.version.split('.')[:2])}"
     return None
 
@@ -151,10 +151,10 @@ def _newer(scene: Scene, match: Match) -> Iterator[Finding]:
 
 def _loading(scene: Scene, ptxas: Ptxas | None) -> Iterator[Remedy]:
     """A ptxas that this driver's family covers: the machine's own, one inside a torch wheel, then another driver."""
-    family = minor(scene.driver.cuda)[0] if scene.driver and scene.driver.cuda else None
+    family = CudaVersion.parse(scene.driver.cuda).major if scene.driver and scene.driver.cuda else None
     for toolkit in scene.machine.toolkits or ():
-        if family and toolkit.version and minor(toolkit.version)[0] <= family:
-            version = ".".join(toolkit.version.split(".")[:2])
+        if family and toolkit.version and CudaVersion.parse(toolkit.version).major <= family:
+            version = str(CudaVersion.parse(toolkit.version))
             at = toolkit.path or f"/usr/local/cuda-{version}"
             variable = ptxas.override if ptxas else "TRITON_PTXAS_PATH"
             text = (
@@ -162,8 +162,10 @@ def _loading(scene: Scene, ptxas: Ptxas | None) -> Iterator[Remedy]:
                 f"it writes."
             )
             yield Remedy(text, f"export {variable}={at}/bin/ptxas")
-    newest = next((t for t in reversed(scene.catalogue.toolkits) if family and minor(t.version)[0] == family), None)
-    if newest and ptxas and (wheel := ptxas_remedy(scene, ".".join(newest.version.split(".")[:2]), ptxas.override)):
+    newest = next(
+        (t for t in reversed(scene.catalogue.toolkits) if family and CudaVersion.parse(t.version).major == family), None
+    )
+    if newest and ptxas and (wheel := ptxas_remedy(scene, str(CudaVersion.parse(newest.version)), ptxas.override)):
         yield wheel
     yield from _with_own_ptxas(scene)
     # Torch options of the first tier are those whose Triton runs here.
@@ -186,8 +188,8 @@ def _with_own_ptxas(scene: Scene) -> Iterator[Remedy]:
     ]
     if not own:
         return
-    at_hand = numbers(scene.torch.version) if scene.torch and scene.torch.version else ()
-    same = [o for o in own if numbers(o.build.version)[:2] == at_hand[:2]]
+    at_hand = DriverVersion.parse(scene.torch.version) if scene.torch and scene.torch.version else ()
+    same = [o for o in own if DriverVersion.parse(o.build.version)[:2] == at_hand[:2]]
     for build in {option.identity: option.build for option in (*same[:1], own[0])}.values():
         text = (
             f"Install torch {build.version} [{build.variant}], whose wheel brings a ptxas of CUDA "
@@ -215,9 +217,12 @@ def _too_old(scene: Scene, match: Match) -> Finding:
         )
     ]
     asked = match.groups.get("asked")
-    newer = next((t for t in scene.catalogue.toolkits if asked and numbers(t.ptx_isa) >= numbers(asked)), None)
+    newer = next(
+        (t for t in scene.catalogue.toolkits if asked and DriverVersion.parse(t.ptx_isa) >= DriverVersion.parse(asked)),
+        None,
+    )
     if newer:
-        version = ".".join(newer.version.split(".")[:2])
+        version = str(CudaVersion.parse(newer.version))
         remedies.append(
             Remedy(
                 f"Or point it to a ptxas of CUDA {version} or newer.",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from envsolve.diagnose.causes._say import lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.scene import Scene
+from envsolve.values import CudaVersion
 
 _EXPLANATION = (
     "Conda's CUDA builds ask for the virtual package __cuda, which conda makes up from the driver that it sees; on a "
@@ -55,4 +56,4 @@ def _cuda(scene: Scene) -> str:
         return "12.9"
     major, minor = asked[1] or asked[3], asked[2] or asked[4]
     known = [t.version for t in scene.catalogue.toolkits if t.version.startswith(f"{major}.")]
-    return f"{major}.{minor}" if minor else ".".join((known or [f"{major}.0"])[-1].split(".")[:2])
+    return f"{major}.{minor}" if minor else str(CudaVersion.parse((known or [f"{major}.0"])[-1]))

@@ -13,7 +13,7 @@ from envsolve.facts.hardware import CompilerPackages
 from envsolve.machine.model import Driver, Gpu
 from envsolve.rules.driver import ForwardFacts, can_exist, compat_serves, driver_runs
 from envsolve.rules.toolchain import CompilerFacts, GccRange, covers, gcc_for, ptxas_packages
-from envsolve.values import minor, numbers
+from envsolve.values import CudaVersion, DriverVersion
 
 _HOMES = {".": "$CONDA_PREFIX", "pkgs/cuda-toolkit": "$CONDA_PREFIX/pkgs/cuda-toolkit"}
 _SITE = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')"
@@ -21,7 +21,7 @@ _SITE = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')
 
 def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
     """Ways to an nvcc of a CUDA version, those that leave the system alone first."""
-    wanted = ".".join(cuda.split(".")[:2]) if cuda else "12.8"
+    wanted = str(CudaVersion.parse(cuda)) if cuda else "12.8"
     whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and covers(c, wanted)]
     order = {"pip": 1, "conda": 0 if scene.mentions("conda", "mamba", "pixi") else 2, "apt": 3}
     if scene.os == "windows":
@@ -40,7 +40,7 @@ def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
 def ptxas_remedy(scene: Scene, cuda: str, variable: str) -> Remedy | None:
     """A ptxas of CUDA 12 or newer out of a wheel for Triton; None for a CUDA whose wheels have none."""
     holder = ptxas_packages(cuda, scene.catalogue.compilers)
-    if holder is None or minor(cuda) < (12, 0):
+    if holder is None or CudaVersion.parse(cuda) < (12, 0):
         return None
     text = f"Give Triton a ptxas of CUDA {cuda} out of a wheel, which changes no other package."
     wheels = " ".join(f'"{line.format(cuda=cuda)}"' for line in holder.ptxas_packages)
@@ -78,12 +78,12 @@ def _command(packages: CompilerPackages, cuda: str, scene: Scene) -> str:
 def driver_knowing(scene: Scene, cuda: str) -> Remedy | None:
     """The oldest driver that supports a CUDA version in full, PTX included; None where the cards have none."""
     for toolkit in scene.catalogue.toolkits:
-        if minor(toolkit.version) == minor(cuda):
+        if CudaVersion.parse(toolkit.version) == CudaVersion.parse(cuda):
             version = toolkit.driver_windows if scene.os == "windows" else toolkit.driver_linux
             if version:
                 return _remedy(scene, version, f"it knows CUDA {cuda} in full, its PTX included")
     for branch in scene.catalogue.drivers:
-        if minor(branch.cuda) >= minor(cuda):
+        if CudaVersion.parse(branch.cuda) >= CudaVersion.parse(cuda):
             return _remedy(scene, branch.first, f"it knows CUDA {branch.cuda} in full, its PTX included")
     return None
 
@@ -91,7 +91,7 @@ def driver_knowing(scene: Scene, cuda: str) -> Remedy | None:
 def driver_running(scene: Scene, cuda: str) -> Remedy | None:
     """The oldest driver that runs a CUDA family's SASS; None where the cards have none."""
     required = driver_runs(cuda, None, scene.os, scene.facts.toolkits, scene.facts.floors).required
-    return _remedy(scene, required, f"it runs builds of CUDA {minor(cuda)[0]}.x") if required else None
+    return _remedy(scene, required, f"it runs builds of CUDA {CudaVersion.parse(cuda).major}.x") if required else None
 
 
 def compat_package(scene: Scene, cuda: str) -> Remedy | None:
@@ -131,7 +131,7 @@ def _last_branch(scene: Scene) -> str | None:
     """The last branch that serves all cards, where there is one."""
     known = (scene.facts.architectures.get(gpu.compute_capability or "") for gpu in scene.gpus)
     branches = [a.last_branch for a in known if a and a.last_branch]
-    return min(branches, key=numbers, default=None)
+    return min(branches, key=DriverVersion.parse, default=None)
 
 
 # Container images that exist, in the place of one that does not.
@@ -159,23 +159,38 @@ def image_remedies(scene: Scene, asked: str) -> Iterator[Remedy]:
 def _near(scene: Scene, repository: str, tag: str, version: str) -> list[str]:
     """Of the images that are kept, those of the version, else of the next newer one; with most parts of the tag."""
     kept = [i for i in scene.catalogue.images if i.repository == repository and not i.retired]
-    versions = sorted({minor(i.version) for i in kept if minor(i.version) >= minor(version)})
+    versions = sorted(
+        {CudaVersion.parse(i.version) for i in kept if CudaVersion.parse(i.version) >= CudaVersion.parse(version)}
+    )
     wanted = [part for part in tag.split("-")[1:] if part]
     tags = sorted(
-        ((image, name) for image in kept if versions and minor(image.version) == versions[0] for name in image.tags),
-        key=lambda pair: (-_kept(wanted, pair[1]), [-n for n in numbers(pair[0].version)], len(pair[1])),
+        (
+            (image, name)
+            for image in kept
+            if versions and CudaVersion.parse(image.version) == versions[0]
+            for name in image.tags
+        ),
+        key=lambda pair: (-_kept(wanted, pair[1]), [-n for n in DriverVersion.parse(pair[0].version)], len(pair[1])),
     )
     return list(dict.fromkeys(name for _, name in tags if name != tag))[:3]
 
 
 def _last_retired(scene: Scene, repository: str, tag: str, version: str) -> str | None:
     """The newest patch release of the very version, where no image of that is kept; with most parts of the tag."""
-    same = [i for i in scene.catalogue.images if i.repository == repository and minor(i.version) == minor(version)]
+    same = [
+        i
+        for i in scene.catalogue.images
+        if i.repository == repository and CudaVersion.parse(i.version) == CudaVersion.parse(version)
+    ]
     if any(not image.retired for image in same):
         return None
     wanted = [part for part in tag.split("-")[1:] if part]
     tags = [(image, name) for image in same for name in image.tags if name != tag]
-    best = max(tags, key=lambda pair: (_kept(wanted, pair[1]), numbers(pair[0].version), -len(pair[1])), default=None)
+    best = max(
+        tags,
+        key=lambda pair: (_kept(wanted, pair[1]), DriverVersion.parse(pair[0].version), -len(pair[1])),
+        default=None,
+    )
     return best[1] if best else None
 
 

@@ -11,7 +11,7 @@ from envsolve.dockerfile.offers import Name
 from envsolve.dockerfile.packages import ARCH_LIST, Asked, Compiled, compiled, torch_code
 from envsolve.machine.model import Gpu
 from envsolve.rules.code import best_code
-from envsolve.values import ComputeCapability, minor, numbers
+from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def _judged(
     code = torch_code(given or "") if one.variable == ARCH_LIST else None
     missing = [cc for cc in cards if code and not best_code(code, cc, asked.facts.architectures)[0].usable]
     listed = (given or "").replace(" ", ";").split(";") if missing else []
-    wanted = sorted({*filter(None, listed), *(str(cc) for cc in (missing or cards))}, key=numbers)
+    wanted = sorted({*filter(None, listed), *(str(cc) for cc in (missing or cards))}, key=DriverVersion.parse)
     remedies = (f'ENV {ARCH_LIST}="{";".join(wanted)}"',)
     if one.variable != ARCH_LIST:
         remedies = (f"set {one.variable}, as the documentation of {one.name} says",)
@@ -63,7 +63,9 @@ def _unknown_to_nvcc(
     """The toolkit of the image may know no code for a card, whatever is listed."""
     image = asked.image(stage)
     cuda = image.cuda if image else ""
-    toolkit = next((t for t in asked.catalogue.toolkits if cuda and minor(t.version) == minor(cuda)), None)
+    toolkit = next(
+        (t for t in asked.catalogue.toolkits if cuda and CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None
+    )
     for cc, gpu in cards.items():
         if one.sure and toolkit and not best_code(toolkit.archs, cc, asked.facts.architectures)[0].usable:
             text = f"{one.name} is compiled by nvcc {toolkit.version}, which makes no code that runs on {gpu.label}"

@@ -11,7 +11,7 @@ from envsolve.facts.channels import Image, ImageRequirement
 from envsolve.machine.describe import one_line
 from envsolve.machine.model import Machine
 from envsolve.rules.driver import driver_runs
-from envsolve.values import minor, numbers
+from envsolve.values import CudaVersion, DriverVersion
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
@@ -62,8 +62,8 @@ def _retired(stage: Stage, name: Name, image: Image, known: Sequence[Image]) -> 
 def _all_are_known(tag: str, known: Sequence[Image]) -> bool:
     """Whether every tag of its version is: of newer versions the catalogue has those that somebody was seen to use."""
     seen = {image.version for image in known if not image.source.endswith("dockerfiles")}
-    first = min((numbers(version) for version in seen), default=())
-    return not numbers(tag) or not first or numbers(tag.partition("-")[0]) < first
+    first = min((DriverVersion.parse(version) for version in seen), default=())
+    return not DriverVersion.parse(tag) or not first or DriverVersion.parse(tag.partition("-")[0]) < first
 
 
 def _overruled(final: Stage) -> bool:
@@ -79,13 +79,13 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
         f"{stage.image} asks for CUDA {requirement.cuda} of the driver; on {one_line(machine)} the container runtime "
         f"refuses to start it, since {have}"
     )
-    cuda = minor(driver.cuda) if driver and driver.cuda else (0, 0)
+    cuda = CudaVersion.parse(driver.cuda) if driver and driver.cuda else (0, 0)
     older = [
         i
         for i in asked.catalogue.images
-        if i.repository == "nvidia/cuda" and not i.retired and minor(i.version) <= cuda
+        if i.repository == "nvidia/cuda" and not i.retired and CudaVersion.parse(i.version) <= cuda
     ]
-    best = max(older, key=lambda image: numbers(image.version), default=None)
+    best = max(older, key=lambda image: DriverVersion.parse(image.version), default=None)
     remedies = [f"start from an image of CUDA {best.version} or older"] if best else []
     remedies.append("where wheels bring CUDA, start from an image without it: python:3.12-slim-bookworm")
     fit = driver_runs(requirement.cuda, driver, "linux", asked.facts.toolkits, asked.facts.floors)
@@ -99,14 +99,19 @@ def _near(known: Sequence[Image], tag: str) -> tuple[str, ...]:
     """The tag that shares the most with what was written, of the same version or the next one."""
     wanted = set(tag.split("-"))
     family = tag.split("-")[-1].rstrip("0123456789.")
-    version = minor(tag)
-    tags = [(image, t) for image in known if not image.retired and minor(image.version) >= version for t in image.tags]
+    version = CudaVersion.parse(tag)
+    tags = [
+        (image, t)
+        for image in known
+        if not image.retired and CudaVersion.parse(image.version) >= version
+        for t in image.tags
+    ]
 
     def distance(pair: tuple[Image, str]) -> tuple[tuple[int, ...], int, bool]:
         """Of those that share as much, one on the same distribution."""
         image, other = pair
         return (
-            minor(image.version),
+            CudaVersion.parse(image.version),
             -len(wanted & set(other.split("-"))),
             other.split("-")[-1].rstrip("0123456789.") != family,
         )
@@ -120,10 +125,12 @@ def _newer(known: Sequence[Image], image: Image, tag: str) -> tuple[str, ...]:
     kind = tag.removeprefix(f"{image.version}-").removesuffix(f"-{image.distribution}")
     plain = kind.replace("cudnn8", "cudnn").replace("cudnn9", "cudnn")
     kept = [
-        (numbers(i.version), own != kind, f"FROM {i.repository}:{i.version}-{own}-{i.distribution}")
+        (DriverVersion.parse(i.version), own != kind, f"FROM {i.repository}:{i.version}-{own}-{i.distribution}")
         for i in known
         for own in i.kinds
-        if not i.retired and i.distribution == image.distribution and numbers(i.version) > numbers(image.version)
+        if not i.retired
+        and i.distribution == image.distribution
+        and DriverVersion.parse(i.version) > DriverVersion.parse(image.version)
         if own in (kind, plain)
     ]
     return tuple(text for _, _, text in sorted(kept)[:1])

@@ -8,7 +8,7 @@ from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Finding, Stage
 from envsolve.dockerfile.offers import Offer, Within, running
 from envsolve.dockerfile.packages import Asked, compiled, like, nvcc_code, pinned
-from envsolve.values import numbers
+from envsolve.values import DriverVersion
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
@@ -56,6 +56,6 @@ def _remedies(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
             if i.repository == "python" and not i.retired and best.for_python(i.version)
         ]
         if images:
-            image = sorted(images, key=lambda i: numbers(i.version))[len(images) // 2]
+            image = sorted(images, key=lambda i: DriverVersion.parse(i.version))[len(images) // 2]
             yield f"FROM {image.repository}:{image.tags[0]}"
     yield "install a newer Python in it (uv venv --python 3.12), and use the pip of that one"

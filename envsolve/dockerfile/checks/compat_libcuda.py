@@ -8,7 +8,7 @@ from envsolve.dockerfile.model import Finding, Stage
 from envsolve.dockerfile.packages import Asked, with_compat
 from envsolve.machine.describe import one_line
 from envsolve.rules.driver import compat_serves
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
@@ -17,7 +17,7 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     image = asked.image(stage)
     if not any(part.rstrip("/").endswith("compat") for part in path.split(":")) or image is None or not image.cuda:
         return
-    cuda = ".".join(map(str, minor(image.cuda)))
+    cuda = str(CudaVersion.parse(image.cuda))
     for machine in asked.machines:
         reason = compat_serves(with_compat(machine, cuda), asked.facts.forward)
         if reason is not None and reason.ok is False:

@@ -12,14 +12,16 @@ from envsolve.machine.model import Gpu, Machine
 from envsolve.rules.code import best_code
 from envsolve.rules.driver import ptx_loads
 from envsolve.rules.verdict import Level
-from envsolve.values import ComputeCapability, minor
+from envsolve.values import ComputeCapability, CudaVersion
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Judge the code of each command for each GPU."""
     image = asked.image(stage)
     cuda = image.cuda if image else ""
-    toolkit = next((t for t in asked.catalogue.toolkits if cuda and minor(t.version) == minor(cuda)), None)
+    toolkit = next(
+        (t for t in asked.catalogue.toolkits if cuda and CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None
+    )
     for command in stage.commands:
         code = nvcc_code(command)
         code = cmake_code(command) if code is None else code

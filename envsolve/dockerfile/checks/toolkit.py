@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from envsolve.dockerfile.model import Finding, Stage
 from envsolve.dockerfile.packages import Asked, Compiled, compiled
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
@@ -24,7 +24,11 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
         elif any(wanted.name == "torch" for wanted in install.wanted):
             torch = None
         for one in compiled(install, asked):
-            if torch and id(install.command) in mine and minor(torch)[0] != minor(image.cuda)[0]:
+            if (
+                torch
+                and id(install.command) in mine
+                and CudaVersion.parse(torch).major != CudaVersion.parse(image.cuda).major
+            ):
                 yield _mismatch(one, install.command.line, torch, image.cuda, stage)
                 break
 
@@ -32,5 +36,5 @@ def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
 def _mismatch(one: Compiled, line: int, torch: str, nvcc: str, stage: Stage) -> Finding:
     text = f"{one.name} is compiled by nvcc {nvcc}, that of {stage.root.image}, against a torch of CUDA {torch}, "
     text += "which torch refuses" if one.sure else "which torch refuses if it has CUDA code"
-    remedy = f"take a -devel image of CUDA {torch}, or a torch of CUDA {minor(nvcc)[0]}"
+    remedy = f"take a -devel image of CUDA {torch}, or a torch of CUDA {CudaVersion.parse(nvcc).major}"
     return Finding(line, "toolkit-mismatch", "error" if one.sure else "warning", text, (remedy,))

@@ -26,6 +26,7 @@ from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import Toolkit
 from envsolve.facts.maintain.refresh import Index, Release, each, record_of, releases, with_metadata
+from envsolve.values import CudaVersion
 
 # Which libraries of a package are its main ones, and what they tell of its builds.
 #
@@ -313,7 +314,7 @@ def _bound(
     for build in builds:
         cuda = ".".join(map(str, named)) if named and len(named) > 1 else cuda_of(major, build.torch, torches)
         cuda = compiled_with(cuda, extension, toolkits) if extension else cuda
-        bound = replace(build, variant="cu" + cuda.replace(".", ""), cuda=cuda, evidence=evidence)
+        bound = replace(build, variant=CudaVersion.parse(cuda).variant, cuda=cuda, evidence=evidence)
         found.append(with_extension(bound, extension))
     return found
 

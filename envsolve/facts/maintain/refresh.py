@@ -26,6 +26,7 @@ from envsolve.binaries.tools import HostCompilerLimits, read_choice, read_host_n
 from envsolve.facts.builds import Build, FileFact
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import Ptxas, Toolkit, TritonRelease
+from envsolve.values import CudaVersion
 
 # An index is asked for no more than this many things at a time.
 _PARALLEL = 4
@@ -280,7 +281,7 @@ def _torch_facts(release: Release, index: Index, *, source: str) -> Build:
         wheel = WheelFile(stream, file.filename)
         measured = measure_package(wheel, "wheel")
         cudnn, nccl = torch_libraries(wheel, measured.requires, release.platform) if measured.cuda else (None, None)
-    variant = "cpu" if measured.cuda is None else "cu" + measured.cuda.replace(".", "")
+    variant = "cpu" if measured.cuda is None else CudaVersion.parse(measured.cuda).variant
     return replace(
         record_of(release, variant, Evidence.MEASURED, source),
         cuda=measured.cuda,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 _EXPLANATION = (
     "Builds of extensions take the toolkit that CUDA_HOME names, whatever nvcc is on PATH. {what}. Installed "
@@ -23,7 +23,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
     home, path = tools.cuda_home_toolkit, tools.path_toolkit
     if home is None:
         what = f"It says {tools.cuda_home}, and there is no toolkit"
-    elif home.version and path and path.version and minor(home.version) != minor(path.version):
+    elif home.version and path and path.version and CudaVersion.parse(home.version) != CudaVersion.parse(path.version):
         what = f"It says {tools.cuda_home}, CUDA {home.version}, and nvcc on PATH is of CUDA {path.version}"
     else:
         return
@@ -40,7 +40,12 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
 def _remedies(environment: Environment) -> Iterator[Remedy]:
     torch, path = environment.torch, environment.tools.path_toolkit
     cuda = torch.cuda if torch else None
-    if path and path.nvcc and path.version and (cuda is None or minor(path.version)[0] == minor(cuda)[0]):
+    if (
+        path
+        and path.nvcc
+        and path.version
+        and (cuda is None or CudaVersion.parse(path.version).major == CudaVersion.parse(cuda).major)
+    ):
         yield Remedy(
             f"Let it name the toolkit of the nvcc on PATH, CUDA {path.version}.", f"export CUDA_HOME={path.path}"
         )

@@ -8,6 +8,7 @@ from envsolve.diagnose.causes._say import apt
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
+from envsolve.values import PythonVersion
 
 _COMPILER = (
     "Triton compiles a small C module at first use, so torch.compile and packages with Triton kernels need a C "
@@ -47,7 +48,7 @@ def _compilers(environment: Environment, scene: Scene) -> Iterator[Remedy]:
 
 
 def _headers(environment: Environment, scene: Scene) -> Iterator[Remedy]:
-    minor = ".".join((environment.python or "3").split(".")[:2])
+    minor = str(PythonVersion.parse(environment.python)) if environment.python else "3"
     if environment.base == "/usr":
         install = apt(scene)
         name = f"python{minor}-devel" if "dnf" in install else f"python{minor}-dev"

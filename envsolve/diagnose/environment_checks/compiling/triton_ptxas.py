@@ -12,7 +12,7 @@ from envsolve.environment.model import Environment
 from envsolve.facts.hardware import Ptxas, TritonRelease
 from envsolve.rules.code import arch_asked, chosen_ptxas, triton_runs
 from envsolve.rules.driver import driver_runs
-from envsolve.values import ComputeCapability, minor
+from envsolve.values import ComputeCapability, CudaVersion
 
 _CAUSES = {
     "triton": "triton-ptxas-lacks-arch",
@@ -66,7 +66,12 @@ def _other_ptxas(scene: Scene, variable: str, arch: str) -> Iterator[Remedy]:
     """The ptxas of a toolkit on the machine that knows the card and whose cubins the driver loads."""
     for toolkit in scene.machine.toolkits or ():
         known = next(
-            (t for t in scene.facts.toolkits if toolkit.version and minor(t.version) == minor(toolkit.version)), None
+            (
+                t
+                for t in scene.facts.toolkits
+                if toolkit.version and CudaVersion.parse(t.version) == CudaVersion.parse(toolkit.version)
+            ),
+            None,
         )
         if known is None or toolkit.path is None or not toolkit.nvcc or arch not in known.archs:
             continue

@@ -10,7 +10,7 @@ from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
-from envsolve.values import minor
+from envsolve.values import CudaVersion
 
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 _CUDA_PARTS = ("libtorch_cuda.so", "libc10_cuda.so")
@@ -62,7 +62,7 @@ def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Dis
     """The CUDA runtimes that its libraries need; a package that has one library for each CUDA loads the right one."""
     own = [library for library in environment.libraries if library.owner == distribution.name]
     majors = {int(m[1]): lib.path for lib in own for name in lib.needed if (m := _RUNTIME.fullmatch(name))}
-    if torch.cuda and majors and minor(torch.cuda)[0] not in majors:
+    if torch.cuda and majors and CudaVersion.parse(torch.cuda).major not in majors:
         major, path = max(majors.items())
         yield (
             f"it needs the runtime of CUDA {major}, and torch has CUDA {torch.cuda}",

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name
 
+from envsolve.values import CudaVersion
+
 VERSION = (
     r"\d{1,4}(?:\.\d{1,8}){1,4}(?:(?:a|b|rc|\.?post|\.?dev)\d{1,8}){0,2}"
     r"(?:\+[A-Za-z0-9]{1,40}(?:[._][A-Za-z0-9]{1,40}){0,6})?"
@@ -60,7 +62,7 @@ def sentences(text: str) -> Iterator[str]:
 
 def minor(version: str) -> str:
     """The first two numbers: ``12.4`` of ``12.4.131``."""
-    return ".".join(version.split(".")[:2])
+    return str(CudaVersion.parse(version))
 
 
 def cuda_of_number(number: int) -> str:

@@ -9,7 +9,7 @@ from envsolve.diagnose.report.observation import Fact, Field, Observation, Scala
 from envsolve.diagnose.report.readers._words import sentences
 from envsolve.diagnose.report.text import Log
 from envsolve.facts.catalogue import Catalogue
-from envsolve.values import architecture
+from envsolve.values import processor
 
 _DISTRO = re.compile(
     r"\b(Ubuntu|Debian(?: GNU/Linux)?|CentOS(?: Linux| Stream)?(?: release)?|Rocky(?: Linux)?|AlmaLinux|RHEL"
@@ -68,9 +68,9 @@ def read(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
                 yield from (Observation(fact, line, Trust.STATED) for fact in _distro(match))
     for line in log.containing("x86_64", "x86-64", "aarch64", "arm64", "amd64"):
         if match := _ARCH_ALONE.fullmatch(line.text):
-            yield Observation(Scalar(Field.ARCH, architecture(match[1])), line, Trust.PRINTED)
+            yield Observation(Scalar(Field.ARCH, processor(match[1])), line, Trust.PRINTED)
         elif "://" not in line.text:
-            archs = {architecture(found.replace("-", "_")) for s in sentences(line.text) for found in _ARCH.findall(s)}
+            archs = {processor(found.replace("-", "_")) for s in sentences(line.text) for found in _ARCH.findall(s)}
             yield from (Observation(Scalar(Field.ARCH, arch), line, Trust.STATED) for arch in archs if len(archs) == 1)
     for line in log.containing("glibc", "gnu libc", "ldd (", "musl"):
         for sentence in sentences(line.text):
@@ -119,11 +119,11 @@ def _printed(text: str) -> Iterator[Fact]:
         if "macos" in label or "darwin" in label:
             yield Scalar(Field.OS, "darwin")
         if match := _ARCH.search(text):
-            yield Scalar(Field.ARCH, architecture(match[1].replace("-", "_")))
+            yield Scalar(Field.ARCH, processor(match[1].replace("-", "_")))
     if _KERNEL.search(text) and ("GNU/Linux" in text or "-with-glibc" in text):
         yield Scalar(Field.OS, "linux")
         if found := _ARCH.search(text):
-            yield Scalar(Field.ARCH, architecture(found[1]))
+            yield Scalar(Field.ARCH, processor(found[1]))
 
 
 def _distro(match: re.Match[str]) -> Iterator[Fact]:
