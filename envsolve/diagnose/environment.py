@@ -17,7 +17,7 @@ from envsolve.diagnose.environment_advice import addressed
 from envsolve.diagnose.environment_checks import compiling, running
 from envsolve.diagnose.environment_checks.running.shadowed import off_the_path
 from envsolve.diagnose.environment_checks.running.two_torches import CONSEQUENCES
-from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Probe, Remedy, Report, RuledOut, Seen
+from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Probe, Remedy, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report import read_installed, read_report
 from envsolve.diagnose.report.text import decode
@@ -175,7 +175,7 @@ def _mapped_elsewhere(environment: Environment, probes: Sequence[Probe]) -> Iter
 
 def diagnose_environment(
     environment: Environment,
-    report: Report,
+    report: ReportFacts,
     others: Sequence[Machine],
     catalogue: Catalogue,
     probes: Sequence[Probe] = (),
@@ -226,7 +226,7 @@ def _by_files(answer: Finding | RuledOut) -> Finding | RuledOut:
     return answer
 
 
-def report_of(environment: Environment, report: Report) -> Report:
+def report_of(environment: Environment, report: ReportFacts) -> ReportFacts:
     """A report completed with what the environment's files say, which wins over what was read of a text."""
     torch = environment.torch
     place = f"{torch.site}/torch" if torch else ""

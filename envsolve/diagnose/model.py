@@ -33,7 +33,7 @@ class Seen(Generic[Value]):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportFacts:
     """What is known of a broken environment, however it was learnt; the one value that causes are weighed on.
 
     Attributes:

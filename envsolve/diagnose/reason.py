@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from envsolve.diagnose.causes import weighings
-from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Finding, Grounds, Remedy, Report, RuledOut
+from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Finding, Grounds, Remedy, ReportFacts, RuledOut
 from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.facts.catalogue import Catalogue
@@ -39,7 +39,7 @@ def _steps(scene: Scene) -> Iterator[Remedy]:
     )
 
 
-def diagnose(report: Report, others: Sequence[Machine], catalogue: Catalogue) -> Diagnoses:
+def diagnose(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogue) -> Diagnoses:
     """Find the root causes that a report tells of, likeliest first.
 
     Args:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from envsolve.diagnose.model import Report, Seen
+from envsolve.diagnose.model import ReportFacts, Seen
 from envsolve.diagnose.signatures import Match, find_matches
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
@@ -58,7 +58,7 @@ class Torch:
         return f"torch {self.version or ''}".rstrip() + (f" [{self.variant}]" if self.variant else "")
 
 
-def torch_of(report: Report, machine: Machine, catalogue: Catalogue) -> Torch | None:
+def torch_of(report: ReportFacts, machine: Machine, catalogue: Catalogue) -> Torch | None:
     """The torch that a report speaks of; None where it speaks of none."""
     name = next((n for n in _NAMES if n in report.installed), None)
     seen = report.installed[name] if name else None
@@ -95,7 +95,7 @@ def public(installed: Mapping[str, Seen[str]], package: str) -> str | None:
     return seen.value.partition("+")[0] if seen else None
 
 
-def _variant_of(report: Report, name: str | None) -> str | None:
+def _variant_of(report: ReportFacts, name: str | None) -> str | None:
     toolkit = report.cuda or (report.installed.get("pytorch-cuda") if name != "torch" else None)
     match = _MINOR.match(toolkit.value) if toolkit else None
     if match:
@@ -129,7 +129,7 @@ def _code_of_flavour(variant: str, machine: Machine, catalogue: Catalogue) -> tu
     return every, f"the catalogue: no torch build of {variant} carries more than {' '.join(every)}"
 
 
-def _code(report: Report, build: Build | None) -> tuple[tuple[str, ...] | None, str | None]:
+def _code(report: ReportFacts, build: Build | None) -> tuple[tuple[str, ...] | None, str | None]:
     if report.arch_list is not None:
         return report.arch_list.value, shown(report.arch_list)
     if build is not None and build.code is not None:
@@ -146,7 +146,7 @@ class Scene:
         matches: The signatures that the text shows.
     """
 
-    report: Report
+    report: ReportFacts
     machines: tuple[Machine, ...]
     catalogue: Catalogue
     facts: Facts
@@ -277,7 +277,7 @@ class Scene:
         return (f"{where}: " + ", ".join(gpu.label for gpu in self.gpus),) if self.gpus else ()
 
 
-def scene_of(report: Report, others: Sequence[Machine], catalogue: Catalogue) -> Scene:
+def scene_of(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogue) -> Scene:
     """Prepare a report for the weighing.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from envsolve.diagnose.environment import examined, report_of
-from envsolve.diagnose.model import Finding, Grounds, Report
+from envsolve.diagnose.model import Finding, Grounds, ReportFacts
 from envsolve.diagnose.reason import in_order
 from envsolve.diagnose.scene import scene_of
 from envsolve.environment.model import Environment, Kind, TorchFiles, torch_distribution
@@ -86,7 +86,7 @@ def _surveyed(prefix: Path, machine: Machine, catalogue: Catalogue, environ: Map
     torch = environment.torch
     if torch is None:
         return Surveyed(str(prefix), environment.kind, environment.python, None, None, None, "no torch")
-    scene = scene_of(report_of(environment, Report("", machine)), (), catalogue)
+    scene = scene_of(report_of(environment, ReportFacts("", machine)), (), catalogue)
     answers = (answer for answer in examined(environment, scene) if isinstance(answer, Finding))
     found = in_order(list(answers), scene)
     works, why = _answer(torch, _verdict(environment, torch, machine, catalogue), machine)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from envsolve.diagnose.environment import report_of
 from envsolve.diagnose.environment_advice import in_environment
-from envsolve.diagnose.model import Diagnosis, Finding, Remedy, Report, Seen
+from envsolve.diagnose.model import Diagnosis, Finding, Remedy, ReportFacts, Seen
 from envsolve.diagnose.reason import concluded, weighed
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.environment.model import Environment
@@ -33,7 +33,7 @@ from envsolve.values import CudaVersion
 _WHERE = "the installer's dry run"
 
 
-def report_after(before: Report, changes: Sequence[Change], catalogue: Catalogue) -> Report:
+def report_after(before: ReportFacts, changes: Sequence[Change], catalogue: Catalogue) -> ReportFacts:
     """A report of an environment after changes; what was read of a torch's own files goes with that torch."""
     installed = dict(before.installed)
     for change in changes:
@@ -132,7 +132,7 @@ def forecast(
         return Forecast(SCHEMA, shlex.join(words), environment.prefix)
     torch = next((c for c in told if c.name in TORCH), None)
     unasked = tuple(c.name for c in told if _is_unasked(c, command, torch, environment, catalogue))
-    before = report_of(environment, Report("", machine))
+    before = report_of(environment, ReportFacts("", machine))
     scene = scene_of(report_after(before, told, catalogue), (), catalogue)
     works, why = verdict_on(scene, torch, machine) if torch and torch.after else (None, None)
     if torch and torch.after and scene.torch:

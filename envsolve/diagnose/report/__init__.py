@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from envsolve.diagnose.model import Report, Seen
+from envsolve.diagnose.model import ReportFacts, Seen
 from envsolve.diagnose.report.machine import laid_over, machine_of
 from envsolve.diagnose.report.observation import (
     Codes,
@@ -93,7 +93,7 @@ def read_report(
     *,
     machine: Machine | None = None,
     installed: Mapping[str, Seen[str]] | None = None,
-) -> Report:
+) -> ReportFacts:
     """What a text tells of a machine and an environment.
 
     Args:
@@ -109,7 +109,7 @@ def read_report(
     python = facts.get(Field.PYTHON)
     if machine is not None and machine.python is not None:
         python = Seen(machine.python, "--machine", machine.python)
-    return Report(
+    return ReportFacts(
         text=text,
         machine=merged,
         installed={**packages(observations), **(installed or {})},

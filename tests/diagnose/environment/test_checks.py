@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from envsolve import api
 from envsolve.diagnose.environment import diagnose_environment
-from envsolve.diagnose.model import Diagnoses, Diagnosis, Report
+from envsolve.diagnose.model import Diagnoses, Diagnosis, ReportFacts
 from envsolve.environment.read import read_environment
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
@@ -46,7 +46,7 @@ class World:
         (home / "bin/gcc").touch(mode=0o755)
         variables = {"PATH": str(home / "bin"), **self.variables}
         environment = read_environment(self.prefix.folder, environ(home, **variables), root=home / "root")
-        return diagnose_environment(environment, Report(self.log, self.machine), (), CATALOGUE)
+        return diagnose_environment(environment, ReportFacts(self.log, self.machine), (), CATALOGUE)
 
     def first(self) -> Diagnosis:
         return self.diagnoses().diagnoses[0]

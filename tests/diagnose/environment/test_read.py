@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from envsolve import api
 from envsolve.diagnose.environment import diagnose_environment
-from envsolve.diagnose.model import Report
+from envsolve.diagnose.model import ReportFacts
 from envsolve.environment.model import Environment, Kind
 from envsolve.environment.read import read_environment, read_outline
 from envsolve.errors import UsageError
@@ -275,5 +275,5 @@ def test_damage_is_an_answer_and_no_error(
     target.write_bytes(target.read_bytes()[:cut] + noise)
     found = read(prefix)
     assert found.prefix == str(prefix.folder)
-    assert diagnose_environment(found, Report("", H100), (), CATALOGUE).schema == "envsolve.diagnosis/1"
+    assert diagnose_environment(found, ReportFacts("", H100), (), CATALOGUE).schema == "envsolve.diagnosis/1"
     shutil.rmtree(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.diagnose.model import Report
+from envsolve.diagnose.model import ReportFacts
 from envsolve.diagnose.report import read_report
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, HostCompiler, Toolkit
@@ -16,15 +16,15 @@ def catalogue() -> Catalogue:
     return Catalogue()
 
 
-def cards(report: Report) -> list[tuple[str | None, str | None]]:
+def cards(report: ReportFacts) -> list[tuple[str | None, str | None]]:
     return [(gpu.name, gpu.compute_capability) for gpu in report.machine.gpus or ()]
 
 
-def versions(report: Report) -> dict[str, str]:
+def versions(report: ReportFacts) -> dict[str, str]:
     return {name: version.value for name, version in report.installed.items()}
 
 
-def platform(report: Report) -> dict[str, object]:
+def platform(report: ReportFacts) -> dict[str, object]:
     return {
         name: value
         for name in ("os", "arch", "libc", "distro", "wsl", "container", "jetson")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envsolve.diagnose.model import Report, Seen
+from envsolve.diagnose.model import ReportFacts, Seen
 from envsolve.diagnose.report import read_installed, read_report
 from envsolve.diagnose.report.text import MOST_FOUND, Log, decode
 from envsolve.errors import UsageError
@@ -25,7 +25,7 @@ FRAGMENTS = sorted(
 )
 
 
-def facts(report: Report) -> list[Seen[str]]:
+def facts(report: ReportFacts) -> list[Seen[str]]:
     single = [fact for fact in (report.python, report.cuda, report.nvcc) if fact is not None]
     return [*report.installed.values(), *report.variables.values(), *report.images, *report.commands, *single]
 
