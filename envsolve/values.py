@@ -86,6 +86,11 @@ class DriverVersion(tuple[int, ...]):
     def __str__(self) -> str:
         return ".".join(map(str, self))
 
+    @property
+    def branch(self) -> int:
+        """The branch, ``550`` of ``550.54.15``; 0 if the version is unknown."""
+        return self[0] if self else 0
+
     def reaches(self, need: str) -> bool | None:
         """Return whether this is ``need`` or newer; None if it is too imprecise (``580`` for ``580.65``)."""
         wanted = _numbers(need)

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from envsolve.facts.evidence import Citation, Dispute, Evidence
+from envsolve.values import CudaVersion
 
 
 class FileFact(msgspec.Struct, frozen=True, gc=False):
@@ -84,6 +85,11 @@ class Build(msgspec.Struct, frozen=True, gc=False):
     files: Mapping[str, FileFact] = {}
     cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
+
+    @property
+    def cuda_version(self) -> CudaVersion | None:
+        """The toolkit version inside; None for ``cpu``."""
+        return CudaVersion.parse(self.cuda) if self.cuda else None
 
     def filename(self, python: str) -> str:
         """The wheel's file name for one entry of ``pythons``."""

@@ -1,11 +1,12 @@
 """Drivers, GPUs and architectures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
 from envsolve.facts.evidence import Citation, Dispute, Evidence
+from envsolve.values import CudaVersion, DriverVersion
 
 
 class Floor(msgspec.Struct, frozen=True):
@@ -45,6 +46,11 @@ class DriverBranch(msgspec.Struct, frozen=True):
     end_of_life: str | None = None
     cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
+
+    @property
+    def cuda_version(self) -> CudaVersion:
+        """The newest CUDA version that the branch supports."""
+        return CudaVersion.parse(self.cuda)
 
 
 class GpuModel(msgspec.Struct, frozen=True):
@@ -166,6 +172,11 @@ class Toolkit(msgspec.Struct, frozen=True):
     cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
 
+    @property
+    def cuda_version(self) -> CudaVersion:
+        """The release without its patch level, ``12.8``."""
+        return CudaVersion.parse(self.version)
+
 
 class CompilerPackages(msgspec.Struct, frozen=True):
     """The packages of one package manager that together make up a CUDA compiler, or a part of one.
@@ -194,3 +205,15 @@ class CompilerPackages(msgspec.Struct, frozen=True):
     ptxas_packages: tuple[str, ...] = ()
     cited: Mapping[str, Citation] = {}
     disputed: tuple[Dispute, ...] = ()
+
+
+def toolkit_of(cuda: str | None, toolkits: Iterable[Toolkit]) -> Toolkit | None:
+    """Return the toolkit release of a CUDA version, ``12.8`` or ``12.8.1``; None if there is none or it is unknown."""
+    wanted = CudaVersion.parse(cuda) if cuda else None
+    return next((toolkit for toolkit in toolkits if toolkit.cuda_version == wanted), None)
+
+
+def branch_of(driver: str | None, branches: Iterable[DriverBranch]) -> DriverBranch | None:
+    """Return the branch of a driver version, ``550.54.15``; None if it is not known."""
+    wanted = DriverVersion.parse(driver or "").branch
+    return next((known for known in branches if DriverVersion.parse(known.branch).branch == wanted), None)

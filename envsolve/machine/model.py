@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import asdict, replace
 
-from envsolve.values import ComputeCapability
+from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
 SCHEMA: Literal["envsolve.machine/1"] = "envsolve.machine/1"
 
@@ -52,6 +52,20 @@ class Driver(msgspec.Struct, frozen=True):
     cuda: str | None = None
     compat_libcuda: str | None = None
 
+    @property
+    def release(self) -> DriverVersion | None:
+        """The version as a comparable value; None if unknown."""
+        return DriverVersion.parse(self.version) if self.version else None
+
+    @property
+    def cuda_version(self) -> CudaVersion | None:
+        """The newest CUDA version as a comparable value; None if unknown."""
+        return CudaVersion.parse(self.cuda) if self.cuda else None
+
+    def supports(self, cuda: str) -> bool:
+        """Whether the driver is known to support a CUDA version in full, PTX included."""
+        return self.cuda_version is not None and self.cuda_version >= CudaVersion.parse(cuda)
+
 
 class Gpu(msgspec.Struct, frozen=True):
     """One visible GPU (or MIG slice).
@@ -88,6 +102,11 @@ class Toolkit(msgspec.Struct, frozen=True):
     version: str | None = None
     path: str | None = None
     nvcc: bool | None = None
+
+    @property
+    def cuda_version(self) -> CudaVersion | None:
+        """The version without its patch level; None if unknown."""
+        return CudaVersion.parse(self.version) if self.version else None
 
 
 class HostCompiler(msgspec.Struct, frozen=True):

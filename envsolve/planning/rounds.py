@@ -108,9 +108,7 @@ def assemblers(
     if not failures:
         return
     replaced = {p.override for card in failures if (p := chosen_ptxas(release, card.cc))}
-    for toolkit in sorted(
-        facts.toolkits, key=lambda t: (CudaVersion.parse(t.version).major, -CudaVersion.parse(t.version).minor)
-    ):
+    for toolkit in sorted(facts.toolkits, key=lambda t: (t.cuda_version.major, -t.cuda_version.minor)):
         packages = ptxas_packages(toolkit.version, compilers)
         if packages is None or not _takes(release, toolkit.version):
             continue

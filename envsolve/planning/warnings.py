@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.evidence import Evidence
+from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Machine
 from envsolve.planning.rounds import assemblers
 from envsolve.rules.code import ANY, arch_asked, cuda_suffix
@@ -54,7 +55,7 @@ def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> It
             text = "the machine's driver is not known, so whether it runs this CUDA is not known"
             yield Caution("driver-unknown", text, "name it: --driver VERSION (nvidia-smi shows it)")
         version = machine.driver.version if machine.driver else None
-        if version and drivers and DriverVersion.parse(version)[:1] > DriverVersion.parse(drivers[-1].branch)[:1]:
+        if version and drivers and DriverVersion.parse(version).branch > DriverVersion.parse(drivers[-1].branch).branch:
             text = f"driver {version} is newer than the newest branch that the facts know (R{drivers[-1].branch})"
             yield Caution(
                 "driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known"
@@ -123,9 +124,7 @@ def _torch_with_triton(family: Family) -> str | None:
 def _own_ptxas_serves(option: Option, family: Family) -> bool:
     """Whether the ptxas inside torch knows the name under which the paired Triton asks for every card."""
     own, release = option.build.own_ptxas, family.facts.tritons.get(triton_pin(option.build) or "")
-    toolkit = next(
-        (t for t in family.facts.toolkits if own and CudaVersion.parse(t.version) == CudaVersion.parse(own)), None
-    )
+    toolkit = toolkit_of(own, family.facts.toolkits)
     cards = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
     if toolkit is None or release is None:
         return False

@@ -9,7 +9,7 @@ from functools import lru_cache
 from packaging.specifiers import SpecifierSet
 
 from envsolve.facts.builds import Build
-from envsolve.facts.hardware import Architecture, Floor, Ptxas, Toolkit, TritonRelease
+from envsolve.facts.hardware import Architecture, Floor, Ptxas, Toolkit, TritonRelease, toolkit_of
 from envsolve.machine.model import Driver
 from envsolve.rules.driver import driver_runs
 from envsolve.rules.verdict import Level, Reason
@@ -69,7 +69,7 @@ def libraries_serve(
     So PTX in torch alone saves neither a card younger than the toolkit nor one that the toolkit dropped. The toolkit
     serves a card if SASS that it can make runs there (rule 3). Source: release notes of each toolkit.
     """
-    toolkit = next((t for t in toolkits if CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None)
+    toolkit = toolkit_of(cuda, toolkits)
     if toolkit is None:
         return Reason("libraries", None, f"the GPUs that CUDA {cuda} serves are not known")
     level, _ = best_code(toolkit.archs, cc, architectures)

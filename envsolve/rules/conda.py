@@ -12,7 +12,7 @@ from msgspec import structs
 from envsolve.facts.builds import Build
 from envsolve.facts.channels import CondaBuild
 from envsolve.facts.evidence import Evidence
-from envsolve.facts.hardware import TritonRelease
+from envsolve.facts.hardware import TritonRelease, toolkit_of
 from envsolve.machine.model import Machine
 from envsolve.rules.judge import Facts, Judge, worst
 from envsolve.rules.verdict import Level, Verdict
@@ -252,7 +252,7 @@ def _with_ptxas_of(facts: Facts, cuda: str) -> Mapping[str, TritonRelease]:
 
     Source: conda-forge's triton-feedstock, its run requirements and the patch "Use system PATH to find tools".
     """
-    toolkit = next((t for t in facts.toolkits if CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None)
+    toolkit = toolkit_of(cuda, facts.toolkits)
     if toolkit is None:
         return {}
     return {version: _given(release, cuda, toolkit.archs) for version, release in facts.tritons.items()}

@@ -11,7 +11,7 @@ from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.channels import ImageRequirement
 from envsolve.facts.gpu_names import find_gpu
-from envsolve.facts.hardware import Architecture, DriverBranch, Floor, GpuModel, Toolkit
+from envsolve.facts.hardware import Architecture, DriverBranch, Floor, GpuModel, Toolkit, branch_of
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.rules.verdict import DriverMode, Reason
 from envsolve.values import CudaVersion, DriverVersion
@@ -33,7 +33,7 @@ def driver_runs(
     Minor-version compatibility covers 11.1 and later; an earlier runtime needs the driver of its own toolkit. NVIDIA's
     "maximum driver" is no cap. Source: CUDA Compatibility guide, "Minor Version Compatibility".
     """
-    knows = driver is not None and driver.cuda is not None and CudaVersion.parse(driver.cuda) >= CudaVersion.parse(cuda)
+    knows = driver is not None and driver.supports(cuda)
     fact = _oldest_driver(cuda, os, toolkits, floors)
     if fact is None:
         said = f"no driver floor is known for CUDA {cuda}"
@@ -49,7 +49,7 @@ def driver_runs(
         return fit(None, "the machine's driver is not known")
     if knows:
         return fit(True, f"the driver supports CUDA {driver.cuda}", "full")
-    ok = DriverVersion.parse(driver.version).reaches(required) if driver.version else None
+    ok = driver.release.reaches(required) if driver.release else None
     if ok is None and driver.cuda is not None:
         ok = _family_implies(driver.cuda, cuda)
     have = driver.version or f"for CUDA {driver.cuda}"
@@ -69,7 +69,7 @@ def _oldest_driver(
             if driver:
                 return driver, floor.evidence.value, floor.source
     for toolkit in toolkits:
-        if CudaVersion.parse(toolkit.version) == version:
+        if toolkit.cuda_version == version:
             driver = toolkit.driver_windows if os == "windows" else toolkit.driver_linux
             if driver:
                 return driver, toolkit.evidence.value, toolkit.source
@@ -97,7 +97,7 @@ def ptx_loads(ptx_cuda: str, driver: Driver | None) -> Reason:
     """
     if driver is None or driver.cuda is None:
         return Reason("driver-ptx", None, f"whether the driver compiles PTX of CUDA {ptx_cuda} is not known")
-    ok = CudaVersion.parse(driver.cuda) >= CudaVersion.parse(ptx_cuda)
+    ok = driver.supports(ptx_cuda)
     verb = "compiles" if ok else "cannot compile"
     return Reason("driver-ptx", ok, f"a driver for CUDA {driver.cuda} {verb} PTX of CUDA {ptx_cuda}")
 
@@ -131,29 +131,17 @@ def can_exist(
 
 
 def _before(driver: Driver, first: str, drivers: Sequence[DriverBranch]) -> bool:
-    if driver.version:
-        return DriverVersion.parse(driver.version).reaches(first) is False
-    cuda = _cuda_of(first, drivers)
-    return cuda is not None and driver.cuda is not None and CudaVersion.parse(driver.cuda) < CudaVersion.parse(cuda)
+    if driver.release:
+        return driver.release.reaches(first) is False
+    branch = branch_of(first, drivers)
+    return branch is not None and driver.cuda_version is not None and driver.cuda_version < branch.cuda_version
 
 
 def _after(driver: Driver, last: str, drivers: Sequence[DriverBranch]) -> bool:
-    if driver.version:
-        return DriverVersion.parse(driver.version)[:1] > DriverVersion.parse(last)[:1]
-    cuda = _cuda_of(last, drivers)
-    return cuda is not None and driver.cuda is not None and CudaVersion.parse(driver.cuda) > CudaVersion.parse(cuda)
-
-
-def _cuda_of(version: str, drivers: Sequence[DriverBranch]) -> str | None:
-    """The CUDA version of a driver's branch."""
-    return next(
-        (
-            branch.cuda
-            for branch in drivers
-            if DriverVersion.parse(branch.branch)[:1] == DriverVersion.parse(version)[:1]
-        ),
-        None,
-    )
+    if driver.release:
+        return driver.release.branch > DriverVersion.parse(last).branch
+    branch = branch_of(last, drivers)
+    return branch is not None and driver.cuda_version is not None and driver.cuda_version > branch.cuda_version
 
 
 # Rule 8: whether a cuda-compat ``libcuda`` raises a driver's CUDA version on a machine.
@@ -211,7 +199,7 @@ def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
     have = f"driver {driver.version}" if driver.version else f"a driver for CUDA {driver.cuda}"
     if machine.platform and machine.platform.os not in (None, "linux"):
         return Reason("forward", False, f"{library} is for Linux alone")
-    if driver.cuda is not None and CudaVersion.parse(driver.compat_libcuda) <= CudaVersion.parse(driver.cuda):
+    if driver.supports(driver.compat_libcuda):
         text = f"{library} is not newer than {have}, which supports CUDA {driver.cuda} itself"
         return Reason("forward", False, f"{text} (CUDA error 803)")
     cards = {(gpu.name, gpu.compute_capability): gpu for gpu in machine.gpus or ()}
@@ -251,12 +239,7 @@ def through_compat(alone: DriverFit, cuda: str, driver: Driver | None, raised: D
         driver: The machine's driver.
         raised: The same as :func:`lifted` has it.
     """
-    if (
-        alone.mode == "full"
-        or raised is None
-        or raised == driver
-        or CudaVersion.parse(raised.cuda or "0") < CudaVersion.parse(cuda)
-    ):
+    if alone.mode == "full" or raised is None or raised == driver or not raised.supports(cuda):
         return alone
     needs = f"CUDA {cuda} needs driver {alone.required} or newer; " if alone.required else ""
     text = f"{needs}the cuda-compat libcuda (CUDA {raised.cuda}) runs it on driver {raised.version}"
@@ -273,9 +256,7 @@ def _no_card_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts)
     if not model.data_centre:
         text = f"{library} serves data-centre cards alone, and {gpu.label} is none (CUDA error 804)"
         return Reason("forward", False, text, model.evidence.value, model.source)
-    branch = next(
-        (b for b in facts.drivers if CudaVersion.parse(b.cuda) == CudaVersion.parse(driver.compat_libcuda or "0")), None
-    )
+    branch = next((b for b in facts.drivers if b.cuda_version == CudaVersion.parse(driver.compat_libcuda or "0")), None)
     built_from = Driver(branch.branch, branch.cuda) if branch else None
     life = can_exist(gpu, built_from, facts.architectures, facts.drivers)
     if built_from is not None and life.ok is False:
@@ -286,7 +267,7 @@ def _no_card_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts)
 
 def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reason:
     """Whether NVIDIA names the driver's branch for a compat ``libcuda`` of that CUDA."""
-    own = DriverVersion.parse(version)[:1]
+    own = DriverVersion.parse(version).branch
     named: dict[str, ImageRequirement] = {}
     for release in facts.releases():
         if CudaVersion.parse(release.cuda) == CudaVersion.parse(cuda):
@@ -295,7 +276,7 @@ def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reaso
                     named |= dict.fromkeys(allowed.branches, release)
     if not named:
         return Reason("forward", None, f"which drivers {library} may serve is not recorded")
-    found = next((release for branch, release in named.items() if DriverVersion.parse(branch)[:1] == own), None)
+    found = next((release for branch, release in named.items() if DriverVersion.parse(branch).branch == own), None)
     listed = ", ".join(f"R{branch}" for branch in sorted(named, key=DriverVersion.parse))
     if found is None:
         any_of_them = next(iter(named.values()))

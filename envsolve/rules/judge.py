@@ -11,13 +11,13 @@ from packaging.requirements import Requirement
 
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.hardware import Architecture, DriverBranch, Floor, Toolkit, TritonRelease
+from envsolve.facts.hardware import Architecture, DriverBranch, Floor, Toolkit, TritonRelease, branch_of
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.rules.code import ANY, TRITON, best_code, libraries_serve, triton_runs
 from envsolve.rules.driver import DriverFit, ForwardFacts, can_exist, driver_runs, lifted, ptx_loads, through_compat
 from envsolve.rules.platform import assumed, libc_fits, platform_fits, python_fits
 from envsolve.rules.verdict import Level, Reason, Verdict
-from envsolve.values import Arch, ComputeCapability, CudaVersion, DriverVersion, PythonVersion
+from envsolve.values import Arch, ComputeCapability, CudaVersion, PythonVersion
 
 # The tables of the catalogue that the rules read, as one plain value.
 
@@ -184,9 +184,7 @@ class Judge:
         """Rule 5 where the libraries are those of torch, or whichever the user has of the build's CUDA major."""
         major = CudaVersion.parse(cuda).major
         facts = self._facts
-        served = [
-            facts.libraries_serve(t.version, cc) for t in facts.toolkits if CudaVersion.parse(t.version).major == major
-        ]
+        served = [facts.libraries_serve(t.version, cc) for t in facts.toolkits if t.cuda_version.major == major]
         return None if not served or any(reason.ok for reason in served) else served[-1]
 
     def _as_triton(self, build: Build, gpu: Gpu, host: Sequence[Reason]) -> Verdict:
@@ -294,10 +292,8 @@ def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> D
     """
     if driver is None or driver.version is None or driver.cuda is None:
         return None
-    branch = next(
-        (b for b in drivers if DriverVersion.parse(b.branch)[:1] == DriverVersion.parse(driver.version or "")[:1]), None
-    )
-    return branch if branch and CudaVersion.parse(driver.cuda) > CudaVersion.parse(branch.cuda) else None
+    branch = branch_of(driver.version, drivers)
+    return branch if branch and CudaVersion.parse(driver.cuda) > branch.cuda_version else None
 
 
 def _own_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> Driver | None:

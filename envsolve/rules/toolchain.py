@@ -8,7 +8,7 @@ import msgspec
 
 from envsolve.facts.builds import Build, CxxStandard, SourceProject, TorchExtension
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.hardware import Architecture, CompilerPackages, Toolkit
+from envsolve.facts.hardware import Architecture, CompilerPackages, Toolkit, toolkit_of
 from envsolve.rules.code import best_code, sass_level
 from envsolve.rules.verdict import Level, Reason
 from envsolve.values import Arch, ComputeCapability, CudaVersion
@@ -86,22 +86,22 @@ def nvcc_without_torch(
     if driver_cuda is None:
         return None, Reason("toolchain", None, "which nvcc fits is not known, since the driver is not")
     cards = tuple(cards)
-    newest_first = sorted(facts.toolkits, key=lambda toolkit: CudaVersion.parse(toolkit.version), reverse=True)
-    known = [t for t in newest_first if CudaVersion.parse(t.version) <= CudaVersion.parse(driver_cuda)]
+    newest_first = sorted(facts.toolkits, key=lambda toolkit: toolkit.cuda_version, reverse=True)
+    known = [t for t in newest_first if t.cuda_version <= CudaVersion.parse(driver_cuda)]
     fitting = [t for t in known if not _unknown_to(t, cards, facts)]
     chosen = min(fitting, key=lambda toolkit: reach(toolkit.version), default=None)
     if chosen is None:
         listed = ", ".join(map(str, cards))
         text = f"no nvcc up to CUDA {driver_cuda}, which is what the driver knows, can compile for cc {listed}"
         return None, Reason("toolchain", False, text)
-    version = str(CudaVersion.parse(chosen.version))
+    version = str(chosen.cuda_version)
     text = f"the driver runs all that nvcc {version} makes, PTX included, and it knows every card"
     return version, _reason(text, chosen)
 
 
 def knows_cards(cuda: str, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> Reason:
     """Whether the nvcc of a CUDA version can make code for every card."""
-    toolkit = _toolkit(cuda, facts)
+    toolkit = toolkit_of(cuda, facts.toolkits)
     if toolkit is None:
         return Reason("toolchain", None, f"the GPUs that nvcc {cuda} knows are not recorded")
     unknown = _unknown_to(toolkit, cards, facts)
@@ -192,7 +192,7 @@ def ptxas_packages(cuda: str, compilers: Iterable[CompilerPackages]) -> Compiler
 
 def _entries(torch: Build, facts: CompilerFacts) -> list[ComputeCapability] | None:
     """Compute capabilities that both torch's table and its nvcc know."""
-    extension, toolkit = facts.extensions.get(torch.version), _toolkit(torch.cuda or "", facts)
+    extension, toolkit = facts.extensions.get(torch.version), toolkit_of(torch.cuda, facts.toolkits)
     if extension is None or toolkit is None:
         return None
     known = {Arch.parse(name).cc for name in toolkit.archs}
@@ -212,7 +212,7 @@ _Bound = tuple[int, Reason]
 
 
 def _limit_of_nvcc(cuda: str | None, facts: CompilerFacts) -> list[_Bound]:
-    toolkit = _toolkit(cuda, facts) if cuda else None
+    toolkit = toolkit_of(cuda, facts.toolkits)
     if toolkit is None or toolkit.gcc_max is None:
         return []
     return [(toolkit.gcc_max, _reason(f"nvcc {toolkit.version} takes gcc up to {toolkit.gcc_max}", toolkit))]
@@ -232,10 +232,6 @@ def _within(lower: Sequence[_Bound], upper: Sequence[_Bound], preferred: int | N
 def _unknown_to(toolkit: Toolkit, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> list[str]:
     """The cards that a toolkit's nvcc cannot compile for."""
     return [str(cc) for cc in cards if not best_code(toolkit.archs, cc, facts.architectures)[0].usable]
-
-
-def _toolkit(cuda: str, facts: CompilerFacts) -> Toolkit | None:
-    return next((t for t in facts.toolkits if cuda and CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None)
 
 
 def _reason(text: str, record: Toolkit | TorchExtension) -> Reason:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from envsolve.facts.hardware import branch_of
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.conda import (
     JUDGED,
@@ -21,7 +22,7 @@ from envsolve.rules.driver import lifted
 from envsolve.rules.judge import Facts
 from envsolve.rules.platform import ASSUMED_GLIBC, libc_of
 from envsolve.solve.conda_channels import Channels, UnsolvableError
-from envsolve.values import CudaVersion, DriverVersion
+from envsolve.values import CudaVersion
 
 _ROUNDS = 4
 """A CUDA variant may bring in packages that have one themselves; so deep is no chain of them."""
@@ -248,6 +249,5 @@ def _driver_cuda(machine: Machine, facts: Facts) -> str | None:
     driver = lifted(machine, facts.forward)
     if driver is None:
         return None
-    release = DriverVersion.parse(driver.version or "")[:1]
-    branch = next((b for b in facts.drivers if DriverVersion.parse(b.branch)[:1] == release), None)
+    branch = branch_of(driver.version, facts.drivers)
     return driver.cuda or (branch.cuda if branch else None)

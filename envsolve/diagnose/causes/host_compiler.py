@@ -10,8 +10,7 @@ from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import gcc_range
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
-from envsolve.facts.hardware import Toolkit
-from envsolve.values import CudaVersion
+from envsolve.facts.hardware import Toolkit, toolkit_of
 
 _TOO_NEW = (
     "compiler-bounds",
@@ -126,10 +125,7 @@ def _toolkit(scene: Scene, match: Match) -> Toolkit | None:
     version = match.group("cuda") or (scene.report.nvcc.value if scene.report.nvcc else None)
     if version is None and scene.machine.toolkits and scene.machine.toolkits[0].version:
         version = scene.machine.toolkits[0].version
-    return next(
-        (t for t in scene.catalogue.toolkits if version and CudaVersion.parse(t.version) == CudaVersion.parse(version)),
-        None,
-    )
+    return toolkit_of(version, scene.catalogue.toolkits)
 
 
 def _gcc_max(match: Match, toolkit: Toolkit | None) -> int | None:

@@ -184,11 +184,7 @@ def _clean_build() -> Remedy:
 def _toolkit_of(scene: Scene, cuda: str | None) -> Toolkit | None:
     known = scene.machine.toolkits or ()
     return next(
-        (
-            t
-            for t in known
-            if cuda and t.version and CudaVersion.parse(t.version) == CudaVersion.parse(cuda) and t.nvcc is not False
-        ),
+        (t for t in known if cuda and t.version and t.cuda_version == CudaVersion.parse(cuda) and t.nvcc is not False),
         None,
     )
 

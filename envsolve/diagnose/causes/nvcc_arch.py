@@ -10,7 +10,7 @@ from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import nvcc_remedies
 from envsolve.diagnose.remedies.torch import archs_for, replacements
 from envsolve.diagnose.scene import Scene
-from envsolve.facts.hardware import Toolkit
+from envsolve.facts.hardware import Toolkit, toolkit_of
 from envsolve.machine.model import Gpu
 from envsolve.rules.code import best_code
 from envsolve.values import Arch, ComputeCapability, CudaVersion
@@ -57,10 +57,7 @@ def _in_use(scene: Scene) -> Toolkit | None:
     version = scene.report.nvcc.value if scene.report.nvcc else None
     if version is None and scene.machine.toolkits and len(scene.machine.toolkits) == 1:
         version = scene.machine.toolkits[0].version
-    return next(
-        (t for t in scene.catalogue.toolkits if version and CudaVersion.parse(t.version) == CudaVersion.parse(version)),
-        None,
-    )
+    return toolkit_of(version, scene.catalogue.toolkits)
 
 
 def _knows(toolkit: Toolkit, arch: str) -> bool:
@@ -71,9 +68,9 @@ def _why(knowing: list[Toolkit], toolkit: Toolkit | None) -> tuple[str, bool]:
     if not knowing:
         return "no toolkit that is known has", False
     first, last = knowing[0], knowing[-1]
-    if toolkit and CudaVersion.parse(toolkit.version) < CudaVersion.parse(first.version):
+    if toolkit and toolkit.cuda_version < CudaVersion.parse(first.version):
         return f"CUDA {first.version} was the first to know", True
-    if toolkit and CudaVersion.parse(toolkit.version) > CudaVersion.parse(last.version):
+    if toolkit and toolkit.cuda_version > CudaVersion.parse(last.version):
         return f"CUDA {last.version} was the last to know", True
     return f"CUDA {first.version} to {last.version} know", False
 
@@ -102,11 +99,7 @@ def _remedies(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[To
     if within:
         span = f"CUDA {within[0].version} to {within[-1].version} do"
         yield Remedy(f"Use an nvcc that knows {arch} ({span}), within torch's CUDA major.")
-        own = (
-            torch
-            if torch and any(CudaVersion.parse(t.version) == CudaVersion.parse(torch) for t in within)
-            else within[0].version
-        )
+        own = torch if torch and any(t.cuda_version == CudaVersion.parse(torch) for t in within) else within[0].version
         yield from nvcc_remedies(scene, own)
     elif knowing:
         span = f"CUDA {knowing[0].version} to {knowing[-1].version}"

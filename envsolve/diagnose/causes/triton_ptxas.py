@@ -121,8 +121,8 @@ def _variable(scene: Scene, cc: ComputeCapability, release: TritonRelease | None
 def _toolkit_path(scene: Scene, at_least: str) -> str | None:
     """A toolkit of the machine that is new enough, where one is told with its path."""
     for toolkit in scene.machine.toolkits or ():
-        if toolkit.version and CudaVersion.parse(toolkit.version) >= CudaVersion.parse(at_least):
-            return toolkit.path or f"/usr/local/cuda-{'.'.join(toolkit.version.split('.')[:2])}"
+        if toolkit.cuda_version and toolkit.cuda_version >= CudaVersion.parse(at_least):
+            return toolkit.path or f"/usr/local/cuda-{toolkit.cuda_version}"
     return None
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
-from envsolve.facts.hardware import CompilerPackages
+from envsolve.facts.hardware import CompilerPackages, toolkit_of
 from envsolve.machine.model import Driver, Gpu
 from envsolve.rules.driver import ForwardFacts, can_exist, compat_serves, driver_runs
 from envsolve.rules.toolchain import CompilerFacts, GccRange, covers, gcc_for, ptxas_packages
@@ -77,13 +77,12 @@ def _command(packages: CompilerPackages, cuda: str, scene: Scene) -> str:
 
 def driver_knowing(scene: Scene, cuda: str) -> Remedy | None:
     """The oldest driver that supports a CUDA version in full, PTX included; None where the cards have none."""
-    for toolkit in scene.catalogue.toolkits:
-        if CudaVersion.parse(toolkit.version) == CudaVersion.parse(cuda):
-            version = toolkit.driver_windows if scene.os == "windows" else toolkit.driver_linux
-            if version:
-                return _remedy(scene, version, f"it knows CUDA {cuda} in full, its PTX included")
+    if toolkit := toolkit_of(cuda, scene.catalogue.toolkits):
+        version = toolkit.driver_windows if scene.os == "windows" else toolkit.driver_linux
+        if version:
+            return _remedy(scene, version, f"it knows CUDA {cuda} in full, its PTX included")
     for branch in scene.catalogue.drivers:
-        if CudaVersion.parse(branch.cuda) >= CudaVersion.parse(cuda):
+        if branch.cuda_version >= CudaVersion.parse(cuda):
             return _remedy(scene, branch.first, f"it knows CUDA {branch.cuda} in full, its PTX included")
     return None
 

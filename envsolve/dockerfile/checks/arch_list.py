@@ -9,9 +9,10 @@ from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Finding, Stage
 from envsolve.dockerfile.offers import Name
 from envsolve.dockerfile.packages import ARCH_LIST, Asked, Compiled, compiled, torch_code
+from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Gpu
 from envsolve.rules.code import best_code
-from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
+from envsolve.values import ComputeCapability, DriverVersion
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
@@ -63,9 +64,7 @@ def _unknown_to_nvcc(
     """The toolkit of the image may know no code for a card, whatever is listed."""
     image = asked.image(stage)
     cuda = image.cuda if image else ""
-    toolkit = next(
-        (t for t in asked.catalogue.toolkits if cuda and CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None
-    )
+    toolkit = toolkit_of(cuda, asked.catalogue.toolkits)
     for cc, gpu in cards.items():
         if one.sure and toolkit and not best_code(toolkit.archs, cc, asked.facts.architectures)[0].usable:
             text = f"{one.name} is compiled by nvcc {toolkit.version}, which makes no code that runs on {gpu.label}"

@@ -7,21 +7,19 @@ from collections.abc import Iterator
 
 from envsolve.dockerfile.model import Command, Finding, Stage
 from envsolve.dockerfile.packages import EVERY, NATIVE, Asked, cmake_code, nvcc_code
-from envsolve.facts.hardware import Toolkit
+from envsolve.facts.hardware import Toolkit, toolkit_of
 from envsolve.machine.model import Gpu, Machine
 from envsolve.rules.code import best_code
 from envsolve.rules.driver import ptx_loads
 from envsolve.rules.verdict import Level
-from envsolve.values import ComputeCapability, CudaVersion
+from envsolve.values import ComputeCapability
 
 
 def check(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Judge the code of each command for each GPU."""
     image = asked.image(stage)
     cuda = image.cuda if image else ""
-    toolkit = next(
-        (t for t in asked.catalogue.toolkits if cuda and CudaVersion.parse(t.version) == CudaVersion.parse(cuda)), None
-    )
+    toolkit = toolkit_of(cuda, asked.catalogue.toolkits)
     for command in stage.commands:
         code = nvcc_code(command)
         code = cmake_code(command) if code is None else code

@@ -9,10 +9,10 @@ from envsolve.diagnose.remedies.tools import driver_running
 from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
-from envsolve.facts.hardware import Ptxas, TritonRelease
+from envsolve.facts.hardware import Ptxas, TritonRelease, toolkit_of
 from envsolve.rules.code import arch_asked, chosen_ptxas, triton_runs
 from envsolve.rules.driver import driver_runs
-from envsolve.values import ComputeCapability, CudaVersion
+from envsolve.values import ComputeCapability
 
 _CAUSES = {
     "triton": "triton-ptxas-lacks-arch",
@@ -65,14 +65,7 @@ def _remedies(scene: Scene, release: TritonRelease, cc: ComputeCapability, rule:
 def _other_ptxas(scene: Scene, variable: str, arch: str) -> Iterator[Remedy]:
     """The ptxas of a toolkit on the machine that knows the card and whose cubins the driver loads."""
     for toolkit in scene.machine.toolkits or ():
-        known = next(
-            (
-                t
-                for t in scene.facts.toolkits
-                if toolkit.version and CudaVersion.parse(t.version) == CudaVersion.parse(toolkit.version)
-            ),
-            None,
-        )
+        known = toolkit_of(toolkit.version, scene.facts.toolkits)
         if known is None or toolkit.path is None or not toolkit.nvcc or arch not in known.archs:
             continue
         if driver_runs(known.version, scene.driver, scene.os, scene.facts.toolkits, scene.facts.floors).reason.ok:
