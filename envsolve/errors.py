@@ -41,6 +41,16 @@ class VerificationError(EnvsolveError):
     exit_code = 4
 
 
+class InterruptedBySignalError(EnvsolveError):
+    """A signal ended the work; the exit code is the shell's for it: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+
+    def __init__(self, signum: int, *, hint: str | None = None) -> None:
+        import signal  # costs start-up time in every command
+
+        super().__init__(f"interrupted by {signal.Signals(signum).name}", hint=hint)
+        self.exit_code = 128 + signum
+
+
 class IndexUnavailableError(EnvsolveError):
     """A package index or the network failed, or ``--offline`` lacks what the cache does not hold."""
 

@@ -7,7 +7,6 @@ Where this host cannot run it, its strings tell all but the PTX version.
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import IO, Literal
 from envsolve.binaries.files import Artefact, read_text
 from envsolve.binaries.model import Assembler, arch_order
 from envsolve.errors import UsageError
+from envsolve.system.processes import capture
 from envsolve.values import ComputeCapability
 
 _LARGEST = 256 << 20
@@ -72,12 +72,10 @@ def _newest_isa(program: Path, archs: Sequence[str]) -> str | None:
 def _run(command: Sequence[str]) -> bytes:
     """What the command prints, whatever its exit status (old ptxas crash after the refusal); empty if it cannot run."""
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, env={}, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        ended = capture(command, {}, limit=_TIMEOUT_S)
+    except OSError:
         return b""
-    return done.stdout + done.stderr
+    return ended.stdout + ended.stderr.encode()
 
 
 def _sorted(names: Iterable[bytes]) -> tuple[str, ...]:

@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from envsolve.install.environment import Installed, install
-from envsolve.install.errors import InstallError, InstallInterruptedError, Progress, Step, shown_on
+from envsolve.install.errors import InstallError, Progress, Step, shown_on
 
-__all__ = ["InstallError", "InstallInterruptedError", "Installed", "Progress", "Step", "install", "shown_on"]
+__all__ = ["InstallError", "Installed", "Progress", "Step", "install", "shown_on"]

@@ -17,12 +17,12 @@ from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.install import conda_fill, managers, record, relocate, staging
 from envsolve.install.errors import Progress, Step, explained
 from envsolve.install.files import File, Wanted
-from envsolve.install.process import run
 from envsolve.install.staging import Staging
 from envsolve.planning.lock import EXPLICIT_NOTE, Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.system.files import read_regular
+from envsolve.system.processes import stream
 from envsolve.values import PythonVersion
 
 # Reading an explicit lock (CEP 23): conda packages by address and hash, by envsolve or by another tool.
@@ -211,17 +211,17 @@ def carry_out(order: conda_fill.Order, stage: Staging, progress: Progress) -> No
     """
     path = stage.folder / "order.json"
     path.write_bytes(msgspec.json.encode(order))
-    ended = run(
+    ended = stream(
         [sys.executable, "-m", conda_fill.__name__, str(path)],
-        environment={
+        environ={
             "TMPDIR": str(stage.temporary),
             **managers.kept_variables(os.environ),
             staging.MARK: str(stage.folder),
         },
         on_line=lambda line: progress(Step("output", line)),
     )
-    if ended.code != 0:
-        raise explained("rattler", ended.code, ended.output)
+    if ended.returncode != 0:
+        raise explained("rattler", ended.returncode, ended.stderr.splitlines())
 
 
 def conda_work(origin: Plan | CondaLock) -> CondaWork:

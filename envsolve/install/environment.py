@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,17 +19,18 @@ from envsolve.install.conda import SUFFIXES, CondaLock, read_conda_lock
 from envsolve.install.errors import InstallError, Progress, Step, silent
 from envsolve.install.files import Lock, Wanted, read_lock
 from envsolve.install.lock_classes import for_machine
-from envsolve.install.process import signals_raised
 from envsolve.install.staging import Staging
 from envsolve.install.wheels import WheelWork, packages
 from envsolve.machine.model import Machine
 from envsolve.planning.lock import Assumptions, mismatches, unknowns
 from envsolve.planning.plan import Plan
 from envsolve.system.files import real_path
+from envsolve.system.processes import signals_raised
 
 # What stands at a prefix, and whether an install may put an environment there.
 
 
+_INTERRUPTED = "nothing was changed unless the install had already finished; run the same command again"
 _NAME_MAX = 255
 # The separator of PATH, which venv refuses, and what the activation scripts of Python before 3.12.8 do not quote.
 _UNUSABLE = ':"$`\\'
@@ -206,11 +208,11 @@ def install(
         IndexUnavailableError: A file could not be had, or is not the file that was planned.
         UsageError: The prefix is something else, the lock is malformed, or no Python of the right version is found.
         InstallError: Disk full, or a source distribution that does not build.
-        InstallInterruptedError: SIGINT, SIGTERM or SIGHUP came.
+        InterruptedBySignalError: SIGINT, SIGTERM or SIGHUP came.
     """
     place = resolved(prefix)
     origin = source if isinstance(source, Plan) else _read(source, machine, python, groups)
-    with signals_raised(), _disk_errors_explained(place):
+    with signals_raised(signal.SIGINT, hint=_INTERRUPTED), _disk_errors_explained(place):
         work = _work(origin, python, machine, manager)
         aim = work.aim
         warnings = (*_notes(origin), *_held_against(aim.assumptions, machine))

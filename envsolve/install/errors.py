@@ -27,20 +27,6 @@ class DamagedFilesError(InstallError):
     """What a package manager installed, or had in its cache, is not what the packages list."""
 
 
-class InstallInterruptedError(EnvsolveError):
-    """A signal ended the install; its children are dead and its staging folder is gone.
-
-    The exit code is the shell's for that signal: 130 for Ctrl-C, 143 for SIGTERM.
-    """
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(
-            f"interrupted by {signal.Signals(signum).name}",
-            hint="nothing was changed unless the install had already finished; run the same command again",
-        )
-        self.exit_code = 128 + signum
-
-
 @dataclass(frozen=True, slots=True)
 class _Sign:
     """A phrase in a package manager's output, and the failure that it stands for."""
@@ -130,7 +116,7 @@ _SIGNS = (
 )
 
 
-def explained(manager: str, code: int, output: Sequence[str]) -> EnvsolveError:
+def explained(manager: str, code: int | None, output: Sequence[str]) -> EnvsolveError:
     """The failure that a package manager's output stands for, with its last lines.
 
     Args:
@@ -147,7 +133,7 @@ def explained(manager: str, code: int, output: Sequence[str]) -> EnvsolveError:
         found = sign.pattern.search(text)
         if found:
             return sign.error(f"{sign.message.format(**found.groupdict())}; {manager} said:\n{shown}", hint=sign.hint)
-    how = f"was killed by signal {-code}" if code < 0 else f"failed with exit status {code}"
+    how = f"was killed by signal {-code}" if code is not None and code < 0 else f"failed with exit status {code}"
     complaint = next((match[1] for line in output if (match := _COMPLAINT.match(line))), None)
     lead = f"{manager} {how}: {complaint}" if complaint else f"{manager} {how}"
     return InstallError(f"{lead}\n{manager} said:\n{shown}", hint="run again with --verbose to see all of it")

@@ -24,8 +24,7 @@ from envsolve.install import record
 from envsolve.install.errors import InstallError, explained
 from envsolve.install.files import File
 from envsolve.install.interpreters import PROBE_SECONDS, Target
-from envsolve.install.process import run
-from envsolve.system.processes import ask
+from envsolve.system.processes import ask, stream
 from envsolve.toolchain.model import SITE_PACKAGES
 
 # Linux took at most 127 bytes of a script's first line before 5.1.
@@ -198,14 +197,14 @@ def make(target: Target, staging: Path, final: Path) -> None:
         InstallError: The interpreter lacks the ``venv`` module, or the folder cannot be written.
     """
     command = [str(target.executable), "-I", "-c", _MAKE, str(staging), str(final)]
-    made = run(command, environment=os.environ, on_line=lambda line: None)
-    if any("No module named" in line for line in made.output):
+    made = stream(command, environ=os.environ, on_line=lambda line: None)
+    if any("No module named" in line for line in made.stderr.splitlines()):
         raise InstallError(
             f"{target.executable} has no venv module",
             hint="on Debian and Ubuntu it is in the package python3-venv; `uv python install` gives a complete Python",
         )
-    if made.code != 0:
-        raise explained("python -m venv", made.code, made.output)
+    if made.returncode != 0:
+        raise explained("python -m venv", made.returncode, made.stderr.splitlines())
 
 
 def bundled_pip(target: Target) -> File | None:

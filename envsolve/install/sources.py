@@ -6,7 +6,6 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from envsolve.install.staging import Staging
 from envsolve.machine.model import Machine
 from envsolve.planning.lock import Building
 from envsolve.rules.platform import assumed
+from envsolve.system.processes import capture
 from envsolve.toolchain.model import SITE_PACKAGES
 
 # The CUDA toolkit that packages of an environment make up, with what they leave out for linking.
@@ -77,14 +77,15 @@ def _write_stub(stub: Path, headers: Sequence[Path], compiler: str) -> None:
     source.write_text("".join(f"void {name}(void) {{}}\n" for name in names), encoding="ascii")
     command = [compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(stub), str(source)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = capture(command, os.environ, limit=120)
+    except OSError as error:
         raise InstallError(
             f"{compiler} does not run: {error}", hint="install a C compiler, or name one in CC"
         ) from error
     source.unlink()
     if done.returncode != 0:
-        raise InstallError(f"{compiler} cannot link a library:\n{done.stderr.strip()}", hint="see that it is whole")
+        why = "it took more than two minutes" if done.returncode is None else done.stderr.strip()
+        raise InstallError(f"{compiler} cannot link a library:\n{why}", hint="see that it is whole")
 
 
 # A CUDA toolkit out of conda packages, in a folder of the environment, where neither the machine nor PyPI has one.

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from envsolve.errors import UsageError
 from envsolve.install.errors import InstallError, Progress, Step
-from envsolve.install.process import signals_postponed
+from envsolve.system.processes import signals_postponed
 
 # Processes that a killed install left behind, found by the staging folder that they work in.
 #

@@ -22,12 +22,11 @@ from envsolve.install.errors import DamagedFilesError, InstallError, Progress, S
 from envsolve.install.files import File, Lock, Wanted, wanted
 from envsolve.install.interpreters import Target
 from envsolve.install.managers import Manager
-from envsolve.install.process import run
 from envsolve.install.sources import Sources, copies, in_words, logged, unmet
 from envsolve.install.staging import Staging
 from envsolve.machine.model import Machine
 from envsolve.planning.plan import Plan
-from envsolve.system.processes import ask
+from envsolve.system.processes import ask, stream
 
 _LEAST_ROOM = 1_000_000
 """Bytes without which no download can work, where the size of the files is not known."""
@@ -207,13 +206,13 @@ def _attempt(
     Args:
         told: Variables beside those that the manager has.
     """
-    ended = run(
+    ended = stream(
         command,
-        environment={**managers.child_environment(manager, stage.folder, stage.temporary), **told},
+        environ={**managers.child_environment(manager, stage.folder, stage.temporary), **told},
         on_line=lambda line: progress(Step("output", line)),
     )
-    if ended.code != 0:
-        failure = explained(manager.name, ended.code, ended.output)
+    if ended.returncode != 0:
+        failure = explained(manager.name, ended.returncode, ended.stderr.splitlines())
         return _no_room(stage, aim) or failure if isinstance(failure, IndexUnavailableError) else failure
     absent = record.missing(stage.environment, aim)
     if not absent:

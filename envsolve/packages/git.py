@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from envsolve.packages.urls import redact, without_logins
-from envsolve.system.processes import kill_group
+from envsolve.system.processes import capture
 
 _SECONDS = 300.0
 _DEFAULT = "HEAD"
@@ -130,26 +129,12 @@ class _Git:
         Raises:
             GitError: It fails, or takes too long.
         """
-        child = subprocess.Popen(
-            [*self._begin, *words],
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        with child:
-            try:
-                out, err = child.communicate(timeout=_SECONDS)
-            except subprocess.TimeoutExpired:
-                kill_group(child)
-                raise GitError(f"git {words[0]} took more than {_SECONDS:.0f} seconds") from None
-            except BaseException:  # Ctrl-C: the terminal's signal does not reach another session
-                kill_group(child)
-                raise
-        if child.returncode != 0:
-            lines = [line for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
+        ended = capture([*self._begin, *words], self._environ, limit=_SECONDS)
+        if ended.returncode is None:
+            raise GitError(f"git {words[0]} took more than {_SECONDS:.0f} seconds")
+        if ended.returncode != 0:
+            lines = [line for line in ended.stderr.splitlines() if line.strip()]
             # The last line may be general advice; the first that is fatal says what went wrong.
             said = next((line for line in lines if line.startswith(("fatal:", "error:", "ERROR:"))), "git failed")
             raise GitError(without_logins(said))
-        return out
+        return ended.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,14 +10,13 @@ from pathlib import Path
 from envsolve.diagnose.environment import answer
 from envsolve.diagnose.model import Diagnosis
 from envsolve.environment.read import read_outline
-from envsolve.errors import EnvsolveError, ImpossibleError, VerificationError
+from envsolve.errors import EnvsolveError, ImpossibleError, InterruptedBySignalError, VerificationError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.install.errors import InstallInterruptedError
-from envsolve.install.process import signals_raised
 from envsolve.machine.model import Machine
 from envsolve.protect.installers import rehearse
 from envsolve.protect.model import Change, version_of
 from envsolve.protect.restore import State, carry_out, packages_of, put_back, save, steps_of
+from envsolve.system.processes import signals_raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ def mend(
     )
     path = save(state)
     try:
-        with signals_raised():
+        with signals_raised(signal.SIGINT, hint="the environment is as it was before"):
             carry_out(steps, environ, on_line)
             remaining = answer("", machines, None, prefix, catalogue, environ).diagnoses
     except EnvsolveError as error:
         put_back(state, catalogue, environ, on_line)
         path.unlink()
-        if isinstance(error, InstallInterruptedError):
+        if isinstance(error, InterruptedBySignalError):
             raise
         message = f"{error.message}\nThe environment is as it was before."
         raise VerificationError(message, hint=error.hint) from error

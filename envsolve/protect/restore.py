@@ -18,10 +18,10 @@ from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError, VerificationError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.install.errors import explained
-from envsolve.install.process import run
 from envsolve.protect.installers import read_command
 from envsolve.protect.model import Command
 from envsolve.system.files import dump, read_regular, replace_file
+from envsolve.system.processes import stream
 
 # The exact state of an environment's packages, saved before it is changed.
 
@@ -206,9 +206,9 @@ def carry_out(steps: Sequence[Step], environ: Mapping[str, str], on_line: Callab
         EnvsolveError: One fails; those after it are not run.
     """
     for step in steps:
-        ended = run(step.command.words, environment={**environ, **step.variables}, on_line=on_line)
-        if ended.code != 0:
-            raise explained(step.command.installer, ended.code, ended.output)
+        ended = stream(step.command.words, environ={**environ, **step.variables}, on_line=on_line)
+        if ended.returncode != 0:
+            raise explained(step.command.installer, ended.returncode, ended.stderr.splitlines())
 
 
 def _parts(command: str) -> Iterator[list[str]]:

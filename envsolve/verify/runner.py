@@ -22,8 +22,7 @@ import msgspec
 from envsolve.diagnose.signatures import cause_of, explanation_of
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.system.children import Ended
-from envsolve.system.processes import signals_raised
+from envsolve.system.processes import Ended, signals_raised
 from envsolve.values import ComputeCapability
 from envsolve.verify.report import Check, Report, Status
 from envsolve.verify.scripts import BUILT_IN, Script, chosen, find_scripts, remove_abandoned

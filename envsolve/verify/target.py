@@ -17,9 +17,8 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from envsolve.errors import UsageError
-from envsolve.system.children import Ended, Running, running
 from envsolve.system.files import is_folder
-from envsolve.system.processes import raise_arrived
+from envsolve.system.processes import Ended, Isolated, isolated, raise_arrived
 from envsolve.verify.scripts import scratch_folder
 
 # Processes side by side, in one thread.
@@ -129,14 +128,14 @@ class Ran:
 class Job:
     """A script that was started; what it leaves must be taken before the block that started it is left."""
 
-    running: Running
+    child: Isolated
     place: Path
     token: str
     command: tuple[str, ...]
 
     def ran(self) -> Ran | None:
         """What it left, once it has ended; None while it runs."""
-        ended = self.running.ended()
+        ended = self.child.ended()
         return None if ended is None else Ran(ended, _content(self.place), self.token, self.command)
 
 
@@ -184,7 +183,7 @@ class Target:
             folders = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(scratch))
             environment = {**from_here({**os.environ, **self.environment}), **own, **folders}
             try:
-                child = running(command, environment=environment, folder=scratch, time_limit=time_limit)
+                child = isolated(command, environ=environment, directory=scratch, time_limit=time_limit)
                 job = Job(stack.enter_context(child), place, token, command)
             except OSError as error:
                 raise UsageError(

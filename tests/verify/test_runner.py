@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from envsolve.errors import EnvsolveError, UsageError
-from envsolve.system import children
+from envsolve.system import processes
 from envsolve.values import ComputeCapability
 from envsolve.verify.report import Check
 from envsolve.verify.runner import run_checks, run_compile_checks
@@ -127,7 +127,7 @@ def test_what_stays_behind_and_goes_on_writing_is_no_concern(tmp_path: Path) -> 
     readers = set(threading.enumerate())
     swallowed: list[threading.ExceptHookArgs] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(children, "_DRAIN_SECONDS", 0.0)
+        patch.setattr(processes, "_DRAIN_SECONDS", 0.0)
         patch.setattr(threading, "excepthook", swallowed.append)
         assert run_one(tmp_path, body).status == "pass"
         go.write_text("go\n")

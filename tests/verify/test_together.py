@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.system.processes import InterruptedBySignalError
+from envsolve.errors import InterruptedBySignalError
 from envsolve.verify import runner, target
 from envsolve.verify.runner import run_checks
 from tests.verify.test_runner import write_check

@@ -7,11 +7,11 @@ import os
 import pkgutil
 import shlex
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.protect.model import Command, Installer, Rehearsed
+from envsolve.system.processes import capture
 
 _SHOWN_LINES = 12
 
@@ -47,24 +47,17 @@ def rehearse(command: Command, environ: Mapping[str, str]) -> Rehearsed:
         EnvsolveError: It fails, or its answer is not understood.
     """
     assert command.rehearsal is not None  # only what changes an environment is rehearsed
-    done = subprocess.run(
-        command.rehearsal,
-        env={**environ, "NO_COLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )
+    done = capture(command.rehearsal, {**environ, "NO_COLOR": "1"})
+    printed = done.stdout.decode("utf-8", "replace")
     if done.returncode == 0:
         try:
-            return installer(command.installer).rehearsed(done.stdout, done.stderr)
+            return installer(command.installer).rehearsed(printed, done.stderr)
         except ValueError as error:
             raise EnvsolveError(
                 f"the dry run of {command.installer} is not understood: {error}",
                 hint=f"see what it prints: {shlex.join(command.rehearsal)}",
             ) from error
-    said = "\n".join(f"  {line}" for line in (done.stderr or done.stdout).strip().splitlines()[-_SHOWN_LINES:])
+    said = "\n".join(f"  {line}" for line in (done.stderr or printed).strip().splitlines()[-_SHOWN_LINES:])
     hint = "pip has dry runs since 22.2 and their report since 22.3" if "no such option" in done.stderr else None
     raise EnvsolveError(
         f"{command.installer} says that this cannot be done (exit status {done.returncode}):\n{said}", hint=hint

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.system.processes import InterruptedBySignalError, ask, kill_group, raise_arrived, signals_raised
+from envsolve.errors import InterruptedBySignalError
+from envsolve.system.processes import ask, capture, kill_group, raise_arrived, signals_postponed, signals_raised, stream
 
 ENVIRON = {"PATH": "/usr/bin:/bin"}
 
@@ -71,5 +72,33 @@ def test_a_signal_whose_exception_python_swallows_is_raised_once_more(monkeypatc
             assert swallowed
             raise_arrived()
         raise_arrived()  # that was then
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_stream_passes_lines_on_and_keeps_the_last() -> None:
+    lines: list[str] = []
+    ended = stream(["sh", "-c", "echo out; echo err >&2; exit 3"], environ=ENVIRON, on_line=lines.append)
+    assert (ended.returncode, ended.stderr, lines) == (3, "out\nerr", ["out", "err"])
+
+
+def test_a_capture_without_end_is_killed() -> None:
+    ended = capture(["sh", "-c", "echo text; sleep 30 & sleep 30"], ENVIRON, limit=0.3)
+    assert ended.returncode is None
+    assert ended.seconds < 5
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such signals")
+def test_handlers_of_the_caller_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        with signals_raised(signal.SIGINT):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert came == [signal.SIGTERM]
+        with signals_postponed():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert len(came) == 1
+        assert len(came) == 2
     finally:
         signal.signal(signal.SIGTERM, before)
