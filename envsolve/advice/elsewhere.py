@@ -1,4 +1,4 @@
-"""Torch on conda-forge, whose builds carry code for cards that the package index has dropped or not yet got."""
+"""Torch from elsewhere: conda-forge, which has code for other GPUs than the package index, or compiled from source."""
 
 from __future__ import annotations
 
@@ -7,80 +7,31 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
+from envsolve.advice.torch import conda_replacements
 from envsolve.errors import IndexUnavailableError
-from envsolve.facts.builds import Build, SourceProject
+from envsolve.facts.builds import SourceProject
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.channels import CondaBuild
-from envsolve.machine.model import Machine
 from envsolve.rules.code import best_code, libraries_serve
 from envsolve.rules.judge import Facts, Judge
-from envsolve.rules.platform import assumed
 from envsolve.rules.toolchain import CompilerFacts, arch_list, gcc_for
 from envsolve.solve.candidate_selector import Pool
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of
 from envsolve.solve.outcome import Remedy
-from envsolve.solve.preferences import too_late
 from envsolve.values import ComputeCapability, CudaVersion
-
-_CHANNEL, _PACKAGE = "conda-forge", "pytorch"
-_SYSTEMS = {
-    ("linux", "x86_64"): ("linux-64", "linux_x86_64"),
-    ("linux", "aarch64"): ("linux-aarch64", "linux_aarch64"),
-    ("windows", "x86_64"): ("win-64", "win_amd64"),
-}
 
 
 def conda_forge(family: Family, limits: Limits) -> Iterator[Remedy]:
-    """The newest torch of conda-forge that is asked for and runs on all machines; none where more than torch is asked.
-
-    Its Triton is not judged: conda-forge's has no ptxas of its own.
-    """
+    """The best torch of conda-forge that is asked for and runs on all machines; nothing if more than torch is asked."""
     if [*limits.asked] != ["torch"] or not any(machine.gpus for machine in family.machines):
         return
-    releases: dict[tuple[str, str], list[CondaBuild]] = {}
-    for record in family.catalogue.conda:
-        of_the_channel = (record.channel, record.package) == (_CHANNEL, _PACKAGE)
-        if of_the_channel and record.cuda and not too_late(record.released, family.cutoff):
-            releases.setdefault((record.version, record.cuda), []).append(record)
-    newest_first = sorted(releases, key=lambda release: tuple(map(Version, release)), reverse=True)
-    for version, cuda in newest_first:
-        variant = CudaVersion.parse(cuda).variant
-        wanted = limits.asked["torch"].contains(version, prereleases=True) and limits.flavour in (None, variant)
-        records = [r for r in releases[version, cuda] if family.python is None or family.python in r.pythons]
-        if wanted and all(_serves(records, machine, family) for machine in family.machines):
-            yield Remedy("take it from conda-forge (--manager conda)", f"{_PACKAGE} {version} [{variant}]")
+    for option in conda_replacements(family.machines, family.python, family.catalogue, family.cutoff):
+        build = option.build
+        wanted = limits.asked["torch"].contains(build.version, prereleases=True)
+        if wanted and limits.flavour in (None, build.variant) and option.verdict.level.usable:
+            yield Remedy("take it from conda-forge (--manager conda)", f"pytorch {build.version} [{build.variant}]")
             return
-
-
-def _serves(records: Sequence[CondaBuild], machine: Machine, family: Family) -> bool:
-    """Whether one of a release's builds is for a machine's system and runs on all of its GPUs."""
-    platform = assumed(machine.platform)
-    subdir, tag = _SYSTEMS.get((platform.os or "", platform.arch or ""), ("", ""))
-    judge, known = Judge(machine, family.facts), family.facts.architectures
-    # Jetson parts are islands, and have builds of their own.
-    island = any(gpu.compute_capability and known[gpu.compute_capability].island for gpu in machine.gpus or ())
-    fitting = (r for r in records if r.subdir == subdir and (r.arm == "tegra") is island)
-    return any(_runs(record, tag, judge) for record in fitting)
-
-
-def _runs(record: CondaBuild, tag: str, judge: Judge) -> bool:
-    build = Build(
-        package="torch",
-        version=record.version,
-        variant=f"cu{(record.cuda or '').replace('.', '')}",
-        platform=tag,
-        pythons=(),
-        index=_CHANNEL,
-        evidence=record.evidence,
-        source=record.source,
-        code=record.code,
-        cuda=record.cuda,
-        libc=record.libc,
-    )
-    return all(verdict.level.usable for verdict in judge.verdicts(build, None))
 
 
 # Cards that came after every published torch: what to look for instead.

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
+from envsolve.advice.torch import on_named_index
 from envsolve.diagnose.model import Diagnoses, Remedy
-from envsolve.diagnose.remedies.torch import as_uv_takes_it, install_command, named
+from envsolve.diagnose.remedies.torch import as_uv_takes_it, install_command
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment, TorchFiles
 from envsolve.solve.family import Option
@@ -24,7 +25,7 @@ def companion_for_torch(scene: Scene, package: str) -> Remedy | None:
     if option is None:
         return None
     build = option.build
-    command = install_command(scene, (named(scene, option, scene.family),)).replace(
+    command = install_command(scene, (on_named_index(option, scene.family),)).replace(
         " install ", " install --no-deps ", 1
     )
     if "--force-reinstall" not in command:

@@ -12,13 +12,16 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from envsolve.advice.torch import preference
 from envsolve.dockerfile.read import Places
 from envsolve.facts.builds import IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.channels import Distribution, Image
 from envsolve.machine.model import Machine
 from envsolve.planning.builds import BuildLine, list_builds
+from envsolve.rules.judge import Facts, as_judged
 from envsolve.rules.platform import libc_needed, libc_serves, python_tag
+from envsolve.solve.family import Family
 
 _DEFAULT = "default"
 Libc: TypeAlias = tuple[str, tuple[int, int]]
@@ -42,10 +45,12 @@ class Offer:
     """One build, with its verdict for each GPU.
 
     Attributes:
+        place: Its place in the order in which ``envsolve plan`` tries builds.
         requires: Requires-Dist lines, where they are known.
     """
 
     lines: tuple[BuildLine, ...]
+    place: int
     requires: tuple[str, ...] | None = None
 
     @property
@@ -112,7 +117,9 @@ def offers(package: str, machines: Sequence[Machine], catalogue: Catalogue) -> t
         if line.index in simple:
             key = (line.version, line.local, line.variant, line.index, line.platform)
             together.setdefault((key, line.pythons), []).append(line)
-    return tuple(Offer(tuple(lines), requires.get(key)) for (key, _), lines in together.items())
+    judged = tuple(as_judged(machine, None, catalogue.drivers) for machine in machines)
+    place = preference(Family(catalogue, Facts.of(catalogue), judged, None), package)
+    return tuple(Offer(tuple(lines), place(key[0], key[2]), requires.get(key)) for (key, _), lines in together.items())
 
 
 def found(
@@ -137,20 +144,12 @@ def _is_in(offer: Offer, places: Places) -> bool:
 
 
 def running(known: Iterable[Offer], within: Within) -> Iterator[Offer]:
-    """Those that run on every machine: with their Triton before others, then newest first.
+    """Those that run on every machine, in the order in which ``envsolve plan`` tries them.
 
-    Of equals, those whose file names say their variant come first.
+    Of one build on two indexes, the one whose file name contains the variant comes first.
     """
-
-    def rank(offer: Offer) -> tuple[bool, Version, int, bool]:
-        return offer.without_triton is None, Version(offer.build.version), _level(offer), bool(offer.build.local)
-
-    good = [offer for offer in known if offer.refused is None and offer.fits(within)]
-    return iter(sorted(good, key=rank, reverse=True))
-
-
-def _level(offer: Offer) -> int:
-    return min(("none", "unknown", "ptx", "family", "native").index(line.verdict) for line in offer.lines)
+    good = (offer for offer in known if offer.refused is None and offer.fits(within))
+    return iter(sorted(good, key=lambda offer: (offer.place, not offer.build.local)))
 
 
 # What the name of an image says: which image it is wherever it is fetched from, and what stands in it.

@@ -131,7 +131,8 @@ def bring(building: Building, machine: Machine | None, stage: Staging, progress:
     from envsolve.install import conda_fill
     from envsolve.install.conda import carry_out
     from envsolve.packages.conda_inputs import read_spec
-    from envsolve.solve.conda import subdir_of, system_packages
+    from envsolve.rules.conda import subdir_of
+    from envsolve.solve.conda import system_packages
     from envsolve.solve.conda_channels import Channels, UnsolvableError
 
     home = record.site_packages(stage.environment) / place(building)

@@ -20,10 +20,19 @@ from envsolve.planning.pinning import Judged, driver_need, support_of
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan, Support
 from envsolve.planning.warnings import about_compat, about_machines
 from envsolve.rules.code import ANY, TRITON, chosen_ptxas
-from envsolve.rules.conda import Candidate, CondaAsked, CondaJudge, JudgedBuild, Spec, VirtualPackage, variant_of
+from envsolve.rules.conda import (
+    Candidate,
+    CondaAsked,
+    CondaJudge,
+    JudgedBuild,
+    Spec,
+    VirtualPackage,
+    subdir_of,
+    variant_of,
+)
 from envsolve.rules.judge import Facts, as_judged
 from envsolve.rules.platform import libc_of
-from envsolve.solve.conda import Question, Solution, Solver, subdir_of, virtual_packages
+from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import Channels, UnsolvableError
 from envsolve.solve.fleet import by_kind
 from envsolve.solve.outcome import Caution, Conflict, ConflictFact, PlannedPackage, Remedy

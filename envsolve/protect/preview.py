@@ -23,9 +23,9 @@ from envsolve.facts.channels import CondaBuild
 from envsolve.machine.model import Machine
 from envsolve.protect.installers import installer, read_command, rehearse
 from envsolve.protect.model import SCHEMA, TORCH, Change, Command, Forecast, family_of, version_of
+from envsolve.rules.conda import CondaJudge, as_build
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.verdict import Level
-from envsolve.values import CudaVersion
 
 # What an environment would be after changes, as a report that the rules weigh, and the verdict on its torch.
 
@@ -57,38 +57,26 @@ def report_after(before: ReportFacts, changes: Sequence[Change], catalogue: Cata
 
 def verdict_on(scene: Scene, torch: Change, machine: Machine) -> tuple[Literal["yes", "no", "unknown"], str]:
     """Whether the torch that comes runs on the machine's GPUs (on its CPU, where it has none), and what decides it."""
-    build = _build(scene, torch)
+    record = _conda_build(torch, scene.catalogue)
+    if record is not None:
+        build: Build | None = as_build(record)
+    else:
+        build = scene.torch.build if scene.torch and torch.build is None else None
     if build is None:
         return "unknown", f"the catalogue does not know {torch.name} {torch.after}: what it carries is not known"
     if build.cuda and machine.gpus == ():
         return "yes", "on the CPU alone: the machine has no NVIDIA GPU"
-    verdict = worst(Judge(scene.machine, scene.facts).verdicts(build, None))
+    verdict = (
+        CondaJudge((scene.machine,), scene.facts, ()).verdict(build)
+        if record is not None
+        else worst(Judge(scene.machine, scene.facts).verdicts(build, None))
+    )
     if verdict.level is Level.NONE:
         failed = "; ".join(reason.text for reason in verdict.failures if not reason.rule.startswith("triton"))
         return "no", failed
     if verdict.level is Level.UNKNOWN:
         return "unknown", "; ".join(reason.text for reason in verdict.reasons if reason.ok is None)
     return "yes", f"{verdict.code} runs on the GPU" if verdict.code else "nothing of it needs a GPU"
-
-
-def _build(scene: Scene, torch: Change) -> Build | None:
-    """The catalogue's build of the torch that comes; conda's, written as one of a package index."""
-    found = _conda_build(torch, scene.catalogue)
-    if found is None:
-        return scene.torch.build if scene.torch and torch.build is None else None
-    return Build(
-        package="torch",
-        version=found.version,
-        variant=CudaVersion.parse(found.cuda).variant if found.cuda else "cpu",
-        platform="any",
-        pythons=(),
-        index=found.channel,
-        evidence=found.evidence,
-        source=found.source,
-        code=found.code,
-        requires=(f"triton=={found.triton}",) if found.triton else (),
-        cuda=found.cuda,
-    )
 
 
 def _conda_build(torch: Change, catalogue: Catalogue) -> CondaBuild | None:

@@ -1,4 +1,4 @@
-"""The rules of ``compat`` applied to the builds of a conda channel, through the catalogue's records of them."""
+"""The rules applied to the builds of a conda channel, through the catalogue's records of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Protocol, TypeVar
 
 from msgspec import structs
 
@@ -13,7 +14,7 @@ from envsolve.facts.builds import Build
 from envsolve.facts.channels import CondaBuild
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import TritonRelease, toolkit_of
-from envsolve.machine.model import Machine
+from envsolve.machine.model import Machine, Platform
 from envsolve.rules.judge import Facts, Judge, worst
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.values import CudaVersion
@@ -116,7 +117,12 @@ class Candidate:
 
 #: Packages that the catalogue describes, by what else the same recipe makes with the same code.
 JUDGED = {"pytorch": "pytorch", "libtorch": "pytorch"}
-_PLATFORMS = {"linux-64": "linux_x86_64", "linux-aarch64": "linux_aarch64", "win-64": "win_amd64"}
+#: The subdirs that have CUDA builds, each with its system and the platform tag that wheels have for the same one.
+SUBDIRS = {
+    "linux-64": ("linux", "x86_64", "linux_x86_64"),
+    "linux-aarch64": ("linux", "aarch64", "linux_aarch64"),
+    "win-64": ("windows", "x86_64", "win_amd64"),
+}
 # conda-forge adds 200 for CUDA and 100 for MKL to the build number of the recipe.
 _OWN_NUMBERS = 100
 # What a build that runs CUDA code depends on: `pytorch-cuda` on the channel pytorch, `cudatoolkit` up to CUDA 11.
@@ -191,9 +197,12 @@ class CondaJudge:
 
     def _judged(self, candidate: Candidate) -> JudgedBuild:
         record = self._record(candidate)
-        build = as_build(candidate, record)
-        verdicts = [v for judge in self.judges(build.cuda) for v in judge.verdicts(build, None)]
-        return JudgedBuild(candidate, build, worst(verdicts), record is not None)
+        build = as_build(record) if record else _undescribed(candidate)
+        return JudgedBuild(candidate, build, self.verdict(build), record is not None)
+
+    def verdict(self, build: Build) -> Verdict:
+        """The verdict that decides, of all GPUs of all machines."""
+        return worst([v for judge in self.judges(build.cuda) for v in judge.verdicts(build, None)])
 
     def _record(self, candidate: Candidate) -> CondaBuild | None:
         """The catalogue's record of a candidate; None where it has none, or several that cannot be told apart."""
@@ -214,28 +223,65 @@ class CondaJudge:
         return fitting[0] if len(fitting) == 1 else None
 
 
-def as_build(candidate: Candidate, record: CondaBuild | None) -> Build:
-    """A candidate as the rules take builds: what the catalogue says of it, else what the channel's index says."""
-    cuda = record.cuda if record else cuda_of(candidate) if needs_cuda(candidate) else None
-    triton = record.triton if record else _triton(candidate)
+def subdir_of(platform: Platform | None) -> str:
+    """The subdir that a machine installs from, ``linux-64``. Linux and x86_64 are assumed for what is not known.
+
+    Raises:
+        KeyError: conda has no CUDA builds for that system.
+    """
+    known = platform or Platform()
+    wanted = (known.os or "linux", known.arch or "x86_64")
+    for subdir, (system, arch, _) in SUBDIRS.items():
+        if (system, arch) == wanted:
+            return subdir
+    raise KeyError(wanted)
+
+
+def as_build(record: CondaBuild) -> Build:
+    """A conda build as the rules take builds."""
+    return Build(
+        package="torch",
+        version=record.version,
+        variant=CudaVersion.parse(record.cuda).variant if record.cuda else "cpu",
+        platform=SUBDIRS[record.subdir][2] if record.subdir in SUBDIRS else "any",
+        pythons=(),
+        index=record.channel,
+        evidence=record.evidence,
+        source=record.source,
+        code=record.code,
+        requires=(f"triton=={record.triton}",) if record.triton else (),
+        cuda=record.cuda,
+        libc=record.libc,
+        cited=record.cited,
+    )
+
+
+def _undescribed(candidate: Candidate) -> Build:
+    """A candidate that the catalogue does not describe, as far as the index of its channel describes it."""
+    triton = _triton(candidate)
     return Build(
         package="torch",
         version=candidate.version,
         variant=variant_of(candidate) or "cuda",
-        platform=_PLATFORMS.get(candidate.subdir, "any"),
+        platform=SUBDIRS[candidate.subdir][2] if candidate.subdir in SUBDIRS else "any",
         pythons=(),
-        index="default",
-        evidence=record.evidence if record else Evidence.PUBLISHED,
-        source=record.source if record else "",
-        code=record.code if record else None,
+        index=candidate.channel,
+        evidence=Evidence.PUBLISHED,
+        source="",
         requires=(f"triton=={triton}",) if triton else (),
-        cuda=cuda,
-        libc=record.libc if record else None,
-        cited=record.cited if record else {},
+        cuda=cuda_of(candidate) if needs_cuda(candidate) else None,
     )
 
 
-def tiers(judged: Iterable[JudgedBuild]) -> tuple[tuple[JudgedBuild, ...], ...]:
+class _HasVerdict(Protocol):
+    @property
+    def verdict(self) -> Verdict: ...
+
+
+Judged = TypeVar("Judged", bound=_HasVerdict)
+
+
+def tiers(judged: Iterable[Judged]) -> tuple[tuple[Judged, ...], ...]:
     """Builds to choose among, the best choice first: all works; Triton does not; a fact that decides is not known.
 
     Each holds the ones before it. A build of which the rules say that it does not run is in none.

@@ -188,19 +188,6 @@ class Solver:
 # builds. Here they follow from the machine's description. Source: CEP 30 (the packages), CEP 46 (``__cuda_arch``).
 
 
-_SUBDIRS = {("linux", "x86_64"): "linux-64", ("linux", "aarch64"): "linux-aarch64", ("windows", "x86_64"): "win-64"}
-
-
-def subdir_of(platform: Platform | None) -> str:
-    """The subdir whose packages a machine installs, ``linux-64``; its system is settled.
-
-    Raises:
-        KeyError: conda has none for it that CUDA builds are published in.
-    """
-    known = platform or Platform()
-    return _SUBDIRS[known.os or "linux", known.arch or "x86_64"]
-
-
 def virtual_packages(machines: Sequence[Machine], facts: Facts) -> tuple[VirtualPackage, ...]:
     """What all of the machines have: of several, the least.
 

@@ -53,7 +53,7 @@ def test_a_widely_copied_file(catalogue: Catalogue) -> None:
     assert "Python 3.8" in python.text and python.remedies[0] == "FROM nvidia/cuda:12.1.1-devel-ubuntu22.04"
     assert (build.line, build.code, build.level) == (3, "unpublished-build", "error")
     assert "cpu, cu117, cu118 alone" in build.text
-    assert build.remedies[0] == "pip install torch==2.0.0+cu118 --index-url https://download.pytorch.org/whl/cu118"
+    assert build.remedies[0] == "pip install torch==2.0.0+cu117 --index-url https://download.pytorch.org/whl/cu117"
     assert (arch.line, arch.code) == (5, "nvcc-arch")
     assert "sm_75" in arch.text and "8.9" in arch.text
     assert arch.remedies == ("-arch=sm_89",)
@@ -330,7 +330,7 @@ def test_what_a_plan_is_written_as_has_no_fault(catalogue: Catalogue, plan: Plan
 def test_in_words(catalogue: Catalogue) -> None:
     report = check.check_dockerfile(WIDELY_COPIED, (describe_target(ADA, catalogue),), catalogue)
     text = describe(report, "Dockerfile")
-    assert "Dockerfile:3: error: " in text and "    -> pip install torch==2.0.0+cu118" in text
+    assert "Dockerfile:3: error: " in text and "    -> pip install torch==2.0.0+cu117" in text
 
 
 def exit_code(*words: str) -> object:

@@ -1,0 +1,219 @@
+"""Which torch runs on given machines instead of the one at hand: one ranking for every command.
+
+``plan`` tries torch builds in the order of :meth:`envsolve.solve.family.Family.options`, and conda builds in that of
+:func:`envsolve.rules.conda.tiers`. Everything that proposes a torch takes it from here, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from envsolve.facts.builds import Build, IndexPlace
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.channels import CondaBuild
+from envsolve.machine.model import Gpu, Machine
+from envsolve.rules.code import ANY, best_code
+from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
+from envsolve.rules.judge import Facts
+from envsolve.rules.verdict import Level, Verdict
+from envsolve.solve.family import DEFAULT, Family, Option
+from envsolve.solve.preferences import too_late
+
+#: Companions that most environments with torch have, and that must move with it.
+_CLOSE = ("torchvision", "torchaudio", "torchcodec")
+
+
+class Installed(msgspec.Struct, frozen=True):
+    """What is known of an environment whose torch is to be replaced.
+
+    Attributes:
+        versions: Public versions of its packages, by normalized name.
+        torch: Public version of its torch; None if unknown.
+        variant: The variant of its torch, ``cu126``; None if unknown.
+    """
+
+    versions: Mapping[str, str] = {}
+    torch: str | None = None
+    variant: str | None = None
+
+    def has(self, build: Build) -> bool:
+        """Whether a build is the torch at hand."""
+        return self.torch is not None and (self.torch, self.variant) == (build.version, build.variant)
+
+
+# Wheels.
+
+
+def replacements(
+    family: Family, installed: Installed, variants: Sequence[str] | None = None
+) -> tuple[tuple[Option, ...], ...]:
+    """Torch builds that run on the machines, each followed by the companions that go with it.
+
+    Args:
+        family: The torch family on the machines and the environment's Python.
+        installed: The environment. The first answer keeps its torch version in another variant, if possible.
+        variants: Only these variants.
+    """
+    wanted: list[Mapping[str, SpecifierSet]] = [{}]
+    if installed.torch:
+        wanted.insert(0, {"torch": SpecifierSet(f"=={installed.torch}")})
+    found = (pairing for asked in wanted if (pairing := _first(family, asked, installed)))
+    chosen = [p for p in found if variants is None or p[0].build.variant in variants]
+    return tuple({tuple(o.identity[:2] for o in pairing): pairing for pairing in chosen}.values())
+
+
+def _first(family: Family, asked: Mapping[str, SpecifierSet], installed: Installed) -> tuple[Option, ...] | None:
+    """The best pairing: companions keep their versions, else move too, else only the close ones come along."""
+    versions = installed.versions
+    bound = [name for name in versions if family.follows_torch(name)]
+    exact = {name: SpecifierSet(f"=={versions[name]}") for name in bound}
+    loose = {name: SpecifierSet() for name in bound}
+    close = {name: SpecifierSet() for name in _CLOSE if name in versions}
+    for companions in (exact, loose, close):
+        for found in family.pairings({**asked, **companions}):
+            if may_run(found[0]) and not installed.has(found[0].build):
+                return found
+    return None
+
+
+def may_run(option: Option) -> bool:
+    """Whether an option is worth proposing: it runs on the GPUs, or only a fact about the machine is missing."""
+    return option.build.variant != "cpu" and option.verdict.level is not Level.NONE
+
+
+def preference(family: Family, package: str) -> Callable[[str, str], int]:
+    """The place of a build, by its public version and variant, in the order in which ``plan`` tries them, from 0.
+
+    Builds that the machines rule out share the last place.
+    """
+    places: dict[tuple[str, str], int] = {}
+    for option in family.options(package):
+        places.setdefault(option.identity[:2], len(places))
+    # The only build of a companion is an option beside every variant of torch.
+    return lambda version, variant: places.get((version, variant), places.get((version, ANY), len(places)))
+
+
+def with_another_python(family: Family, pythons: Sequence[str]) -> Iterator[tuple[str, Option, Family]]:
+    """Each of some Pythons for which a torch for these machines is published, with the best one."""
+    for python in pythons:
+        there = replace(family, python=python)
+        best = next((option for option in there.options("torch") if may_run(option)), None)
+        if best is not None:
+            yield python, best, there
+
+
+def on_named_index(option: Option, family: Family) -> Option:
+    """The same version and variant on the index whose file names contain the variant, if there is one."""
+    build = option.build
+    for other in family.options(build.package):
+        same = (other.build.version, other.build.variant) == (build.version, build.variant)
+        if same and other.build.local and other.verdict.level is option.verdict.level:
+            return other
+    return option
+
+
+def install_command(options: Sequence[Option], indexes: Mapping[str, IndexPlace], installer: str = "pip") -> str:
+    """One line that installs options.
+
+    Versions have their local part, since an installer takes ``2.8.0+cu118`` as a match for ``==2.8.0``.
+    """
+    names_by_index: dict[str, list[str]] = {}
+    for option in options:
+        build = option.build
+        names_by_index.setdefault(build.index if build.index != DEFAULT else "", []).append(
+            f"{build.package}=={build.version}{build.local}"
+        )
+    variant = next((o.build.variant for o in options if o.build.variant != ANY), "cpu")
+    commands = []
+    for index, names in sorted(names_by_index.items(), reverse=True):
+        place = indexes.get(index)
+        where = f" --index-url {place.url.format(variant=variant)}" if place else ""
+        force = "" if place else " --force-reinstall"
+        commands.append(f"{installer} install{force} {' '.join(names)}{where}")
+    return " && ".join(commands)
+
+
+def in_words(options: Sequence[Option], gpus: Sequence[Gpu], facts: Facts, *, keeps_torch: bool = False) -> str:
+    """A sentence that proposes options and says which code the GPUs run."""
+    torch, *companions = options
+    build = torch.build
+    others = ", ".join(
+        f"{o.build.package} {o.build.version}" + ("" if o.build.variant in (ANY, "cpu") else f" [{o.build.variant}]")
+        for o in companions
+    )
+    if companions and keeps_torch:
+        return f"Keep torch {build.version} [{build.variant}], and install {others}, which goes with it."
+    required = torch.verdict.driver_required
+    needs = f"needs driver {required} or newer" if required else ""
+    why = "; ".join(filter(None, (_code_of(build, gpus, facts), needs)))
+    text = f"Install torch {build.version} [{build.variant}]" + (f", {others}" if others else "")
+    return text + (f": {why}." if why else ".")
+
+
+def _code_of(build: Build, gpus: Sequence[Gpu], facts: Facts) -> str:
+    """Which code of a build each GPU runs."""
+    if not gpus:
+        return "the report does not say enough to tell whether it supports the GPU"
+    codes: dict[str, list[str]] = {}
+    for gpu in gpus:
+        _, arch = best_code(build.code or (), gpu.cc, facts.architectures) if gpu.cc else (None, None)
+        if arch:
+            codes.setdefault(arch.name, []).append(gpu.name or f"cc {gpu.compute_capability}")
+    return ", ".join(f"{code} runs on {' and '.join(names)}" for code, names in codes.items())
+
+
+# Packages of conda-forge.
+
+
+class CondaOption(msgspec.Struct, frozen=True):
+    """A build of conda-forge's pytorch with the worst verdict of all machines and GPUs."""
+
+    record: CondaBuild
+    build: Build
+    verdict: Verdict
+
+    @property
+    def command(self) -> str:
+        """What installs it. The build is named, since conda takes the CPU build if it sees no driver."""
+        record = self.record
+        pinned = f'"pytorch={record.version}={record.build}" "cuda-version={record.cuda}"'
+        return f"conda install -c {record.channel} {pinned}"
+
+
+def conda_replacements(
+    machines: Sequence[Machine], python: str | None, catalogue: Catalogue, cutoff: str | None = None
+) -> tuple[CondaOption, ...]:
+    """The CUDA builds of conda-forge's pytorch that run on all of the machines, best first: as conda is solved.
+
+    Args:
+        machines: As they are judged.
+        python: Only builds for it; None for any.
+        catalogue: The facts.
+        cutoff: First instant that is too late.
+    """
+    try:
+        subdirs = {subdir_of(machine.platform) for machine in machines}
+    except KeyError:
+        return ()
+    judge = CondaJudge(machines, Facts.of(catalogue), ())
+    options = [
+        CondaOption(record, build, judge.verdict(build))
+        for record in catalogue.conda
+        if (record.channel, record.package) == ("conda-forge", "pytorch")
+        and record.cuda
+        and {record.subdir} == subdirs
+        and (python is None or not record.pythons or python in record.pythons)
+        and not too_late(record.released, cutoff)
+        for build in (as_build(record),)
+    ]
+    ranked = (option for tier in tiers(options) for option in sorted(tier, key=_newness, reverse=True))
+    return tuple({id(option): option for option in ranked}.values())
+
+
+def _newness(option: CondaOption) -> tuple[Version, Version]:
+    return Version(option.build.version), Version(option.build.cuda or "0")
