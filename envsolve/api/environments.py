@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +15,14 @@ from envsolve.errors import UsageError
 from envsolve.planning.request import StrPath, items, path_of, paths, program_of, python_version
 
 if TYPE_CHECKING:
-    from envsolve.diagnose.model import Diagnoses, Probe
+    from envsolve.diagnose.model import Diagnoses
     from envsolve.diagnose.survey import Survey
     from envsolve.install.environment import Installed
     from envsolve.install.errors import Progress
     from envsolve.machine.model import Machine
     from envsolve.planning.plan import Plan
     from envsolve.verify.context import Context
-    from envsolve.verify.report import Report
+    from envsolve.verify.report import Probe, Report
 
 
 def install(
@@ -55,6 +56,7 @@ def install(
         VerificationError: A check failed; what stood at ``prefix`` still stands.
         EnvsolveError: Others, see :func:`envsolve.install.environment.install`.
     """
+    from envsolve.diagnose.signatures import explain
     from envsolve.install.environment import install as make_environment
     from envsolve.install.errors import silent
     from envsolve.install.record import is_guarded
@@ -69,7 +71,7 @@ def install(
         python=python_version(python),
         groups=items(groups, str, "groups"),
         machine=machine or detect(),
-        verify=prove if check else None,
+        verify=partial(prove, explain=explain) if check else None,
         progress=progress or silent,
     )
     if held:
@@ -103,10 +105,12 @@ def verify(
         ImpossibleError: The lock has no part for this machine.
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
+    from envsolve.diagnose.signatures import explain
     from envsolve.verify.runner import run_checks
 
     names, context = items(only, str, "only"), _context(plan, before)
-    return context.around(run_checks(program_of(python, "python"), time_limit=time_limit, only=names, quick=quick))
+    program = program_of(python, "python")
+    return context.around(run_checks(program, time_limit=time_limit, only=names, quick=quick, explain=explain))
 
 
 def verify_compiles(
@@ -131,6 +135,7 @@ def verify_compiles(
     Raises:
         UsageError: A GPU is not understood, or none is given; else as :func:`verify`.
     """
+    from envsolve.diagnose.signatures import explain
     from envsolve.facts.catalogue import Catalogue
     from envsolve.facts.gpu_names import find_gpu
     from envsolve.values import ComputeCapability
@@ -140,7 +145,8 @@ def verify_compiles(
     names = items(gpus, str, "gpus")
     cards = [ComputeCapability.parse(find_gpu(name, catalogue).compute_capability) for name in names]
     chosen, context = items(only, str, "only"), _context(plan, before)
-    return context.around(check_without_gpu(program_of(python, "python"), cards, time_limit=time_limit, only=chosen))
+    program = program_of(python, "python")
+    return context.around(check_without_gpu(program, cards, time_limit=time_limit, only=chosen, explain=explain))
 
 
 def saved_report(report: StrPath, *, before: StrPath | None = None) -> Report:
@@ -209,9 +215,9 @@ def diagnose(
             is of another type.
     """
     from envsolve.diagnose.environment import answer
-    from envsolve.diagnose.model import Probe
     from envsolve.facts.catalogue import Catalogue
     from envsolve.system.files import dump
+    from envsolve.verify.report import Probe
 
     known = machines_given(machines) or ((detect(),) if prefix is not None else ())
     listed = dump(installed) if isinstance(installed, Mapping) else installed

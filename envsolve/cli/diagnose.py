@@ -14,7 +14,8 @@ from envsolve.errors import UsageError
 from envsolve.system.files import read_regular
 
 if TYPE_CHECKING:
-    from envsolve.diagnose.model import Diagnoses, Probe
+    from envsolve.diagnose.model import Diagnoses
+    from envsolve.verify.report import Probe
 
 
 #: No build log is larger; a larger text is most often the wrong file.

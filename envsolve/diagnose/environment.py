@@ -17,7 +17,7 @@ from envsolve.diagnose.environment_advice import addressed
 from envsolve.diagnose.environment_checks import compiling, running
 from envsolve.diagnose.environment_checks.running.shadowed import off_the_path
 from envsolve.diagnose.environment_checks.running.two_torches import CONSEQUENCES
-from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Probe, Remedy, ReportFacts, RuledOut, Seen
+from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Remedy, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report import read_installed, read_report
 from envsolve.diagnose.report.text import decode
@@ -27,6 +27,7 @@ from envsolve.environment.model import Environment, torch_distribution
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.system.files import real_path
+from envsolve.verify.report import Probe
 
 # The checks of an environment, found by their folders.
 

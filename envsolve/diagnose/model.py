@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
 from envsolve.machine.model import Machine
+from envsolve.verify.report import Probe
 
 SCHEMA: Literal["envsolve.diagnosis/1"] = "envsolve.diagnosis/1"
 
@@ -59,34 +60,6 @@ class ReportFacts:
     images: tuple[Seen[str], ...] = ()
     commands: tuple[Seen[str], ...] = ()
     variables: Mapping[str, Seen[str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One thing that was tried in an environment's own interpreter.
-
-    Attributes:
-        name: Stable name, ``torch-import``.
-        gpu: The card that it was tried on; None where it needs none.
-        outcome: ``crashes`` is an end by a signal or without a result, ``hangs`` one by the time limit.
-        detail: What was seen: the error's own words, or how the process ended.
-        printed: The last of what it printed, the traceback included.
-        seconds: Wall time.
-        seen: Facts by name: ``file`` and ``version`` of torch, ``mapped`` (files of CUDA libraries, one a line).
-    """
-
-    name: str
-    gpu: str | None
-    outcome: Literal["works", "fails", "crashes", "hangs", "skipped"]
-    detail: str
-    printed: str = ""
-    seconds: float = 0.0
-    seen: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def failed(self) -> bool:
-        """Whether it was tried and did not work."""
-        return self.outcome not in ("works", "skipped")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from envsolve.diagnose.model import Vocabulary
+from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Signature
 
 #: Characters of a window before and after the anchor: the longest symbol names and requirement lines fit.
@@ -116,6 +117,12 @@ def find_matches(text: str, signatures: Sequence[Signature]) -> tuple[Match, ...
 def cause_of(text: str, signatures: Sequence[Signature]) -> str | None:
     """The likeliest cause that the words alone speak for; None where they speak for none."""
     return next((m.signature.causes[0] for m in find_matches(text, signatures) if m.signature.causes), None)
+
+
+def explain(text: str) -> tuple[str | None, str | None]:
+    """The likeliest cause of an error text, and what is known of it beyond that; for the checks of ``verify``."""
+    signatures = Catalogue().signatures
+    return cause_of(text, signatures), explanation_of(text, signatures)
 
 
 def explanation_of(text: str, signatures: Sequence[Signature]) -> str | None:

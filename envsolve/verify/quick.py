@@ -15,10 +15,10 @@ from typing import Literal
 
 import msgspec
 
-from envsolve.diagnose.model import Probe
 from envsolve.environment.layout import interpreter_of
 from envsolve.errors import UsageError
 from envsolve.system.processes import signals_raised
+from envsolve.verify.report import Probe
 from envsolve.verify.runner import DRIVER, HARNESS, ending
 from envsolve.verify.scripts import BUILT_IN, find_scripts, remove_abandoned
 from envsolve.verify.target import Ran, Target, find_target

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -25,6 +25,13 @@ LOADER = "loader"
 PLAN = "plan"
 """The check that holds the packages of an environment against a plan; it proves nothing of what they do."""
 Status = Literal["pass", "fail", "skip"]
+Explain = Callable[[str], tuple[str | None, str | None]]
+"""Reads an error text; returns the code of its root cause and what else to say about it, each None if unknown."""
+
+
+def unexplained(text: str) -> tuple[None, None]:
+    """Explain nothing."""
+    return None, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,34 @@ class Check:
     seen: Mapping[str, str] = field(default_factory=dict)
     expected: Mapping[str, str] = field(default_factory=dict)
     imports: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One thing that was tried in an environment's own interpreter.
+
+    Attributes:
+        name: Stable name, ``torch-import``.
+        gpu: The GPU that it was tried on; None if it needs none.
+        outcome: ``crashes`` is an end by a signal or without a result, ``hangs`` one by the time limit.
+        detail: What was seen: the error's own words, or how the process ended.
+        printed: The last of what it printed, the traceback included.
+        seconds: Wall time.
+        seen: Facts by name: ``file`` and ``version`` of torch, ``mapped`` (files of CUDA libraries, one a line).
+    """
+
+    name: str
+    gpu: str | None
+    outcome: Literal["works", "fails", "crashes", "hangs", "skipped"]
+    detail: str
+    printed: str = ""
+    seconds: float = 0.0
+    seen: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was tried and did not work."""
+        return self.outcome not in ("works", "skipped")
 
 
 @dataclass(frozen=True, slots=True)

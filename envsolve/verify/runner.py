@@ -19,12 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from envsolve.diagnose.signatures import cause_of, explanation_of
 from envsolve.errors import UsageError
-from envsolve.facts.catalogue import Catalogue
 from envsolve.system.processes import Ended, signals_raised
 from envsolve.values import ComputeCapability
-from envsolve.verify.report import Check, Report, Status
+from envsolve.verify.report import Check, Explain, Report, Status, unexplained
 from envsolve.verify.scripts import BUILT_IN, Script, chosen, find_scripts, remove_abandoned
 from envsolve.verify.target import Ran, Target, find_target, places, run_together
 
@@ -44,6 +42,7 @@ def run_checks(
     folder: Path = BUILT_IN,
     only: Sequence[str] = (),
     quick: bool = False,
+    explain: Explain = unexplained,
 ) -> Report:
     """Check an environment on the GPUs at hand: driver, compilers, PyTorch, Triton and what stands on them.
 
@@ -54,6 +53,7 @@ def run_checks(
         folder: Where the check scripts are.
         only: Names of the checks to run; all where empty. What lists the GPUs runs with those that need them.
         quick: Whether to run only those that show the most in the least time.
+        explain: Finds the root cause of a failure in its text.
 
     Raises:
         UsageError: ``python`` is no Python that can be run, ``time_limit`` is not positive, or ``only`` names no check.
@@ -65,7 +65,7 @@ def run_checks(
         wanted = tuple(s for s in scripts if s in wanted or s.name == DRIVER)
     with signals_raised():
         remove_abandoned()
-        target = find_target(python, time_limit, environment)
+        target = replace(find_target(python, time_limit, environment), explain=explain)
         return _timed(target, lambda: _checks_here(target, wanted))
 
 
@@ -77,6 +77,7 @@ def run_compile_checks(
     environment: Mapping[str, str] | None = None,
     folder: Path = BUILT_IN,
     only: Sequence[str] | None = None,
+    explain: Explain = unexplained,
 ) -> Report:
     """Check, without any GPU or driver, that an environment compiles kernels for given cards.
 
@@ -87,6 +88,7 @@ def run_compile_checks(
         environment: Variables to set for the checks, beside those already set; a plan's ``environment``.
         folder: Where the check scripts are.
         only: Names of the checks to run, which may be none; all where None.
+        explain: As for :func:`run_checks`.
 
     Raises:
         UsageError: As :func:`run_checks`, or ``gpus`` is empty and there is something to compile.
@@ -98,7 +100,7 @@ def run_compile_checks(
     wanted = scripts if only is None else [script for script in scripts if script.name in only]
     with signals_raised():
         remove_abandoned()
-        target = find_target(python, time_limit, environment)
+        target = replace(find_target(python, time_limit, environment), explain=explain)
         steps = [Step(s, s.compiles, (str(gpu),), str(gpu)) for gpu in gpus for s in wanted if s.compiles]
         return _timed(target, lambda: [check for check, _ in _run(target, steps, places(1))])
 
@@ -195,12 +197,11 @@ def _ended(target: Target, step: Step, ran: Ran) -> _Ended:
         detail = "\n".join([detail, *(f"{n} is set to {around[n]}" for n in step.script.variables if n in around)])
     cause = None
     if status != "pass":
-        signatures = Catalogue().signatures
-        cause = cause_of(detail, signatures)
+        cause, explanation = target.explain(detail)
         if status == "fail" and result and cause is None:
-            # The error may name a program that failed, and the program's own words be on stderr alone.
-            cause = cause_of(ran.ended.stderr, signatures)
-        if status == "fail" and (explanation := explanation_of(detail, signatures)):
+            # The error may only name a program that failed, whose own words are on stderr.
+            cause = target.explain(ran.ended.stderr)[0]
+        if status == "fail" and explanation:
             detail = f"{detail}\n{explanation}"
     settings = [f"{name}={value}" for name, value in target.environment.items()]
     check = Check(

@@ -26,7 +26,7 @@ from envsolve.rules.code import best_code
 from envsolve.rules.verdict import Level
 from envsolve.system.files import is_file
 from envsolve.values import ComputeCapability
-from envsolve.verify.report import LOADER, Check, Report, Status, describe
+from envsolve.verify.report import LOADER, Check, Explain, Report, Status, describe, unexplained
 from envsolve.verify.runner import run_checks, run_compile_checks
 from envsolve.verify.scripts import expect_known, find_scripts
 
@@ -206,6 +206,7 @@ def check_without_gpu(
     time_limit: float = 120.0,
     only: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
+    explain: Explain = unexplained,
 ) -> Report:
     """Check that an environment compiles kernels for cards, carries code for them, and that its libraries are found.
 
@@ -215,6 +216,7 @@ def check_without_gpu(
         time_limit: Seconds for each check that runs something.
         only: Names of the checks to run; all where empty.
         environ: Variables by which the loader finds libraries.
+        explain: Finds the root cause of a failure in its text.
 
     Raises:
         UsageError: As :func:`run_compile_checks`.
@@ -224,7 +226,8 @@ def check_without_gpu(
     expect_known(only, [*NAMES, *compiling], "those that run on a GPU are there without --compile-only")
     gpus = tuple(dict.fromkeys(gpus))
     wanted = only or (*NAMES, *compiling)
-    ran = run_compile_checks(python, gpus, time_limit=time_limit, only=[n for n in wanted if n in compiling])
+    compiled = [name for name in wanted if name in compiling]
+    ran = run_compile_checks(python, gpus, time_limit=time_limit, only=compiled, explain=explain)
     static, started = [name for name in wanted if name in NAMES], time.monotonic()
     checks = tuple(static_checks(Path(ran.python or python), gpus, static, environ, time_limit))
     seconds = (ran.seconds or 0.0) + time.monotonic() - started
@@ -236,7 +239,7 @@ def check_without_gpu(
 # Compilers for CUDA and the ties between GPUs are the machine's affair: an environment is not refused for them.
 
 
-def prove(prefix: Path) -> bool:
+def prove(prefix: Path, explain: Explain = unexplained) -> bool:
     """Run the checks; skipped ones (no GPU here) are no failure.
 
     Returns:
@@ -246,7 +249,7 @@ def prove(prefix: Path) -> bool:
         VerificationError: A check failed.
     """
     names = [script.name for script in find_scripts() if script.runs_on in ("host", "gpu") and not script.builds]
-    report = run_checks(interpreter_of(prefix), only=names)
+    report = run_checks(interpreter_of(prefix), only=names, explain=explain)
     if report.failed:
         raise VerificationError(
             "the environment was made, and does not work:\n" + describe(report),

@@ -19,6 +19,7 @@ import msgspec
 from envsolve.errors import UsageError
 from envsolve.system.files import is_folder
 from envsolve.system.processes import Ended, Isolated, isolated, raise_arrived
+from envsolve.verify.report import Explain, unexplained
 from envsolve.verify.scripts import scratch_folder
 
 # Processes side by side, in one thread.
@@ -148,12 +149,14 @@ class Target:
         time_limit: Seconds for each script.
         environment: Variables to set beside those already set.
         versions: What is installed, version by project name, as the interpreter itself sees it.
+        explain: Finds the root cause of a failure in its text.
     """
 
     python: Path
     time_limit: float
     environment: Mapping[str, str]
     versions: Mapping[str, str] = field(default_factory=dict)
+    explain: Explain = unexplained
 
     def start(self, script: Path, *arguments: str) -> contextlib.AbstractContextManager[Job]:
         """Start a script, which is gone with its whole process group when the block is left.

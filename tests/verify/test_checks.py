@@ -6,17 +6,22 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from unittest import SkipTest
 
 import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
+from envsolve.diagnose.signatures import explain
 from envsolve.values import ComputeCapability
+from envsolve.verify import runner
 from envsolve.verify.harness import load
-from envsolve.verify.runner import run_checks, run_compile_checks
 from envsolve.verify.scripts import BUILT_IN, find_scripts
 from tests.verify.faults import COMPILING, OF_COMPARISONS, ON_A_GPU
+
+run_checks = partial(runner.run_checks, explain=explain)
+run_compile_checks = partial(runner.run_compile_checks, explain=explain)
 
 PYTHON = Path(sys.executable)
 SHARED = BUILT_IN.with_name("shared")

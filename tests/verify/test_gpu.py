@@ -7,17 +7,20 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from envsolve.diagnose.signatures import explain
 from envsolve.planning.plan import DriverNeed
+from envsolve.verify import runner
 from envsolve.verify.expectations import Code, Expected, held_against
 from envsolve.verify.report import Check, Report, describe
-from envsolve.verify.runner import run_checks
 from envsolve.verify.scripts import BUILT_IN, find_scripts
 from tests.verify.faults import OF_COMPARISONS, ON_A_GPU, Fault
 
+run_checks = partial(runner.run_checks, explain=explain)
 pytestmark = pytest.mark.gpu
 PYTHON = Path(os.environ.get("ENVSOLVE_GPU_PYTHON", sys.executable))
 """The interpreter that has torch; that of the tests unless told otherwise."""

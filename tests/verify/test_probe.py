@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from envsolve import api
-from envsolve.diagnose.model import Diagnoses, Probe
+from envsolve.diagnose.model import Diagnoses
 from envsolve.errors import UsageError
 from envsolve.verify.quick import KERNELS, probe
+from envsolve.verify.report import Probe
 from envsolve.verify.scripts import find_scripts
 from tests.binaries.artefacts import elf
 from tests.diagnose.environment.prefixes import Prefix, install

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from envsolve import api
-from envsolve.diagnose.model import Probe
+from envsolve.verify.report import Probe
 
 pytestmark = pytest.mark.network
 TORCH = "torch==2.13.0+cpu"
