@@ -53,6 +53,7 @@ bench: $(READY)
 # The tables and the schema in docs/, from index_data/; a test says when they are out of date.
 catalogue-docs: $(READY)
 	$(BIN)/python -m envsolve.facts.maintain.pages docs
+	$(BIN)/python -m envsolve.diagnose.cause_files docs
 
 clean:
-	rm -rf $(VENV) build dist envsolve/_default_index.py
+	rm -rf $(VENV) build dist envsolve/_default_index.py envsolve/diagnose/causes/_compiled.json

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
+from envsolve.diagnose.causes import environment_checks
 from envsolve.diagnose.environment_advice import addressed
 from envsolve.diagnose.environment_checks import compiling, running
 from envsolve.diagnose.environment_checks.running.shadowed import off_the_path
@@ -38,13 +39,13 @@ Check = Callable[[Environment, Scene], Iterator[Finding]]
 @cache
 def running_checks() -> tuple[Check, ...]:
     """What keeps torch, or what stands on it, from running; by name of the module."""
-    return _of(running)
+    return (*_of(running), *environment_checks("running"))
 
 
 @cache
 def compiling_checks() -> tuple[Check, ...]:
     """What keeps kernels from being compiled."""
-    return _of(compiling)
+    return (*_of(compiling), *environment_checks("compiling"))
 
 
 def _of(folder: ModuleType) -> tuple[Check, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from envsolve.diagnose.causes import weighings
+from envsolve.diagnose.causes import report_checks
 from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Finding, Grounds, Remedy, ReportFacts, RuledOut
 from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.diagnose.scene import Scene, scene_of
@@ -55,8 +55,8 @@ def diagnose(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogu
 
 
 def weighed(scene: Scene) -> list[Finding | RuledOut]:
-    """What every weighing says."""
-    return [answer for weigh in weighings() for answer in weigh(scene)]
+    """What each cause makes of a report."""
+    return [answer for check in report_checks() for answer in check(scene)]
 
 
 def concluded(scene: Scene, answers: Sequence[Finding | RuledOut]) -> Diagnoses:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from envsolve.diagnose.cause_files import signatures
 from envsolve.diagnose.model import ReportFacts, Seen
 from envsolve.diagnose.signatures import Match, find_matches
 from envsolve.facts.builds import Build
@@ -285,7 +286,7 @@ def scene_of(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogu
         others: Further machines that the answer must serve.
         catalogue: The facts.
     """
-    matches = find_matches(report.text, catalogue.signatures)
+    matches = find_matches(report.text, signatures())
     own = _with_gpu_of_warning(_with_driver_of_error(report.machine, matches), matches)
     machines = tuple(as_judged(machine, None, catalogue.drivers) for machine in (own, *others))
     return Scene(report, machines, catalogue, Facts.of(catalogue), matches)

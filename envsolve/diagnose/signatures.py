@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from envsolve.diagnose.cause_files import Signature, signatures
 from envsolve.diagnose.model import Vocabulary
-from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.evidence import Signature
 
 #: Characters of a window before and after the anchor: the longest symbol names and requirement lines fit.
 _BEFORE, _AFTER = 600, 1200
@@ -114,20 +113,19 @@ def find_matches(text: str, signatures: Sequence[Signature]) -> tuple[Match, ...
     return tuple(match for signature in signatures for match in _matches(ready, signature))
 
 
-def cause_of(text: str, signatures: Sequence[Signature]) -> str | None:
-    """The likeliest cause that the words alone speak for; None where they speak for none."""
-    return next((m.signature.causes[0] for m in find_matches(text, signatures) if m.signature.causes), None)
+def cause_of(text: str) -> str | None:
+    """The likeliest cause by the words alone; None if they speak for none."""
+    return next((m.signature.causes[0] for m in find_matches(text, signatures()) if m.signature.causes), None)
 
 
 def explain(text: str) -> tuple[str | None, str | None]:
     """The likeliest cause of an error text, and what is known of it beyond that; for the checks of ``verify``."""
-    signatures = Catalogue().signatures
-    return cause_of(text, signatures), explanation_of(text, signatures)
+    return cause_of(text), explanation_of(text)
 
 
-def explanation_of(text: str, signatures: Sequence[Signature]) -> str | None:
-    """What the words tell of where that is no cause of a broken environment, or None."""
-    return next((m.signature.says for m in find_matches(text, signatures) if m.signature.says), None)
+def explanation_of(text: str) -> str | None:
+    """What an error means that is not a cause of a broken environment, or None."""
+    return next((m.signature.says for m in find_matches(text, signatures()) if m.signature.says), None)
 
 
 def _matches(text: Text, signature: Signature) -> Iterator[Match]:

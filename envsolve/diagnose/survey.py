@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from envsolve.diagnose.cause_files import causes
 from envsolve.diagnose.environment import examined, report_of
 from envsolve.diagnose.model import Finding, Grounds, ReportFacts
 from envsolve.diagnose.reason import in_order
@@ -24,19 +25,6 @@ from envsolve.values import CudaVersion
 
 SCHEMA: Literal["envsolve.environments/1"] = "envsolve.environments/1"
 Works = Literal["yes", "no", "unknown"]
-
-#: Causes that keep kernels from being compiled, while torch itself runs.
-_COMPILING = frozenset(
-    {
-        "cuda-home-elsewhere",
-        "host-compiler-missing",
-        "python-headers-missing",
-        "triton-gpu-unsupported",
-        "triton-ptxas-lacks-arch",
-        "triton-ptxas-newer-than-driver",
-        "triton-torch-mismatch",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +78,15 @@ def _surveyed(prefix: Path, machine: Machine, catalogue: Catalogue, environ: Map
     answers = (answer for answer in examined(environment, scene) if isinstance(answer, Finding))
     found = in_order(list(answers), scene)
     works, why = _answer(torch, _verdict(environment, torch, machine, catalogue), machine)
-    stops = [finding for finding in found if finding.cause not in _COMPILING]
+    stops = [finding for finding in found if causes().files[finding.cause].stops == "running"]
     if works != "no" and stops:
         # What only circumstances speak for may be harmless: it takes a yes back, and gives no no.
         works = "unknown" if all(finding.grounds is Grounds.NOTICED for finding in stops) else "no"
         why = f"{stops[0].cause}: {next(iter(stops[0].evidence), stops[0].explanation)}"
     if environment.program is None:
         works, why = "no", "its Python is gone: bin/python is missing, or leads to one that is"
-    causes = tuple(finding.cause for finding in found)
-    return Surveyed(str(prefix), environment.kind, environment.python, torch.version, torch.cuda, works, why, causes)
+    codes = tuple(finding.cause for finding in found)
+    return Surveyed(str(prefix), environment.kind, environment.python, torch.version, torch.cuda, works, why, codes)
 
 
 def _answer(torch: TorchFiles, verdict: Verdict, machine: Machine) -> tuple[Works, str]:

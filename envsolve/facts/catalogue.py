@@ -22,7 +22,7 @@ from envsolve.facts.builds import (
     TorchExtension,
 )
 from envsolve.facts.channels import CondaBuild, CondaChannel, Distribution, Image, ImageRequirement
-from envsolve.facts.evidence import KnownMetadata, Precision, Signature, Source
+from envsolve.facts.evidence import KnownMetadata, Precision, Source
 from envsolve.facts.files import (
     CatalogueFile,
     Kind,
@@ -176,11 +176,6 @@ class Catalogue:
     def indexes(self) -> Mapping[str, IndexPlace]:
         """Package indexes outside the default one, by key."""
         return {p.name: p for p in self._read(kinds.INDEXES)}
-
-    @cached_property
-    def signatures(self) -> tuple[Signature, ...]:
-        """Error signatures, the specific before the general."""
-        return self._read(kinds.SIGNATURES)
 
     @cached_property
     def precisions(self) -> Mapping[str, Precision]:

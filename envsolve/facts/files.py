@@ -29,7 +29,7 @@ from envsolve.facts.builds import (
     TorchExtension,
 )
 from envsolve.facts.channels import CondaBuild, CondaChannel, CondaName, Distribution, Image, ImageRequirement
-from envsolve.facts.evidence import KnownMetadata, Precision, Signature, Source
+from envsolve.facts.evidence import KnownMetadata, Precision, Source
 from envsolve.facts.hardware import (
     Architecture,
     CompilerPackages,
@@ -86,7 +86,6 @@ INDEXES = Kind("indexes", IndexPlace, ("name",))
 KNOWN_METADATA = Kind("known_metadata", KnownMetadata, ("package", "version", "sha256"))
 PRECISIONS = Kind("precisions", Precision, ("grounds",))
 SHARED_FILES = Kind("shared_files", SharedFiles, ("package", "versions"))
-SIGNATURES = Kind("signatures", Signature, ("id",))
 SOURCE_PROJECTS = Kind("source_projects", SourceProject, ("package", "versions"))
 TOOLKITS = Kind("toolkits", Toolkit, ("version",))
 TORCH_EXTENSIONS = Kind("torch_extensions", TorchExtension, ("version",))
@@ -117,7 +116,6 @@ KINDS: Mapping[str, Kind[Any]] = {
         INDEXES,
         SHARED_FILES,
         KNOWN_METADATA,
-        SIGNATURES,
         PRECISIONS,
     )
 }

@@ -29,7 +29,7 @@ from envsolve.facts.channels import (
     ImageRequirement,
     OlderDrivers,
 )
-from envsolve.facts.evidence import Citation, Dispute, Evidence, KnownMetadata, Precision, Signature, Source
+from envsolve.facts.evidence import Citation, Dispute, Evidence, KnownMetadata, Precision, Source
 from envsolve.facts.hardware import (
     Architecture,
     CompilerPackages,
@@ -67,7 +67,6 @@ __all__ = [
     "Precision",
     "Ptxas",
     "SharedFiles",
-    "Signature",
     "Source",
     "SourceProject",
     "Toolkit",

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envsolve.diagnose.cause_files import Signature, causes, signatures
 from envsolve.diagnose.signatures import cause_of, find_matches
-from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.evidence import Signature
 
-SIGNATURES = Catalogue().signatures
-CODES = set(
-    re.findall(r"^\| `([a-z-]+)` \|", (Path(__file__).parents[2] / "docs" / "causes.md").read_text(), re.MULTILINE)
-)
+SIGNATURES = signatures()
+CODES = set(causes().files)
 #: Characters and pieces that patterns repeat over, so that a pattern with two ways to match them is found out.
 HOSTILE = (
     "a",
@@ -131,6 +127,6 @@ def test_places_are_told_apart_by_what_they_name_and_equal_ones_are_told_once() 
 def test_of_several_signatures_the_specific_one_decides() -> None:
     driver = "ptxas application ptx input, line 9; fatal   : Unsupported .version 8.1; current version is '8.0'"
     program = "ptxas /tmp/a.ptx, line 9; fatal   : Unsupported .version 8.1; current version is '8.0'"
-    assert cause_of(driver, SIGNATURES) == "ptx-newer-than-driver"
-    assert cause_of(program, SIGNATURES) == "triton-ptxas-too-old"
-    assert cause_of("all is well", SIGNATURES) is None
+    assert cause_of(driver) == "ptx-newer-than-driver"
+    assert cause_of(program) == "triton-ptxas-too-old"
+    assert cause_of("all is well") is None

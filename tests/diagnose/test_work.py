@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envsolve.diagnose import signatures
+from envsolve.diagnose import cause_files, signatures
 from envsolve.diagnose.model import Vocabulary
 from envsolve.diagnose.report import read_report
 from envsolve.diagnose.report.readers import observe
@@ -61,13 +61,13 @@ def test_patterns_are_tried_only_around_their_words(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(signatures, "_window", counted)
     texts = [f"{'the weather stays fine, and so does the harvest ' * n}\n{ERROR}" for n in (1, 20_000)]
     for text in texts:
-        assert signatures.find_matches(text, CATALOGUE.signatures)
+        assert signatures.find_matches(text, cause_files.signatures())
     assert tried[len(texts[0])] == tried[len(texts[1])] < 40
 
 
 def test_most_anchors_need_not_be_looked_for() -> None:
     vocabulary = Vocabulary(build_log(50).lower())
-    anchors = [anchor for signature in CATALOGUE.signatures for anchor in signature.anchors]
+    anchors = [anchor for signature in cause_files.signatures() for anchor in signature.anchors]
     assert sum(vocabulary.allows(anchor) for anchor in anchors) < len(anchors) / 4
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from envsolve.diagnose.signatures import cause_of
-from envsolve.facts.catalogue import Catalogue
 from envsolve.system.files import dump
 from envsolve.verify.report import Check, Report, Status, again, describe
 
@@ -134,4 +133,4 @@ def test_a_report_that_proves_nothing_says_so() -> None:
     ],
 )
 def test_causes(text: str, cause: str | None) -> None:
-    assert cause_of(text, Catalogue().signatures) == cause
+    assert cause_of(text) == cause

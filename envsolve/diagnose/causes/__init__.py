@@ -1,6 +1,8 @@
-"""The weighings, one module for a cause or a group of causes that only facts tell apart.
+"""The causes, one directory each: its data in ``cause.toml``, and what decides in ``__init__.py``.
 
-A module here holds ``weigh(scene) -> Iterator[Finding | RuledOut]``; adding a cause is adding a file.
+A directory's module holds ``from_report(scene)``, which weighs a report, and ``from_environment(environment, scene)``,
+which looks at an installed environment without any error; either may be absent. Adding a cause is adding a directory.
+Modules with an underscore hold what several causes share.
 """
 
 from __future__ import annotations
@@ -9,15 +11,34 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Literal
 
+from envsolve.diagnose.cause_files import causes, code_of
 from envsolve.diagnose.model import Finding, RuledOut
 from envsolve.diagnose.scene import Scene
+from envsolve.environment.model import Environment
 
-Weigh = Callable[[Scene], Iterator[Finding | RuledOut]]
+FromReport = Callable[[Scene], Iterator[Finding | RuledOut]]
+FromEnvironment = Callable[[Environment, Scene], Iterator[Finding]]
 
 
 @cache
-def weighings() -> tuple[Weigh, ...]:
-    """Every weighing of this folder, by name of its module."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
-    return tuple(importlib.import_module(f"{__name__}.{name}").weigh for name in names)
+def report_checks() -> tuple[FromReport, ...]:
+    """What each cause makes of a report, in the order of their codes."""
+    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg and not m.name.startswith("_"))
+    old = tuple(importlib.import_module(f"{__name__}.{name}").weigh for name in names)
+    checks = (getattr(importlib.import_module(f"{__name__}.{name}"), "from_report", None) for name in _directories())
+    return (*old, *(check for check in checks if check is not None))
+
+
+@cache
+def environment_checks(stops: Literal["running", "compiling"]) -> tuple[FromEnvironment, ...]:
+    """What each cause makes of an environment, of the causes that keep torch from running or kernels from compiling."""
+    names = [name for name in _directories() if causes().files[code_of(name)].stops == stops]
+    modules = (importlib.import_module(f"{__name__}.{name}") for name in names)
+    checks = (getattr(module, "from_environment", None) for module in modules)
+    return tuple(check for check in checks if check is not None)
+
+
+def _directories() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.causes._shared import lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import pair_with
 from envsolve.diagnose.scene import Scene, Torch, shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import driver_words, lines
+from envsolve.diagnose.causes._shared import driver_text, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import driver_knowing, is_data_centre
 from envsolve.diagnose.scene import Scene
@@ -37,7 +37,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         # Without a word of compat or a container, a driver that was updated under way says the same.
         plain = not told and not scene.in_container and scene.mentions("updat", "upgrad", "reboot")
         grounds = Grounds.CONFIRMED if told else Grounds.SUGGESTED if plain else Grounds.STATED
-        text = _OLDER.format(driver=_capital(driver_words(scene)))
+        text = _OLDER.format(driver=_capital(driver_text(scene)))
         yield Finding("compat-libcuda", grounds, text, evidence, tuple(_remedies(scene)), _CONSEQUENCES)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.causes._shared import lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.scene import Scene, Torch

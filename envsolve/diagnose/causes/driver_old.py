@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import driver_words, lines
+from envsolve.diagnose.causes._shared import driver_text, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import driver_running
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
@@ -43,14 +43,14 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
         return
     evidence = (*lines(error), *(scene.torch.evidence if scene.torch else ()), *scene.driver_evidence)
     if fit is not None and fit.reason.ok and error is not None:
-        text = _CONTRADICTED.format(floor=fit.reason.text, driver=driver_words(scene))
+        text = _CONTRADICTED.format(floor=fit.reason.text, driver=driver_text(scene))
         look = Remedy(
             "See which driver library is loaded, and which CUDA it supports.", "ldconfig -p | grep libcuda.so.1"
         )
         yield Finding("driver-too-old", Grounds.SUGGESTED, text, evidence, (look, *_remedies(scene)))
         return
     floor = fit.reason.text.split(";")[0] if fit is not None and fit.required else _UNKNOWN
-    text = _EXPLANATION.format(floor=floor, driver=_capital(driver_words(scene)))
+    text = _EXPLANATION.format(floor=floor, driver=_capital(driver_text(scene)))
     grounds = Grounds.STATED if error and not below else Grounds.CONFIRMED if error else Grounds.DERIVED
     yield Finding("driver-too-old", grounds, text, evidence, _remedies(scene), explains=frozenset({"no-driver"}))
 

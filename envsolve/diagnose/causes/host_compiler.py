@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import apt, gcc_command, lines
+from envsolve.diagnose.causes._shared import gcc_command, lines, system_install
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import gcc_range
 from envsolve.diagnose.scene import Scene
@@ -67,7 +67,7 @@ def _compiler(scene: Scene, match: Match) -> Iterator[Remedy]:
             'Microsoft.VisualStudio.Workload.VCTools"',
         )
         return
-    install = apt(scene)
+    install = system_install(scene)
     packages = "gcc gcc-c++" if "dnf" in install else "gcc" if "pacman" in install else "build-essential"
     where = " in the image that runs the program" if scene.in_container else ""
     update = "apt-get update && " if install.startswith("apt-get") else ""
@@ -80,7 +80,7 @@ def _compiler(scene: Scene, match: Match) -> Iterator[Remedy]:
 
 
 def _headers(scene: Scene) -> Iterator[Remedy]:
-    install = apt(scene)
+    install = system_install(scene)
     python = scene.python
     if scene.os == "windows":
         yield Remedy(

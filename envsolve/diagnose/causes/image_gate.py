@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import driver_words, lines
+from envsolve.diagnose.causes._shared import driver_text, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import driver_knowing
 from envsolve.diagnose.scene import Scene
@@ -54,7 +54,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
             remedies.append(driver)
     else:
         remedies.append(Remedy("Use an image whose requirement this host meets."))
-    text = _EXPLANATION.format(driver=driver_words(scene), **gate.groups)
+    text = _EXPLANATION.format(driver=driver_text(scene), **gate.groups)
     evidence = (*lines(gate), *scene.driver_evidence)
     grounds = Grounds.CONFIRMED if have and CudaVersion.parse(have) < CudaVersion.parse(wanted) else Grounds.STATED
     yield Finding(

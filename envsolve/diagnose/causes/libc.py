@@ -9,7 +9,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from envsolve.diagnose.causes._asked import asked_for
-from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.causes._shared import lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import conda_remedies, replacements, with_another_python
 from envsolve.diagnose.scene import Scene

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.causes._shared import lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.scene import Scene, shown
 from envsolve.diagnose.signatures import Match

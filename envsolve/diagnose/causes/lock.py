@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from packaging.requirements import Requirement
 
-from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.causes._shared import lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene

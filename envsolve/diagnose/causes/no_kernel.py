@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import cards, lines
+from envsolve.diagnose.causes._shared import gpu_names, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import (
     extension_named,
@@ -95,7 +95,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
 def _torch_lacks(scene: Scene, match: Match | None, missing: tuple[Gpu, ...]) -> Iterator[Finding]:
     torch = scene.torch
     assert torch is not None and torch.code is not None
-    text = _TORCH.format(torch=torch.label, code=" ".join(torch.code), cards=cards(missing))
+    text = _TORCH.format(torch=torch.label, code=" ".join(torch.code), cards=gpu_names(missing))
     remedies = (*replacements(scene), *_hide_others(scene, missing))
     capped = with_another_python(scene)
     evidence = (*lines(match), *torch.evidence, torch.code_from or "", *scene.gpu_evidence)
@@ -104,7 +104,7 @@ def _torch_lacks(scene: Scene, match: Match | None, missing: tuple[Gpu, ...]) ->
         yield Finding(
             "python-caps-build",
             Grounds.DERIVED,
-            _CAPPED.format(cards=cards(missing), python=scene.python),
+            _CAPPED.format(cards=gpu_names(missing), python=scene.python),
             evidence,
             (remedy,),
             explains=frozenset({"no-kernel-for-gpu", "nvcc-torch-mismatch", "nvcc-arch-unknown"}),
@@ -124,18 +124,18 @@ def _another_binary(scene: Scene, match: Match | None) -> Iterator[Finding]:
         yield Finding(
             "arch-list-unset",
             Grounds.CONFIRMED if serves else Grounds.STATED,
-            _UNSET.format(cards=cards(scene.gpus)),
+            _UNSET.format(cards=gpu_names(scene.gpus)),
             (*lines(match, source, scene.first("torch-works"), made_elsewhere), *scene.gpu_evidence),
             rebuild(scene, scene.gpus),
         )
     grounds = Grounds.SUGGESTED if own else Grounds.STATED
     evidence = (*lines(match), *(torch.evidence if torch else ()), *scene.gpu_evidence)
     if own and not libtorch:
-        text = _EXTENSION.format(torch=torch.label if torch else "torch", cards=cards(scene.gpus))
+        text = _EXTENSION.format(torch=torch.label if torch else "torch", cards=gpu_names(scene.gpus))
         yield Finding("no-kernel-for-gpu", grounds, text, evidence, _for_extension(scene))
     else:
         text = (_EXTENSION if own and torch else _UNREAD).format(
-            torch=torch.label if torch else "torch", cards=cards(scene.gpus)
+            torch=torch.label if torch else "torch", cards=gpu_names(scene.gpus)
         )
         yield Finding("no-kernel-for-gpu", grounds, text, evidence, _unread_remedies(scene))
 
@@ -177,7 +177,7 @@ def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Remedy, ...]:
         best = max(served, key=lambda gpu: gpu.cc or (0, 0))
         keep = [str(n) for n, gpu in enumerate(gpus) if gpu.compute_capability == best.compute_capability]
         served = [best]
-    text = f"Leave only {cards(served)} visible: the program then never meets the card that is not served."
+    text = f"Leave only {gpu_names(served)} visible: the program then never meets the card that is not served."
     return (Remedy(text, f"export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={','.join(keep)}"),)
 
 
@@ -189,7 +189,7 @@ def _within_range(scene: Scene, warning: Match) -> bool:
 
 
 def _harmless_by_range(scene: Scene, warning: Match) -> Finding:
-    text = _HARMLESS.format(code=f"that for {warning.groups['most']}", cards=cards(scene.gpus))
+    text = _HARMLESS.format(code=f"that for {warning.groups['most']}", cards=gpu_names(scene.gpus))
     evidence = (*lines(warning), *scene.gpu_evidence)
     return Finding("harmless-arch-warning", Grounds.STATED, text, evidence, (_prove(),))
 
@@ -204,7 +204,7 @@ def _prove() -> Remedy:
 def _harmless(scene: Scene, warning: Match) -> Finding:
     torch = scene.torch
     assert torch is not None and torch.code is not None
-    text = _HARMLESS.format(code=" ".join(torch.code), cards=cards(scene.gpus))
+    text = _HARMLESS.format(code=" ".join(torch.code), cards=gpu_names(scene.gpus))
     evidence = (*lines(warning), *torch.evidence, torch.code_from or "", *scene.gpu_evidence)
     return Finding("harmless-arch-warning", Grounds.CONFIRMED, text, evidence, (_prove(),))
 
@@ -218,4 +218,5 @@ def _limited(scene: Scene, error: Match | None) -> Iterator[Finding]:
         "pip uninstall -y flash-attn",
     )
     evidence = (*lines(limit), *scene.gpu_evidence)
-    yield Finding("no-kernel-for-gpu", Grounds.STATED, _LIMITED.format(cards=cards(scene.gpus)), evidence, (remedy,))
+    text = _LIMITED.format(cards=gpu_names(scene.gpus))
+    yield Finding("no-kernel-for-gpu", Grounds.STATED, text, evidence, (remedy,))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from envsolve.diagnose.causes._say import cards, lines
+from envsolve.diagnose.causes._shared import gpu_names, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import nvcc_remedies
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
@@ -120,7 +120,7 @@ def _mismatch(scene: Scene, match: Match) -> Iterator[Finding]:
     if unknown:
         another = with_another_python(scene)
         remedies = [another[1]] if another else list(replacements(scene))
-        text = _CARD.format(torch=torch, cards=cards(unknown))
+        text = _CARD.format(torch=torch, cards=gpu_names(unknown))
         yield Finding("nvcc-torch-mismatch", Grounds.CONFIRMED, text, evidence, tuple(remedies))
         return
     other = _toolkit_of(scene, torch)

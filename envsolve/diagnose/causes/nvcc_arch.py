@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from envsolve.diagnose.causes._say import by_triton, cards, lines
+from envsolve.diagnose.causes._shared import by_triton, gpu_names, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import nvcc_remedies
 from envsolve.diagnose.remedies.torch import archs_for, replacements
@@ -80,7 +80,7 @@ def _remedies(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[To
     meant = scene.gpus or ()
     if toolkit and meant and all(gpu.cc != cc for gpu in meant) and not _needed(meant, cc):
         yield Remedy(
-            f"Leave {arch} out: the machine has {cards(meant)}. Name that alone.",
+            f"Leave {arch} out: the machine has {gpu_names(meant)}. Name that alone.",
             f'export TORCH_CUDA_ARCH_LIST="{archs_for(scene, meant)}"',
         )
     if toolkit:
@@ -116,7 +116,7 @@ def _shorter(scene: Scene, entry: str) -> Iterator[Remedy]:
     """The list of the cards at hand, else the list as it is without the entry."""
     listed = scene.report.variables.get("TORCH_CUDA_ARCH_LIST")
     if scene.gpus:
-        text = f"Name only the cards that the code will run on, {cards(scene.gpus)}, and leave the entry {entry} out."
+        text = f"Name only the GPUs that the code will run on, {gpu_names(scene.gpus)}, and leave {entry} out."
         yield Remedy(text, f'export TORCH_CUDA_ARCH_LIST="{archs_for(scene, scene.gpus)}"')
     elif listed:
         rest = [part for part in re.split(r"[;\s]+", listed.value.strip("\"'")) if part and part != entry]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envsolve.diagnose.causes._say import cards, lines
+from envsolve.diagnose.causes._shared import gpu_names, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene
@@ -33,12 +33,12 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
     unknown = [gpu for gpu in scene.gpus if own and not _knows(own, gpu)]
     evidence = (*lines(match), *(scene.torch.evidence if scene.torch else ()), *scene.gpu_evidence)
     if own and scene.gpus and not unknown:
-        text = _ANOTHER.format(card=cards(scene.gpus), cuda=own.version)
+        text = _ANOTHER.format(card=gpu_names(scene.gpus), cuda=own.version)
         yield Finding("nvcc-arch-unknown", Grounds.STATED, text, evidence, (_off_the_path(),))
         return
     text = _UNKNOWN.format(
         which=f", here {own.version}" if own else "",
-        card=cards(unknown or scene.gpus),
+        card=gpu_names(unknown or scene.gpus),
         known=f": {_span(scene, unknown or scene.gpus)}" if scene.gpus else "",
     )
     grounds = Grounds.CONFIRMED if unknown else Grounds.STATED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import cards, driver_words, lines
+from envsolve.diagnose.causes._shared import driver_text, gpu_names, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import compat_package, driver_knowing
 from envsolve.diagnose.remedies.torch import archs_for, replacements, source_of
@@ -51,7 +51,7 @@ def _read_by_driver(scene: Scene) -> str | None:
 
 def _driver(scene: Scene, cuda: str | None) -> str:
     if cuda is None or (scene.driver and scene.driver.cuda):
-        return driver_words(scene)
+        return driver_text(scene)
     return f"the driver (which reads that of CUDA {cuda})"
 
 
@@ -98,7 +98,7 @@ def _remedies(scene: Scene, newer: str | None, have: str | None) -> Iterator[Rem
         native = archs_for(scene, scene.gpus)
         code = ", ".join(f"sm_{cc.replace('.', '')}" for cc in native.split(";")) if native else "sm_XY"
         text = (
-            f"Use a build that carries machine code for {cards(scene.gpus)} ({code}): a newer release of the "
+            f"Use a build that carries machine code for {gpu_names(scene.gpus)} ({code}): a newer release of the "
             f"package, or one built from source for the card; machine code needs no such driver."
         )
         yield Remedy(text)
@@ -137,7 +137,7 @@ def _compile_natively(scene: Scene) -> Remedy:
             "machine code needs no compiling by the driver."
         )
     text = (
-        f"Compile for the card itself, {cards(scene.gpus)}: machine code needs no compiling by the driver, within "
+        f"Compile for the card itself, {gpu_names(scene.gpus)}: machine code needs no compiling by the driver, within "
         f"one CUDA major."
     )
     if not scene.about_torch:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from envsolve.diagnose.causes._say import by_triton, driver_words, lines
+from envsolve.diagnose.causes._shared import by_triton, driver_text, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import driver_running, ptxas_remedy
 from envsolve.diagnose.remedies.torch import led_by, replacements
@@ -143,7 +143,7 @@ def _newer(scene: Scene, match: Match) -> Iterator[Finding]:
     yield Finding(
         "triton-ptxas-newer-than-driver",
         Grounds.CONFIRMED if below else Grounds.SUGGESTED if fit and fit.reason.ok else Grounds.STATED,
-        _NEWER.format(which=which, driver=driver_words(scene)),
+        _NEWER.format(which=which, driver=driver_text(scene)),
         (*lines(match), *(scene.torch.evidence if scene.torch else ()), *scene.driver_evidence),
         tuple(_loading(scene, ptxas)),
     )

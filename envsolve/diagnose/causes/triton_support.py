@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import cards, lines
+from envsolve.diagnose.causes._shared import gpu_names, lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene, public
@@ -47,7 +47,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
 def _unsupported(scene: Scene, match: Match) -> Finding:
     least = scene.catalogue.tritons[-1].min_cc if scene.catalogue.tritons else "7.0"
     old = [gpu for gpu in scene.gpus if gpu.cc and gpu.cc < ComputeCapability.parse(least)]
-    text = _UNSUPPORTED.format(least=least, card=cards(old or scene.gpus))
+    text = _UNSUPPORTED.format(least=least, card=gpu_names(old or scene.gpus))
     remedies = [
         Remedy(
             "Run without compiling (eager mode).", "export TORCHDYNAMO_DISABLE=1  # torch.compile then does nothing"

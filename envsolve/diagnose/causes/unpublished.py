@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.diagnose.causes._asked import Asked, asked_for
-from envsolve.diagnose.causes._say import lines
+from envsolve.diagnose.causes._shared import lines
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import image_remedies
 from envsolve.diagnose.remedies.torch import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import apt
+from envsolve.diagnose.causes._shared import system_install
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
@@ -43,14 +43,14 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
 def _compilers(environment: Environment, scene: Scene) -> Iterator[Remedy]:
     if environment.kind in ("conda", "pixi"):
         yield Remedy("Install conda's compiler into the environment.", "conda install -c conda-forge c-compiler")
-    install = apt(scene)
+    install = system_install(scene)
     yield Remedy("Install a C compiler on the machine.", f"{install} gcc")
 
 
 def _headers(environment: Environment, scene: Scene) -> Iterator[Remedy]:
     minor = str(PythonVersion.parse(environment.python)) if environment.python else "3"
     if environment.base == "/usr":
-        install = apt(scene)
+        install = system_install(scene)
         name = f"python{minor}-devel" if "dnf" in install else f"python{minor}-dev"
         yield Remedy(f"Install the headers of Python {minor}.", f"{install} {name}")
     text = "Make the environment from a Python that brings its headers, as uv's and conda's do."

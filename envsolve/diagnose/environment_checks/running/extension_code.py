@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._say import cards
+from envsolve.diagnose.causes._shared import gpu_names
 from envsolve.diagnose.environment_advice import companion_for_torch, rebuild
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.scene import Scene
@@ -30,7 +30,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
         missing = tuple(g for g in scene.gpus if g not in told and not scene.level(extension.every, g).usable)
         if not missing:
             continue
-        text = _EXPLANATION.format(package=distribution.label, code=" ".join(extension.every), cards=cards(missing))
+        text = _EXPLANATION.format(package=distribution.label, code=" ".join(extension.every), cards=gpu_names(missing))
         evidence = (f"{distribution.site}/{extension.libraries[0]}: {' '.join(extension.every)}", *scene.gpu_evidence)
         yield Finding(
             "no-kernel-for-gpu",

@@ -1,0 +1,134 @@
+"""What the weighings share: the texts of a cause, and small words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from envsolve.diagnose.cause_files import CauseFile, causes, code_of
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut, Seen
+from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
+from envsolve.machine.model import Gpu
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause with the texts of its ``cause.toml``.
+
+    Attributes:
+        code: A code of ``docs/causes.md``.
+    """
+
+    code: str
+
+    @classmethod
+    def of(cls, module: str) -> Cause:
+        """The cause of a module, by its ``__name__``."""
+        return cls(code_of(module.rpartition(".")[2]))
+
+    @cached_property
+    def file(self) -> CauseFile:
+        """Its data."""
+        return causes().files[self.code]
+
+    def first(self, scene: Scene, *roles: str) -> Match | None:
+        """The first match of its signatures of some roles, in the order of the roles, then of the file."""
+        ids = [s.id for role in roles or ("error",) for s in self.file.signatures if s.role == role]
+        return scene.first(*ids)
+
+    def finding(
+        self,
+        explanation: str,
+        grounds: Grounds,
+        evidence: Iterable[str],
+        fixes: Iterable[Remedy] = (),
+        explains: Collection[str] | None = None,
+        **values: object,
+    ) -> Finding:
+        """A finding of this cause.
+
+        Args:
+            explanation: Name of the text in the file.
+            grounds: What it stands on.
+            evidence: Where it was seen.
+            fixes: Ways to remove it, the smallest change first.
+            explains: Causes that are consequences of this one, if not those of the file.
+            values: For the placeholders of the text.
+        """
+        text = self.file.explanations[explanation].format(**values)
+        explained = self.file.explains if explains is None else frozenset(explains)
+        return Finding(self.code, grounds, text, tuple(evidence), tuple(fixes), explained)
+
+    def fix(self, name: str, **values: object) -> Remedy:
+        """A fix of the file, its placeholders filled in."""
+        fix = self.file.fixes[name]
+        return Remedy(fix.text.format(**values), fix.command.format(**values) if fix.command else None)
+
+    def words(self, name: str, **values: object) -> str:
+        """A part of a sentence from the file, its placeholders filled in."""
+        return self.file.words[name].format(**values)
+
+    def ruled_out(self, name: str, **values: object) -> RuledOut:
+        """Words of the file about what does not hold."""
+        return RuledOut(self.words(name, **values))
+
+
+def gpu_names(gpus: Sequence[Gpu]) -> str:
+    """``Tesla V100 (cc 7.0) and GTX 1050 (cc 6.1)``, or ``the GPU``."""
+    return " and ".join(gpu.label for gpu in gpus) or "the GPU"
+
+
+def lines(*matches: Match | None) -> tuple[str, ...]:
+    """The lines of matches as evidence."""
+    return tuple(match.evidence for match in matches if match is not None)
+
+
+def shown_variable(scene: Scene, name: str) -> tuple[str, ...]:
+    """An environment variable of the report as evidence; empty if the report does not show it."""
+    seen: Seen[str] | None = scene.report.variables.get(name)
+    return (f"{seen.where}: {seen.quote}",) if seen else ()
+
+
+def torch_evidence(scene: Scene) -> tuple[str, ...]:
+    """Where the report shows torch."""
+    return scene.torch.evidence if scene.torch else ()
+
+
+def driver_text(scene: Scene) -> str:
+    """``the driver (550.54 for CUDA 12.4)``, as far as it is known."""
+    driver = scene.driver
+    parts = [driver.version, f"for CUDA {driver.cuda}" if driver.cuda else None] if driver else []
+    return "the driver" + (f" ({' '.join(p for p in parts if p)})" if any(parts) else "")
+
+
+def capitalized(text: str) -> str:
+    """The text as the beginning of a sentence; the rest keeps its case."""
+    return text[0].upper() + text[1:]
+
+
+def by_triton(scene: Scene) -> bool:
+    """Whether it is Triton, or torch's compiler with it, that compiles in the report."""
+    packages = {"triton", "pytorch-triton"}
+    return scene.mentions("triton", "inductor", "torch.compile") or bool(packages & scene.report.installed.keys())
+
+
+def gcc_command(scene: Scene, major: int) -> str:
+    """The command that installs a gcc of one major beside the system's, and names it to a build."""
+    install = system_install(scene)
+    if "dnf" in install:
+        return f"{install} gcc-toolset-{max(major, 9)} && source scl_source enable gcc-toolset-{max(major, 9)}"
+    named = f"export CC=gcc-{major} CXX=g++-{major} CUDAHOSTCXX=g++-{major}"
+    return f"{install} gcc-{major} g++-{major} && {named}"
+
+
+def system_install(scene: Scene) -> str:
+    """How the report's system installs a package: ``sudo apt-get install -y``, without sudo inside an image."""
+    distro = (scene.machine.platform.distro if scene.machine.platform else None) or ""
+    name = distro.split(" ")[0].lower()
+    if name in ("rhel", "centos", "rocky", "almalinux", "fedora", "amzn", "ol", "tencentos"):
+        return "sudo dnf install -y"
+    if name == "arch":
+        return "sudo pacman -S"
+    return "apt-get install -y" if scene.in_container else "sudo apt-get install -y"
