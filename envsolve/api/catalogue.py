@@ -121,7 +121,7 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
         UsageError: There is nothing there that can be measured, or nothing that has to do with CUDA.
         IndexUnavailableError: The server cannot be reached, or has no such file.
     """
-    from envsolve.binaries import measure_path
+    from envsolve.binaries.measure import measure_path
 
     if isinstance(what, str) and what.startswith(("http://", "https://")):
         from envsolve.packages.client import measure_served

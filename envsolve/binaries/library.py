@@ -1,30 +1,67 @@
-"""One shared library: the CUDA code in it, the CUDA that it links, and its C++ ABI."""
+"""One shared library: what it links, the GPU code in it, and its C++ ABI."""
 
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
-from envsolve.binaries import code, objects
-from envsolve.binaries import code as fatbin
-from envsolve.binaries.code import major_in_dll, major_needed
-from envsolve.binaries.files import Artefact
+from envsolve.binaries import code, elf
+from envsolve.binaries.elf import read_at
+from envsolve.binaries.files import Artefact, WheelFile
 from envsolve.binaries.model import Library, arch_order
+from envsolve.errors import UsageError
 
-# What the main libraries of a package are compiled for, where one wheel holds many libraries and many kernels.
-#
-# A CUDA extension is compiled file by file, and every file makes one fat binary with the code of its kernels for each
-# GPU
-# in its list. The project's list is behind most of the code; files for one generation alone (a kernel for ``sm_90a``)
-# have lists of their own, and those are no support for a card.
-
-
+LIBRARY_FILE = re.compile(r"\.(?:so(?:\.\d+)*|dll|pyd)$")
+"""How the name of a library's file ends."""
+_CUDA = r"lib(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)"
+CUDA_LIBRARY = re.compile(_CUDA + r"[\w-]*\.so\.\d+")
+"""The soname of a library of CUDA or of its driver, ``libcublas.so.12``."""
+DRIVER_LIBRARY = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix)\.so(?:\.\d+)*")
+"""The file name of a library that comes with the driver, which a machine without a GPU need not have."""
+GPU_LIBRARY = re.compile(rf"lib(?:torch|c10)|{_CUDA}")
+"""How the names of torch's and NVIDIA's libraries begin."""
+_CUDA_OR_DLL = re.compile(
+    rf"{_CUDA}|(cu(da|blas|dnn|fft|rand|solver|sparse|pti|tensor)"
+    r"|nv(cuda|rtc|jitlink|jpeg|tools|toolsext|comp|mdi|infer)|nccl)[\w.-]*\.dll$",
+    re.IGNORECASE,
+)
+# Libraries whose soname or DLL name carries the CUDA major: cuDNN, cuFFT and cuSPARSE count their own versions. A copy
+# that a wheel brings along has a hash in its name.
+_NAMED = re.compile(
+    r"lib(?:cudart|nvrtc|cublas|cublasLt|nvJitLink)(?:-[0-9a-f]+)?\.so\.(\d+)(?:\.\d+)*"
+    r"|(?:cudart64|cublas64|cublasLt64)_(\d\d)\d?\.dll",
+    re.IGNORECASE,
+)
+# What a library that loads the runtime itself names it by.
+_DLL = re.compile(rb"cudart64_(\d\d)\d?\.dll")
+_RUNTIME_CHUNK = 1 << 20
+_OVERLAP = 32  # more than the name of the DLL
+# Compressed bytes. One small library answers for the wheel: all of them were linked in one build.
+_RUNTIME_LARGEST = 2 << 20
 # An extension that links libtorch calls c10's torchCheckFail(const char*, const char*, uint32_t, const std::string&);
-# its mangled name shows which std::string that is. One on torch's stable ABI exchanges no C++ types and calls it not.
-_EXTENSION_CHECK_FAIL = re.compile(rb"torchCheckFailEPKcS2_jRK(Ss|NSt7__cxx11)")
+# its mangled name shows which std::string that is. One on torch's stable ABI exchanges no C++ types and
+# does not call it.
+_CHECK_FAIL = re.compile(rb"torchCheckFailEPKcS2_jRK(Ss|NSt7__cxx11)")
+_NEW_STRING = b"NSt7__cxx1112basic_string"
+# Members of the std::string from before C++11: in mangled names it is Ss.
+_OLD_STRING = re.compile(rb"\0_ZNK?Ss[0-9A-Z]")
+PE_MAGIC = b"MZ"
+_PE_SIGNATURE = b"PE\0\0"
+_COFF = struct.Struct("<HHIIIHH")
+_PE32_PLUS = 0x20B
+_DIRECTORIES_AT = 112
+_DIRECTORY = struct.Struct("<II")
+_PE_SECTION = struct.Struct("<8sIIII16x")
+_IMPORT, _DELAY_IMPORT = 1, 13
+# Sizes of one descriptor, and where in it the address of the DLL's name stands.
+_DESCRIPTORS = {_IMPORT: (20, 12), _DELAY_IMPORT: (32, 4)}
+_PE_MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64"}
+_MOST_DLLS = 4096
+_LONGEST_DLL_NAME = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +99,20 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
     abis: set[bytes] = set()
     for path in paths:
         with artefact.open(path) as file:
-            if file.read(len(objects.MAGIC)) == objects.MAGIC:
-                needed += objects.read_elf(file, path).needed
-                abis.update(_EXTENSION_CHECK_FAIL.findall(objects.dynamic_strings(file, path)))
+            if file.read(len(elf.MAGIC)) == elf.MAGIC:
+                needed += elf.read_elf(file, path).needed
+                abis.update(_CHECK_FAIL.findall(elf.dynamic_strings(file, path)))
             else:
                 of_dlls.add(major_in_dll(file, path))
             file.seek(0)
-            for entries in fatbin.containers(file):
+            for entries in code.containers(file):
                 lists[_archs(entries)] += 1
                 isas.update(entry.ptx_isa for entry in entries if entry.ptx_isa)
     if not paths:
         return None
     return Extension(
         code=common_code(lists),
-        every=_extension_in_order({arch for archs in lists for arch in archs}),
+        every=_in_order({arch for archs in lists for arch in archs}),
         ptx_isa=max(isas, key=lambda isa: [int(part) for part in isa.split(".")], default=None),
         cuda_major=major_needed(needed) or max(filter(None, of_dlls), default=None),
         needs_torch=any(name.startswith(("libtorch", "libc10")) for name in needed),
@@ -96,30 +133,6 @@ def common_code(lists: Mapping[tuple[str, ...], int]) -> tuple[str, ...]:
     return max(carried, key=lambda archs: (carried[archs] * len(archs), len(archs), archs), default=())
 
 
-def _archs(entries: tuple[fatbin.FatbinEntry, ...]) -> tuple[str, ...]:
-    return _extension_in_order({entry.arch for entry in entries if entry.kind is not fatbin.Kind.OTHER})
-
-
-def _extension_in_order(archs: set[str]) -> tuple[str, ...]:
-    return tuple(sorted(archs, key=lambda arch: (arch.startswith("compute"), arch_order(arch))))
-
-
-# 64-bit and little-endian, as CUDA has it: anything else is no library of a CUDA package, and no damage either.
-_ELF = objects.MAGIC + b"\x02\x01"
-# NVIDIA's libraries, by soname and by DLL name.
-_NVIDIA = re.compile(
-    r"lib(cu(da|blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)"
-    r"|(cu(da|blas|dnn|fft|rand|solver|sparse|pti|tensor)|nv(cuda|rtc|jitlink|jpeg|tools|toolsext|comp|mdi|infer)|nccl)"
-    r"[\w.-]*\.dll$",
-    re.IGNORECASE,
-)
-# c10's torchCheckFail takes a std::string; every extension that links libtorch calls it.
-_CHECK_FAIL = re.compile(rb"torchCheckFailEPKcS2_jRK(Ss|NSt7__cxx11)")
-_NEW_STRING = b"NSt7__cxx1112basic_string"
-# Members of the std::string from before C++11: in mangled names it is Ss.
-_OLD_STRING = re.compile(rb"\0_ZNK?Ss[0-9A-Z]")
-
-
 def read_library(file: IO[bytes], name: str) -> Library:
     """One library: ELF or PE headers, and the headers of its fat binaries.
 
@@ -135,7 +148,7 @@ def read_library(file: IO[bytes], name: str) -> Library:
     lists: Counter[tuple[str, ...]] = Counter()
     isas: dict[str, str] = {}
     for entries in code.containers(file):
-        lists[_in_order({entry.arch for entry in entries if entry.kind is not code.Kind.OTHER})] += 1
+        lists[_archs(entries)] += 1
         for entry in entries:
             if entry.ptx_isa:
                 isas[entry.arch] = max(isas.get(entry.arch, "0"), entry.ptx_isa, key=_numbers)
@@ -157,14 +170,14 @@ def read_library(file: IO[bytes], name: str) -> Library:
 def _linkage(file: IO[bytes], name: str) -> tuple[str | None, tuple[str, ...], bool | None]:
     """The machine, NVIDIA libraries needed, and C++11 ABI; nothing of a file that is neither ELF nor PE."""
     file.seek(0)
-    start = file.read(len(_ELF))
-    if start == _ELF:
-        header = objects.read_elf(file, name)
-        abi = cxx11_abi(objects.dynamic_strings(file, name))
-        return header.machine, tuple(filter(_NVIDIA.match, header.needed)), abi
-    if start.startswith(objects.PE_MAGIC) and name.lower().endswith((".dll", ".pyd", ".exe")):
-        image = objects.read_pe(file, name)
-        return image.machine, tuple(filter(_NVIDIA.match, image.needed)), None
+    start = file.read(len(elf.SUPPORTED))
+    if start == elf.SUPPORTED:
+        header = elf.read_elf(file, name)
+        abi = cxx11_abi(elf.dynamic_strings(file, name))
+        return header.machine, tuple(filter(_CUDA_OR_DLL.match, header.needed)), abi
+    if start.startswith(PE_MAGIC) and name.lower().endswith((".dll", ".pyd", ".exe")):
+        image = read_pe(file, name)
+        return image.machine, tuple(filter(_CUDA_OR_DLL.match, image.needed)), None
     return None, (), None
 
 
@@ -181,9 +194,138 @@ def cxx11_abi(symbols: bytes) -> bool | None:
     return new if new != old else None
 
 
+def _archs(entries: tuple[code.FatbinEntry, ...]) -> tuple[str, ...]:
+    return _in_order({entry.arch for entry in entries if entry.kind is not code.Kind.OTHER})
+
+
 def _in_order(archs: set[str]) -> tuple[str, ...]:
     return tuple(sorted(archs, key=lambda arch: (arch.startswith("compute"), arch_order(arch))))
 
 
 def _numbers(isa: str) -> list[int]:
     return [int(part) for part in isa.split(".")]
+
+
+def cuda_major(wheel: WheelFile) -> int | None:
+    """The CUDA major of a wheel, from the smallest of its libraries that names one.
+
+    Returns:
+        None where no library of up to 2 MiB (compressed) needs a library of CUDA's that tells.
+
+    Raises:
+        UsageError: A library is damaged.
+    """
+    sizes = {path: wheel.compressed_size(path) for path in wheel.files() if LIBRARY_FILE.search(path)}
+    for path in sorted(sizes, key=lambda name: (sizes[name], name)):
+        if sizes[path] > _RUNTIME_LARGEST:
+            break
+        with wheel.open(path) as file:
+            major = _major_in(file, path)
+        if major is not None:
+            return major
+    return None
+
+
+def major_needed(libraries: Iterable[str]) -> int | None:
+    """The CUDA major that the names of needed libraries tell: 13 for ``libcudart.so.13``; None where none does."""
+    return next((int(match[1] or match[2]) for match in map(_NAMED.fullmatch, libraries) if match), None)
+
+
+def _major_in(file: IO[bytes], name: str) -> int | None:
+    if file.read(len(elf.MAGIC)) == elf.MAGIC:
+        return major_needed(elf.read_elf(file, name).needed)
+    return major_in_dll(file, name)
+
+
+def major_in_dll(file: IO[bytes], name: str) -> int | None:
+    """The CUDA major of a Windows library: of the DLLs that it imports, else of the one runtime that it names anywhere.
+
+    A library with the runtime linked in imports cuBLAS alone, or nothing.
+
+    Args:
+        file: Seekable.
+        name: For messages.
+
+    Returns:
+        None where it names no runtime, or several: one of them is then but in a message.
+
+    Raises:
+        UsageError: It is damaged.
+    """
+    file.seek(0)
+    image = name.lower().endswith((".dll", ".pyd")) and file.read(len(PE_MAGIC)) == PE_MAGIC
+    if image and (imported := major_needed(read_pe(file, name).needed)):
+        return imported
+    file.seek(0)
+    tail = b""
+    found: set[int] = set()
+    while chunk := file.read(_RUNTIME_CHUNK):
+        window = tail + chunk
+        found.update(map(int, _DLL.findall(window)))
+        tail = window[-_OVERLAP:]
+    return found.pop() if len(found) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pe:
+    """The machine (``x86_64``, ``aarch64``, else ``pe-machine-N``), and the DLLs it imports, at once or when called."""
+
+    machine: str
+    needed: tuple[str, ...]
+
+
+def read_pe(file: IO[bytes], name: str) -> Pe:
+    """Read the headers and the import tables of a PE image; those of 32-bit images are not read.
+
+    Layout: Microsoft's PE format, PE32+ (64-bit) images, the only ones that CUDA supports on Windows.
+
+    Args:
+        file: Seekable.
+        name: For messages.
+
+    Raises:
+        UsageError: Not a PE image, or cut off.
+    """
+    start = struct.unpack("<I", read_at(file, 60, 4, name))[0]
+    head = read_at(file, start, len(_PE_SIGNATURE) + _COFF.size, name)
+    if not head.startswith(_PE_SIGNATURE):
+        raise UsageError(f"{name} is not a Windows library: it has no PE signature")
+    machine, sections, _, _, _, optional_size, _ = _COFF.unpack_from(head, len(_PE_SIGNATURE))
+    at = start + len(head)
+    optional = read_at(file, at, optional_size, name)
+    if len(optional) < _DIRECTORIES_AT or struct.unpack_from("<H", optional)[0] != _PE32_PLUS:
+        return Pe(_PE_MACHINES.get(machine, f"pe-machine-{machine}"), ())
+    table = list(_PE_SECTION.iter_unpack(read_at(file, at + optional_size, sections * _PE_SECTION.size, name)))
+    found: dict[str, None] = {}
+    for number, (size, name_at) in _DESCRIPTORS.items():
+        place = _DIRECTORIES_AT + number * _DIRECTORY.size
+        if place + _DIRECTORY.size <= len(optional):
+            address = _DIRECTORY.unpack_from(optional, place)[0]
+            found.update(dict.fromkeys(_names(file, table, address, size, name_at, name)))
+    return Pe(_PE_MACHINES.get(machine, f"pe-machine-{machine}"), tuple(found))
+
+
+def _names(
+    file: IO[bytes], sections: list[tuple[bytes, int, int, int, int]], address: int, size: int, name_at: int, name: str
+) -> Iterator[str]:
+    """The DLLs of one import table, which ends with an empty descriptor."""
+    start = _pe_file_offset(sections, address) if address else None
+    if start is None:
+        return
+    for number in range(_MOST_DLLS):
+        descriptor = read_at(file, start + number * size, size, name)
+        pointer = _pe_file_offset(sections, struct.unpack_from("<I", descriptor, name_at)[0])
+        if pointer is None:
+            return
+        file.seek(pointer)
+        text, end, _ = file.read(_LONGEST_DLL_NAME).partition(b"\0")
+        if not end:
+            raise UsageError(f"{name} is damaged: a DLL's name does not end")
+        yield text.decode("ascii", "replace")
+
+
+def _pe_file_offset(sections: list[tuple[bytes, int, int, int, int]], address: int) -> int | None:
+    for _, virtual_size, start, raw_size, offset in sections:
+        if start and start <= address < start + max(virtual_size, raw_size):
+            return offset + address - start
+    return None

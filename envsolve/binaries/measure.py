@@ -1,10 +1,15 @@
-"""Measuring one package, wheel or installed: its metadata, then only the files that hold the answer."""
+"""Measuring artefacts: what CUDA code, tools and dependencies a published or installed file really carries.
+
+Nothing here imports what it measures or needs a GPU. Of a wheel only the metadata and the files that hold the answer
+are read, through any seekable file, so that one on a server costs few requests.
+"""
 
 from __future__ import annotations
 
 import ast
 import csv
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +21,7 @@ from packaging.utils import canonicalize_name
 
 from envsolve.binaries import tools
 from envsolve.binaries.files import Artefact, FolderFiles, WheelFile, read_text
-from envsolve.binaries.library import read_library
+from envsolve.binaries.library import LIBRARY_FILE, read_library
 from envsolve.binaries.model import Assembler, Library, Measurement
 from envsolve.errors import UsageError
 from envsolve.system.files import real_path
@@ -84,12 +89,13 @@ def read_python_library(file: IO[bytes]) -> tuple[tuple[str, ...], bool | None]:
     return tuple(flags.decode().split()), abi
 
 
-_LIBRARY = re.compile(r"\.(so(\.\d+)*|dll|pyd)$")
 _TOOL = re.compile(
     r"(.*/)?bin/(nvcc|ptxas(-\w+)?|cuobjdump|nvdisasm|fatbinary|cicc|nvlink|nvprune|cudafe\+\+|bin2c)(\.exe)?"
 )
 # Such files have some hundred bytes.
 _LARGEST_VERSION = 1 << 16
+# The largest wheels hold 4 GiB; what is far larger takes minutes to read, and is not one.
+_LARGEST = 32 << 30
 _METADATA = re.compile(r"[^/]+\.dist-info/(METADATA|WHEEL)")
 
 
@@ -102,6 +108,54 @@ class Metadata:
     requires_python: str | None = None
     requires: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+
+
+def measure_path(path: Path, *, every: bool = False) -> Measurement:
+    """Measure what is at a local path: a wheel, a shared library, a ``ptxas``, an environment or ``site-packages``.
+
+    Args:
+        path: Where.
+        every: As for :func:`measure_package`.
+
+    Raises:
+        UsageError: There is nothing there, or nothing that can be measured.
+    """
+    try:
+        kind = path.stat()
+        if stat.S_ISDIR(kind.st_mode):
+            return measure_environment(path, every=every)
+        if not stat.S_ISREG(kind.st_mode):
+            raise UsageError(f"{path} is a pipe or a device, not a file")
+        if kind.st_size > _LARGEST:
+            raise UsageError(f"{path} is larger than {_LARGEST >> 30} GiB: that is neither a wheel nor a library")
+        with path.open("rb") as file:
+            return measure(file, path.name, every=every)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def measure(file: IO[bytes], name: str, *, every: bool = False) -> Measurement:
+    """Measure one file: a wheel, a ``ptxas`` or a shared library, told apart by name.
+
+    Args:
+        file: Seekable.
+        name: File name.
+        every: As for :func:`measure_package`.
+
+    Raises:
+        UsageError: Damaged, or none of these.
+    """
+    if name.endswith(".whl"):
+        return measure_package(WheelFile(file, name), "wheel", every=every)
+    if tools.is_ptxas(name):
+        return Measurement(kind="program", name=name, assemblers=(tools.read_ptxas(file, name),))
+    library = read_library(file, name)
+    if library.machine is None and not (library.sass or library.ptx):
+        raise UsageError(
+            f"{name} is not a wheel, shared library, fat binary or ptxas",
+            hint="envsolve measures .whl, .so, .dll and .fatbin files, ptxas programs and environments",
+        )
+    return Measurement(kind="library", name=name, libraries=(library,))
 
 
 def measure_package(artefact: Artefact, kind: Literal["wheel", "distribution"], *, every: bool = False) -> Measurement:
@@ -157,7 +211,7 @@ def measure_libraries(artefact: Artefact) -> tuple[Library, ...]:
     """
     found = []
     for path in artefact.files():
-        if _LIBRARY.search(path):
+        if LIBRARY_FILE.search(path):
             with artefact.open(path) as file:
                 library = read_library(file, path)
             if library.sass or library.ptx or library.needed:
@@ -207,7 +261,7 @@ def measure_environment(folder: Path, *, every: bool = False) -> Measurement:
 
     Args:
         folder: A ``site-packages`` folder, or the prefix (environment) that holds one.
-        every: As for :func:`package.measure_package`.
+        every: As for :func:`measure_package`.
 
     Raises:
         UsageError: No distribution is installed there.

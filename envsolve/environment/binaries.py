@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envsolve.binaries import objects
+from envsolve.binaries import elf
 from envsolve.binaries.files import FolderFiles
 from envsolve.binaries.library import read_extension
 from envsolve.binaries.measure import read_python_library, read_version
@@ -99,9 +99,9 @@ def _read_library(path: Path, owner: str | None) -> SharedLibrary | None:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size and file.read(len(objects.MAGIC)) != objects.MAGIC:
+            if size and file.read(len(elf.MAGIC)) != elf.MAGIC:
                 return None  # a DLL, or a script for the linker
-            header = objects.read_elf(file, path.name)
+            header = elf.read_elf(file, path.name)
     except OSError:
         return None
     except UsageError:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envsolve.binaries import objects
+from envsolve.binaries import elf
 from envsolve.environment.model import Kind, Origin, Site
 from envsolve.errors import UsageError
 from envsolve.system.files import is_file, is_folder, read_regular, real_path
@@ -150,7 +150,7 @@ def _arch(prefix: Path) -> str | None:
     for name in _PROGRAMS:
         try:
             with (prefix / name).open("rb") as file:
-                machine = objects.read_elf(file, name).machine
+                machine = elf.read_elf(file, name).machine
         except (OSError, UsageError):
             continue
         return machine if machine in ("x86_64", "aarch64") else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from envsolve.binaries.objects import MAGIC, read_elf
+from envsolve.binaries.elf import MAGIC, read_elf
 from envsolve.environment.distributions import LIBRARY
 from envsolve.environment.model import Environment
 from envsolve.environment.read import loader_folders

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
-from envsolve.binaries.symbols import Symbols, Taken
+from envsolve.binaries.elf import Symbols, Taken
 from envsolve.environment.binaries import CUDA_LIBRARY
 from envsolve.environment.libraries import OF_TORCH, Library, Loader
 from envsolve.errors import UsageError

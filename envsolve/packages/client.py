@@ -251,7 +251,7 @@ def measure_served(what: str, every: bool, environ: Mapping[str, str]) -> Measur
         UsageError: The address or the file cannot be read.
         IndexUnavailableError: The server cannot be reached, or has no such file.
     """
-    from envsolve.binaries import measure as measure_file  # a plan measures nothing
+    from envsolve.binaries.measure import measure as measure_file  # a plan measures nothing
 
     try:
         split_login(what)

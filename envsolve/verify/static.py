@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
+from envsolve.binaries.elf import MAGIC
 from envsolve.binaries.library import read_library
 from envsolve.binaries.model import arch_order
-from envsolve.binaries.objects import MAGIC
 from envsolve.environment.binaries import shadows
 from envsolve.environment.distributions import LIBRARY
 from envsolve.environment.layout import interpreter_of, prefix_of

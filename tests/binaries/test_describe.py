@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envsolve.binaries import measure, measure_wheel
+from envsolve.binaries.measure import measure
 from envsolve.binaries.model import describe
 from envsolve.cli.main import run
 from tests.binaries.artefacts import CUBIN, PTX, container, elf, entry, torch_wheel, wheel
@@ -24,7 +24,7 @@ KERNELS = elf(["libcudart.so.12"], symbols=[SYMBOL], tail=USUAL + USUAL + contai
 def test_an_extension() -> None:
     data = wheel("ext", "1.0", {"ext/_C.so": KERNELS}, requires=["torch==2.9.*", "numpy"])
     assert (
-        describe(measure_wheel(io.BytesIO(data), "ext-1.0.whl"))
+        describe(measure(io.BytesIO(data), "ext-1.0.whl"))
         == """\
 ext 1.0  (wheel ext-1.0.whl)
   library    ext/_C.so  (x86_64)
@@ -41,14 +41,14 @@ ext 1.0  (wheel ext-1.0.whl)
 
 
 def test_torch() -> None:
-    text = describe(measure_wheel(io.BytesIO(torch_wheel()), "torch.whl"))
+    text = describe(measure(io.BytesIO(torch_wheel()), "torch.whl"))
     assert text.splitlines()[:4] == [
         "torch 2.11.0+cu130  (wheel torch.whl)",
         "  CUDA       13.0",
         "  code       sm_75 sm_80 sm_90 compute_90  (as torch.cuda.get_arch_list() has it)",
         "  C++11 ABI  yes",
     ]
-    assert "none: a CPU build" in describe(measure_wheel(io.BytesIO(torch_wheel(cuda=None)), "torch.whl"))
+    assert "none: a CPU build" in describe(measure(io.BytesIO(torch_wheel(cuda=None)), "torch.whl"))
 
 
 def test_all_libraries_of_torch_are_read_when_asked_for() -> None:
@@ -62,7 +62,7 @@ def test_all_libraries_of_torch_are_read_when_asked_for() -> None:
 def test_tools_and_assemblers() -> None:
     members: dict[str, bytes | str] = {f"nvidia/cu13/bin/{name}": b"" for name in ("nvcc", "cuobjdump", "bin.txt")}
     members["nvidia/cu13/bin/ptxas"] = STRINGS
-    found = measure_wheel(io.BytesIO(wheel("nvcc", "13.0", members)), "nvcc.whl")
+    found = measure(io.BytesIO(wheel("nvcc", "13.0", members)), "nvcc.whl")
     assert [tool.rsplit("/", 1)[-1] for tool in found.tools] == ["nvcc", "cuobjdump", "ptxas"]
     assert "  assembler  nvidia/cu13/bin/ptxas: CUDA 12.8.93, its newest PTX is not known" in describe(found)
     tools = [line.split()[-1] for line in describe(found).splitlines() if line.startswith("  tool")]
@@ -94,7 +94,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ("lib.so", KERNELS[:90], "is cut off"),
         ("plain.so", elf(["libm.so.6"]), "carries no CUDA code"),
         ("plain-1.0-py3-none-any.whl", wheel("plain", "1.0", {"plain.py": ""}), "carries no CUDA code"),
-        ("notes.txt", b"hello", "is no wheel, shared library, fat binary or ptxas"),
+        ("notes.txt", b"hello", "is not a wheel, shared library, fat binary or ptxas"),
         ("ptxas", b"#!/bin/sh\n", "is not a ptxas program"),
         ("empty.whl", b"", "is not a readable wheel"),
     ],

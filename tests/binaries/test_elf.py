@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envsolve.binaries.objects import read_elf
+from envsolve.binaries.elf import read_elf
 from envsolve.errors import UsageError
 from tests.binaries.artefacts import elf
 

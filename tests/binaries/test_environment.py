@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.binaries import measure_path
+from envsolve.binaries.measure import measure_path
 from envsolve.errors import UsageError
 from tests.binaries.artefacts import CUBIN, container, elf, entry, torch_wheel, wheel
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.binaries import measure, measure_path, measure_wheel
 from envsolve.binaries.code import MAGIC, fat_binaries
-from envsolve.binaries.measure import measure_environment, read_python_library, read_version
+from envsolve.binaries.measure import measure, measure_environment, measure_path, read_python_library, read_version
 from envsolve.errors import UsageError
 from tests.binaries.artefacts import CUBIN, container, elf, entry, torch_wheel, wheel
 
@@ -45,7 +44,7 @@ def test_a_member_that_grows_a_thousandfold_is_not_unpacked() -> None:
     data = zipped({"bomb/_C.so": bytes(128 * MIB)})
     assert len(data) < MIB
     with bounded(2, 64), pytest.raises(UsageError, match="claims to hold"):
-        measure_wheel(io.BytesIO(data), "bomb.whl")
+        measure(io.BytesIO(data), "bomb.whl")
 
 
 @pytest.mark.parametrize("size", [0xFFFFFFFE, 0x7FFFFFFF, 5])
@@ -56,7 +55,7 @@ def test_a_size_that_is_a_lie_is_damage(size: int) -> None:
         at = data.find(sign)
         struct.pack_into("<I", data, at + offset, size)
     with bounded(5, 64), pytest.raises(UsageError):
-        measure_wheel(io.BytesIO(bytes(data)), "bomb.whl")
+        measure(io.BytesIO(bytes(data)), "bomb.whl")
 
 
 def test_zip_in_an_unknown_compression_is_refused() -> None:
@@ -64,7 +63,7 @@ def test_zip_in_an_unknown_compression_is_refused() -> None:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("bomb-1.0.dist-info/METADATA", "Name: bomb\nVersion: 1.0\n")
     with pytest.raises(UsageError, match="compressed in a way"):
-        measure_wheel(out, "bomb.whl")
+        measure(out, "bomb.whl")
 
 
 def test_many_tiny_entries_in_one_container_are_bounded() -> None:
@@ -117,7 +116,7 @@ def test_a_version_file_that_no_python_reads(source: str) -> None:
 def test_a_large_version_file_is_not_read_whole() -> None:
     data = torch_wheel(extra={"torch/version.py": "__version__ = '2.11.0'\ncuda = '13.0'\n" + "#" * (4 * MIB)})
     with bounded(10, 64):
-        assert measure_wheel(io.BytesIO(data), "torch.whl").cuda in ("13.0", None)
+        assert measure(io.BytesIO(data), "torch.whl").cuda in ("13.0", None)
 
 
 @pytest.mark.parametrize(

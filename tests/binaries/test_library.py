@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envsolve.binaries.library import cxx11_abi, read_library
-from envsolve.binaries.objects import read_pe
+from envsolve.binaries.library import cxx11_abi, read_library, read_pe
 from envsolve.errors import UsageError
 from tests.binaries.artefacts import CUBIN, PTX, container, elf, entry, pe
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
-from envsolve.binaries import measure_wheel
+from envsolve.binaries.measure import measure
 from envsolve.binaries.model import Measurement
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.maintain.refresh import Index, releases
@@ -26,7 +26,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexClient]:
 def measured(index: IndexClient, project: str, start: str) -> Measurement:
     file = next(f for f in index.project(project) if f.filename.startswith(start) and "x86_64" in f.filename)
     with index.open(file) as stream:
-        return measure_wheel(stream, file.filename)
+        return measure(stream, file.filename)
 
 
 def test_a_library_as_nvidias_own_cuobjdump_lists_it(index: IndexClient) -> None:
@@ -46,7 +46,7 @@ def test_a_ptxas(index: IndexClient) -> None:
 def test_torch_without_downloading_it(index: IndexClient) -> None:
     file = next(f for f in index.project("torch") if f.filename == "torch-2.9.1-cp311-cp311-manylinux_2_28_x86_64.whl")
     with index.open(file) as stream:
-        found = measure_wheel(stream, file.filename)
+        found = measure(stream, file.filename)
     recorded = next(
         b
         for b in Catalogue().builds("torch")
@@ -82,6 +82,6 @@ def test_extensions_carry_what_their_projects_publish(
 def test_windows_libraries_tell_the_cuda_that_they_link(index: IndexClient) -> None:
     file = next(f for f in index.project("bitsandbytes") if f.filename == "bitsandbytes-0.48.2-py3-none-win_amd64.whl")
     with index.open(file) as stream:
-        found = {lib.file.rsplit("/", 1)[-1]: lib for lib in measure_wheel(stream, file.filename).libraries}
+        found = {lib.file.rsplit("/", 1)[-1]: lib for lib in measure(stream, file.filename).libraries}
     assert found["libbitsandbytes_cuda118.dll"].cuda_major == 11
     assert found["libbitsandbytes_cuda128.dll"].needed[0] == "cudart64_12.dll"

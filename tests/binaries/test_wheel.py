@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envsolve.binaries import measure, measure_path, measure_wheel, measure_wheel_libraries
+from envsolve.binaries.files import WheelFile
+from envsolve.binaries.measure import measure, measure_libraries, measure_path
 from envsolve.binaries.model import Library
 from envsolve.errors import UsageError
 from tests.binaries.artefacts import CUBIN, PTX, container, elf, entry, pe, torch_wheel, wheel
@@ -34,7 +35,7 @@ class Counting(io.BytesIO):
 def test_torch_is_measured_by_its_own_words_without_reading_its_kernels() -> None:
     noise = random.Random(1).randbytes(4 << 20)
     file = Counting(torch_wheel(extra={"torch/lib/libtorch_cuda.so": KERNELS + noise}))
-    found = measure_wheel(file, "torch-2.11.0-cp312-cp312-linux_x86_64.whl")
+    found = measure(file, "torch-2.11.0-cp312-cp312-linux_x86_64.whl")
     assert (found.package, found.version, found.cuda) == ("torch", "2.11.0+cu130", "13.0")
     assert found.arch_flags == ("sm_75", "sm_80", "sm_90", "compute_90")
     assert found.cxx11_abi is True
@@ -45,7 +46,7 @@ def test_torch_is_measured_by_its_own_words_without_reading_its_kernels() -> Non
 
 def test_the_kernels_of_torch_are_a_question_of_their_own() -> None:
     data = torch_wheel(extra={"torch/lib/libtorch_cuda.so": KERNELS})
-    (library,) = measure_wheel_libraries(io.BytesIO(data), "torch.whl")
+    (library,) = measure_libraries(WheelFile(io.BytesIO(data), "torch.whl"))
     assert library == Library(
         file="torch/lib/libtorch_cuda.so",
         machine="x86_64",
@@ -60,7 +61,7 @@ def test_the_kernels_of_torch_are_a_question_of_their_own() -> None:
 
 
 def test_a_cpu_build_has_an_empty_code_list() -> None:
-    found = measure_wheel(io.BytesIO(torch_wheel(cuda=None)), "torch.whl")
+    found = measure(io.BytesIO(torch_wheel(cuda=None)), "torch.whl")
     assert (found.version, found.cuda, found.arch_flags) == ("2.11.0+cpu", None, ())
 
 
@@ -72,7 +73,7 @@ def test_other_packages_are_measured_by_their_libraries() -> None:
         "pkg/_C.dll": pe(tail=container(entry(CUBIN, 86))),
         "pkg/data.bin": container(entry(CUBIN, 61)),
     }
-    found = measure_wheel(io.BytesIO(wheel("pkg", "1.0", members)), "pkg.whl")
+    found = measure(io.BytesIO(wheel("pkg", "1.0", members)), "pkg.whl")
     assert {library.file: library.sass for library in found.libraries} == {
         "pkg/_C.so": ("sm_80", "sm_90", "sm_100"),
         "pkg/_C.dll": ("sm_86",),
@@ -83,12 +84,12 @@ def test_other_packages_are_measured_by_their_libraries() -> None:
 
 def test_bundled_assemblers_are_listed() -> None:
     data = wheel("triton", "3.6.0", {"triton/backends/nvidia/bin/ptxas": STRINGS})
-    (found,) = measure_wheel(io.BytesIO(data), "triton.whl").assemblers
+    (found,) = measure(io.BytesIO(data), "triton.whl").assemblers
     assert (found.file, found.cuda) == ("triton/backends/nvidia/bin/ptxas", "12.8")
 
 
 def test_a_measurement_prints_as_json() -> None:
-    found = asdict(measure_wheel(io.BytesIO(torch_wheel()), "torch.whl"))
+    found = asdict(measure(io.BytesIO(torch_wheel()), "torch.whl"))
     assert json.loads(json.dumps(found))["schema"] == "envsolve.measurement/1"
 
 
@@ -98,7 +99,7 @@ def test_a_wheel_cut_off_anywhere_is_a_usage_error(data: st.DataObject) -> None:
     whole = torch_wheel()
     cut = data.draw(st.integers(0, len(whole) - 1))
     with pytest.raises(UsageError):
-        measure_wheel(io.BytesIO(whole[:cut]), "torch.whl")
+        measure(io.BytesIO(whole[:cut]), "torch.whl")
 
 
 @settings(max_examples=100)
@@ -108,12 +109,12 @@ def test_a_damaged_wheel_is_a_usage_error_at_worst(data: st.DataObject) -> None:
     for _ in range(3):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(UsageError):
-        measure_wheel(io.BytesIO(bytes(damaged)), "torch.whl")
+        measure(io.BytesIO(bytes(damaged)), "torch.whl")
 
 
 def test_a_wheel_without_metadata_is_refused() -> None:
     with pytest.raises(UsageError, match="METADATA"):
-        measure_wheel(io.BytesIO(wheel("a", "1", {}).replace(b"METADATA", b"METADAT_")), "a.whl")
+        measure(io.BytesIO(wheel("a", "1", {}).replace(b"METADATA", b"METADAT_")), "a.whl")
 
 
 def test_single_files_are_told_apart_by_name() -> None:

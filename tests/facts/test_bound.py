@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from envsolve.binaries.code import cuda_major
 from envsolve.binaries.files import WheelFile
+from envsolve.binaries.library import cuda_major
 from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.maintain.companions import bound_builds, torch_of

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Literal
 
-from envsolve.binaries.symbols import gnu_hash
+from envsolve.binaries.elf import gnu_hash
 
 Symbol = str | tuple[str, str] | tuple[str, str, str]
 """A name; with its version; and for one that is taken, with the library that is to have it."""

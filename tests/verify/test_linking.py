@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from envsolve.binaries.symbols import Symbols, Taken
+from envsolve.binaries.elf import Symbols, Taken
 from envsolve.environment.libraries import Loader, read_library
 from envsolve.environment.linking import Linking, read_linking
 from envsolve.errors import UsageError
@@ -29,7 +30,7 @@ def write(folder: Path, name: str, **parts: Any) -> Path:
 def test_what_a_library_takes_and_gives(tmp_path: Path, hashes: str) -> None:
     gives = [] if hashes == "sections" else ["one", "two", ("three", "V_1"), "four", "five"]
     path = write(tmp_path, "x.so", takes=["a", ("b", "V_2", "y.so")], weak=["maybe"], gives=gives, hashes=hashes)
-    with Symbols(path) as symbols:
+    with closing(Symbols(path)) as symbols:
         assert list(symbols.taken()) == [Taken(b"a"), Taken(b"b", b"V_2", b"y.so")]
         given = {name for name in (b"one", b"two", b"three", b"four", b"five") if symbols.gives(Taken(name))}
         assert len(given) == len(gives)
@@ -47,7 +48,7 @@ def test_what_a_library_takes_and_gives(tmp_path: Path, hashes: str) -> None:
     ],
 )
 def test_versions_are_heeded(tmp_path: Path, gives: Any, wanted: Taken, found: bool) -> None:
-    with Symbols(write(tmp_path, "x.so", gives=[gives])) as symbols:
+    with closing(Symbols(write(tmp_path, "x.so", gives=[gives]))) as symbols:
         assert symbols.gives(wanted) == found
 
 
@@ -61,7 +62,7 @@ def test_a_damaged_library_is_an_answer(tmp_path_factory: Any, place: int, byte:
     path = tmp_path_factory.mktemp("damaged") / "x.so"
     path.write_bytes((WHOLE[:place] + bytes([byte]) + WHOLE[place + 1 :])[:length])
     try:
-        with Symbols(path) as symbols:
+        with closing(Symbols(path)) as symbols:
             list(symbols.taken())
             symbols.gives(Taken(b"one", b"V_1"))
     except UsageError:

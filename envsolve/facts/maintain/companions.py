@@ -17,9 +17,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envsolve.binaries.code import cuda_major
 from envsolve.binaries.files import Artefact, WheelFile, read_text
-from envsolve.binaries.library import Extension, read_extension
+from envsolve.binaries.library import Extension, cuda_major, read_extension
 from envsolve.binaries.measure import read_version
 from envsolve.errors import UsageError
 from envsolve.facts.builds import Build

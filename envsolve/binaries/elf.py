@@ -1,9 +1,7 @@
-"""The symbols that a library takes and gives, as the dynamic loader looks them up.
+"""ELF files as the dynamic loader sees them: headers, needed libraries, and the symbols they take and give.
 
-Tables of torch's libraries are large (a hundred thousand names). So the file is mapped, only the names that are taken
-are read, and each is looked up through the table of hashes, as the loader does it.
-
-Layout: System V gABI, and for DT_GNU_HASH and symbol versions glibc's (``elf/dl-lookup.c``); 64-bit little-endian.
+Layout: System V gABI, and for DT_GNU_HASH and symbol versions glibc's (``elf/dl-lookup.c``); 64-bit little-endian, the
+only class and byte order that CUDA supports.
 """
 
 from __future__ import annotations
@@ -14,23 +12,162 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from types import TracebackType
+from typing import IO
 
 from envsolve.errors import UsageError
 
+MAGIC = b"\x7fELF"
+SUPPORTED = MAGIC + b"\x02\x01"
+"""How a 64-bit little-endian file begins."""
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _TAG = struct.Struct("<qQ")
 _LOAD, _DYNAMIC, _DYNSYM = 1, 2, 11
-_HASH, _STRTAB, _SYMTAB, _GNU_HASH = 4, 5, 6, 0x6FFFFEF5
-_VERSYM, _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+_NULL, _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 0, 1, 4, 5, 6, 10, 14, 15, 29
+_GNU_HASH, _VERSYM, _VERDEF, _VERDEFNUM, _VERNEED = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE
+_VERNEEDNUM = 0x6FFFFFFF
 _TABLES = (_HASH, _STRTAB, _GNU_HASH, _VERSYM, _VERDEF, _VERNEED)
 _WEAK, _UNDEFINED, _HIDDEN = 2, 0, 0x8000
-_MOST = 1 << 22
+_MACHINES = {62: "x86_64", 183: "aarch64", 190: "cuda"}
+# Bounds on what a damaged or hostile file can make envsolve read.
+_LARGEST_DYNAMIC = 1 << 20
+_LONGEST_NAME = 4096
+_LARGEST_STRINGS = 64 << 20
+_MOST_SYMBOLS = 1 << 22
 # What unpacking says of a place outside the file, or where no file can reach.
 _DAMAGE = (struct.error, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """What the loader reads of a file.
+
+    Attributes:
+        machine: ``x86_64``, ``aarch64``, otherwise ``elf-machine-N``.
+        needed: The NEEDED entries, in file order.
+        soname: The name by which others need it.
+        rpath: Directories searched before ``LD_LIBRARY_PATH``, unless there is a ``runpath``.
+        runpath: Directories searched after ``LD_LIBRARY_PATH``.
+        end: Bytes that the file must have for all that is loaded from it; a shorter one is cut off.
+    """
+
+    machine: str
+    needed: tuple[str, ...]
+    soname: str | None = None
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    end: int = 0
+
+
+def read_elf(file: IO[bytes], name: str) -> Elf:
+    """Read the headers and the dynamic section.
+
+    Args:
+        file: Seekable.
+        name: For messages.
+
+    Raises:
+        UsageError: Not a 64-bit little-endian ELF file, or cut off.
+    """
+    headers = _Headers(file, name)
+    base = headers.place(headers.tags.get(_STRTAB))
+
+    def strings(wanted: int) -> tuple[str, ...]:
+        if base is None:
+            return ()
+        return tuple(_string(file, base + offset, name) for tag, offset in headers.entries if tag == wanted)
+
+    def directories(wanted: int) -> tuple[str, ...]:
+        return tuple(directory for path in strings(wanted) for directory in path.split(":") if directory)
+
+    return Elf(
+        machine=_MACHINES.get(headers.machine, f"elf-machine-{headers.machine}"),
+        needed=strings(_NEEDED),
+        soname=next(iter(strings(_SONAME)), None),
+        rpath=directories(_RPATH),
+        runpath=directories(_RUNPATH),
+        end=max((offset + size for offset, _, size in headers.loads), default=0),
+    )
+
+
+def dynamic_strings(file: IO[bytes], name: str) -> bytes:
+    """The names that the loader sees, NUL-separated: of libraries, and of the symbols taken and given.
+
+    Args:
+        file: Seekable.
+        name: For messages.
+
+    Raises:
+        UsageError: Not a 64-bit little-endian ELF file, or cut off.
+    """
+    headers = _Headers(file, name)
+    base = headers.place(headers.tags.get(_STRTAB))
+    return b"" if base is None else _read(file, base, min(headers.tags.get(_STRSZ, 0), _LARGEST_STRINGS))
+
+
+class _Headers:
+    """The program headers and the dynamic section.
+
+    Attributes:
+        loads: Offset in the file, address, and size in the file of each segment that is loaded.
+        entries: Tags and values of the dynamic section; ``tags`` has the last value of each.
+        sections: Offset and number of the section headers.
+    """
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        header = read_at(file, 0, _HEADER.size, name)
+        if not header.startswith(SUPPORTED):
+            raise UsageError(f"{name} is not a 64-bit little-endian ELF file")
+        fields = _HEADER.unpack(header)
+        self.machine: int = fields[2]
+        self.sections: tuple[int, int] = (fields[6], fields[12])
+        offset, entry_size, count = fields[5], fields[9], fields[10]
+        if count and entry_size != _SEGMENT.size:
+            raise UsageError(f"{name} is damaged: its program headers are {entry_size} bytes long")
+        segments = list(_SEGMENT.iter_unpack(read_at(file, offset, count * _SEGMENT.size, name)))
+        self.loads: list[tuple[int, int, int]] = [(s[2], s[3], s[5]) for s in segments if s[0] == _LOAD]
+        self.entries: list[tuple[int, int]] = []
+        for dynamic in [s for s in segments if s[0] == _DYNAMIC][:1]:
+            size = min(dynamic[5], _LARGEST_DYNAMIC)
+            for tag, value in _TAG.iter_unpack(read_at(file, dynamic[2], size - size % _TAG.size, name)):
+                if tag == _NULL:
+                    break
+                self.entries.append((tag, value))
+        self.tags: Mapping[int, int] = dict(self.entries)
+
+    def place(self, address: int | None) -> int | None:
+        """Where in the file an address lies."""
+        if address is None:
+            return None
+        return next((offset + address - start for offset, start, n in self.loads if start <= address < start + n), None)
+
+
+def _string(file: IO[bytes], offset: int, name: str) -> str:
+    text, end, _ = _read(file, offset, _LONGEST_NAME).partition(b"\0")
+    if not end:
+        raise UsageError(f"{name} is damaged: a library name does not end")
+    return text.decode("utf-8", "replace")
+
+
+def read_at(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
+    """Exactly so many bytes of a library.
+
+    Raises:
+        UsageError: It ends before.
+    """
+    data = _read(file, offset, count)
+    if len(data) < count:
+        raise UsageError(f"{name} is not a library, or is cut off after {offset + len(data)} bytes")
+    return data
+
+
+def _read(file: IO[bytes], offset: int, count: int) -> bytes:
+    if offset >= 1 << 63:
+        return b""
+    file.seek(offset)
+    return file.read(count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +175,8 @@ class Taken:
     """A symbol that a library takes from another.
 
     Attributes:
-        version: ``GLIBC_2.34``; None where it asks for none.
-        source: The library that is to have this version, by its soname.
+        version: ``GLIBC_2.34``; None if it asks for none.
+        source: The soname of the library that must have this version.
     """
 
     name: bytes
@@ -57,10 +194,13 @@ def gnu_hash(name: bytes) -> int:
 
 
 class Symbols:
-    """The dynamic symbols of one library; to be closed.
+    """The dynamic symbols of one library; must be closed.
+
+    Torch's libraries have a hundred thousand names. So the file is mapped, only the names that are taken are read, and
+    each is looked up through the hash table, as the loader does it.
 
     Raises:
-        UsageError: It is damaged, or no 64-bit little-endian ELF file.
+        UsageError: It is damaged, or not a 64-bit little-endian ELF file.
         OSError: It cannot be read.
     """
 
@@ -68,22 +208,11 @@ class Symbols:
         self._name = path.name
         with path.open("rb") as file:
             try:
+                self._headers = _Headers(file, path.name)
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            except ValueError as error:  # empty
-                raise UsageError(f"{path.name} is empty") from error
-        try:
-            self._loads, self._tags, self._sections = self._read_headers()
-        except (*_DAMAGE, UsageError) as error:
-            self.close()
-            raise UsageError(f"{path.name} is no library, or is cut off: {error}") from error
-
-    def __enter__(self) -> Symbols:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+            except (*_DAMAGE, ValueError) as error:
+                raise UsageError(f"{path.name} is not a library, or is cut off: {error}") from error
+        self._tags = self._headers.tags
 
     def close(self) -> None:
         """Give the file back."""
@@ -101,7 +230,7 @@ class Symbols:
             raise UsageError(f"{self._name} is damaged: {error}") from error
 
     def gives(self, wanted: Taken) -> bool:
-        """Whether it has a symbol, in the version that is asked for.
+        """Whether it has a symbol, in the version that is wanted.
 
         A library without versions gives a symbol in any; who asks for no version takes any.
 
@@ -113,27 +242,9 @@ class Symbols:
         except _DAMAGE as error:
             raise UsageError(f"{self._name} is damaged: {error}") from error
 
-    def _read_headers(self) -> tuple[list[tuple[int, int, int]], Mapping[int, int], tuple[int, int]]:
-        header = _HEADER.unpack_from(self._data)
-        if not header[0].startswith(b"\x7fELF\x02\x01"):
-            raise UsageError("no 64-bit little-endian ELF file")
-        segments = [_SEGMENT.unpack_from(self._data, header[5] + i * _SEGMENT.size) for i in range(header[10])]
-        loads = [(s[3], s[3] + s[5], s[2] - s[3]) for s in segments if s[0] == _LOAD]
-        tags: dict[int, int] = {}
-        for dynamic in (s for s in segments if s[0] == _DYNAMIC):
-            for position in range(dynamic[2], dynamic[2] + dynamic[5], _TAG.size):
-                tag, value = _TAG.unpack_from(self._data, position)
-                if not tag:
-                    break
-                tags.setdefault(tag, value)
-        return loads, tags, (header[6], header[12])
-
     def _at(self, tag: int) -> int | None:
         """Where in the file a table of the dynamic section lies."""
-        address = self._tags.get(tag)
-        if address is None:
-            return None
-        return next((address + shift for start, end, shift in self._loads if start <= address < end), None)
+        return self._headers.place(self._tags.get(tag))
 
     @cached_property
     def _symbols(self) -> int | None:
@@ -178,20 +289,20 @@ class Symbols:
         return self._count()
 
     def _count(self) -> int:
-        """How many symbols there are, where the table of hashes names none that are given."""
+        """How many symbols there are, for a hash table that names none that are given."""
         table = self._at(_HASH)
         if table is not None:
             (count,) = struct.unpack_from("<I", self._data, table + 4)
-            return min(int(count), _MOST)
-        offset, sections = self._sections
+            return min(int(count), _MOST_SYMBOLS)
+        offset, sections = self._headers.sections
         for number in range(sections):
             section = _SECTION.unpack_from(self._data, offset + number * _SECTION.size)
             if section[1] == _DYNSYM:
-                return min(int(section[5]) // _SYMBOL.size, _MOST)
+                return min(int(section[5]) // _SYMBOL.size, _MOST_SYMBOLS)
         # Without section headers: up to the table that follows.
         start = self._tags[_SYMTAB]
         ends = [self._tags[tag] for tag in _TABLES if self._tags.get(tag, 0) > start]
-        return min((min(ends, default=start) - start) // _SYMBOL.size, _MOST)
+        return min((min(ends, default=start) - start) // _SYMBOL.size, _MOST_SYMBOLS)
 
     def _found(self, name: bytes) -> Iterator[int]:
         """The numbers of the symbols of that name that are given."""
