@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -17,6 +18,7 @@ from envsolve.machine.model import Gpu, Machine
 from envsolve.rules.judge import Facts, Judge, as_judged
 from envsolve.rules.verdict import Verdict
 from envsolve.solve.family import Family, Option
+from envsolve.solve.limits import Limits, best_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,22 @@ class BuildLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Recommended:
+    """The build that ``envsolve plan`` takes if nothing else is asked for."""
+
+    package: str
+    version: str
+    variant: str
+    index: str
+
+
+@dataclass(frozen=True, slots=True)
 class BuildList:
     """The answer of ``envsolve builds``, newest first."""
 
     schema: Literal["envsolve.builds/1"]
     builds: tuple[BuildLine, ...]
+    recommended: Recommended | None = None
 
 
 def list_builds(package: str, machines: Sequence[Machine], python: str | None, catalogue: Catalogue) -> BuildList:
@@ -85,7 +98,13 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
     for options in (family.judged(name), family.judged_outside(name)):
         found = [line for option in options for line in _lines(option, judged, python, facts, catalogue)]
         lines |= dict.fromkeys(sorted(found, key=_newness, reverse=True))
-    return BuildList("envsolve.builds/1", tuple(lines))
+    return BuildList("envsolve.builds/1", tuple(lines), _recommended(name, family))
+
+
+def _recommended(package: str, family: Family) -> Recommended | None:
+    """The best build of a package, beside the best torch that it goes with."""
+    best = best_of(family, Limits({package: SpecifierSet()}, None)) or ()
+    return next((Recommended(package, *o.identity) for o in best if o.build.package == package), None)
 
 
 def _newness(line: BuildLine) -> tuple[Version, Version]:

@@ -69,12 +69,13 @@ def questions(folder: Path) -> Iterator[Questions]:
 
 
 def _needed(catalogue: Catalogue) -> set[tuple[str, str]]:
-    """A version of every package outside the family that a torch build needs: the one that it pins, or asks for."""
+    """A version of every package outside the family that a torch build needs: pinned, the lower bound, or a new one."""
     found: set[tuple[str, str]] = set()
     for build in catalogue.builds("torch"):
         for requirement in map(Requirement, build.requires or ()):
             name = canonicalize_name(requirement.name)
             if name not in catalogue.family:
-                pinned = [s.version for s in requirement.specifier if s.operator == "=="]
-                found.add((name, pinned[0].removesuffix(".*") if pinned else "99"))
+                named = [s.version.removesuffix(".*") for s in requirement.specifier if s.operator in ("==", ">=")]
+                wanted = (version for version in ("99", *named, "1") if version in requirement.specifier)
+                found.add((name, next(wanted)))
     return found

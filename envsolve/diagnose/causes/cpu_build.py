@@ -125,10 +125,10 @@ def _why(scene: Scene) -> str:
 def _remedies(scene: Scene) -> tuple[Remedy, ...]:
     if "jax" in scene.report.installed or scene.first("jax-cpu"):
         return (Remedy("Install jax with its CUDA plug-in.", 'pip install -U "jax[cuda12]"'),)
-    if jetson := jetson_remedies(scene):
-        return jetson
-    found = replacements(scene)
     by_conda = conda_remedies(scene) if scene.first("cpu-conda") or scene.by_conda else ()
+    if jetson := jetson_remedies(scene):
+        return (*by_conda, *jetson)
+    found = replacements(scene)
     if not by_conda:
         return found
     cuda = (scene.driver.cuda if scene.driver else None) or "12.9"
