@@ -18,9 +18,9 @@ from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials, join_project, local_path, origin, redact
 
 if TYPE_CHECKING:
-    from envsolve.packages.connections import Answer
-    from envsolve.packages.transport import Transport
+    from requests import Response
 
+    from envsolve.packages.http import Session
 
 _CHECKED_DIGESTS = ("sha512", "sha384", "sha256", "sha224")
 _OTHER_FILE = "choose another version, or report it to the project"
@@ -46,7 +46,7 @@ class Fetcher:
         self._offline = offline
         self._connections = connections
         self._starting = Lock()
-        self._started: Transport | None = None
+        self._started: Session | None = None
         # Parsing holds the interpreter; many threads at it would starve those that receive.
         self._parsing = Lock()
 
@@ -70,9 +70,9 @@ class Fetcher:
             return kept.listing
         self._refuse_offline(f"the page of {name} on {redact(index)}")
         try:
-            answer = self._transport.send(
+            answer = self._session.get(
                 url,
-                lambda answer: self._understand(answer, url, index, name, kept),
+                lambda response: self._understand(response, url, index, name, kept),
                 {"Accept": ACCEPT} | (kept.conditions() if kept else {}),
                 time_limit=self._settings.answer_timeout,
             )
@@ -100,25 +100,25 @@ class Fetcher:
         return self._offline or kept.fresh_until > self._store.clock()
 
     def _understand(
-        self, answer: Answer, url: str, index: str, name: str, kept: CachedPage | None
+        self, response: Response, url: str, index: str, name: str, kept: CachedPage | None
     ) -> tuple[CachedPage, bool]:
         """The page in an answer, and whether it may be kept."""
-        headers = answer.headers
+        headers = response.headers
         until = freshness(headers, self._store.clock())
         keep = until is not None
-        if answer.status == 304 and kept is not None:
+        if response.status_code == 304 and kept is not None:
             return CachedPage(until or 0, kept.listing, kept.etag, kept.last_modified), keep
         content_type = headers.get("Content-Type", "")
-        body = answer.read()
+        body, place = response.content, str(response.url)
         with self._parsing:
             try:
-                found = read_page(body, content_type, answer.url, index, name)
+                found = read_page(body, content_type, place, index, name)
             except PageError as error:
-                if answer.url == url:
+                if not response.history:
                     raise
-                raise PageError(f"it leads to {redact(answer.url)}: {error}") from None
-        if not found and "html" in content_type and content_type != HTML_TYPE and origin(answer.url) != origin(url):
-            raise PageError(f"it leads to {redact(answer.url)}, which lists no files")
+                raise PageError(f"it leads to {redact(place)}: {error}") from None
+        if not found and "html" in content_type and content_type != HTML_TYPE and origin(place) != origin(url):
+            raise PageError(f"it leads to {redact(place)}, which lists no files")
         return CachedPage(until or 0, found, headers.get("ETag"), headers.get("Last-Modified")), keep
 
     def kept_metadata(self, file: IndexFile) -> CoreMetadata | None:
@@ -174,7 +174,7 @@ class Fetcher:
             text = path.read_bytes() if path.is_file() else None
         else:
             self._refuse_offline(f"the metadata of {file.filename}")
-            text = self._transport.send(url, lambda answer: answer.read(), time_limit=self._settings.answer_timeout)
+            text = self._session.get(url, lambda response: response.content, time_limit=self._settings.answer_timeout)
         if text is None:
             return None
         for algorithm in _CHECKED_DIGESTS:
@@ -194,9 +194,9 @@ class Fetcher:
                 return sdist_metadata(opened, file.filename)
         # A compressed tar has no table of contents: read it as it comes, and stop at PKG-INFO.
         self._refuse_offline(f"the file {file.filename}")
-        metadata = self._transport.send(
+        metadata = self._session.get(
             file.url,
-            lambda answer: sdist_metadata(cast("IO[bytes]", answer.body), file.filename),
+            lambda response: sdist_metadata(cast("IO[bytes]", response.raw), file.filename),
             {"Accept-Encoding": "identity"},
         )
         if metadata is None:
@@ -217,7 +217,7 @@ class Fetcher:
         self._refuse_offline(f"the file {file.filename}")
         from envsolve.packages.ranged import RangedFile
 
-        return RangedFile(file.url, self._transport, size=file.size)  # type: ignore[return-value]
+        return RangedFile(file.url, self._session, size=file.size)  # type: ignore[return-value]
 
     def _refuse_offline(self, what: str) -> None:
         if self._offline:
@@ -227,13 +227,13 @@ class Fetcher:
             )
 
     @property
-    def _transport(self) -> Transport:
+    def _session(self) -> Session:
         with self._starting:
             if self._started is None:
-                # An HTTP client takes a while to import: a run that is answered from the cache never does.
-                from envsolve.packages.transport import Transport
+                # requests takes a while to import: a run that is answered from the cache never does.
+                from envsolve.packages.http import Session
 
-                self._started = Transport(self._settings, self._credentials, connections=self._connections)
+                self._started = Session(self._settings, self._credentials, connections=self._connections)
             return self._started
 
 

@@ -11,9 +11,8 @@ import errno
 import io
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.packages.model import MissingFileError
@@ -21,8 +20,9 @@ from envsolve.packages.urls import redact
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+    from requests import Response
 
-    from envsolve.packages.connections import Answer
+    from envsolve.packages.http import Session
 
 
 _KIB, _MIB = 1024, 1024 * 1024
@@ -35,15 +35,6 @@ _DOWNLOAD_LIMIT = 4096 * _MIB
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)$")
 # A compressed answer would count other bytes than the file's.
 _PLAIN = {"Accept-Encoding": "identity"}
-
-Result = TypeVar("Result")
-
-
-class Session(Protocol):
-    """What sends the requests: :class:`envsolve.packages.transport.Transport`."""
-
-    def send(self, url: str, read: Callable[[Answer], Result], headers: dict[str, str] | None = None) -> Result | None:
-        """Send a GET and read the answer; None where there is no such file."""
 
 
 class RangedFile(io.RawIOBase):
@@ -64,7 +55,7 @@ class RangedFile(io.RawIOBase):
 
         Args:
             url: Address without credentials.
-            session: The transport.
+            session: Sends the requests.
             size: Bytes, where the index says so; helps to choose how much to read at once.
             download_dir: Where a server without ranges is downloaded to; the system's temporary folder when None.
 
@@ -172,7 +163,7 @@ class RangedFile(io.RawIOBase):
         return begin, min(end, following)
 
     def _fetch(self, wanted: str) -> None:
-        piece = self._session.send(self._url, self._read_answer, {**_PLAIN, "Range": wanted})
+        piece = self._session.get(self._url, self._read_answer, {**_PLAIN, "Range": wanted})
         if piece is None:
             raise MissingFileError(f"{redact(self._url)} is listed by its index, and its host does not have it")
         at, data, total = piece
@@ -188,22 +179,22 @@ class RangedFile(io.RawIOBase):
             while len(self._pieces) > 2 and sum(len(d) for _, d in self._pieces[1:]) > _KEPT:
                 del self._pieces[1]  # the oldest but the tail
 
-    def _read_answer(self, answer: Answer) -> tuple[int, bytes, int]:
+    def _read_answer(self, response: Response) -> tuple[int, bytes, int]:
         """``(first byte, bytes, size of the whole file)``; no bytes where the whole file went to a temporary one."""
-        if answer.status == 206:
-            found = _CONTENT_RANGE.match(answer.headers.get("Content-Range", ""))
+        if response.status_code == 206:
+            found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             if found is None:
                 self._broken("its host answers a range without saying which")
             first, last, total = (int(g) for g in found.groups())
-            data = answer.body.read()
+            data = response.content
             if len(data) != last - first + 1:
-                raise ConnectionResetError("the range is not whole")  # tried again by the transport
+                raise ConnectionResetError("the range is not whole")  # repeated by the session
             return first, data, total
         if self._local is not None:  # this is a second try
             self._local.close()
         self._local = tempfile.TemporaryFile(dir=self._download_dir)  # noqa: SIM115  closed by close()
         total = 0
-        for chunk in answer.body.stream(_MIB, decode_content=True):
+        for chunk in response.iter_content(_MIB):
             total += len(chunk)
             if total > _DOWNLOAD_LIMIT:
                 self._broken(f"its host has no ranges and it is larger than {_DOWNLOAD_LIMIT // _MIB} MiB")

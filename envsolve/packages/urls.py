@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from envsolve.errors import UsageError
-
-if TYPE_CHECKING:
-    from netrc import netrc
-
 
 # A password may hold an `@` that nobody encoded; the last one before the path ends it. What redact() left stays.
 _LOGIN = re.compile(r"(?P<scheme>[a-z0-9+.-]*)://(?!\*{4}@)(?P<user>[^/\s:@]*)[^/\s]*@", re.IGNORECASE)
@@ -98,7 +93,7 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-# Who to be at which host: credentials from index addresses, else from netrc, else (after a 401) from keyring.
+# Who to be at which host: credentials from index URLs, else (after a 401) from keyring; requests reads netrc between.
 #
 # Credentials belong to an origin (scheme, host,
 # port) and go nowhere else: not to the file host that a page points at, not along a redirect.
@@ -112,7 +107,6 @@ class Credentials:
         self._lock = Lock()
         self._logins: dict[str, Login | None] = {}  # by index address without credentials
         self._asked: set[str] = set()
-        self._netrc = _Netrc()
         for address in addresses:
             self.add(address)
 
@@ -132,10 +126,6 @@ class Credentials:
     def found(self) -> bool:
         """Whether anything beside the addresses was asked for credentials."""
         return bool(self._asked)
-
-    def in_netrc(self, url: str) -> tuple[str, str] | None:
-        """The user and password that the user's netrc file has for the host, or None."""
-        return self._netrc.login(urlsplit(url).hostname or "")
 
     def ask_keyring(self, url: str, sent: tuple[str, str] | None) -> bool:
         """Look into keyring after a 401 to ``sent``. True where there is now another login to try."""
@@ -183,31 +173,6 @@ class Credentials:
     def describe(self, url: str) -> str:
         """Whether something was sent, in words for a message."""
         return "the credentials were refused" if self.known(url) else f"no credentials are known for {redact(url)}"
-
-
-class _Netrc:
-    """The file that ``NETRC`` names, else the one in the home folder, read when somebody asks first."""
-
-    @cached_property
-    def _file(self) -> netrc | None:
-        named = os.environ.get("NETRC")
-        try:
-            places = [Path(place).expanduser() for place in ([named] if named else ["~/.netrc", "~/_netrc"])]
-        except RuntimeError:  # there is no home folder
-            return None
-        path = next((place for place in places if place.exists()), None)
-        if path is None:
-            return None
-        from netrc import NetrcParseError, netrc
-
-        try:
-            return netrc(path)
-        except (NetrcParseError, OSError):
-            return None
-
-    def login(self, host: str) -> tuple[str, str] | None:
-        found = self._file.authenticators(host) if self._file else None
-        return (found[0] or found[1] or "", found[2] or "") if found and any(found) else None
 
 
 def _from_package(service: str, user: str | None) -> tuple[str, str] | None:
