@@ -1,0 +1,36 @@
+"""``driver-needs-reload``: the running driver is not the installed one, or lost its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._shared import Cause, lines
+from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
+
+CAUSE = Cause.of(__name__)
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """The driver itself states a mismatch; an unknown error counts only if nothing else explains it."""
+    # Only a report of an update or a suspend makes the shared words of 803 and 999 point here.
+    updated = scene.mentions("suspend", "sleep", "resume", "hibernat", "updat", "upgrad", "reboot")
+    grounds = Grounds.STATED if updated else Grounds.SUGGESTED
+    reboot = CAUSE.fix("reboot")
+    if match := CAUSE.first(scene, "mismatch"):
+        consequences = ("no-driver", "compat-libcuda")
+        yield CAUSE.finding("mismatch", Grounds.STATED, lines(match), (reboot, CAUSE.fix("swap")), consequences)
+    elif match := CAUSE.first(scene, "fabric"):
+        yield CAUSE.finding("fabric", Grounds.STATED, lines(match), _fabric_fixes(scene, match))
+    elif match := CAUSE.first(scene, "unknown"):
+        yield CAUSE.finding("unknown", grounds, lines(match), (CAUSE.fix("reload"), reboot))
+    elif (match := scene.first("mismatch-803")) and not scene.in_container and not scene.mentions("compat"):
+        yield CAUSE.finding("mismatch", grounds, lines(match), (reboot,))
+
+
+def _fabric_fixes(scene: Scene, match: Match) -> Iterator[Remedy]:
+    driver = match.group("driver") or (scene.driver.version if scene.driver else None)
+    if driver:
+        yield CAUSE.fix("fabric-install", driver=driver, branch=driver.partition(".")[0])
+    yield CAUSE.fix("fabric-start")
