@@ -21,8 +21,6 @@ from envsolve.solve.limits import Limit, Limits, best_of, best_under, loosened
 from envsolve.solve.outcome import Remedy
 from envsolve.values import ComputeCapability, DriverVersion
 
-#: CPython versions that a remedy may propose: those that torch was ever published for.
-PYTHONS = tuple(f"3.{minor}" for minor in range(7, 16))
 #: What a remedy proposes in place of another C library: the oldest that torch's newer wheels accept.
 GLIBC_OF_REMEDY = "glibc 2.28"
 
@@ -49,10 +47,7 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     yield from _relaxations(family, limits, every, core)
     yield from other_cuda(family, limits)
     if "python" in kinds:
-        others = [(p, best) for p in PYTHONS if (best := best_of(replace(family, python=p), limits))]
-        if others:
-            names = ", ".join(p for p, _ in others)
-            yield Remedy(f"use another Python: {names}", named(others[-1][1]))
+        yield from another_python(family, limits)
     yield from _fewer_machines(family, limits)
     if "gpus" in kinds:
         yield from fewer_cards(family, partial(best_of, limits=limits))
@@ -70,6 +65,18 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     if "gpus" in kinds:
         yield from newer_builds(family, limits)
         yield from source_build(family, limits)
+
+
+def another_python(family: Family, limits: Limits) -> Iterator[Remedy]:
+    """Another Python that the projects allow or, if none helps, one that they would have to allow."""
+    for free, action in (
+        (family, "use another Python: {}"),
+        (replace(family, requires_python=None), f"relax requires-python {family.requires_python} to allow Python {{}}"),
+    ):
+        others = [(p, best) for p in free.pythons if (best := best_of(replace(free, python=p), limits)) is not None]
+        if others:
+            yield Remedy(action.format(", ".join(p for p, _ in others)), named(others[-1][1]))
+            return
 
 
 def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
@@ -261,6 +268,8 @@ def _where(machines: Sequence[Machine], which: Sequence[bool]) -> str:
 
 def named(options: Sequence[Option]) -> str:
     """What a change lets through, in words."""
+    if not options:
+        return ""
     first, *others = options
     level = "" if first.verdict.level in (Level.NATIVE, Level.FAMILY) else f" ({first.verdict.level.value})"
     rest = ", ".join(f"{o.build.package} {o.build.version}" for o in others)
@@ -304,7 +313,7 @@ def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
     if limit.kind == "libc":
         return f"run in a container, or on a system, with {GLIBC_OF_REMEDY} or newer"
     if limit.kind == "python":
-        return f"use Python {', '.join(p for p in PYTHONS if best_of(replace(loose, python=p), rest))}"
+        return f"use Python {', '.join(p for p in loose.pythons if best_of(replace(loose, python=p), rest))}"
     if limit.kind == "driver":
         remedy = next(driver_remedy(loose, partial(best_of, limits=rest)), None)
         return remedy.action if remedy else "use another driver"

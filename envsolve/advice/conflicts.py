@@ -8,16 +8,24 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from envsolve.advice.changes import PYTHONS, remedies, together
+from envsolve.advice.changes import remedies, together
 from envsolve.advice.elsewhere import repository_of
 from envsolve.advice.published import explain_unpublished, explain_unpublished_flavour, published_as
 from envsolve.facts.catalogue import flavours
 from envsolve.machine.model import Platform
-from envsolve.rules.platform import SYSTEMS, same_system
+from envsolve.rules.platform import SYSTEMS, admits_python, same_system
 from envsolve.solve.candidate_selector import Pool
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limit, Limits, best_under, limits_of
-from envsolve.solve.needs import AnyCandidate, Candidate, FilesNeed, FlavourCandidate, FlavourNeed, PackageNeed
+from envsolve.solve.needs import (
+    AnyCandidate,
+    Candidate,
+    FilesNeed,
+    FlavourCandidate,
+    FlavourNeed,
+    PackageNeed,
+    PythonNeed,
+)
 from envsolve.solve.outcome import Conflict, ConflictFact, Remedy
 from envsolve.solve.resolver import Clash
 
@@ -176,6 +184,10 @@ def describe_clash(
         if family.owns(name) and not _is_there(name, wanted, family):
             failures += failing(name, wanted, family)
             others += _pythons_with(name, wanted, family)
+    if needed := [c.need.requires_python for c in newest if isinstance(c.need, PythonNeed)]:
+        facts.append(f"the environment's Python is {pool.environment.full_version.removesuffix('.0')}")
+        allowed = [p for p in family.pythons if all(admits_python(required, p) for required in needed)]
+        others += [Remedy(f"use another Python: {', '.join(allowed)}", "")] if allowed else []
     found = [*map(ConflictFact, facts), *failures]
     # A package that has no build here may have sent the solver back through all versions of what needs it.
     for name in family.barren:
@@ -264,7 +276,7 @@ def _other_places(name: str, addresses: Sequence[PackageNeed]) -> Iterator[Remed
 
 def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterator[Remedy]:
     """The Pythons for which a build that is needed is published and runs."""
-    found = [python for python in PYTHONS if _is_there(name, specifier, replace(family, python=python))]
+    found = [python for python in family.pythons if _is_there(name, specifier, replace(family, python=python))]
     if found:
         yield Remedy(f"use another Python: {', '.join(found)}", f"{name}{specifier} is published for it")
 
@@ -308,7 +320,8 @@ def _remedies(clashes: Sequence[Clash]) -> Iterator[Remedy]:
 
 def _other_pythons(name: str, family: Family) -> Iterator[Remedy]:
     """The Pythons for which a torch that runs, and a build of the package that it needs, are published."""
-    pairs = [(python, torch) for python in PYTHONS if (torch := _torch_with(name, replace(family, python=python)))]
+    tried = ((python, _torch_with(name, replace(family, python=python))) for python in family.pythons)
+    pairs = [(python, torch) for python, torch in tried if torch is not None]
     if pairs:
         yield Remedy(f"use another Python: {', '.join(python for python, _ in pairs)}", pairs[-1][1].label)
 
@@ -336,6 +349,6 @@ def _found_elsewhere(need: PackageNeed, family: Family, pool: Pool) -> Iterator[
     newest = next(pool.candidates(need.name, SpecifierSet()), None)
     if str(need.specifier) and newest is not None:
         yield Remedy(f"relax {need.text}", f"{need.name} {newest[0]}")
-    pythons = [python for python in PYTHONS if pool.served(need.name, need.specifier, python)]
+    pythons = [python for python in family.pythons if pool.served(need.name, need.specifier, python)]
     if pythons:
         yield Remedy(f"use another Python: {', '.join(pythons)}", f"{need.text} has files for it")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.catalogue import Catalogue, pythons
 from envsolve.machine.model import Machine
 from envsolve.rules.driver import can_exist
 from envsolve.rules.judge import Facts
@@ -46,6 +46,18 @@ def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Cat
                 remedy = Remedy(f"check the card and the driver: {gpu.label} is served {span}", "")
                 return Conflict((fact,), (remedy,))
     return None
+
+
+def python_not_allowed(family: Family, limits: Limits) -> Conflict:
+    """The conflict between the environment's Python, or all that the facts cover, and the projects' requires-python."""
+    # As in unsolvable().
+    from envsolve.advice.changes import another_python
+
+    fact, known = f"the environment's Python is {family.python}", pythons(family.catalogue)
+    if not family.pythons:
+        fact = f"torch builds are known for Python {known[0]} to {known[-1]}"
+    facts = (ConflictFact(f"the project requires Python {family.requires_python}"), ConflictFact(fact))
+    return Conflict(facts, tuple(another_python(family, limits)))
 
 
 def unsolvable(

@@ -5,6 +5,7 @@ Paths are texts, absolute. ``None`` means "the files do not say", an empty tuple
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -274,7 +275,8 @@ def needs(environment: Environment, distribution: Distribution | None) -> Mappin
 
 
 def _applicable(environment: Environment, distribution: Distribution) -> Iterator[Requirement]:
-    minor = str(PythonVersion.parse(environment.python or "3.12"))
+    # An environment that does not state its Python is read as if it had the one that reads it.
+    minor = str(PythonVersion.parse(environment.python or platform.python_version()))
     markers = _markers(minor, environment.arch or "x86_64")
     for line in distribution.requires:
         try:

@@ -175,6 +175,22 @@ class FamilyMember(msgspec.Struct, frozen=True):
     source: str
 
 
+class PythonRelease(msgspec.Struct, frozen=True):
+    """A Python feature release and how widely packages support it.
+
+    Attributes:
+        version: ``3.12``.
+        packages: Packages of the catalogue, among those still released, whose newest release has a wheel for it.
+    """
+
+    version: str
+    packages: int
+    evidence: Evidence
+    source: str
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
 class SharedFiles(msgspec.Struct, frozen=True):
     """Versions of a package that install files under the same paths as another package does: of two, one overwrites.
 

@@ -47,6 +47,7 @@ from envsolve.facts.hardware import (
     TritonRelease,
 )
 from envsolve.system.files import is_file
+from envsolve.values import PythonVersion
 
 
 class Catalogue:
@@ -176,6 +177,17 @@ class Catalogue:
     def indexes(self) -> Mapping[str, IndexPlace]:
         """Package indexes outside the default one, by key."""
         return {p.name: p for p in self._read(kinds.INDEXES)}
+
+    @cached_property
+    def pythons(self) -> tuple[str, ...]:
+        """Every Python that facts are known for, ``3.12``: the one that most packages support first.
+
+        Of equals the older one comes first, since more of the packages that the catalogue does not list support it.
+        """
+        support = {release.version: release.packages for release in self._read(kinds.PYTHONS)}
+        tags = {_TAG.fullmatch(tag) for build in self.builds("torch") for tag in build.pythons}
+        known = {*support, *(f"3.{match[1]}" for match in tags if match)}
+        return tuple(sorted(known, key=lambda python: (-support.get(python, 0), PythonVersion.parse(python))))
 
     @cached_property
     def precisions(self) -> Mapping[str, Precision]:
@@ -309,9 +321,8 @@ def flavours(catalogue: Catalogue) -> tuple[str, ...]:
 
 
 def pythons(catalogue: Catalogue) -> tuple[str, ...]:
-    """Every Python with a torch build, ``3.6``, oldest first."""
-    tags = {_TAG.fullmatch(tag) for build in catalogue.builds("torch") for tag in build.pythons}
-    return tuple(f"3.{minor}" for minor in sorted({int(match[1]) for match in tags if match}))
+    """Every Python that facts are known for, ``3.6``, oldest first."""
+    return tuple(sorted(catalogue.pythons, key=PythonVersion.parse))
 
 
 def check_flavour(text: str, catalogue: Catalogue) -> str:

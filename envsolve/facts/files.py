@@ -24,6 +24,7 @@ from envsolve.facts.builds import (
     ExtensionModule,
     FamilyMember,
     IndexPlace,
+    PythonRelease,
     SharedFiles,
     SourceProject,
     TorchExtension,
@@ -85,6 +86,7 @@ INDEXES = Kind("indexes", IndexPlace, ("name",))
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = Kind("known_metadata", KnownMetadata, ("package", "version", "sha256"))
 PRECISIONS = Kind("precisions", Precision, ("grounds",))
+PYTHONS = Kind("pythons", PythonRelease, ("version",))
 SHARED_FILES = Kind("shared_files", SharedFiles, ("package", "versions"))
 SOURCE_PROJECTS = Kind("source_projects", SourceProject, ("package", "versions"))
 TOOLKITS = Kind("toolkits", Toolkit, ("version",))
@@ -114,6 +116,7 @@ KINDS: Mapping[str, Kind[Any]] = {
         SOURCE_PROJECTS,
         FAMILY,
         INDEXES,
+        PYTHONS,
         SHARED_FILES,
         KNOWN_METADATA,
         PRECISIONS,

@@ -92,9 +92,10 @@ def find(python: str | None, requires: SpecifierSet | None = None, extra: Iterab
     if found is not None:
         return found
     wanted = f"Python {python}" if python else f"a Python that satisfies {requires}"
+    asked = python or f"'{requires}'"
     raise UsageError(
         f"{wanted} was not found on this machine",
-        hint=f"install one, for example with `uv python install {python or '3.12'}` or the system's package manager",
+        hint=f"install one, for example with `uv python install {asked}` or the system's package manager",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,13 +200,23 @@ def read_asked(
     files: Sequence[Path],
     constraints: Sequence[Path],
     names: Mapping[str, str],
-    target: Environment,
+    target: Callable[[str | None], Environment],
     *,
     projects: Sequence[Path] = (),
     extras: Sequence[str] = (),
     groups: Sequence[str] = (),
 ) -> CondaAsked:
     """All that is asked: by the command line, environment and requirement files, and projects.
+
+    Args:
+        words: Of the command line.
+        files: Requirement files and environment.yml files.
+        constraints: Constraint files.
+        names: Names on conda-forge by names on the package index, if they differ.
+        target: Returns the environment that markers are evaluated for, given the projects' ``requires-python``.
+        projects: Directories or files of projects.
+        extras: Extras of the projects.
+        groups: Dependency groups of the projects.
 
     Raises:
         UsageError: Something cannot be read.
@@ -215,7 +225,8 @@ def read_asked(
     environments = [read_environment_file(path, names) for path in files if path.suffix in SUFFIXES]
     files = [path for path in files if path.suffix not in SUFFIXES]
     others = read_requirements((), files, constraints, projects=projects, extras=extras, groups=groups)
-    needs, holds = (_asked_specs(some, names, target) for some in (others.needs, others.constraints))
+    environment = target(others.requires_python)
+    needs, holds = (_asked_specs(some, names, environment) for some in (others.needs, others.constraints))
     indexes = (*others.index_urls, *others.extra_index_urls)
     ignored = (f"{index}: package indexes play no part in a conda plan" for index in indexes)
     return CondaAsked(
@@ -223,6 +234,7 @@ def read_asked(
         constraints=holds,
         pip=tuple(line for file in environments for line in file.pip),
         channels=tuple(dict.fromkeys(channel for file in environments for channel in file.channels)),
+        requires_python=others.requires_python,
         notes=(*(note for file in environments for note in file.notes), *others.notes, *ignored),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
+from packaging.requirements import Requirement
 
 from envsolve.advice.conda import Attempt, refused
 from envsolve.advice.refusals import impossible_machine, unserved_system
@@ -15,6 +16,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.channels import CondaChannel
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Gpu, Machine
+from envsolve.packages.conda_inputs import of_requirement
 from envsolve.planning.make import Choices
 from envsolve.planning.pinning import Judged, driver_need, support_of
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan, Support
@@ -30,8 +32,8 @@ from envsolve.rules.conda import (
     subdir_of,
     variant_of,
 )
-from envsolve.rules.judge import Facts, as_judged
-from envsolve.rules.platform import libc_of
+from envsolve.rules.judge import Facts, as_judged, python_of
+from envsolve.rules.platform import admits_python, libc_of
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import Channels, UnsolvableError
 from envsolve.solve.fleet import by_kind
@@ -152,7 +154,7 @@ def make_conda_plan(
     if refusal is not None:
         return _impossible(frame, refusal)
     virtual = virtual_packages(judged, facts)
-    specs = tuple(_with_choices(asked.specs, judged, choices))
+    specs = tuple(_with_choices(asked, judged, choices))
     question = Question(specs, asked.constraints, virtual, subdir_of(judged[0].platform))
     solver = Solver(channels, CondaJudge(judged, facts, catalogue.conda))
     try:
@@ -205,13 +207,20 @@ def _unserved(machines: Sequence[Machine]) -> Conflict | None:
     return None
 
 
-def _with_choices(specs: Sequence[Spec], machines: Sequence[Machine], choices: Choices) -> Iterator[Spec]:
-    """What is asked, with the Python and the CUDA that are fixed beside it."""
-    own = next((m.python for m in machines if m.python), None)
-    python = choices.python or (None if any(spec.name == "python" for spec in specs) else own)
-    yield from (spec for spec in specs if spec.name != "python" or choices.python is None)
+def _with_choices(asked: CondaAsked, machines: Sequence[Machine], choices: Choices) -> Iterator[Spec]:
+    """The specs of the request, with the Python and the CUDA that are chosen beside them.
+
+    ``--python`` replaces a ``python`` spec of the request, but not what the projects require.
+    """
+    python = choices.python
+    if python is None and all(spec.name != "python" for spec in asked.specs):
+        own = python_of(machines)
+        python = own if own and admits_python(asked.requires_python, own) else None
+    yield from (spec for spec in asked.specs if spec.name != "python" or choices.python is None)
+    if asked.requires_python:
+        yield of_requirement(Requirement(f"python{asked.requires_python}"), "requires-python", {})
     if python:
-        yield Spec("python", f"{'.'.join(python.split('.')[:2])}.*", origin="the Python that was chosen")
+        yield Spec("python", f"{PythonVersion.parse(python)}.*", origin="the Python that was chosen")
     if choices.cuda and choices.cuda != "cpu":
         digits = choices.cuda.removeprefix("cu")
         yield Spec(_CUDA_VERSION, f"{digits[:-1]}.{digits[-1]}.*", origin=f"--cuda {choices.cuda}")

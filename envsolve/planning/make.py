@@ -12,7 +12,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.advice.published import without_flavour
-from envsolve.advice.refusals import extension_without_code, impossible_machine, no_triton, unserved_system, unsolvable
+from envsolve.advice.refusals import (
+    extension_without_code,
+    impossible_machine,
+    no_triton,
+    python_not_allowed,
+    unserved_system,
+    unsolvable,
+)
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
@@ -36,6 +43,7 @@ from envsolve.planning.warnings import (
     about_machines,
     about_off_index,
     about_packages,
+    about_python,
     about_runtime,
     about_systems,
     about_torch,
@@ -44,7 +52,7 @@ from envsolve.planning.warnings import (
 )
 from envsolve.rules.code import TRITON
 from envsolve.rules.judge import Facts, as_judged, python_of
-from envsolve.rules.platform import Environment, environments_of, python_tag
+from envsolve.rules.platform import Environment, admits_python, environments_of, python_tag
 from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import Pool, Ready, still_there
 from envsolve.solve.family import Family, Option, in_order
@@ -57,32 +65,35 @@ from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution, UnsolvableError, solve
 from envsolve.toolchain.compiled import about_other_sources, about_trees
 from envsolve.toolchain.plan import about_missing_tools, where_it_runs
+from envsolve.values import PythonVersion
 
-# Which Python a plan is for, where neither the request nor the machine says.
-
-
-#: Newest first after the one that most projects are published and tested for.
-_IN_ORDER = ("3.12", "3.13", "3.11", "3.10", "3.9", "3.8", "3.7", "3.6")
+# Which Python a plan is for, if neither the request nor the machine names one.
 
 
 def choose_python(asked: Asked, machines: Sequence[Machine], family: Family) -> str:
-    """The machine's own Python, else the first of a fixed order for which every family package asked for has a build.
+    """Return the machine's own Python or, if the projects do not allow it, the first with builds of what is asked for.
 
-    It must run there; where none does, one that is at least published for that Python will do, since a refusal should
+    The builds must run there. If none do, builds that are only published for a Python will do, since a refusal should
     not be about a Python that nobody asked for.
 
     Args:
+        asked: Requirements; their ``requires-python`` limits the choice.
+        machines: The machines of the plan. Of the Pythons, those installed on all of them come first.
         family: The torch family on the machines, judged without regard to Python.
     """
-    if own := python_of(machines):
+    own = python_of(machines)
+    if own and admits_python(asked.requires_python, own):
         return own
-    allowed = SpecifierSet(asked.requires_python or "")
-    pythons = [p for p in _IN_ORDER if allowed.contains(f"{p}.0") or allowed.contains(f"{p}.99")]
+    installed = [{str(PythonVersion.parse(one.version)) for one in m.pythons} for m in machines if m.pythons]
+    allowed = [python for python in family.catalogue.pythons if python in family.pythons]
+    pythons = sorted(
+        allowed or family.catalogue.pythons, key=lambda python: not all(python in some for some in installed)
+    )
     wanted = [(canonicalize_name(n.requirement.name), n.requirement.specifier) for n in asked.needs]
     of_family = [(name, specifier) for name, specifier in wanted if family.owns(name)]
     running = (p for p in pythons if all(_runs(replace(family, python=p), *demand) for demand in of_family))
     published = (p for p in pythons if all(_published(family, p, *demand) for demand in of_family))
-    return next(running, None) or next(published, None) or _IN_ORDER[0]
+    return next(running, None) or next(published, None) or pythons[0]
 
 
 def _runs(family: Family, name: str, specifier: SpecifierSet) -> bool:
@@ -165,10 +176,13 @@ def make_plan(
     facts = Facts.of(catalogue)
     cutoff = cutoff_of(choices.exclude_newer) if choices.exclude_newer else None
     judged = tuple(as_judged(machine, choices.cuda, catalogue.drivers) for machine, *_ in by_kind(machines))
-    family = Family(catalogue, facts, judged, None, cutoff, kept=choices.kept)
+    family = Family(catalogue, facts, judged, None, cutoff, kept=choices.kept, requires_python=asked.requires_python)
     python = choices.python or choose_python(asked, machines, family)
     frame = Plan(
-        warnings=tuple(Caution("set-aside", note) for note in asked.notes),
+        warnings=(
+            *(Caution("set-aside", note) for note in asked.notes),
+            *(about_python(asked.requires_python, machines, python) if choices.python is None else ()),
+        ),
         machines=tuple(machines),
         python=python,
         requirements=tuple(str(need.requirement) for need in asked.needs),
@@ -185,6 +199,8 @@ def make_plan(
     constraints = _specifiers(asked.constraints, environment)
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
     limits = Limits(of_family, choices.cuda)
+    if not admits_python(asked.requires_python, python):
+        return _impossible(frame, python_not_allowed(family, limits))
     digests = _digests((*asked.needs, *asked.constraints), environment)
     pool = Pool(client, environment, digests, tuple(others), cutoff, choices.prereleases, choices.kept)
     client.prefetch(name for name in wanted if not family.owns(name))

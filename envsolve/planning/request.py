@@ -98,8 +98,6 @@ def python_version(value: Any) -> str | None:
 
 Answer = TypeVar("Answer")
 _CHANNELS = ("conda-forge",)
-# What markers are weighed with in a conda plan for which no Python is named: the solve has yet to choose it.
-_MARKERS_PYTHON = "3.12"
 _TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "channels")
 _PATHS = ("files", "constraints", "projects")
 
@@ -218,7 +216,7 @@ def conda_planned(request: Request, machines: Sequence[Machine]) -> Plan:
     from envsolve.planning.conda import channel_address, make_conda_plan
     from envsolve.planning.conda_pip import with_pip_part
     from envsolve.planning.make import Choices
-    from envsolve.rules.platform import Environment, assumed
+    from envsolve.rules.platform import Environment, admits_python, assumed
     from envsolve.solve.conda_channels import Channels
     from envsolve.solve.preferences import cutoff_of
 
@@ -226,12 +224,18 @@ def conda_planned(request: Request, machines: Sequence[Machine]) -> Plan:
     catalogue = Catalogue()
     request = _checked(request, catalogue)
     first = structs.replace(machines[0], platform=assumed(machines[0].platform))
+
+    def markers_python(requires_python: str | None) -> str:
+        """A Python that the projects allow, for markers: the solve has yet to choose the plan's."""
+        known = (*filter(None, [first.python]), *catalogue.pythons)
+        return next((python for python in known if admits_python(requires_python, python)), known[0])
+
     asked = read_asked(
         request.requirements,
         request.files,
         request.constraints,
         catalogue.conda_names,
-        Environment.of(first, request.python or first.python or _MARKERS_PYTHON),
+        lambda requires: Environment.of(first, request.python or markers_python(requires)),
         projects=request.projects,
         extras=request.extras,
         groups=request.groups,

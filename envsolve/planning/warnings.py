@@ -12,7 +12,7 @@ from envsolve.planning.rounds import assemblers
 from envsolve.rules.code import ANY, arch_asked, cuda_suffix
 from envsolve.rules.driver import compat_serves
 from envsolve.rules.judge import Facts, overstated_cuda, triton_pin
-from envsolve.rules.platform import ASSUMED_GLIBC, Environment, assumed, libc_of
+from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
 from envsolve.solve.candidate_selector import Ready, torches_served
 from envsolve.solve.family import Family, Option
 from envsolve.solve.outcome import Caution, PlannedPackage
@@ -24,6 +24,14 @@ _WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
 _WITHOUT_MATRIX = "torch itself runs; torch.compile and Triton kernels fail where they multiply matrices (tl.dot)"
 _TRITON_RULES = ("triton", "triton-gpu", "triton-matrix", "triton-driver")
 _TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
+
+
+def about_python(requires_python: str | None, machines: Sequence[Machine], python: str) -> Iterator[Caution]:
+    """Warn if the plan is not for a machine's own Python because the projects do not allow it."""
+    pythons = {m.python for m in machines if m.python} if admits_python(requires_python, python) else ()
+    for own in sorted(python for python in pythons if not admits_python(requires_python, python)):
+        text = f"the project requires Python {requires_python}: the plan is for {python}, not for the machine's {own}"
+        yield Caution("python-differs", text, "choose the Python with --python")
 
 
 def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> Iterator[Caution]:

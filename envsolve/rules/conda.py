@@ -57,6 +57,7 @@ class CondaAsked:
         constraints: What holds of a package if something else brings it in.
         pip: Requirements that pip is to install on top, in PEP 508.
         channels: Channels that the inputs name, the preferred first.
+        requires_python: What all projects together require, ``>=3.10``; None if they require none.
         notes: What was understood and set aside, in words.
     """
 
@@ -64,6 +65,7 @@ class CondaAsked:
     constraints: tuple[Spec, ...] = ()
     pip: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
+    requires_python: str | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -158,18 +158,26 @@ def python_fits(pythons: Sequence[str], python: str, requires_python: str | None
     wanted = "cp" + python.replace(".", "")
     if python_tag(pythons, python) is None:
         return Reason("platform", False, f"no wheel for {wanted} (only {', '.join(pythons)})")
-    if requires_python and not _admits(requires_python, python.rstrip("t")):
+    if not admits_python(requires_python, python.rstrip("t")):
         return Reason("platform", False, f"its metadata asks for Python {requires_python}, which {python} is not")
     return Reason("platform", True, f"a wheel for {wanted} exists")
 
 
-def _admits(requires_python: str, minor: str) -> bool:
-    """Whether some patch release of a Python may have it; what cannot be read forbids nothing, as for installers."""
+# CPython 3.9, the longest series so far, ended at 3.9.25.
+_PATCHES = 60
+
+
+@lru_cache(maxsize=4096)
+def admits_python(requires_python: str | None, python: str) -> bool:
+    """Whether a patch release of a Python (``3.12``) satisfies ``Requires-Python``.
+
+    A specifier that cannot be read forbids nothing, as for installers.
+    """
     try:
-        allowed = SpecifierSet(requires_python)
+        allowed = SpecifierSet(requires_python or "")
     except InvalidSpecifier:
         return True
-    return any(allowed.contains(version) for version in (minor, f"{minor}.0", f"{minor}.99"))
+    return any(allowed.contains(f"{python}.{patch}", prereleases=True) for patch in range(_PATCHES))
 
 
 def python_tag(pythons: Sequence[str], python: str) -> str | None:

@@ -185,7 +185,7 @@ def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | N
     """The most specific wheel, else an sdist; not yanked before yanked."""
     ranked = []
     for file in files:
-        if not _python_allowed(file.requires_python, environment.full_version):
+        if not python_allowed(file.requires_python, environment.full_version):
             continue
         wheel = file.filename.endswith(".whl")
         rank = environment.rank(file.filename) if wheel else None
@@ -196,7 +196,8 @@ def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | N
 
 
 @lru_cache(maxsize=4096)
-def _python_allowed(requires_python: str | None, python: str) -> bool:
+def python_allowed(requires_python: str | None, python: str) -> bool:
+    """Whether ``Requires-Python`` allows a Python, ``3.12.1``; what cannot be read forbids nothing."""
     if not requires_python:
         return True
     try:

@@ -11,12 +11,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from envsolve.facts.builds import Build
-from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.catalogue import Catalogue, pythons
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.code import ANY, TRITON, agrees, serves_cuda
 from envsolve.rules.judge import Facts, Judge, worst
-from envsolve.rules.platform import same_system
+from envsolve.rules.platform import admits_python, same_system
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.preferences import Kept, too_late, variants_in_front
 from envsolve.values import CudaVersion
@@ -79,6 +79,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         cutoff: First instant that is too late (:func:`cutoff_of`).
         gone: File names that the catalogue lists and their index no longer has.
         kept: Versions to stay with.
+        requires_python: What the projects of the request require, ``>=3.12``.
     """
 
     catalogue: Catalogue
@@ -88,6 +89,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
     cutoff: str | None = None
     gone: frozenset[str] = frozenset()
     kept: Kept = {}
+    requires_python: str | None = None
     _judge_of: dict[tuple[int, int], Judge] = {}
 
     # Of this very family: a changed copy begins with none of it.
@@ -98,6 +100,11 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _ordered(self) -> dict[str, tuple[Option, ...]]:
         return {}
+
+    @cached_property
+    def pythons(self) -> tuple[str, ...]:
+        """The Pythons with builds that the projects' ``requires-python`` allows, oldest first."""
+        return tuple(python for python in pythons(self.catalogue) if admits_python(self.requires_python, python))
 
     def without(self, filename: str) -> Family:
         """The same family less one build that turned out not to exist any more."""

@@ -50,7 +50,8 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
     if libcs:
         yield Limit("libc", "", f"{have} {' and '.join(libcs)}")
     if family.python:
-        yield Limit("python", family.python, f"the environment's Python is {family.python}")
+        required = f", as requires-python is {family.requires_python}" if family.requires_python else ""
+        yield Limit("python", family.python, f"the environment's Python is {family.python}{required}")
     one = "the machine" if len(family.machines) == 1 else "a machine"
     for driver in sorted({name for machine in family.machines if (name := driver_name(machine))}):
         yield Limit("driver", driver, f"{one} has driver {driver}")

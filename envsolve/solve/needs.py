@@ -15,6 +15,8 @@ from envsolve.solve.family import Option
 
 #: The virtual package whose one version is the CUDA flavour of the environment.
 FLAVOUR = "the CUDA flavour"
+#: The virtual package for the environment's Python.
+PYTHON = "the Python"
 
 
 def key_of(name: str, extra: str | None) -> str:
@@ -94,6 +96,18 @@ class FilesNeed(msgspec.Struct, frozen=True):
         return f"{self.key} to be those of {self.holder}"
 
 
+class PythonNeed(msgspec.Struct, frozen=True):
+    """A candidate's demand for another Python than the environment's: nothing meets it."""
+
+    requires_python: str
+    key: str = PYTHON
+
+    @property
+    def text(self) -> str:
+        """For messages."""
+        return f"Python {self.requires_python}"
+
+
 class FilesCandidate(msgspec.Struct, frozen=True):
     """Who installs the files of a package."""
 
@@ -154,5 +168,5 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
         return f"{self.name}{extra}{version}{variant}"
 
 
-AnyNeed = PackageNeed | SameNeed | PairedNeed | FlavourNeed | FilesNeed
+AnyNeed = PackageNeed | SameNeed | PairedNeed | FlavourNeed | FilesNeed | PythonNeed
 AnyCandidate = Candidate | FlavourCandidate | FilesCandidate

@@ -14,11 +14,12 @@ from resolvelib.structs import Matches, RequirementInformation
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata
 from envsolve.rules.platform import Environment
-from envsolve.solve.candidate_selector import Likely, Pool, Ready, Walk, only_for, parsed
+from envsolve.solve.candidate_selector import Likely, Pool, Ready, Walk, only_for, parsed, python_allowed
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
     FLAVOUR,
+    PYTHON,
     AnyCandidate,
     AnyNeed,
     Candidate,
@@ -28,6 +29,7 @@ from envsolve.solve.needs import (
     FlavourNeed,
     PackageNeed,
     PairedNeed,
+    PythonNeed,
     SameNeed,
 )
 
@@ -119,6 +121,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         if identifier == FLAVOUR:
             common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
             return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common and c not in bad]
+        if identifier == PYTHON:
+            return []
         holders = {FilesCandidate(need.holder, need.key) for need in needs if isinstance(need, FilesNeed)}
         if holders:
             return [holder for holder in holders if len(holders) == 1 and holder not in bad]
@@ -204,7 +208,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             return isinstance(candidate, FlavourCandidate) and candidate.variant in requirement.variants
         if isinstance(requirement, FilesNeed):
             return isinstance(candidate, FilesCandidate) and candidate.holder == requirement.holder
-        if not isinstance(candidate, Candidate):
+        if not isinstance(candidate, Candidate) or isinstance(requirement, PythonNeed):
             return False
         if isinstance(requirement, PairedNeed):
             return candidate.option is not None and candidate.option.identity in requirement.options
@@ -240,11 +244,15 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                 yield PackageNeed(
                     "torch", None, SpecifierSet(build.torch), None, f"torch{build.torch}", candidate.label
                 )
+        metadata = self.metadata(candidate)
+        # A page of links and a direct reference do not state it, and METADATA is only read for what may be chosen.
+        if not python_allowed(metadata.requires_python, self._environment.full_version):
+            yield PythonNeed(metadata.requires_python or "")
         for owner in () if candidate.extra else self._family.files_of(candidate.name, candidate.version):
             yield FilesNeed(candidate.name, owner)
         undeclared = self._family.undeclared(candidate.name, candidate.version)
         origin = candidate.label
-        for line in (*self.metadata(candidate).requires_dist, *undeclared):
+        for line in (*metadata.requires_dist, *undeclared):
             for need in self.needs_in(line, candidate.extra or "", origin):
                 # What a candidate meets itself is no need: as one it would forbid all its other versions.
                 if not (isinstance(need, PackageNeed) and _met_by_itself(need, candidate)):

@@ -93,7 +93,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
             python=match.group("have") or scene.python or "this one", range=match.group("range", "other")
         )
         another = with_another_python(scene)
-        remedies = (another[1],) if another else (_another_python(match.group("range", "other") or ""),)
+        remedies = (another[1],) if another else (_another_python(scene, match.group("range", "other") or ""),)
         yield Finding("python-caps-build", Grounds.STATED, text, lines(match), remedies)
     if match := scene.first("uv-wheels"):
         yield from _wheels(scene, match)
@@ -104,7 +104,7 @@ def weigh(scene: Scene) -> Iterator[Finding | RuledOut]:
             Grounds.STATED,
             text,
             lines(match),
-            (_another_python(match.groups["range"]), *_conda(scene)),
+            (_another_python(scene, match.groups["range"]), *_conda(scene)),
         )
     if match := scene.first("conda-none", "conda-needed"):
         text = _UNKNOWN.format(asked=match.group("package", "name", "spec")) + _of_channels(scene)
@@ -136,7 +136,9 @@ def _wheels(scene: Scene, match: Match) -> Iterator[Finding]:
     listed = sorted(set(re.findall(r"cp3(\d+)", scene.report.text)), key=int)
     pythons = ", ".join(f"3.{minor}" for minor in listed) or "others"
     text = _PYTHON.format(asked=asked, python=scene.python or "this one", pythons=pythons)
-    yield Finding("python-caps-build", Grounds.STATED, text, lines(match), (*remedies, _another_python("")), _OTHERS)
+    yield Finding(
+        "python-caps-build", Grounds.STATED, text, lines(match), (*remedies, _another_python(scene, "")), _OTHERS
+    )
 
 
 def _ignored(scene: Scene, asked: Asked) -> tuple[Finding, ...]:
@@ -150,7 +152,7 @@ def _ignored(scene: Scene, asked: Asked) -> tuple[Finding, ...]:
         return ()
     text = _REQUIRES_PYTHON.format(python=scene.python or "this one", range=ranges[-1])
     another = with_another_python(scene)
-    remedies = (another[1],) if another else (_another_python(ranges[-1]),)
+    remedies = (another[1],) if another else (_another_python(scene, ranges[-1]),)
     return (Finding("python-caps-build", Grounds.STATED, text, lines(asked.match, match), remedies, _OTHERS),)
 
 
@@ -183,7 +185,7 @@ def _looked_up(scene: Scene, asked_: Asked) -> Iterator[Finding]:
         pythons = ", ".join(sorted({_python(p) for b in here for p in b.pythons}, key=Version))
         text = _PYTHON.format(asked=asked, python=scene.python, pythons=pythons)
         newest = max({_python(p) for b in here for p in b.pythons}, key=Version)
-        remedies = (*_nearest(scene, name, ""), _another_python(newest))
+        remedies = (*_nearest(scene, name, ""), _another_python(scene, newest))
         yield Finding("python-caps-build", Grounds.CONFIRMED, text, evidence, remedies, frozenset({"no-such-build"}))
     else:
         indexes = sorted({build.index for build in fitting})
@@ -245,9 +247,9 @@ def _nearest(scene: Scene, name: str, wanted: str) -> tuple[Remedy, ...]:
     return tuple(remedy for remedy in found if remedy)
 
 
-def _another_python(text: str) -> Remedy:
+def _another_python(scene: Scene, text: str) -> Remedy:
     version = re.search(r"3\.\d+", text)
-    python = version[0] if version else "3.12"
+    python = version[0] if version else scene.catalogue.pythons[0]
     return Remedy(f"Make an environment with Python {python}.", f"uv venv --python {python}")
 
 

@@ -18,8 +18,6 @@ from envsolve.solve.family import Family, Option
 
 #: Where ``uv pip install`` names an index.
 _UV_INDEX = re.compile(r"(?P<words>\buv pip install\b[^&|;]{0,400}?\s)--index-url[ =]")
-#: Newest first after the one that most projects are published for.
-_PYTHONS = ("3.12", "3.13", "3.11", "3.10", "3.14", "3.15", "3.9", "3.8", "3.7")
 
 
 def installed_by(scene: Scene) -> advice.Installed:
@@ -68,7 +66,7 @@ def with_another_python(scene: Scene) -> tuple[str, Remedy] | None:
     """A Python for which a torch for these machines is published, if this Python has none."""
     if scene.python is None or not scene.about_torch or scene.family.options("torch"):
         return None
-    for python, option, family in advice.with_another_python(scene.family, _PYTHONS):
+    for python, option, family in advice.with_another_python(scene.family, scene.catalogue.pythons):
         chosen = _remedy(scene, (option,), family)
         place = f"uv venv --python {python} .venv-{python}"
         command = f"{place} && VIRTUAL_ENV=.venv-{python} uv {(chosen.command or '').removeprefix('uv ')}"

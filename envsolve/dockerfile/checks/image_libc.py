@@ -47,6 +47,6 @@ def _remedies(stage: Stage, within: Within, others: Sequence[Offer], asked: Aske
         return there.libc is not None and any(offer.fits(there) for offer in others)
 
     yield from like(stage, asked, serves)
-    wanted = within.python or "3.12"
+    wanted = within.python or asked.catalogue.pythons[0]
     tags = [i.tags[0] for i in asked.catalogue.images if (i.repository, i.version) == ("python", wanted)]
-    yield f"FROM python:{tags[0]}" if tags else "start from an image with a newer glibc: python:3.12-slim-bookworm"
+    yield f"FROM python:{tags[0]}" if tags else f"start from an image with a newer glibc: python:{wanted}-slim-bookworm"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -243,3 +244,24 @@ def test_options_of_package_indexes_are_refused(plan: Planner) -> None:
 def test_a_channel_that_is_nowhere_is_wrong_usage(name: str, plan: Planner) -> None:
     with pytest.raises(UsageError, match="there is no conda channel"):
         plan("RTX 4090, driver 550.54.14, python 3.12, linux-x86_64", "numpy", channels=[name])
+
+
+@pytest.mark.parametrize(("requires", "python"), [(">=3.13", "3.13"), ("<3.13", "3.12"), ("==3.12.*", "3.12")])
+def test_what_a_project_requires_of_python_goes_before_the_targets_own(
+    plan: Planner, tmp_path: Path, requires: str, python: str
+) -> None:
+    own = {"3.12": "3.13", "3.13": "3.12"}[python]
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "demo"\nversion = "1"\nrequires-python = "{requires}"\ndependencies = ["torch"]\n'
+    )
+    made = plan(f"RTX 4090, driver 580.65.06, python {own}, {LINUX}", projects=[tmp_path])
+    assert (made.status, made.python) == ("ok", python)
+
+
+def test_a_chosen_python_that_the_project_does_not_allow_is_refused(plan: Planner, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.13"\ndependencies = ["torch"]\n'
+    )
+    made = plan(f"RTX 4090, driver 580.65.06, {LINUX}", projects=[tmp_path], python="3.12")
+    assert made.status == "impossible"
+    assert "relax python 3.12.*" in [remedy.action for remedy in made.remedies]
