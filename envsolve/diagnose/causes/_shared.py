@@ -10,7 +10,10 @@ from envsolve.diagnose.cause_files import CauseFile, causes, code_of
 from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut, Seen
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.environment.model import Distribution, Environment
+from envsolve.facts.hardware import Toolkit, TritonRelease
 from envsolve.machine.model import Gpu
+from envsolve.values import CudaVersion
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,26 @@ def driver_text(scene: Scene) -> str:
     driver = scene.driver
     parts = [driver.version, f"for CUDA {driver.cuda}" if driver.cuda else None] if driver else []
     return "the driver" + (f" ({' '.join(p for p in parts if p)})" if any(parts) else "")
+
+
+def installed_triton(environment: Environment, scene: Scene) -> tuple[Distribution, TritonRelease] | None:
+    """The Triton that an environment with torch imports, and what is known of it; None without a GPU to use it."""
+    triton = environment.distribution("triton") or environment.distribution("pytorch-triton")
+    release = scene.facts.tritons.get((triton.version or "").partition("+")[0]) if triton else None
+    if triton is None or release is None or environment.torch is None or not scene.gpus:
+        return None
+    return triton, release
+
+
+def toolkit_known(scene: Scene, version: str | None) -> Toolkit | None:
+    """The catalogue's record of the toolkit of a CUDA version, whatever its patch release."""
+    wanted = CudaVersion.parse(version) if version else None
+    return next((t for t in scene.catalogue.toolkits if CudaVersion.parse(t.version) == wanted), None)
+
+
+def pytorch_index(scene: Scene, variant: str) -> str:
+    """The URL of PyTorch's own index for one variant."""
+    return scene.catalogue.indexes["pytorch"].url.format(variant=variant)
 
 
 def capitalized(text: str) -> str:

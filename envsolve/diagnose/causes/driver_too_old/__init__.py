@@ -1,0 +1,62 @@
+"""``driver-too-old``: the driver is older than the minimum of the build's CUDA family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._shared import Cause, capitalized, driver_text, lines, torch_evidence
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.tools import driver_running
+from envsolve.diagnose.remedies.torch import replacements, with_another_python
+from envsolve.diagnose.scene import Scene
+from envsolve.rules.driver import DriverFit, driver_runs
+
+CAUSE = Cause.of(__name__)
+
+
+def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """Compare the build's CUDA with the driver (rule 1)."""
+    error, fit = CAUSE.first(scene), _fit(scene)
+    below = fit is not None and fit.reason.ok is False
+    if error is None and not (below and _says_unavailable(scene)):
+        if fit is not None and fit.reason.ok:
+            yield RuledOut(fit.reason.text)
+        return
+    evidence = (*lines(error), *torch_evidence(scene), *scene.driver_evidence)
+    driver = driver_text(scene)
+    if fit is not None and fit.reason.ok and error is not None:
+        fixes = (CAUSE.fix("look"), *_fixes(scene))
+        floor = fit.reason.text
+        yield CAUSE.finding("contradicted", Grounds.SUGGESTED, evidence, fixes, (), floor=floor, driver=driver)
+        return
+    floor = fit.reason.text.split(";")[0] if fit and fit.required else CAUSE.words("unknown-floor")
+    grounds = Grounds.STATED if error and not below else Grounds.CONFIRMED if error else Grounds.DERIVED
+    yield CAUSE.finding("below", grounds, evidence, _fixes(scene), floor=floor, driver=capitalized(driver))
+
+
+def _fit(scene: Scene) -> DriverFit | None:
+    cuda = scene.torch.cuda if scene.torch else None
+    if cuda is None or scene.driver is None:
+        return None
+    return driver_runs(cuda, scene.driver, scene.os, scene.facts.toolkits, scene.facts.floors)
+
+
+def _says_unavailable(scene: Scene) -> bool:
+    """Whether a report without an error says that CUDA is not available; of an environment, there is no report."""
+    return not scene.report.text.strip() or scene.mentions("is_available", "cuda available", "cuda is not available")
+
+
+def _fixes(scene: Scene) -> tuple[Remedy, ...]:
+    cuda = scene.torch.cuda if scene.torch else None
+    driver = driver_running(scene, cuda) if cuda else None
+    another = with_another_python(scene)
+    found = [*replacements(scene), another and another[1], _cudatoolkit(scene), driver]
+    return tuple(filter(None, found)) or (CAUSE.fix("other-build"),)
+
+
+def _cudatoolkit(scene: Scene) -> Remedy | None:
+    """Builds older than the catalogue's: conda's cudatoolkit package names the variant."""
+    torch, cuda = scene.torch, scene.driver.cuda if scene.driver else None
+    if torch is None or torch.version is None or torch.build or not cuda or not cuda.startswith(("9", "10")):
+        return None
+    return CAUSE.fix("cudatoolkit", torch=torch.version, cuda=cuda)
