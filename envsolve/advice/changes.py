@@ -18,7 +18,7 @@ from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
 from envsolve.solve.fleet import Fleet
 from envsolve.solve.limits import Limit, Limits, best_of, best_under, loosened
-from envsolve.solve.outcome import Remedy
+from envsolve.solve.outcome import Fix
 from envsolve.values import ComputeCapability, DriverVersion
 
 #: What a remedy proposes in place of another C library: the oldest that torch's newer wheels accept.
@@ -28,7 +28,7 @@ Answer = Callable[[Family], tuple[Option, ...] | None]
 """What a family on other machines would come to, the best first; None where nothing runs there."""
 
 
-def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
+def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Fix]:
     """Changes to one limit of the conflict that let a build through, the cheapest first; else other hardware."""
     found = tuple(_changes(family, limits, every, core))
     yield from found
@@ -38,12 +38,12 @@ def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
         yield from another_card(family, partial(best_of, limits=limits))
 
 
-def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
+def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Fix]:
     kinds = {limit.kind for limit in core}
     yield from for_a_gpu(family, limits)
     yield from _without_gpu(family, limits)
     if "cutoff" in kinds and (best := best_of(replace(family, cutoff=None), limits)):
-        yield Remedy("leave out --exclude-newer", named(best))
+        yield Fix("leave out --exclude-newer", unlocks=named(best))
     yield from _relaxations(family, limits, every, core)
     yield from other_cuda(family, limits)
     if "python" in kinds:
@@ -61,13 +61,13 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
         newer = [replace(m, platform=replace(m.platform or Platform(), libc=GLIBC_OF_REMEDY)) for m in family.machines]
         best = best_of(replace(family, machines=tuple(newer)), limits)
         if best is not None:
-            yield Remedy(f"run in a container, or on a system, with {GLIBC_OF_REMEDY} or newer", named(best))
+            yield Fix(f"run in a container, or on a system, with {GLIBC_OF_REMEDY} or newer", unlocks=named(best))
     if "gpus" in kinds:
         yield from newer_builds(family, limits)
         yield from source_build(family, limits)
 
 
-def another_python(family: Family, limits: Limits) -> Iterator[Remedy]:
+def another_python(family: Family, limits: Limits) -> Iterator[Fix]:
     """Another Python that the projects allow or, if none helps, one that they would have to allow."""
     for free, action in (
         (family, "use another Python: {}"),
@@ -75,11 +75,11 @@ def another_python(family: Family, limits: Limits) -> Iterator[Remedy]:
     ):
         others = [(p, best) for p in free.pythons if (best := best_of(replace(free, python=p), limits)) is not None]
         if others:
-            yield Remedy(action.format(", ".join(p for p, _ in others)), named(others[-1][1]))
+            yield Fix(action.format(", ".join(p for p, _ in others)), unlocks=named(others[-1][1]))
             return
 
 
-def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Remedy]:
+def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Fix]:
     """One demand of the request changed or, where one is not enough, all demands on the family together.
 
     A demand without a specifier can only be given up, which costs more than relaxing another.
@@ -93,12 +93,12 @@ def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: S
     yield from remedies or filter(None, [together])
 
 
-def _without(family: Family, limits: Limits, every: Sequence[Limit], given_up: Sequence[Limit]) -> Remedy | None:
+def _without(family: Family, limits: Limits, every: Sequence[Limit], given_up: Sequence[Limit]) -> Fix | None:
     best = best_under(family, limits, [limit for limit in every if limit not in given_up])
     if not best:  # also where nothing would be left of the request
         return None
     verb = "relax" if all(_relaxable(limit, limits) for limit in given_up) else "give up"
-    return Remedy(f"{verb} " + " and ".join(demanded(limit, limits) for limit in given_up), named(best))
+    return Fix(f"{verb} " + " and ".join(demanded(limit, limits) for limit in given_up), unlocks=named(best))
 
 
 def _relaxable(limit: Limit, limits: Limits) -> bool:
@@ -110,16 +110,16 @@ def demanded(limit: Limit, limits: Limits) -> str:
     return f"--cuda {limit.name}" if limit.kind == "flavour" else f"{limit.name}{limits.asked[limit.name]}"
 
 
-def _fewer_machines(family: Family, limits: Limits) -> Iterator[Remedy]:
+def _fewer_machines(family: Family, limits: Limits) -> Iterator[Fix]:
     """Machines without which there would be a plan for the others."""
     if len(family.machines) > 1 and family.needs_torch(limits.asked):
         for binding in Fleet(family, limits).bindings(lambda _: True):
-            yield Remedy(
-                f"plan for {binding.held} apart (--allow-groups)", f"{binding.torch.label} on {binding.others}"
+            yield Fix(
+                f"plan for {binding.held} apart (--allow-groups)", unlocks=f"{binding.torch.label} on {binding.others}"
             )
 
 
-def fewer_cards(family: Family, answer: Answer) -> Iterator[Remedy]:
+def fewer_cards(family: Family, answer: Answer) -> Iterator[Fix]:
     """A plan for each of several kinds of cards in one machine alone."""
     mixed = [m.gpus for m in family.machines if m.gpus and len({gpu.compute_capability for gpu in m.gpus}) > 1]
     cards = {gpu.compute_capability: gpu for gpus in mixed for gpu in gpus}
@@ -127,10 +127,12 @@ def fewer_cards(family: Family, answer: Answer) -> Iterator[Remedy]:
         alone = tuple(replace(machine, gpus=(gpu,)) for machine in family.machines)
         best = answer(replace(family, machines=alone))
         if best is not None:
-            yield Remedy(f"plan for {gpu.label} alone, and hide the others there (CUDA_VISIBLE_DEVICES)", named(best))
+            yield Fix(
+                f"plan for {gpu.label} alone, and hide the others there (CUDA_VISIBLE_DEVICES)", unlocks=named(best)
+            )
 
 
-def _without_gpu(family: Family, limits: Limits) -> Iterator[Remedy]:
+def _without_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
     """An environment that uses no GPU, where only CPU builds were asked for."""
     without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
     matching = [o for o in family.judged("torch") if o.matches(limits.asked.get("torch", SpecifierSet()))]
@@ -138,10 +140,10 @@ def _without_gpu(family: Family, limits: Limits) -> Iterator[Remedy]:
     if only_cpu and family.needs_torch(limits.asked):
         best = best_of(without, limits)
         if best is not None:
-            yield Remedy("ask for an environment that uses no GPU: --cuda cpu", named(best))
+            yield Fix("ask for an environment that uses no GPU: --cuda cpu", unlocks=named(best))
 
 
-def another_card(family: Family, answer: Answer) -> Iterator[Remedy]:
+def another_card(family: Family, answer: Answer) -> Iterator[Fix]:
     """A card of the oldest generation after the machine's own for which there is an answer."""
     own = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
     if len(family.machines) > 1 or len(own) != 1:
@@ -156,39 +158,39 @@ def another_card(family: Family, answer: Answer) -> Iterator[Remedy]:
             continue
         best = answer(replace(family, machines=(replace(machine, gpus=(gpu,)),)))
         if best is not None and all(_known(option) for option in best):
-            yield Remedy(f"use another GPU, such as {gpu.label}", named(best))
+            yield Fix(f"use another GPU, such as {gpu.label}", unlocks=named(best))
             return
 
 
-def _on_linux(family: Family, limits: Limits) -> Iterator[Remedy]:
+def _on_linux(family: Family, limits: Limits) -> Iterator[Fix]:
     """The same card under Linux, where Windows has no build."""
     if not all(machine.platform and machine.platform.os == "windows" for machine in family.machines):
         return
     linux = tuple(replace(m, platform=Platform("linux", "x86_64", GLIBC_OF_REMEDY)) for m in family.machines)
     best = best_of(replace(family, machines=linux), limits)
     if best is not None:
-        yield Remedy("run it under Linux: WSL 2 has the card, too", named(best))
+        yield Fix("run it under Linux: WSL 2 has the card, too", unlocks=named(best))
 
 
-def _on_x86_64(family: Family, limits: Limits) -> Iterator[Remedy]:
+def _on_x86_64(family: Family, limits: Limits) -> Iterator[Fix]:
     """The other architecture, for which much is published alone."""
     if not all(machine.platform and machine.platform.arch == "aarch64" for machine in family.machines):
         return
     others = tuple(replace(m, platform=replace(m.platform or Platform(), arch="x86_64")) for m in family.machines)
     best = best_of(replace(family, machines=others), limits)
     if best is not None:
-        yield Remedy("run it on a machine with an x86_64 processor", named(best))
+        yield Fix("run it on a machine with an x86_64 processor", unlocks=named(best))
 
 
-def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Remedy]:
+def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Fix]:
     """An environment that leaves the GPUs alone."""
     without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
     best = best_of(without, limits) if limits.flavour is None and family.needs_torch(limits.asked) else None
     if best is not None:
-        yield Remedy("compute on the CPU: --cuda cpu", named(best))
+        yield Fix("compute on the CPU: --cuda cpu", unlocks=named(best))
 
 
-def _compat_package(family: Family, limits: Limits) -> Iterator[Remedy]:
+def _compat_package(family: Family, limits: Limits) -> Iterator[Fix]:
     """The oldest cuda-compat package that lets a build through, on the machines that it may serve (rule 8)."""
     facts = family.facts.forward
     if not any(machine.gpus and machine.driver and machine.driver.version for machine in family.machines):
@@ -200,7 +202,7 @@ def _compat_package(family: Family, limits: Limits) -> Iterator[Remedy]:
         if best is not None and all(_known(option) for option in best):
             package = f"the libcuda of cuda-compat-{cuda.replace('.', '-')}"
             where = _where(family.machines, served)
-            yield Remedy(f"keep the driver and put {package} first on the loader path{where}", named(best))
+            yield Fix(f"keep the driver and put {package} first on the loader path{where}", unlocks=named(best))
             return
 
 
@@ -213,7 +215,7 @@ def _with_compat(machine: Machine, cuda: str) -> Machine:
     return replace(machine, driver=replace(machine.driver or Driver(), compat_libcuda=cuda))
 
 
-def driver_remedy(family: Family, answer: Answer) -> Iterator[Remedy]:
+def driver_remedy(family: Family, answer: Answer) -> Iterator[Fix]:
     """The oldest driver that lets a build through and drops none of the cards of the machines that need it."""
     facts = family.facts
     for driver in _drivers(facts):
@@ -230,7 +232,7 @@ def driver_remedy(family: Family, answer: Answer) -> Iterator[Remedy]:
         if best is not None:
             where = _where(family.machines, older)
             branch = (driver.version or "").partition(".")[0]
-            yield Remedy(f"install driver {driver.version} or newer (branch R{branch}){where}", named(best))
+            yield Fix(f"install driver {driver.version} or newer (branch R{branch}){where}", unlocks=named(best))
             return
 
 
@@ -283,7 +285,7 @@ def named(options: Sequence[Option]) -> str:
 _DEAREST = ("gpus", "driver", "asked", "flavour", "cutoff", "libc", "python")
 
 
-def together(family: Family, limits: Limits, every: Sequence[Limit]) -> Remedy | None:
+def together(family: Family, limits: Limits, every: Sequence[Limit]) -> Fix | None:
     """The changes that are needed at once, none of which can be left out; None where no changes help.
 
     Args:
@@ -301,7 +303,7 @@ def together(family: Family, limits: Limits, every: Sequence[Limit]) -> Remedy |
     given_up = sorted((limit for limit in every if limit not in kept), key=lambda limit: -_DEAREST.index(limit.kind))
     loose, rest = loosened(family, limits, kept)
     changes = dict.fromkeys(_change(limit, loose, rest, limits) for limit in given_up)
-    return Remedy("change together: " + "; ".join(changes), named(best))
+    return Fix("change together: " + "; ".join(changes), unlocks=named(best))
 
 
 def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
@@ -316,5 +318,5 @@ def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
         return f"use Python {', '.join(p for p in loose.pythons if best_of(replace(loose, python=p), rest))}"
     if limit.kind == "driver":
         remedy = next(driver_remedy(loose, partial(best_of, limits=rest)), None)
-        return remedy.action if remedy else "use another driver"
+        return remedy.text if remedy else "use another driver"
     return "use another GPU" if limit.name else "plan for a machine with a GPU"

@@ -16,7 +16,7 @@ from envsolve.rules.judge import Facts
 from envsolve.rules.verdict import Level
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import UnsolvableError
-from envsolve.solve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.values import DriverVersion
 
 
@@ -64,24 +64,24 @@ def _reasons(builds: Sequence[JudgedBuild], attempt: Attempt) -> Iterator[Confli
         left = [one for one, reasons in zip(left, told, strict=True) if text not in reasons]
 
 
-def _remedies(attempt: Attempt) -> Iterator[Remedy]:
+def _remedies(attempt: Attempt) -> Iterator[Fix]:
     single = [*_changes(attempt), *_drivers(attempt)]
     yield from single or _together(attempt)
 
 
-def _changes(attempt: Attempt) -> Iterator[Remedy]:
+def _changes(attempt: Attempt) -> Iterator[Fix]:
     """Each thing that was asked for, in any version, or else not at all."""
     question, solver = attempt.question, attempt.solver
     for spec in question.specs:
         loose = replace(question, specs=tuple(Spec(one.name) if one == spec else one for one in question.specs))
         if (spec.version or spec.build) and (found := _tried(solver, loose)):
-            yield Remedy(f"relax {spec}", _named(found))
+            yield Fix(f"relax {spec}", unlocks=_named(found))
         # A package that no channel here has, such as `pytorch-cuda` of the channel pytorch, is there in no version.
         elif spec in attempt.asked and len(attempt.asked) > 1 and (found := _tried(solver, question.without(spec))):
-            yield Remedy(f"give up {spec.name}", _named(found))
+            yield Fix(f"give up {spec.name}", unlocks=_named(found))
 
 
-def _together(attempt: Attempt) -> Iterator[Remedy]:
+def _together(attempt: Attempt) -> Iterator[Fix]:
     """All that no channel has as it is asked for, changed at once: a file for the channel pytorch has several such."""
     subdir, solver = attempt.question.subdir, attempt.solver
     kept: list[Spec] = []
@@ -95,10 +95,10 @@ def _together(attempt: Attempt) -> Iterator[Remedy]:
         else:
             changes.append(f"give up {spec.name}")
     if len(changes) > 1 and kept and (found := _tried(solver, replace(attempt.question, specs=tuple(kept)))):
-        yield Remedy(" and ".join(changes), _named(found))
+        yield Fix(" and ".join(changes), unlocks=_named(found))
 
 
-def _drivers(attempt: Attempt) -> Iterator[Remedy]:
+def _drivers(attempt: Attempt) -> Iterator[Fix]:
     """The oldest driver that lets a build through and drops none of the cards."""
     have = [m.driver.version for m in attempt.machines if m.gpus and m.driver and m.driver.version]
     facts = attempt.facts
@@ -110,7 +110,7 @@ def _drivers(attempt: Attempt) -> Iterator[Remedy]:
         solver = attempt.solver.for_machines(CondaJudge(machines, facts, attempt.catalogue.conda))
         if found := _tried(solver, replace(attempt.question, virtual=virtual_packages(machines, facts))):
             branch = (driver.version or "").partition(".")[0]
-            yield Remedy(f"install driver {driver.version} or newer (branch R{branch})", _named(found))
+            yield Fix(f"install driver {driver.version} or newer (branch R{branch})", unlocks=_named(found))
             return
 
 

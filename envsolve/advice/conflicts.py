@@ -26,7 +26,7 @@ from envsolve.solve.needs import (
     PackageNeed,
     PythonNeed,
 )
-from envsolve.solve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.solve.resolver import Clash
 
 # Impossible, well said: the smallest set of facts about machine and request that no torch-family build survives.
@@ -168,14 +168,14 @@ def describe_clash(
     facts = [text for party in parties for text in _sentences(party)]
     newest = [party[0] for party in parties]
     failures: list[ConflictFact] = []
-    others: list[Remedy] = []
+    others: list[Fix] = []
     for name in dict.fromkeys(c.need.name for c in newest if isinstance(c.need, PackageNeed)):
         needs = [c.need for c in newest if isinstance(c.need, PackageNeed) and c.need.key == name]
         constraint = constraints.get(name, SpecifierSet())
         wanted = _specifier(needs) & constraint
         if str(constraint):
             facts.append(f"{name}{constraint} is a constraint")
-            others.append(Remedy(f"relax the constraint {name}{constraint}", ""))
+            others.append(Fix(f"relax the constraint {name}{constraint}"))
         if addresses := [need for need in needs if need.url]:
             facts.append(_one_place(name, addresses, wanted))
             others += _other_places(name, addresses)
@@ -187,7 +187,7 @@ def describe_clash(
     if needed := [c.need.requires_python for c in newest if isinstance(c.need, PythonNeed)]:
         facts.append(f"the environment's Python is {pool.environment.full_version.removesuffix('.0')}")
         allowed = [p for p in family.pythons if all(admits_python(required, p) for required in needed)]
-        others += [Remedy(f"use another Python: {', '.join(allowed)}", "")] if allowed else []
+        others += [Fix(f"use another Python: {', '.join(allowed)}")] if allowed else []
     found = [*map(ConflictFact, facts), *failures]
     # A package that has no build here may have sent the solver back through all versions of what needs it.
     for name in family.barren:
@@ -266,26 +266,26 @@ def _one_place(name: str, addresses: Sequence[PackageNeed], specifier: Specifier
     return f"no build of {name} but what is at {addresses[0].url} may be taken, and what that goes with is not known"
 
 
-def _other_places(name: str, addresses: Sequence[PackageNeed]) -> Iterator[Remedy]:
+def _other_places(name: str, addresses: Sequence[PackageNeed]) -> Iterator[Fix]:
     """To ask for one of several addresses of a package, or for a build that is published."""
     for need in addresses if len(addresses) > 1 else ():
-        yield Remedy(f"leave out '{need.text}'", f"{name} from the other")
+        yield Fix(f"leave out '{need.text}'", unlocks=f"{name} from the other")
     if len(addresses) == 1:
-        yield Remedy(f"ask for {name} by its name, without the address", f"a {name} whose builds are known")
+        yield Fix(f"ask for {name} by its name, without the address", unlocks=f"a {name} whose builds are known")
 
 
-def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterator[Remedy]:
+def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterator[Fix]:
     """The Pythons for which a build that is needed is published and runs."""
     found = [python for python in family.pythons if _is_there(name, specifier, replace(family, python=python))]
     if found:
-        yield Remedy(f"use another Python: {', '.join(found)}", f"{name}{specifier} is published for it")
+        yield Fix(f"use another Python: {', '.join(found)}", unlocks=f"{name}{specifier} is published for it")
 
 
-def _without_parents(clashes: Sequence[Clash]) -> Iterator[Remedy]:
+def _without_parents(clashes: Sequence[Clash]) -> Iterator[Fix]:
     """To do without what needs the impossible, or to look for one that does not."""
     for clash in clashes:
         if isinstance(clash.parent, Candidate):
-            yield Remedy(f"leave {clash.parent.name} out, or ask for a version of it that does not need this", "")
+            yield Fix(f"leave {clash.parent.name} out, or ask for a version of it that does not need this")
             return
 
 
@@ -308,22 +308,22 @@ def _what_exists(name: str, specifier: SpecifierSet, family: Family, pool: Pool)
         yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform; pre-releases apart"
 
 
-def _remedies(clashes: Sequence[Clash]) -> Iterator[Remedy]:
+def _remedies(clashes: Sequence[Clash]) -> Iterator[Fix]:
     """What the request itself could give up: a requirement that was asked for and stands in the way of another."""
     for asked in clashes:
         if asked.parent is not None or not isinstance(asked.need, PackageNeed) or not str(asked.need.specifier):
             continue
         for rival in clashes:
             if rival.parent is not None and rival.need.key == asked.need.key:
-                yield Remedy(f"ask for {rival.need.text} instead of {asked.need.text}", _label(rival.parent))
+                yield Fix(f"ask for {rival.need.text} instead of {asked.need.text}", unlocks=_label(rival.parent))
 
 
-def _other_pythons(name: str, family: Family) -> Iterator[Remedy]:
+def _other_pythons(name: str, family: Family) -> Iterator[Fix]:
     """The Pythons for which a torch that runs, and a build of the package that it needs, are published."""
     tried = ((python, _torch_with(name, replace(family, python=python))) for python in family.pythons)
     pairs = [(python, torch) for python, torch in tried if torch is not None]
     if pairs:
-        yield Remedy(f"use another Python: {', '.join(python for python, _ in pairs)}", pairs[-1][1].label)
+        yield Fix(f"use another Python: {', '.join(python for python, _ in pairs)}", unlocks=pairs[-1][1].label)
 
 
 def _torch_with(name: str, family: Family) -> Option | None:
@@ -335,20 +335,20 @@ def _torch_with(name: str, family: Family) -> Option | None:
     return None
 
 
-def _found_elsewhere(need: PackageNeed, family: Family, pool: Pool) -> Iterator[Remedy]:
+def _found_elsewhere(need: PackageNeed, family: Family, pool: Pool) -> Iterator[Fix]:
     """Where there is what was asked for and the indexes do not have for this environment."""
     versions = pool.versions(need.name)
     repository = repository_of(need.name, family.catalogue)
     if repository and next(pool.candidates(need.name, SpecifierSet()), None) is None:
-        yield Remedy(f"ask for '{need.name} @ {repository}'", "its sources, which are compiled")
+        yield Fix(f"ask for '{need.name} @ {repository}'", unlocks="its sources, which are compiled")
     if not versions:
-        yield Remedy("check its name, or name the index that has it: --extra-index-url URL", "")
+        yield Fix("check its name, or name the index that has it: --extra-index-url URL")
         return
     if next(pool.candidates(need.name, need.specifier), None) is not None:
         return
     newest = next(pool.candidates(need.name, SpecifierSet()), None)
     if str(need.specifier) and newest is not None:
-        yield Remedy(f"relax {need.text}", f"{need.name} {newest[0]}")
+        yield Fix(f"relax {need.text}", unlocks=f"{need.name} {newest[0]}")
     pythons = [python for python in family.pythons if pool.served(need.name, need.specifier, python)]
     if pythons:
-        yield Remedy(f"use another Python: {', '.join(pythons)}", f"{need.text} has files for it")
+        yield Fix(f"use another Python: {', '.join(pythons)}", unlocks=f"{need.text} has files for it")

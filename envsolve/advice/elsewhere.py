@@ -18,11 +18,11 @@ from envsolve.rules.toolchain import CompilerFacts, arch_list, gcc_for
 from envsolve.solve.candidate_selector import Pool
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of
-from envsolve.solve.outcome import Remedy
+from envsolve.solve.outcome import Fix
 from envsolve.values import ComputeCapability, CudaVersion
 
 
-def conda_forge(family: Family, limits: Limits) -> Iterator[Remedy]:
+def conda_forge(family: Family, limits: Limits) -> Iterator[Fix]:
     """The best torch of conda-forge that is asked for and runs on all machines; nothing if more than torch is asked."""
     if [*limits.asked] != ["torch"] or not any(machine.gpus for machine in family.machines):
         return
@@ -30,7 +30,9 @@ def conda_forge(family: Family, limits: Limits) -> Iterator[Remedy]:
         build = option.build
         wanted = limits.asked["torch"].contains(build.version, prereleases=True)
         if wanted and limits.flavour in (None, build.variant) and option.verdict.level.usable:
-            yield Remedy("take it from conda-forge (--manager conda)", f"pytorch {build.version} [{build.variant}]")
+            yield Fix(
+                "take it from conda-forge (--manager conda)", unlocks=f"pytorch {build.version} [{build.variant}]"
+            )
             return
 
 
@@ -40,7 +42,7 @@ def conda_forge(family: Family, limits: Limits) -> Iterator[Remedy]:
 _MEASURE = "envsolve index measure URL reads which GPUs its wheel has code for"
 
 
-def newer_builds(family: Family, limits: Limits) -> Iterator[Remedy]:
+def newer_builds(family: Family, limits: Limits) -> Iterator[Fix]:
     """A pre-release for each such card, with the first CUDA that knows it; they are in no catalogue, and not judged."""
     family = replace(family, cutoff=None)
     newest = max(
@@ -54,10 +56,10 @@ def newer_builds(family: Family, limits: Limits) -> Iterator[Remedy]:
         first = next(knows, None)
         if first is None:
             text = f"no CUDA up to {toolkits[-1].version} knows {cc.sm}: look for newer facts (envsolve index update)"
-            yield Remedy(f"{text}, or for a pre-release of torch; {_MEASURE}", "")
+            yield Fix(f"{text}, or for a pre-release of torch; {_MEASURE}")
         elif CudaVersion.parse(first.version) > newest:
             built = f"built with CUDA {first.version} or newer, the first that knows {cc.sm}"
-            yield Remedy(f"look for a pre-release of torch {built}; {_MEASURE}", "")
+            yield Fix(f"look for a pre-release of torch {built}; {_MEASURE}")
 
 
 def _unserved(family: Family) -> Iterator[ComputeCapability]:
@@ -82,7 +84,7 @@ def _unserved(family: Family) -> Iterator[ComputeCapability]:
 _BINDING = ("driver-floor", "life")
 
 
-def source_build(family: Family, limits: Limits) -> Iterator[Remedy]:
+def source_build(family: Family, limits: Limits) -> Iterator[Fix]:
     """The newest torch that can be asked to compile for every card, with a CUDA that it is published for.
 
     That CUDA's nvcc and libraries know the cards, and the drivers run it. Whether the sources do compile for them is
@@ -101,7 +103,9 @@ def source_build(family: Family, limits: Limits) -> Iterator[Remedy]:
             gcc = gcc_for(option.build, compilers).preferred
             tools = f"nvcc {option.build.cuda}" + (f", gcc {gcc}" if gcc else "")
             action = f"compile torch {option.build.version} from source: {tools}, TORCH_CUDA_ARCH_LIST={archs}"
-            yield Remedy(action, f"code for {' '.join(cc.sm for cc in cards)}, if the sources still compile for it")
+            yield Fix(
+                action, unlocks=f"code for {' '.join(cc.sm for cc in cards)}, if the sources still compile for it"
+            )
             return
 
 
@@ -125,7 +129,7 @@ _SOURCES = re.compile(
 )
 
 
-def compiled_instead(family: Family, limits: Limits, pool: Pool) -> Iterator[Remedy]:
+def compiled_instead(family: Family, limits: Limits, pool: Pool) -> Iterator[Fix]:
     """The request by which each package that has no build for the machines is compiled, where it is known how.
 
     It names the sources by address, since of a package whose builds are judged the plain name stands for those.
@@ -143,7 +147,9 @@ def compiled_instead(family: Family, limits: Limits, pool: Pool) -> Iterator[Rem
         if found is not None:
             address, version, project = found
             unlocked, torch = " ".join(filter(None, (name, version))), against[project.versions]
-            yield Remedy(f"compile it: ask for '{name} @ {address}'", f"{unlocked} with {torch.label if torch else ''}")
+            yield Fix(
+                f"compile it: ask for '{name} @ {address}'", unlocks=f"{unlocked} with {torch.label if torch else ''}"
+            )
 
 
 def repository_of(name: str, catalogue: Catalogue) -> str | None:

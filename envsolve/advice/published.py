@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 from envsolve.facts.catalogue import nearest_flavours
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of
-from envsolve.solve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 
 
 class _Pin(msgspec.Struct, frozen=True):
@@ -59,12 +59,12 @@ def explain_unpublished_flavour(flavour: str, family: Family, limits: Limits) ->
         ConflictFact(f"the CUDA flavour {flavour} was asked for"),
         ConflictFact(f"{text}; the nearest are {' and '.join(near)}" if near else text),
     )
-    found: dict[Remedy, None] = {}
+    found: dict[Fix, None] = {}
     for other in (*reversed(near), None):
         best = best_of(family, replace(limits, flavour=other))
         if best is not None:
             action = f"ask for --cuda {other}" if other else f"relax --cuda {flavour}"
-            found[Remedy(action, ", ".join(option.label for option in best))] = None
+            found[Fix(action, unlocks=", ".join(option.label for option in best))] = None
     return Conflict(facts, (*for_a_gpu(family, limits), *found))
 
 
@@ -84,28 +84,28 @@ def _of_flavour(name: str, variant: str | None, family: Family) -> str:
     return f"; for {variant} {span}"
 
 
-def _later(family: Family, limits: Limits) -> Iterator[Remedy]:
+def _later(family: Family, limits: Limits) -> Iterator[Fix]:
     """What there is if later days count, too."""
     if family.cutoff and (best := best_of(replace(family, cutoff=None), limits)):
-        yield Remedy("leave out --exclude-newer", ", ".join(option.label for option in best))
+        yield Fix("leave out --exclude-newer", unlocks=", ".join(option.label for option in best))
 
 
-def _one_dropped(name: str, family: Family, limits: Limits) -> Iterator[Remedy]:
+def _one_dropped(name: str, family: Family, limits: Limits) -> Iterator[Fix]:
     """To leave out one of several demands on a package that contradict each other."""
     every = sorted(map(str, limits.asked[name]))
     for one in every:
         rest = SpecifierSet(",".join(other for other in every if other != one))
         best = best_of(family, replace(limits, asked={**limits.asked, name: rest}))
         if best is not None:
-            yield Remedy(f"leave {name}{one} out", ", ".join(option.label for option in best))
+            yield Fix(f"leave {name}{one} out", unlocks=", ".join(option.label for option in best))
 
 
-def for_a_gpu(family: Family, limits: Limits) -> Iterator[Remedy]:
+def for_a_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
     """That a CUDA flavour is planned for the machine that will run it, where it was planned for one without a GPU."""
     pins = (_pin(specifier) for specifier in limits.asked.values())
     named = [limits.flavour, *(pin.variant for pin in pins if pin)]
     if family.wants_cpu and any(flavour not in (None, "cpu") for flavour in named):
-        yield Remedy("plan for the machine that has the GPU: --target 'NAME, driver VERSION'", "")
+        yield Fix("plan for the machine that has the GPU: --target 'NAME, driver VERSION'")
 
 
 def without_flavour(specifier: SpecifierSet) -> SpecifierSet:
@@ -128,7 +128,7 @@ def _around(version: Version, versions: list[Version]) -> list[Version]:
     return [*[v for v in versions if v < public][-1:], *[v for v in versions if v > public][:1]]
 
 
-def _remedies(name: str, pin: _Pin | None, versions: list[Version], family: Family, limits: Limits) -> Iterator[Remedy]:
+def _remedies(name: str, pin: _Pin | None, versions: list[Version], family: Family, limits: Limits) -> Iterator[Fix]:
     """The same version in another flavour, the nearest versions in the same flavour or in any, any version at all."""
     if pin:
         public = Version(pin.version.public)
@@ -142,10 +142,10 @@ def _remedies(name: str, pin: _Pin | None, versions: list[Version], family: Fami
                 break
     best = best_of(family, replace(limits, asked={**limits.asked, name: SpecifierSet()}))
     if best is not None:
-        yield Remedy(f"relax {name}{limits.asked[name]}", ", ".join(option.label for option in best))
+        yield Fix(f"relax {name}{limits.asked[name]}", unlocks=", ".join(option.label for option in best))
 
 
-def first_that_fits(name: str, specifiers: Sequence[str], family: Family, limits: Limits) -> Iterator[Remedy]:
+def first_that_fits(name: str, specifiers: Sequence[str], family: Family, limits: Limits) -> Iterator[Fix]:
     """To ask for the first of several things that has an answer."""
     for specifier in specifiers:
         best = best_of(family, replace(limits, asked={**limits.asked, name: SpecifierSet(specifier)}))
@@ -153,7 +153,7 @@ def first_that_fits(name: str, specifiers: Sequence[str], family: Family, limits
             build = next(option.build for option in best if option.build.package == name)
             same = {o.build.variant for o in family.judged(name) if o.build.version == build.version}
             pin = f"{name}=={build.version}" + (f"+{build.variant}" if len(same) > 1 else "")
-            yield Remedy(f"ask for {pin}", ", ".join(option.label for option in best))
+            yield Fix(f"ask for {pin}", unlocks=", ".join(option.label for option in best))
             return
 
 
@@ -168,7 +168,7 @@ def _source(option: Option, family: Family) -> str | None:
 _CUDA = re.compile(r"(?<=-)(cuda|cu)\d+x?(?=-|$)")
 
 
-def other_cuda(family: Family, limits: Limits) -> Iterator[Remedy]:
+def other_cuda(family: Family, limits: Limits) -> Iterator[Fix]:
     """To ask for a package's sibling for another CUDA, the newest that has an answer."""
     for name in limits.asked:
         stem = _CUDA.sub("", name)
@@ -184,4 +184,4 @@ def other_cuda(family: Family, limits: Limits) -> Iterator[Remedy]:
                     found.append(option)
         if found:
             newest = max(found, key=lambda option: option.version)
-            yield Remedy(f"ask for {newest.build.package} instead of {name}", newest.label)
+            yield Fix(f"ask for {newest.build.package} instead of {name}", unlocks=newest.label)

@@ -14,7 +14,7 @@ from envsolve.rules.platform import SYSTEMS
 from envsolve.solve.candidate_selector import Pool
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits
-from envsolve.solve.outcome import Conflict, ConflictFact, Remedy
+from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.solve.resolver import UnsolvableError
 from envsolve.toolchain.compiled import Compiled
 from envsolve.values import ComputeCapability
@@ -28,7 +28,7 @@ def unserved_system(machines: Sequence[Machine]) -> Conflict | None:
                 f"the machine is {platform.os} {platform.arch}; CUDA builds are published for Linux and Windows alone"
             )
             known = ", ".join(f"{system}-{arch}" for system, arches in SYSTEMS.items() for arch in arches)
-            return Conflict((ConflictFact(fact),), (Remedy(f"plan for one of {known}", ""),))
+            return Conflict((ConflictFact(fact),), (Fix(f"plan for one of {known}"),))
     return None
 
 
@@ -43,7 +43,7 @@ def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Cat
                 known = facts.architectures[gpu.compute_capability or ""]
                 span = f"from driver {known.first_driver}" if known.first_driver else "from its first driver"
                 span += f" up to branch R{known.last_branch}" if known.last_branch else " on"
-                remedy = Remedy(f"check the card and the driver: {gpu.label} is served {span}", "")
+                remedy = Fix(f"check the card and the driver: {gpu.label} is served {span}")
                 return Conflict((fact,), (remedy,))
     return None
 
@@ -97,10 +97,12 @@ def no_triton(chosen: Option, family: Family) -> Conflict:
         return (found,) if found else None
 
     if here := answer(family):
-        return Conflict(tuple(facts), (Remedy(f"ask for triton=={here[0].build.version}", "its kernels run here"),))
+        return Conflict(
+            tuple(facts), (Fix(f"ask for triton=={here[0].build.version}", unlocks="its kernels run here"),)
+        )
     others = [*fewer_cards(family, answer), *driver_remedy(family, answer)] or [*another_card(family, answer)]
     told = f"envsolve builds {chosen.build.package} --target 'GPU, driver VERSION'"
-    return Conflict(tuple(facts), tuple(others) or (Remedy(f"use another GPU with a newer driver; see {told}", ""),))
+    return Conflict(tuple(facts), tuple(others) or (Fix(f"use another GPU with a newer driver; see {told}"),))
 
 
 def extension_without_code(
@@ -125,10 +127,10 @@ def extension_without_code(
         )
         remedies = (
             *(
-                Remedy(f"ask for '{name}{other.versions}'", f"it compiles for {' and '.join(cards.values())}")
+                Fix(f"ask for '{name}{other.versions}'", unlocks=f"it compiles for {' and '.join(cards.values())}")
                 for other in older
             ),
-            Remedy(f"leave {name} out", "the rest of the plan"),
+            Fix(f"leave {name} out", unlocks="the rest of the plan"),
         )
         return Conflict(facts, remedies)
     return None

@@ -11,11 +11,13 @@ from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
 from envsolve.machine.model import Machine
+from envsolve.solve.outcome import Fix
 from envsolve.verify.report import Probe
 
 SCHEMA: Literal["envsolve.diagnosis/1"] = "envsolve.diagnosis/1"
 
 Value = TypeVar("Value")
+Remedy = Fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +62,6 @@ class ReportFacts:
     images: tuple[Seen[str], ...] = ()
     commands: tuple[Seen[str], ...] = ()
     variables: Mapping[str, Seen[str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """One way out.
-
-    Attributes:
-        text: What it does and what it costs.
-        command: The command, ready to run; None where no command does it.
-    """
-
-    text: str
-    command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

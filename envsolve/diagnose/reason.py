@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from envsolve.diagnose.causes import report_checks
 from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Finding, Grounds, Remedy, ReportFacts, RuledOut
@@ -98,7 +97,7 @@ def _diagnosis(finding: Finding, catalogue: Catalogue) -> Diagnosis:
 
 
 def _as_taken(remedy: Remedy) -> Remedy:
-    return replace(remedy, command=as_uv_takes_it(remedy.command)) if remedy.command else remedy
+    return Remedy(remedy.text, as_uv_takes_it(remedy.command)) if remedy.command else remedy
 
 
 _LOOK_FURTHER = Remedy("No published build or driver is known to mend this by itself.", "envsolve detect")

@@ -330,7 +330,7 @@ def public(plan: Plan) -> Plan:
             for one in plan.warnings
         ),
         conflict=tuple(structs.replace(one, fact=clean(one.fact)) for one in plan.conflict),
-        remedies=tuple(structs.replace(one, action=clean(one.action)) for one in plan.remedies),
+        remedies=tuple(structs.replace(one, text=clean(one.text)) for one in plan.remedies),
         conda=conda,
     )
 

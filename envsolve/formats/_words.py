@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envsolve.planning.plan import DriverNeed, Plan, Support
-from envsolve.solve.outcome import Remedy
+from envsolve.solve.outcome import Fix
 
 #: What torch is called on package indexes and on conda channels.
 TORCH = ("torch", "pytorch")
@@ -70,9 +70,9 @@ def in_a_line(plan: Plan) -> str:
     return f"chosen: {', '.join(filter(None, [plan.cuda, torch, count(len(plan.packages))]))}"
 
 
-def in_words(remedy: Remedy) -> str:
+def in_words(remedy: Fix) -> str:
     """What to change and, where that is known, what it unlocks."""
-    return f"{remedy.action}: {remedy.unlocks}" if remedy.unlocks else remedy.action
+    return f"{remedy.text}: {remedy.unlocks}" if remedy.unlocks else remedy.text
 
 
 def count(number: int, noun: str = "package") -> str:

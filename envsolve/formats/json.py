@@ -21,6 +21,7 @@ def document(plan: Plan) -> dict[str, Any]:
     """The plan as JSON's own values; an impossible plan, or one of conda packages, has no commands of pip and uv."""
     plan = public(plan)
     fields: dict[str, Any] = msgspec.to_builtins(plan, enc_hook=dict)  # the hook meets mappings that are no dict
+    fields["remedies"] = [{"action": fix.text, "unlocks": fix.unlocks} for fix in plan.remedies]
     possible = plan.status != "impossible" and plan.conda is None
     fields["commands"] = {
         "pip": pip.commands(plan) if possible else (),

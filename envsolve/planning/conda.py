@@ -37,7 +37,7 @@ from envsolve.rules.platform import admits_python, libc_of
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import Channels, UnsolvableError
 from envsolve.solve.fleet import by_kind
-from envsolve.solve.outcome import Caution, Conflict, ConflictFact, PlannedPackage, Remedy
+from envsolve.solve.outcome import Caution, Conflict, ConflictFact, Fix, PlannedPackage
 from envsolve.toolchain.model import SITE_PACKAGES
 from envsolve.values import CudaVersion, PythonVersion
 
@@ -199,11 +199,11 @@ def _unserved(machines: Sequence[Machine]) -> Conflict | None:
     """Why conda serves one of the machines not at all, or all of them not together."""
     if any((libc := libc_of(machine.platform)) and libc[0] == "musl" for machine in machines):
         fact = "the machine's libc is musl, and conda packages for Linux are built for glibc"
-        return Conflict((ConflictFact(fact),), (Remedy("run in a container with glibc", ""),))
+        return Conflict((ConflictFact(fact),), (Fix("run in a container with glibc"),))
     subdirs = sorted({subdir_of(machine.platform) for machine in machines})
     if len(subdirs) > 1:
         fact = f"the machines are of several systems ({', '.join(subdirs)}), whose packages are other files"
-        return Conflict((ConflictFact(fact),), (Remedy("plan for each system apart", ""),))
+        return Conflict((ConflictFact(fact),), (Fix("plan for each system apart"),))
     return None
 
 

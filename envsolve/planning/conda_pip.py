@@ -19,7 +19,7 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked, Need, read_requirement
 from envsolve.planning.make import Choices, make_plan
 from envsolve.planning.plan import Plan
-from envsolve.solve.outcome import Caution, Conflict, ConflictFact, PlannedPackage, Remedy
+from envsolve.solve.outcome import Caution, Conflict, ConflictFact, Fix, PlannedPackage
 from envsolve.toolchain.compiled import about_trees
 
 _ORIGIN = "pip:"
@@ -69,7 +69,7 @@ def with_pip_part(
     )
 
 
-_ASK_CONDA = Remedy("ask conda for it: move it from the pip list to the dependencies, or plan all of it with pip", "")
+_ASK_CONDA = Fix("ask conda for it: move it from the pip list to the dependencies, or plan all of it with pip")
 
 
 def provided_by_conda(plan: Plan, names: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from envsolve.machine.model import Machine
-from envsolve.solve.outcome import Caution, ConflictFact, PlannedPackage, Remedy
+from envsolve.solve.outcome import Caution, ConflictFact, Fix, PlannedPackage
 from envsolve.toolchain.model import Toolchain
 
 SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
@@ -100,7 +100,7 @@ class Plan(msgspec.Struct, frozen=True):
     toolchain: Toolchain | None = None
     warnings: tuple[Caution, ...] = ()
     conflict: tuple[ConflictFact, ...] = ()
-    remedies: tuple[Remedy, ...] = ()
+    remedies: tuple[Fix, ...] = ()
     catalogue_date: str | None = None
     own_catalogue_date: str | None = None
     conda: CondaTerms | None = None

@@ -62,15 +62,27 @@ class ConflictFact(msgspec.Struct, frozen=True):
     source: str | None = None
 
 
-class Remedy(msgspec.Struct, frozen=True):
-    """A change that would make it fit, and what that unlocks; cheapest first in a plan."""
+def _no_command() -> None:
+    return None
 
-    action: str
-    unlocks: str
+
+class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A change that makes something fit or run.
+
+    Attributes:
+        text: What to change.
+        command: What does it, ready to run; None if no command does.
+        unlocks: What fits then, for a plan that does not.
+    """
+
+    text: str
+    # A diagnosis/1 has a null for it, and no `unlocks`: msgspec leaves out plain defaults only.
+    command: str | None = msgspec.field(default_factory=_no_command)
+    unlocks: str = ""
 
 
 class Conflict(msgspec.Struct, frozen=True):
     """Why there is no plan."""
 
     facts: tuple[ConflictFact, ...]
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[Fix, ...]

@@ -245,5 +245,5 @@ def test_a_plan_that_wheels_refuse_names_the_same_conda_package(ask: Questions) 
     machine = ask.machine("Jetson AGX Orin, driver 540.4.0, linux-aarch64, glibc 2.39")
     plan = ask.plan_for([machine], "torch")
     assert plan.status == "impossible"
-    [offered] = [remedy.unlocks for remedy in plan.remedies if "conda-forge" in remedy.action]
+    [offered] = [remedy.unlocks for remedy in plan.remedies if "conda-forge" in remedy.text]
     assert offered == "pytorch {} [{}]".format(*conda_named(conda_diagnosed(machine)) or ())

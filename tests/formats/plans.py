@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planning.plan import DriverNeed, Plan, Support
-from envsolve.solve.outcome import Caution, ConflictFact, PlannedPackage, Remedy
+from envsolve.solve.outcome import Caution, ConflictFact, Fix, PlannedPackage
 
 MIRROR = "https://mirror.example/simple/"
 CU126 = "https://download.pytorch.org/whl/cu126"
@@ -85,6 +85,6 @@ IMPOSSIBLE = Plan(
         ConflictFact("flash-attn 1.0 needs torch<2.1", "requirement"),
         ConflictFact("torch==2.9.* is asked for"),
     ),
-    remedies=(Remedy("ask for flash-attn>=2.8", "torch 2.9.0 with cu126"),),
+    remedies=(Fix("ask for flash-attn>=2.8", unlocks="torch 2.9.0 with cu126"),),
     catalogue_date="2026-11-27",
 )

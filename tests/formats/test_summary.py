@@ -11,7 +11,7 @@ from envsolve.formats._words import driver_sentence, flavour_sentence, in_a_line
 from envsolve.formats.summary import render as summary
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.planning.plan import DriverNeed, Plan, Support
-from envsolve.solve.outcome import Caution, Remedy
+from envsolve.solve.outcome import Caution, Fix
 from envsolve.toolchain.model import Toolchain
 from tests.formats.plans import CU126, FILELOCK, GOOD, IMPOSSIBLE, RTX_4090, TORCH
 
@@ -74,7 +74,7 @@ def test_sources_stand_under_their_facts_where_they_are_asked_for() -> None:
 
 
 def test_remedies_are_ranked_where_there_are_several_and_need_not_say_what_they_unlock() -> None:
-    plan = replace(IMPOSSIBLE, remedies=(Remedy("ask for less", "torch 2.8"), Remedy("ask for nothing", "")))
+    plan = replace(IMPOSSIBLE, remedies=(Fix("ask for less", unlocks="torch 2.8"), Fix("ask for nothing")))
     lines = summary(plan, today=DAY).splitlines()
     at = lines.index("What would make it fit, cheapest first")
     assert lines[at + 1 : at + 3] == ["  1. ask for less: torch 2.8", "  2. ask for nothing"]

@@ -82,7 +82,7 @@ def test_what_no_plan_serves_together_is_told_with_who_to_leave_out(torch_world:
     assert plan.status == "impossible"
     assert any("Tesla P100" in fact for fact in facts) and any("RTX 5090" in fact for fact in facts)
     assert not any("NVIDIA H100" in fact for fact in facts), "the conflict is irreducible"
-    assert [(remedy.action, remedy.unlocks) for remedy in plan.remedies] == [
+    assert [(remedy.text, remedy.unlocks) for remedy in plan.remedies] == [
         (
             "plan for Tesla P100 (cc 6.0) apart (--allow-groups)",
             "torch 2.14.1 [cu130] on the other 2 kinds of machines",
@@ -107,8 +107,8 @@ def test_a_driver_upgrade_is_for_the_machine_that_needs_it(torch_world: World) -
         "a machine has driver 550.54.15",
     ]
     assert any(
-        remedy.action.startswith("install driver 580.65.06")
-        and remedy.action.endswith("RTX 4090 (cc 8.9), driver 550.54.15")
+        remedy.text.startswith("install driver 580.65.06")
+        and remedy.text.endswith("RTX 4090 (cc 8.9), driver 550.54.15")
         for remedy in plan.remedies
     )
 

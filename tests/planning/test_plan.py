@@ -235,7 +235,7 @@ def test_a_constraint_that_nothing_meets_is_named(world: World) -> None:
     direct = structs.replace(held, needs=read_requirements([f"lib @ {world.server.url}{entry.url}"]).needs)
     for request, fact in ((held, "none"), (direct, f"the lib at {world.server.url}{entry.url} is not ==3")):
         plan = world.plan(asked=request)
-        assert plan.remedies[0].action == "relax the constraint lib==3"
+        assert plan.remedies[0].text == "relax the constraint lib==3"
         assert "lib==3 is a constraint" in [one.fact for one in plan.conflict]
         assert fact == "none" or plan.conflict[-1].fact == fact
 
@@ -280,7 +280,7 @@ def test_triton_alone_is_judged(torch_world: World, asked: str, target: str, sta
     if "570" in target:
         assert package(plan, "triton").version == "3.6.0"
     if status == "impossible" and "GB10" in target:
-        assert plan.remedies[0].action == "ask for triton==3.8.0"
+        assert plan.remedies[0].text == "ask for triton==3.8.0"
 
 
 def test_a_cpu_environment_can_be_asked_for_on_a_gpu_machine(torch_world: World) -> None:

@@ -25,7 +25,7 @@ def facts(plan: Plan) -> list[str]:
 
 def remedies(plan: Plan) -> dict[str, str]:
     assert plan.status == "impossible"
-    return {remedy.action: remedy.unlocks for remedy in plan.remedies}
+    return {remedy.text: remedy.unlocks for remedy in plan.remedies}
 
 
 def binding(plan: Plan) -> list[str]:

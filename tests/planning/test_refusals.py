@@ -23,20 +23,20 @@ def test_a_pin_without_code_for_the_card_is_an_irreducible_conflict_with_remedie
     assert any("torch==2.1.2" in fact for fact in facts)
     assert any("sm_120" in fact for fact in facts)
     assert not any("Python is" in fact or "glibc" in fact for fact in facts)
-    assert plan.remedies[0].action == "relax torch==2.1.2"
+    assert plan.remedies[0].text == "relax torch==2.1.2"
     assert plan.remedies[0].unlocks == "torch 2.14.1 [cu130]"
 
 
 def test_a_driver_that_is_too_old_for_the_pin_names_the_driver_to_install(torch_world: World) -> None:
     plan = torch_world.plan("torch==2.14.1", target="RTX 5090, driver 570.86.10")
     assert plan.status == "impossible"
-    assert any("580.65.06" in remedy.action for remedy in plan.remedies)
+    assert any("580.65.06" in remedy.text for remedy in plan.remedies)
 
 
 def test_never_a_driver_that_drops_the_card(torch_world: World) -> None:
     plan = torch_world.plan("torch", cuda="cu130", target="V100, driver 570.86.10")
     assert plan.status == "impossible"
-    assert not any("driver 59" in r.action or "driver 6" in r.action for r in plan.remedies)
+    assert not any("driver 59" in r.text or "driver 6" in r.text for r in plan.remedies)
 
 
 def test_a_conflict_is_a_chain_of_because(world: World) -> None:
@@ -81,7 +81,7 @@ def test_a_machine_of_another_system_is_refused_with_the_reason(torch_world: Wor
 def test_cards_that_no_build_serves_together_are_planned_apart(torch_world: World) -> None:
     plan = torch_world.plan("torch", target="RTX 5090 + GTX 1080 Ti, driver 580.95.05")
     assert plan.status == "impossible"
-    assert [remedy.unlocks for remedy in plan.remedies if "alone" in remedy.action] == [
+    assert [remedy.unlocks for remedy in plan.remedies if "alone" in remedy.text] == [
         "torch 2.14.1 [cu130]",
         "torch 2.14.1 [cu126]",
     ]
@@ -90,4 +90,4 @@ def test_cards_that_no_build_serves_together_are_planned_apart(torch_world: Worl
 def test_a_cpu_pin_on_a_gpu_machine_says_why_and_how(torch_world: World) -> None:
     plan = torch_world.plan("torch==2.11.0+cpu")
     assert any("a CPU build" in fact.fact for fact in plan.conflict)
-    assert any("--cuda cpu" in remedy.action for remedy in plan.remedies)
+    assert any("--cuda cpu" in remedy.text for remedy in plan.remedies)

@@ -39,7 +39,7 @@ def facts(plan: Plan) -> list[str]:
 
 
 def actions(plan: Plan) -> list[str]:
-    return [remedy.action for remedy in plan.remedies]
+    return [remedy.text for remedy in plan.remedies]
 
 
 @pytest.mark.parametrize(

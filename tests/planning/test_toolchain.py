@@ -269,7 +269,7 @@ def test_an_extension_that_is_on_no_index_is_asked_for_by_its_repository(torch_w
     plan = torch_world.plan("tinycudann")
     assert plan.status == "impossible"
     address = "git+https://github.com/NVlabs/tiny-cuda-nn@v2.0#subdirectory=bindings/torch"
-    assert plan.remedies[0].action == f"ask for 'tinycudann @ {address}'"
+    assert plan.remedies[0].text == f"ask for 'tinycudann @ {address}'"
     assert torch_world.plan(f"tinycudann @ {address}").toolchain is not None
 
 

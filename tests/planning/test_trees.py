@@ -129,7 +129,7 @@ def test_what_only_the_catalogue_knows_of_a_tree_is_in_the_plan(torch_world: Wor
 
 def ways(plan: Plan) -> list[str]:
     assert plan.status == "impossible"
-    return [remedy.action for remedy in plan.remedies]
+    return [remedy.text for remedy in plan.remedies]
 
 
 def test_two_trees_of_one_name(world: World, source: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ HERE = "python 3.12, linux-x86_64, glibc 2.35"
 
 def ways(plan: Plan) -> list[tuple[str, str]]:
     assert plan.status == "impossible"
-    return [(remedy.action, remedy.unlocks) for remedy in plan.remedies]
+    return [(remedy.text, remedy.unlocks) for remedy in plan.remedies]
 
 
 def facts(plan: Plan) -> list[str]:
@@ -144,7 +144,7 @@ def test_an_extension_that_compiles_for_none_of_the_cards(ask: Questions) -> Non
         "mamba-ssm >=2.3.2 compiles for cc 7.5 and newer",
         "the machine has Tesla V100 (cc 7.0)",
     ]
-    assert told.remedies[0].action == "ask for 'mamba-ssm>=1.2.1,<2.3.2'"
+    assert told.remedies[0].text == "ask for 'mamba-ssm>=1.2.1,<2.3.2'"
     assert refusal("V100 + T4, driver 580.95.05", "mamba-ssm", "2.3.2") is None, "one of the cards has use for it"
     assert refusal("no gpu", "mamba-ssm", "2.3.2") is None
 

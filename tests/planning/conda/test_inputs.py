@@ -214,4 +214,4 @@ def test_pip_brings_no_second_cuda_and_no_other_torch(line: str, words: str, wor
     made = planned(world, line)
     assert made.status == "impossible"
     assert any(fact.fact.startswith(words) for fact in made.conflict)
-    assert "move it from the pip list" in made.remedies[0].action
+    assert "move it from the pip list" in made.remedies[0].text

@@ -120,7 +120,7 @@ def test_a_driver_too_old_for_every_build_is_told_and_the_driver_named(plan: Pla
         "CUDA 12.9 needs driver 525.60.13 or newer; the machine has driver 455.23.04",
         "CUDA 13.0 needs driver 580.65.06 or newer; the machine has driver 455.23.04",
     ]
-    assert [(remedy.action, remedy.unlocks) for remedy in made.remedies] == [
+    assert [(remedy.text, remedy.unlocks) for remedy in made.remedies] == [
         ("install driver 525.60.13 or newer (branch R525)", "pytorch 2.7.1 [cu129]")
     ]
 
@@ -129,20 +129,20 @@ def test_what_the_solver_refuses_is_told_with_what_to_relax(plan: Planner) -> No
     made = plan(f"RTX 4090, driver 550.54.14, python 3.13, {LINUX}", "torch<2")
     assert made.status == "impossible"
     assert "pytorch <2" in told(made)
-    assert [(r.action, r.unlocks) for r in made.remedies] == [("relax pytorch <2", "pytorch 2.7.1 [cu129]")]
+    assert [(r.text, r.unlocks) for r in made.remedies] == [("relax pytorch <2", "pytorch 2.7.1 [cu129]")]
 
 
 def test_a_package_of_a_channel_that_ended_is_given_up(plan: Planner) -> None:
     made = plan(f"RTX 4090, driver 550.54.14, python 3.13, {LINUX}", "torch", "pytorch-cuda=12.1")
     assert "No candidates were found for pytorch-cuda 12.1.*" in told(made)
-    assert [(r.action, r.unlocks) for r in made.remedies] == [("give up pytorch-cuda", "pytorch 2.7.1 [cu129]")]
+    assert [(r.text, r.unlocks) for r in made.remedies] == [("give up pytorch-cuda", "pytorch 2.7.1 [cu129]")]
 
 
 def test_a_file_for_the_channel_pytorch_is_told_all_that_has_to_change(plan: Planner) -> None:
     tutorial = ("pytorch=2.1.0=py3.10_cuda12.1_cudnn8.9.2_0", "pytorch-cuda=12.1", "numpy")
     made = plan(f"RTX 4090, driver 550.54.14, python 3.13, {LINUX}", *tutorial)
     [remedy] = made.remedies
-    assert remedy.action == "relax pytorch 2.1.0 py3.10_cuda12.1_cudnn8.9.2_0 and give up pytorch-cuda"
+    assert remedy.text == "relax pytorch 2.1.0 py3.10_cuda12.1_cudnn8.9.2_0 and give up pytorch-cuda"
     assert remedy.unlocks == "pytorch 2.7.1 [cu129]"
 
 
@@ -264,4 +264,4 @@ def test_a_chosen_python_that_the_project_does_not_allow_is_refused(plan: Planne
     )
     made = plan(f"RTX 4090, driver 580.65.06, {LINUX}", projects=[tmp_path], python="3.12")
     assert made.status == "impossible"
-    assert "relax python 3.12.*" in [remedy.action for remedy in made.remedies]
+    assert "relax python 3.12.*" in [remedy.text for remedy in made.remedies]
