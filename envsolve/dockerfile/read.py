@@ -12,8 +12,8 @@ from typing import Any
 
 from envsolve.dockerfile.context import set_by
 from envsolve.dockerfile.model import Command, Copied, Stage, Text
-from envsolve.dockerfile.shell import assigned, simple_commands, unset, words
 from envsolve.errors import UsageError
+from envsolve.packages.shell import assigned, simple_commands, unset, words
 from envsolve.system.files import read_regular
 
 # A Dockerfile split into instructions, with the documents that are written inside it. Pure.

@@ -14,8 +14,8 @@ from envsolve.dockerfile.model import Command
 from envsolve.dockerfile.offers import Name
 from envsolve.dockerfile.packages import EVERY, NATIVE, cmake_code, nvcc_code, torch_code
 from envsolve.dockerfile.read import read_file, read_stages
-from envsolve.dockerfile.shell import simple_commands
 from envsolve.errors import UsageError
+from envsolve.packages.shell import simple_commands
 
 FILE = """\
 ARG VERSION=2.0.0

@@ -1,12 +1,14 @@
-"""A shell text split into simple commands: what a RUN instruction runs, as far as its words tell. Pure."""
+"""Shell texts: the simple commands in them with variables resolved, and installer commands rewritten in place."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
+
+from envsolve.packages.commands import Command, parse
 
 Simple: TypeAlias = tuple[tuple[str, ...], Mapping[str, str]]
 """Words of a command, and the variables in force for it."""
@@ -179,3 +181,43 @@ def _tokens(text: str, punctuation: str) -> list[str]:
         return list(lexer)
     except ValueError:
         return re.findall(rf"[{re.escape(punctuation)}]+|[^\s{re.escape(punctuation)}]+", text)
+
+
+# Words of a shell, quotes included, and the operators between simple commands.
+_TOKEN = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s&|;()'"\\]|['"\\])+|[&|;()\n]+""", re.DOTALL)
+
+
+def edit(text: str, change: Callable[[Command, Mapping[str, str]], Command]) -> str:
+    """Rewrite the installers' commands in a shell text; everything else stays as it is written.
+
+    Args:
+        text: Shell text.
+        change: Receives each command and the variables that are set for it alone. The words of the command keep their
+            quotes, so words that are added must be quoted.
+    """
+    pieces: list[str] = []
+    end = 0
+    for first, last, words in _simple_commands(text):
+        count = next((n for n, word in enumerate(words) if not assigned(word)), len(words))
+        command = parse(words[count:])
+        if command is None:
+            continue
+        variables = dict(word.partition("=")[::2] for word in words[:count])
+        changed = change(command, variables)
+        if changed != command:
+            pieces += [text[end:first], " ".join((*words[:count], *changed.words))]
+            end = last
+    return "".join([*pieces, text[end:]])
+
+
+def _simple_commands(text: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Start, end and words of each simple command."""
+    found: list[re.Match[str]] = []
+    for token in _TOKEN.finditer(text):
+        if token[0][0] not in "&|;()\n":
+            found.append(token)
+        elif found:
+            yield found[0].start(), found[-1].end(), [match[0] for match in found]
+            found = []
+    if found:
+        yield found[0].start(), found[-1].end(), [match[0] for match in found]
