@@ -12,14 +12,14 @@ from envsolve.planning.request import StrPath, items, path_of
 
 if TYPE_CHECKING:
     from envsolve.machine.model import Machine
-    from envsolve.protect.fix import Mended, Mending
+    from envsolve.protect.fix import Fix, Fixed
     from envsolve.protect.keep import Kept
-    from envsolve.protect.model import Forecast
+    from envsolve.protect.preview import Preview
 
 
 def forecast(
     command: Sequence[str], machines: Sequence[Machine] | None = None, environ: Mapping[str, str] = os.environ
-) -> Forecast | None:
+) -> Preview | None:
     """What a command of pip, uv or conda would do to the torch of its environment, by the installer's own dry run.
 
     Args:
@@ -35,13 +35,13 @@ def forecast(
         EnvsolveError: The installer itself refuses.
     """
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.protect.preview import forecast as look_ahead
+    from envsolve.protect.preview import preview
 
     words = items(command, str, "command")
     given = machines_given(machines)
     if not words or len(given) > 1:
         raise UsageError("one command is looked at, for one machine")
-    return look_ahead(words, given[0] if given else detect(), Catalogue(), environ)
+    return preview(words, given[0] if given else detect(), Catalogue(), environ)
 
 
 def guard(prefix: StrPath, environ: Mapping[str, str] = os.environ) -> Kept:
@@ -71,7 +71,7 @@ def unguard(prefix: StrPath) -> Kept:
 
 def remedy(
     prefix: StrPath, machines: Sequence[Machine] | None = None, environ: Mapping[str, str] = os.environ
-) -> Mending | None:
+) -> Fix | None:
     """What the least remedy of an environment would do; None where nothing is wrong with it.
 
     Args:
@@ -85,18 +85,18 @@ def remedy(
         EnvsolveError: The installer says that it cannot.
     """
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.protect.fix import look
+    from envsolve.protect.fix import find_fix
 
-    return look(path_of(prefix, "prefix"), machines_given(machines) or (detect(),), Catalogue(), environ)
+    return find_fix(path_of(prefix, "prefix"), machines_given(machines) or (detect(),), Catalogue(), environ)
 
 
 def mend(
-    mending: Mending,
+    mending: Fix,
     machines: Sequence[Machine] | None = None,
     *,
     progress: Callable[[str], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
-) -> Mended:
+) -> Fixed:
     """Carry out what :func:`remedy` gave, and diagnose the environment again; its state before is saved.
 
     Args:
@@ -110,9 +110,9 @@ def mend(
         EnvsolveError: The installer failed, likewise.
     """
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.protect.fix import mend as carry_out
+    from envsolve.protect.fix import apply_fix
 
-    return carry_out(mending, machines_given(machines) or (detect(),), Catalogue(), environ, progress)
+    return apply_fix(mending, machines_given(machines) or (detect(),), Catalogue(), environ, progress)
 
 
 def restore(

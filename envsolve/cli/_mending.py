@@ -14,7 +14,7 @@ from envsolve.errors import UsageError, VerificationError
 
 if TYPE_CHECKING:
     from envsolve.machine.model import Machine
-    from envsolve.protect.fix import Mending
+    from envsolve.protect.fix import Fix
 
 
 def fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None:
@@ -48,7 +48,7 @@ def restore(prefix: Path) -> None:
     deliver(f"As before: {', '.join(names)}" if names else "The environment is as it was then.", None)
 
 
-def _shown(found: Mending) -> str:
+def _shown(found: Fix) -> str:
     changes = [f"  {change.text}" for change in found.changes] or ["  no package comes or goes"]
     return "\n".join([f"{found.cause}: {found.remedy}", f"  {found.command}", f"In {found.prefix}:", *changes])
 

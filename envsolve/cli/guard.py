@@ -17,7 +17,7 @@ from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import EnvsolveError, UsageError
 
 if TYPE_CHECKING:
-    from envsolve.protect.model import Forecast
+    from envsolve.protect.preview import Preview
 
 
 def command(
@@ -70,18 +70,18 @@ def command(
         deliver_as(form, found, lambda: _words(found), output)
         raise click.exceptions.Exit(4 if found and found.refused else 0)
     if found is not None and (found.changes or found.refused):
-        from envsolve.protect.model import describe
+        from envsolve.protect.preview import describe
 
         remark(describe(found))
         if found.refused and not force:
-            from envsolve.protect.model import RefusedError
+            from envsolve.protect.preview import RefusedError
 
             raise RefusedError("not run, since it would harm torch", hint="take one of the ways above, or say --force")
     _run(words)
 
 
-def _words(found: Forecast | None) -> str:
-    from envsolve.protect.model import describe
+def _words(found: Preview | None) -> str:
+    from envsolve.protect.preview import describe
 
     return describe(found) if found else "The command changes no environment."
 

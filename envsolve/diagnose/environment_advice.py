@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +12,11 @@ from packaging.specifiers import SpecifierSet
 
 from envsolve.advice.torch import on_named_index
 from envsolve.diagnose.model import Diagnoses, Remedy
-from envsolve.diagnose.remedies.torch import as_uv_takes_it, install_command
+from envsolve.diagnose.remedies.torch import install_command
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment, TorchFiles
+from envsolve.packages.commands import Argument, Command, translated
+from envsolve.packages.shell import edit
 from envsolve.solve.family import Option
 from envsolve.system.files import is_folder
 
@@ -25,13 +27,15 @@ def companion_for_torch(scene: Scene, package: str) -> Remedy | None:
     if option is None:
         return None
     build = option.build
-    command = install_command(scene, (on_named_index(option, scene.family),)).replace(
-        " install ", " install --no-deps ", 1
-    )
-    if "--force-reinstall" not in command:
-        command = command.replace(" install ", " install --force-reinstall ", 1)
+    command = edit(install_command(scene, (on_named_index(option, scene.family),)), lambda found, _: _alone(found))
     torch = scene.torch.label if scene.torch else "this torch"
     return Remedy(f"Install {package} {build.version} [{build.variant}], which is built for {torch}.", command)
+
+
+def _alone(command: Command) -> Command:
+    """The same install for this package only, even if that version is there."""
+    again = Argument("--force-reinstall", "force_reinstall"), Argument("--no-deps", "no_deps")
+    return command.without("force_reinstall").adding(*again)
 
 
 def _option(scene: Scene, package: str) -> Option | None:
@@ -65,11 +69,7 @@ def rebuild(environment: Environment, scene: Scene, package: str) -> Iterator[Re
     yield Remedy(text, f"{variable}pip install {options} {what}")
 
 
-# Commands that reach the environment itself, through the installer that it has.
-
-
-_PIP = re.compile(r"(?<![\w./-])(?:uv pip|(?:python3? -m )?pip3?) (?P<verb>install|uninstall)\b(?P<rest>[^&|;]*)")
-_CONDA = re.compile(r"(?<![\w./-])conda (install|remove)\b")
+# Commands that reach the environment itself, through its own installer.
 
 
 def addressed(found: Diagnoses, environment: Environment) -> Diagnoses:
@@ -83,22 +83,32 @@ def addressed(found: Diagnoses, environment: Environment) -> Diagnoses:
 
 
 def in_environment(command: str, environment: Environment) -> str:
-    """``pip install X``, ``conda install X``, ``--prefix DIR`` as they must be written for this environment."""
-    command = _PIP.sub(lambda match: _pip(environment, match["verb"], match["rest"]), command)
+    """``pip install X``, ``conda install X`` and ``--prefix DIR``, rewritten for this environment."""
     command = command.replace("--prefix DIR", f"--prefix {shlex.quote(environment.prefix)}")
-    return _CONDA.sub(lambda match: f"conda {match[1]} -p {shlex.quote(environment.prefix)}", command)
+    return edit(command, lambda found, variables: _addressed(found, variables, environment))
 
 
-def _pip(environment: Environment, verb: str, rest: str) -> str:
-    prefix = environment.prefix
+def _addressed(command: Command, variables: Mapping[str, str], environment: Environment) -> Command:
+    """A command on the environment; unchanged if it installs nothing, or names another environment."""
+    if command.verb[-1:] not in (("install",), ("uninstall",), ("remove",)) or "VIRTUAL_ENV" in variables:
+        return command
+    prefix = shlex.quote(environment.prefix)
+    if command.installer == "conda":
+        at = Argument("-p", "prefix", prefix)
+        return command if command.has("prefix", "name") else command.adding(at)
+    if command.has("python", "prefix", "target"):
+        return command
+    verb = command.verb[-1:]
     own = any(d.name == "pip" and _is_own(environment, d.site) for d in environment.distributions)
     if environment.kind == "pipx":
-        return f"pipx runpip {shlex.quote(Path(prefix).name)} {verb}{rest}"
+        name = shlex.quote(Path(environment.prefix).name)
+        return replace(translated(command, "pip"), program=("pipx", "runpip", name), verb=verb)
     if own and environment.kind not in ("uv", "uv-tool"):
-        python = Path(prefix) / ("Scripts/python.exe" if is_folder(Path(prefix) / "Scripts") else "bin/python")
-        return f"{shlex.quote(str(python))} -m pip {verb}{rest}"
-    # uv asks nothing, and says so where it is told not to.
-    return as_uv_takes_it(f"uv pip {verb} --python {shlex.quote(prefix)}{rest.replace(' -y ', ' ')}")
+        root = Path(environment.prefix)
+        python = root / ("Scripts/python.exe" if is_folder(root / "Scripts") else "bin/python")
+        return replace(translated(command, "pip"), program=(shlex.quote(str(python)), "-m", "pip"), verb=verb)
+    uv = replace(translated(command, "uv"), program=("uv",), verb=("pip", *verb))
+    return uv.adding(Argument("--python", "python", prefix))
 
 
 def _is_own(environment: Environment, site: str) -> bool:

@@ -1,4 +1,4 @@
-"""The least remedy of an environment: what it would do, doing it, and looking whether it helped."""
+"""The first fix of an environment: what it would do, carrying it out, and checking that it helped."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, ImpossibleError, InterruptedBySignalError, VerificationError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
-from envsolve.protect.installers import rehearse
-from envsolve.protect.model import Change, version_of
+from envsolve.packages.commands import Change, installer
+from envsolve.protect.keep import version_of
+from envsolve.protect.preview import run_dry
 from envsolve.protect.restore import State, carry_out, packages_of, put_back, save, steps_of
 from envsolve.system.processes import signals_raised
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
+class Fix:
     """What would be done.
 
     Attributes:
         prefix: The environment.
-        cause: What it mends.
+        cause: The cause that it removes.
         remedy: What it does and costs, in words.
-        command: The remedy's command.
-        changes: What the installers' dry runs say that becomes of the packages.
+        command: Its command.
+        changes: What the installers' dry runs say would happen to the packages.
     """
 
     prefix: str
@@ -39,8 +40,8 @@ class Mending:
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """What came of it.
+class Fixed:
+    """The outcome.
 
     Attributes:
         state: The file that holds the state before.
@@ -51,12 +52,12 @@ class Mended:
     remaining: tuple[Diagnosis, ...]
 
 
-def look(prefix: Path, machines: Sequence[Machine], catalogue: Catalogue, environ: Mapping[str, str]) -> Mending | None:
-    """The first remedy of the first diagnosis of an environment, rehearsed; None where nothing is wrong.
+def find_fix(prefix: Path, machines: Sequence[Machine], catalogue: Catalogue, environ: Mapping[str, str]) -> Fix | None:
+    """The first fix of the first diagnosis of an environment, tried as a dry run; None if nothing is wrong.
 
     Raises:
-        ImpossibleError: That remedy is none that pip or uv carries out.
-        EnvsolveError: The installer says that it cannot.
+        ImpossibleError: The fix is not a command that pip or uv can run.
+        EnvsolveError: The installer cannot do it.
     """
     found = answer("", machines, None, prefix, catalogue, environ).diagnoses
     if not found:
@@ -64,36 +65,34 @@ def look(prefix: Path, machines: Sequence[Machine], catalogue: Catalogue, enviro
     environment = read_outline(prefix, environ)
     first, remedy = found[0], found[0].remedies[0]
     if remedy.command is None:
-        raise ImpossibleError(f"{first.cause} is mended by no command", hint=remedy.text)
+        raise ImpossibleError(f"no command fixes {first.cause} automatically", hint=remedy.text)
     changes: list[Change] = []
     for step in steps_of(remedy.command, environment.prefix, environ):
-        if step.command.rehearsal is None:
-            gone = (package.name for package in packages_of(environment) if package.name in step.command.words)
+        if installer(step.command.installer).dry_run(step.command) is None:
+            gone = (p.name for p in packages_of(environment) if p.name in step.command.requirements)
             changes += [Change(name, version_of(environment, name, "pip"), None) for name in gone]
             continue
-        told = rehearse(step.command, {**environ, **step.variables}).changes
-        changes += [replace(c, before=c.before or version_of(environment, c.name, "pip")) for c in told]
-    return Mending(environment.prefix, first.cause, remedy.text, remedy.command, tuple(changes))
+        _, planned = run_dry(step.command, {**environ, **step.variables})
+        changes += [replace(c, before=c.before or version_of(environment, c.name, "pip")) for c in planned]
+    return Fix(environment.prefix, first.cause, remedy.text, remedy.command, tuple(changes))
 
 
-def mend(
-    mending: Mending,
+def apply_fix(
+    fix: Fix,
     machines: Sequence[Machine],
     catalogue: Catalogue,
     environ: Mapping[str, str],
     on_line: Callable[[str], None],
-) -> Mended:
-    """Do it: save the state, run the command, and diagnose again; put the state back where that does not help.
+) -> Fixed:
+    """Save the state, run the command, and diagnose again; restore the state if that does not help.
 
     Raises:
-        VerificationError: It failed or did not help; the message says how the environment stands now.
+        VerificationError: It failed or did not help; the message says what state the environment is in.
     """
-    prefix = Path(mending.prefix)
+    prefix = Path(fix.prefix)
     environment = read_outline(prefix, environ)
-    steps = steps_of(mending.command, mending.prefix, environ)
-    state = State(
-        prefix=mending.prefix, cause=mending.cause, commands=(mending.command,), packages=packages_of(environment)
-    )
+    steps = steps_of(fix.command, fix.prefix, environ)
+    state = State(prefix=fix.prefix, cause=fix.cause, commands=(fix.command,), packages=packages_of(environment))
     path = save(state)
     try:
         with signals_raised(signal.SIGINT, hint="the environment is as it was before"):
@@ -106,11 +105,11 @@ def mend(
             raise
         message = f"{error.message}\nThe environment is as it was before."
         raise VerificationError(message, hint=error.hint) from error
-    if any(diagnosis.cause == mending.cause for diagnosis in remaining):
+    if any(diagnosis.cause == fix.cause for diagnosis in remaining):
         put_back(state, catalogue, environ, on_line)
         path.unlink()
         raise VerificationError(
-            f"{mending.cause} remained, so the environment was put back as it was before",
-            hint="see all remedies with `envsolve diagnose`",
+            f"{fix.cause} remained, so the environment was restored to its previous state",
+            hint="see all fixes with `envsolve diagnose`",
         )
-    return Mended(str(path), remaining)
+    return Fixed(str(path), remaining)

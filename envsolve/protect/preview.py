@@ -1,40 +1,218 @@
-"""What a command would do to the torch of its environment: rehearsed by its installer, judged by the rules."""
+"""What an install would do to the torch of its environment, according to the installer's dry run and the rules."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
+from packaging.utils import canonicalize_name
+
 from envsolve.diagnose.environment import report_of
-from envsolve.diagnose.environment_advice import in_environment
-from envsolve.diagnose.model import Diagnosis, Finding, Remedy, ReportFacts, Seen
+from envsolve.diagnose.environment_advice import addressed
+from envsolve.diagnose.model import Diagnosis, Finding, ReportFacts, Seen
 from envsolve.diagnose.reason import concluded, weighed
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.environment.model import Environment
 from envsolve.environment.read import read_outline
-from envsolve.errors import EnvsolveError, UsageError
+from envsolve.errors import EnvsolveError, UsageError, VerificationError
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.channels import CondaBuild
 from envsolve.machine.model import Machine
-from envsolve.protect.installers import installer, read_command, rehearse
-from envsolve.protect.model import SCHEMA, TORCH, Change, Command, Forecast, family_of, version_of
+from envsolve.packages.commands import Change, Command, installer, parse
+from envsolve.packages.requirement_files import read_requirements
+from envsolve.protect.keep import TORCH, family_of, version_of
 from envsolve.rules.conda import CondaJudge, as_build
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.verdict import Level
+from envsolve.system.processes import capture
 
-# What an environment would be after changes, as a report that the rules weigh, and the verdict on its torch.
+SCHEMA: Literal["envsolve.forecast/1"] = "envsolve.forecast/1"
+
+_SHOWN_LINES = 12
+_WIDTH = 100
+_SOURCE = "the installer's dry run"
 
 
-_WHERE = "the installer's dry run"
+class RefusedError(VerificationError):
+    """A command was not run because it would harm the torch of its environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a command would do to the torch family of an environment.
+
+    Attributes:
+        command: The command line.
+        prefix: The environment.
+        changes: Changes of the family and of what torch requires; other changes are left out.
+        unasked: Names of those that would be replaced or removed although the command does not ask for them.
+        works: Whether the new torch runs on the machine; None if torch does not change.
+        why: The reason.
+        causes: What a diagnosis of the environment would find afterwards and does not find today.
+        keeps: A command that does the same and leaves the family as it is, tried as a dry run; None if there is none.
+        refused: Whether the command should not be run.
+    """
+
+    schema: Literal["envsolve.forecast/1"]
+    command: str
+    prefix: str
+    changes: tuple[Change, ...] = ()
+    unasked: tuple[str, ...] = ()
+    works: Literal["yes", "no", "unknown"] | None = None
+    why: str | None = None
+    causes: tuple[Diagnosis, ...] = field(default=())
+    keeps: str | None = None
+    refused: bool = False
+
+
+def preview(words: Sequence[str], machine: Machine, catalogue: Catalogue, environ: Mapping[str, str]) -> Preview | None:
+    """Preview what a command of pip, uv or conda would do to the torch family of its environment.
+
+    Args:
+        words: The command line.
+        machine: The machine that the new torch is judged for.
+        catalogue: The facts.
+        environ: The environment variables that the command will see.
+
+    Returns:
+        The preview; None if the command changes no environment.
+
+    Raises:
+        UsageError: It is not a command of a known installer, has no dry run, or its environment is not found.
+        EnvsolveError: The installer itself fails, or its output is not understood.
+    """
+    command = read_command(words, environ)
+    if installer(command.installer).dry_run(command) is None:
+        return None
+    environment, all_changes = _changes_of(command, environ)
+    changes = _of_family(all_changes, environment, catalogue)
+    if not changes:
+        return Preview(SCHEMA, shlex.join(words), environment.prefix)
+    torch = next((c for c in changes if c.name in TORCH), None)
+    requested = _requested(command)
+    unasked = tuple(c.name for c in changes if _is_unasked(c, requested, torch, environment, catalogue))
+    before = report_of(environment, ReportFacts("", machine))
+    scene = scene_of(report_after(before, changes, catalogue), (), catalogue)
+    works, why = verdict_on(scene, torch, machine) if torch and torch.after else (None, None)
+    if torch and torch.after and scene.torch:
+        changes = tuple(replace(c, flavour=scene.torch.variant) if c is torch else c for c in changes)
+    causes = _new_causes(scene_of(before, (), catalogue), scene, environment)
+    return Preview(
+        schema=SCHEMA,
+        command=shlex.join(words),
+        prefix=environment.prefix,
+        changes=changes,
+        unasked=unasked,
+        works=works,
+        why=why,
+        causes=causes,
+        keeps=_keeping(command, unasked, environment, catalogue, environ) if unasked else None,
+        refused=bool(unasked or causes or works == "no"),
+    )
+
+
+# The installer's side: its command and its dry run.
+
+
+def read_command(words: Sequence[str], environ: Mapping[str, str]) -> Command:
+    """Parse a command line whose program exists.
+
+    Raises:
+        UsageError: It is not a command of a known installer, or there is no such program.
+    """
+    command = parse(words)
+    if command is None:
+        raise UsageError(
+            f"{shlex.join(words)!r} is not a command of pip, uv, conda or mamba",
+            hint="write the installer's own command after the two dashes: envsolve guard -- pip install X",
+        )
+    if shutil.which(words[0], path=environ.get("PATH", os.defpath)) is None:
+        raise UsageError(f"there is no program {words[0]}")
+    return command
+
+
+def run_dry(command: Command, environ: Mapping[str, str]) -> tuple[Path | None, tuple[Change, ...]]:
+    """Run the dry run of a command that changes an environment; return the environment that it names, and the changes.
+
+    Raises:
+        EnvsolveError: It fails, or its output is not understood.
+    """
+    one = installer(command.installer)
+    words = one.dry_run(command)
+    assert words is not None  # callers ask first whether the command changes an environment
+    done = capture(words, {**environ, "NO_COLOR": "1"})
+    printed = done.stdout.decode("utf-8", "replace")
+    if done.returncode == 0:
+        try:
+            return one.read_dry_run(printed, done.stderr)
+        except ValueError as error:
+            raise EnvsolveError(
+                f"the output of {one.name}'s dry run is not understood: {error}",
+                hint=f"see what it prints: {shlex.join(words)}",
+            ) from error
+    shown = "\n".join(f"  {line}" for line in (done.stderr or printed).strip().splitlines()[-_SHOWN_LINES:])
+    hint = "pip has dry runs since 22.2 and their report since 22.3" if "no such option" in done.stderr else None
+    raise EnvsolveError(f"{one.name} cannot do this (exit status {done.returncode}):\n{shown}", hint=hint)
+
+
+def _changes_of(command: Command, environ: Mapping[str, str]) -> tuple[Environment, tuple[Change, ...]]:
+    """The environment of a command, and its changes with the versions that are installed."""
+    named, changes = run_dry(command, environ)
+    prefix = named or installer(command.installer).prefix(command, environ)
+    if prefix is None:
+        raise UsageError("cannot determine which environment the command acts on", hint="name it, or activate it")
+    environment = read_outline(Path(prefix), environ)
+    known = (replace(c, before=c.before or version_of(environment, c.name, command.installer)) for c in changes)
+    return environment, tuple(known)
+
+
+def _requested(command: Command) -> frozenset[str] | None:
+    """Names of the packages that a command asks for; None if it asks for everything that it changes."""
+    if "sync" in command.verb:
+        return None
+    one = installer(command.installer)
+    names = {name for word in (*command.requirements, *command.values("editables")) if (name := one.requested(word))}
+    for file in command.values("files"):
+        try:
+            asked = read_requirements((), (Path(file),))
+        except EnvsolveError:
+            continue  # The installer itself will report what is wrong with it.
+        names |= {canonicalize_name(need.requirement.name) for need in asked.needs}
+    return frozenset(names)
+
+
+def _keeping(
+    command: Command,
+    unasked: Sequence[str],
+    environment: Environment,
+    catalogue: Catalogue,
+    environ: Mapping[str, str],
+) -> str | None:
+    """The same command with pins on what it would replace; None if the installer finds no such solution."""
+    one = installer(command.installer)
+    versions = {n: v for n in unasked if (v := version_of(environment, n, command.installer, exact=True))}
+    pinned = command.adding(requirements=[one.pin(name, version) for name, version in versions.items()])
+    try:
+        environment, changes = _changes_of(pinned, environ)
+    except EnvsolveError:
+        return None
+    changes = _of_family(changes, environment, catalogue)
+    return None if any(c.before is not None and c.is_another for c in changes) else shlex.join(pinned.words)
+
+
+# The rules' side: the environment after the changes.
 
 
 def report_after(before: ReportFacts, changes: Sequence[Change], catalogue: Catalogue) -> ReportFacts:
-    """A report of an environment after changes; what was read of a torch's own files goes with that torch."""
+    """A report of an environment after changes, without what was read from the files of a torch that is replaced."""
     installed = dict(before.installed)
     for change in changes:
         if change.name in TORCH:
@@ -42,7 +220,7 @@ def report_after(before: ReportFacts, changes: Sequence[Change], catalogue: Cata
                 installed.pop(name, None)
         installed.pop(change.name, None)
         if change.after is not None:
-            installed[change.name] = Seen(change.after, _WHERE, change.text)
+            installed[change.name] = Seen(change.after, _SOURCE, change.text)
     torch = next((c for c in changes if c.name in TORCH), None)
     if torch is None:
         return replace(before, installed=installed)
@@ -50,22 +228,22 @@ def report_after(before: ReportFacts, changes: Sequence[Change], catalogue: Cata
     return replace(
         before,
         installed=installed,
-        cuda=Seen(found.cuda or "none", _WHERE, torch.text) if found else None,
-        arch_list=Seen(found.code, _WHERE, torch.text) if found and found.code else None,
+        cuda=Seen(found.cuda or "none", _SOURCE, torch.text) if found else None,
+        arch_list=Seen(found.code, _SOURCE, torch.text) if found and found.code else None,
     )
 
 
 def verdict_on(scene: Scene, torch: Change, machine: Machine) -> tuple[Literal["yes", "no", "unknown"], str]:
-    """Whether the torch that comes runs on the machine's GPUs (on its CPU, where it has none), and what decides it."""
+    """Whether the new torch runs on the machine's GPUs (or on its CPU, if it has none), and the reason."""
     record = _conda_build(torch, scene.catalogue)
     if record is not None:
         build: Build | None = as_build(record)
     else:
         build = scene.torch.build if scene.torch and torch.build is None else None
     if build is None:
-        return "unknown", f"the catalogue does not know {torch.name} {torch.after}: what it carries is not known"
+        return "unknown", f"the catalogue does not know {torch.name} {torch.after}, so its contents are unknown"
     if build.cuda and machine.gpus == ():
-        return "yes", "on the CPU alone: the machine has no NVIDIA GPU"
+        return "yes", "on the CPU only: the machine has no supported GPU"
     verdict = (
         CondaJudge((scene.machine,), scene.facts, ()).verdict(build)
         if record is not None
@@ -76,11 +254,11 @@ def verdict_on(scene: Scene, torch: Change, machine: Machine) -> tuple[Literal["
         return "no", failed
     if verdict.level is Level.UNKNOWN:
         return "unknown", "; ".join(reason.text for reason in verdict.reasons if reason.ok is None)
-    return "yes", f"{verdict.code} runs on the GPU" if verdict.code else "nothing of it needs a GPU"
+    return "yes", f"{verdict.code} runs on the GPU" if verdict.code else "nothing in it requires a GPU"
 
 
 def _conda_build(torch: Change, catalogue: Catalogue) -> CondaBuild | None:
-    """The catalogue's record of a conda build that comes."""
+    """The catalogue's record of a conda build that would be installed."""
     if torch.build is None:
         return None
     matching = (
@@ -93,111 +271,73 @@ def _conda_build(torch: Change, catalogue: Catalogue) -> CondaBuild | None:
     return next(matching, None)
 
 
-def forecast(
-    words: Sequence[str], machine: Machine, catalogue: Catalogue, environ: Mapping[str, str]
-) -> Forecast | None:
-    """What a command of pip, uv or conda would do to the torch family of its environment.
-
-    Args:
-        words: The command line.
-        machine: What the torch that comes is judged on.
-        catalogue: The facts.
-        environ: The environment variables that the command will see.
-
-    Returns:
-        The forecast; None where the command changes no environment.
-
-    Raises:
-        UsageError: It is no command of a known installer, has no dry run, or its environment is not found.
-        EnvsolveError: The installer itself refuses, or its answer is not understood.
-    """
-    command = read_command(words, environ)
-    if command.rehearsal is None:
-        return None
-    environment, changes = _rehearsed(command, environ)
-    told = _of_family(changes, environment, catalogue)
-    if not told:
-        return Forecast(SCHEMA, shlex.join(words), environment.prefix)
-    torch = next((c for c in told if c.name in TORCH), None)
-    unasked = tuple(c.name for c in told if _is_unasked(c, command, torch, environment, catalogue))
-    before = report_of(environment, ReportFacts("", machine))
-    scene = scene_of(report_after(before, told, catalogue), (), catalogue)
-    works, why = verdict_on(scene, torch, machine) if torch and torch.after else (None, None)
-    if torch and torch.after and scene.torch:
-        told = tuple(replace(c, flavour=scene.torch.variant) if c is torch else c for c in told)
-    causes = _new_causes(scene_of(before, (), catalogue), scene, environment)
-    return Forecast(
-        schema=SCHEMA,
-        command=shlex.join(words),
-        prefix=environment.prefix,
-        changes=told,
-        unasked=unasked,
-        works=works,
-        why=why,
-        causes=causes,
-        keeps=_keeping(command, unasked, environment, catalogue, environ) if unasked else None,
-        refused=bool(unasked or causes or works == "no"),
-    )
-
-
-def _rehearsed(command: Command, environ: Mapping[str, str]) -> tuple[Environment, tuple[Change, ...]]:
-    """The environment of a command, and its changes with what is there before."""
-    answer = rehearse(command, environ)
-    prefix = answer.prefix or command.prefix
-    if prefix is None:
-        raise UsageError("which environment the command acts on cannot be told", hint="name it, or activate it")
-    environment = read_outline(Path(prefix), environ)
-    known = (replace(c, before=c.before or version_of(environment, c.name, command.installer)) for c in answer.changes)
-    return environment, tuple(known)
-
-
 def _of_family(changes: Sequence[Change], environment: Environment, catalogue: Catalogue) -> tuple[Change, ...]:
     members = family_of(environment, catalogue)
     return tuple(c for c in changes if c.name in TORCH or (c.name in members and c.is_another))
 
 
 def _is_unasked(
-    change: Change, command: Command, torch: Change | None, environment: Environment, catalogue: Catalogue
+    change: Change,
+    requested: frozenset[str] | None,
+    torch: Change | None,
+    environment: Environment,
+    catalogue: Catalogue,
 ) -> bool:
-    """Whether a package that is there changes, though neither it nor the torch that needs it is asked for."""
-    if command.asked is None or change.before is None or not change.is_another or change.name in command.asked:
+    """Whether an installed package changes although neither it nor the torch that requires it is asked for."""
+    if requested is None or change.before is None or not change.is_another or change.name in requested:
         return False
-    asks_torch = torch is not None and torch.name in command.asked
+    asks_torch = torch is not None and torch.name in requested
     return not (asks_torch and (change.name == "triton" or change.name not in catalogue.family))
 
 
 def _new_causes(before: Scene, after: Scene, environment: Environment) -> tuple[Diagnosis, ...]:
-    """What the rules find wrong afterwards and not today, its commands addressed to the environment."""
+    """What the rules find wrong afterwards and not today, with commands that name the environment."""
     today = {answer.cause for answer in weighed(before) if isinstance(answer, Finding)}
     if not after.gpus:
-        today.add("cpu-build")  # Where no GPU is known to be there, such a build may be just right.
+        today.add("cpu-build")  # Without a known GPU, a CPU build may be just right.
     new = [answer for answer in weighed(after) if isinstance(answer, Finding) and answer.cause not in today]
-    return tuple(
-        replace(
-            diagnosis,
-            remedies=tuple(
-                Remedy(r.text, in_environment(r.command, environment) if r.command else None)
-                for r in diagnosis.remedies
-            ),
+    return addressed(concluded(after, new), environment).diagnoses
+
+
+# A preview as text for a terminal.
+
+
+def describe(found: Preview) -> str:
+    """What would happen, why that is harmful, and what to do instead."""
+    if not found.changes:
+        return f"torch and the packages that belong to it stay as they are in {found.prefix}."
+    lines = [f"In {found.prefix}:", *(f"  {change.text}" for change in found.changes)]
+    torch = next((c for c in found.changes if c.name in TORCH and c.after), None)
+    if torch is not None and found.works is not None:
+        says = {"yes": "runs on this machine", "no": "does not run on this machine", "unknown": "may run here or not"}
+        lines += _wrapped(f"{torch.name} {torch.after} {says[found.works]}: {found.why}.")
+    # The line above already tells why torch itself does not run.
+    for diagnosis in found.causes if found.works != "no" else found.causes[1:]:
+        lines += _wrapped(f"Afterwards: {diagnosis.cause}. {diagnosis.explanation}")
+    if found.unasked:
+        lines += _wrapped(f"The command does not ask for {' or '.join(found.unasked)}; a dependency replaces it.")
+    return "\n".join([*lines, *_instead(found)])
+
+
+def _instead(found: Preview) -> Iterator[str]:
+    """What to do instead of a command that is refused."""
+    if found.keeps:
+        yield "  This leaves them as they are:"
+        yield f"      {found.keeps}"
+        yield "  To make plain installs keep them from now on:"
+        yield f"      envsolve guard --write --prefix {shlex.quote(found.prefix)}"
+        return
+    if found.unasked:
+        held = " ".join(f"{c.name}=={c.before}" for c in found.changes if c.name in found.unasked)
+        yield from _wrapped(
+            f"The installer finds no solution that keeps {held}. `envsolve plan` finds versions that go together; "
+            "install them into an environment of their own."
         )
-        for diagnosis in concluded(after, new).diagnoses
-    )
+    for diagnosis in found.causes[:1]:
+        for remedy in [r for r in diagnosis.remedies if r.command][:1]:
+            yield "  Instead:"
+            yield f"      {remedy.command}"
 
 
-def _keeping(
-    command: Command,
-    unasked: Sequence[str],
-    environment: Environment,
-    catalogue: Catalogue,
-    environ: Mapping[str, str],
-) -> str | None:
-    """The same command with pins on what it would replace, where the installer finds a way to keep them."""
-    versions = {n: v for n in unasked if (v := version_of(environment, n, command.installer, exact=True))}
-    words = installer(command.installer).keeping(command, versions)
-    pinned = read_command(words, environ)
-    try:
-        environment, changes = _rehearsed(pinned, environ)
-    except EnvsolveError:
-        return None
-    told = _of_family(changes, environment, catalogue)
-    return None if any(c.before is not None and c.is_another for c in told) else shlex.join(words)
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)

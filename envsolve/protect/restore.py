@@ -18,8 +18,8 @@ from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError, VerificationError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.install.errors import explained
-from envsolve.protect.installers import read_command
-from envsolve.protect.model import Command
+from envsolve.packages.commands import Command
+from envsolve.protect.preview import read_command
 from envsolve.system.files import dump, read_regular, replace_file
 from envsolve.system.processes import stream
 
@@ -160,10 +160,11 @@ def _source(distribution: Distribution) -> str | None:
     return f"{distribution.name} @ {address}"
 
 
-# A remedy's command line as steps, each an installer's command on the environment; and running them.
+# The command line of a fix as steps, each an installer's command on the environment; and running them.
 
 
 _VARIABLE = re.compile(r"([A-Z_][A-Z0-9_]*)=(.*)", re.DOTALL)
+_OPERATORS = "&|;<>()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +174,9 @@ class Step:
     command: Command
     variables: Mapping[str, str]
 
-    @property
-    def text(self) -> str:
-        """As a shell takes it."""
-        return " ".join([*(f"{k}={shlex.quote(v)}" for k, v in self.variables.items()), shlex.join(self.command.words)])
-
 
 def steps_of(command: str, prefix: str, environ: Mapping[str, str]) -> tuple[Step, ...]:
-    """The steps of a remedy.
+    """Split the command line of a fix into steps.
 
     Args:
         command: One line of shell, ``A && B``.
@@ -188,15 +184,43 @@ def steps_of(command: str, prefix: str, environ: Mapping[str, str]) -> tuple[Ste
         environ: Where programs are looked for.
 
     Raises:
-        ImpossibleError: It is none that pip or uv carries out in this environment.
+        ImpossibleError: pip and uv cannot run it in this environment.
     """
-    steps = tuple(_step(words, environ) for words in _parts(command))
-    if not steps or not all(step and _is_on(step, prefix) for step in steps):
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=_OPERATORS)
+    lexer.whitespace_split = True
+    parts: list[list[str]] = [[]]
+    for word in lexer:
+        if word == "&&":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    steps = tuple(step for words in parts if (step := _step(words, prefix, environ)))
+    if len(steps) != len(parts):
         raise ImpossibleError(
-            "the least remedy is not one that pip or uv carries out in this environment",
+            "the first fix is not one that pip or uv carries out in this environment",
             hint=f"run it yourself: {command}",
         )
-    return tuple(step for step in steps if step)
+    return steps
+
+
+def _step(words: list[str], prefix: str, environ: Mapping[str, str]) -> Step | None:
+    """The step that words are; None if they are not an install or uninstall in the environment."""
+    variables: dict[str, str] = {}
+    while words and (match := _VARIABLE.fullmatch(words[0])):
+        variables[match[1]] = match[2]
+        words = words[1:]
+    try:
+        command = read_command(words, environ)
+    except UsageError:
+        return None
+    on_prefix = any(
+        place and (place == prefix or place.startswith(f"{prefix}/"))
+        for place in (command.program[0], command.value("python"), command.value("prefix"))
+    )
+    understood = command.verb[-1:] in (("install",), ("uninstall",)) and not any(
+        set(word) <= set(_OPERATORS) for word in command.requirements
+    )
+    return Step(command, variables) if on_prefix and understood and command.installer != "conda" else None
 
 
 def carry_out(steps: Sequence[Step], environ: Mapping[str, str], on_line: Callable[[str], None]) -> None:
@@ -209,37 +233,6 @@ def carry_out(steps: Sequence[Step], environ: Mapping[str, str], on_line: Callab
         ended = stream(step.command.words, environ={**environ, **step.variables}, on_line=on_line)
         if ended.returncode != 0:
             raise explained(step.command.installer, ended.returncode, ended.stderr.splitlines())
-
-
-def _parts(command: str) -> Iterator[list[str]]:
-    lexer = shlex.shlex(command, posix=True, punctuation_chars="&|;<>()")
-    lexer.whitespace_split = True
-    part: list[str] = []
-    for word in lexer:
-        if word == "&&":
-            yield part
-            part = []
-        else:
-            part.append(word)
-    yield part
-
-
-def _step(words: list[str], environ: Mapping[str, str]) -> Step | None:
-    variables: dict[str, str] = {}
-    while words and (match := _VARIABLE.fullmatch(words[0])):
-        variables[match[1]] = match[2]
-        words = words[1:]
-    try:
-        return Step(read_command(words, environ), variables) if words else None
-    except UsageError:
-        return None
-
-
-def _is_on(step: Step, prefix: str) -> bool:
-    words = step.command.words
-    verbs = {"install", "uninstall"} & set(words)
-    named = any(word == prefix or word.startswith(f"{prefix}/") for word in words)
-    return step.command.installer in ("pip", "uv") and bool(verbs) and named
 
 
 _FLAVOUR = re.compile(r"\+(cpu|cu\d+)$")

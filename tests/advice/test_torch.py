@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pytest
+from envsolve.protect.model import Change
 from msgspec.structs import replace
 
 from envsolve.diagnose.model import Diagnoses, ReportFacts, Seen
@@ -22,7 +23,6 @@ from envsolve.planning.builds import BuildLine, list_builds
 from envsolve.planning.conda import make_conda_plan
 from envsolve.planning.make import Choices
 from envsolve.planning.plan import Plan
-from envsolve.protect.model import Change
 from envsolve.protect.preview import report_after
 from envsolve.rules.conda import Candidate, CondaAsked, Spec, VirtualPackage
 from envsolve.solve.conda_channels import UnsolvableError

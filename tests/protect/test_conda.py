@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from envsolve import api
-from envsolve.protect.model import Forecast
+from envsolve.protect.preview import Preview
 
 OLD = {"name": "pytorch", "version": "2.7.1", "build_string": "cuda126_mkl_py312_h0_300", "platform": "linux-64"}
 
 
-def forecast(tmp_path: Path, come: dict[str, str], *words: str, gone: dict[str, str] | None = None) -> Forecast:
+def forecast(tmp_path: Path, come: dict[str, str], *words: str, gone: dict[str, str] | None = None) -> Preview:
     """What ``conda install`` would do, where its dry run answers with one package that comes."""
     prefix = tmp_path / "env"
     (prefix / "conda-meta").mkdir(parents=True)

@@ -18,7 +18,7 @@ from envsolve.errors import EnvsolveError
 from envsolve.facts.builds import IndexPlace
 from envsolve.facts.evidence import Evidence, Source
 from envsolve.facts.maintain.update import dump_catalogue_file
-from envsolve.protect.fix import Mending
+from envsolve.protect.fix import Fix
 from tests.indexserver import IndexServer
 from tests.network.tools import program
 
@@ -172,7 +172,7 @@ def test_a_second_step_that_fails_takes_the_first_back(shop: Workshop) -> None:
     before = shop.freeze()
     place = f"--python '{shop.prefix}'"
     command = f"uv pip uninstall {place} torch && uv pip install {place} no-such-project"
-    mending = Mending(str(shop.prefix), "driver-too-old", "", command, ())
+    fix = Fix(str(shop.prefix), "driver-too-old", "", command, ())
     with pytest.raises(EnvsolveError, match="as it was before"):
-        api.mend(mending, [api.describe_target(OLD_DRIVER)], environ=shop.environ)
+        api.mend(fix, [api.describe_target(OLD_DRIVER)], environ=shop.environ)
     assert shop.freeze() == before

@@ -23,7 +23,7 @@ import pytest
 
 from envsolve import api
 from envsolve.errors import ImpossibleError
-from envsolve.protect.model import Forecast
+from envsolve.protect.preview import Preview
 from tests.binaries.artefacts import elf
 from tests.diagnose.environment.prefixes import CXX11, NUMPY_2
 
@@ -160,7 +160,7 @@ class World:
         found = api.diagnose("", [CARD], prefix=self.prefix, environ=self.environ)
         return [diagnosis.cause for diagnosis in found.diagnoses]
 
-    def forecast(self, *words: str) -> Forecast:
+    def forecast(self, *words: str) -> Preview:
         found = api.forecast([self.client, *words], [CARD], self.environ)
         assert found is not None
         return found

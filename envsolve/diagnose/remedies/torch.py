@@ -12,12 +12,11 @@ from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene, public
 from envsolve.facts.hardware import Architecture
 from envsolve.machine.model import Gpu
+from envsolve.packages.commands import translated
+from envsolve.packages.shell import edit
 from envsolve.rules.toolchain import CompilerFacts
 from envsolve.rules.toolchain import arch_list as entries_for
 from envsolve.solve.family import Family, Option
-
-#: Where ``uv pip install`` names an index.
-_UV_INDEX = re.compile(r"(?P<words>\buv pip install\b[^&|;]{0,400}?\s)--index-url[ =]")
 
 
 def installed_by(scene: Scene) -> advice.Installed:
@@ -95,7 +94,7 @@ def as_uv_takes_it(command: str) -> str:
     ``UV_DEFAULT_INDEX`` in the shell goes before ``--index-url``, ``UV_INDEX`` before ``--default-index`` as well;
     ``--index`` goes before both, and leaves what is not on that index to the others (tried with uv 0.13).
     """
-    return _UV_INDEX.sub(r"\g<words>--index ", command)
+    return edit(command, lambda found, _: translated(found, "uv") if found.installer == "uv" else found)
 
 
 def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Remedy:

@@ -38,21 +38,23 @@ Meaning = Literal[
     "prereleases",
     "python",
     "quiet",
+    "requirements",
     "system",
     "target",
+    "unknown",
     "upgrade",
     "yes",
 ]
-"""What an option does, under one name for all package managers; ``other`` if nothing here depends on it."""
+"""What an argument does, under one name for all package managers; ``other`` if nothing here depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One option of a command line.
+    """One option or requirement of a command line.
 
     Attributes:
-        name: As written, ``-r``.
-        meaning: What it does.
+        name: As written, ``-r``; empty for a requirement.
+        meaning: What it does; ``unknown`` for an option that the grammar does not know or that lacks its value.
         value: None for a flag.
     """
 
@@ -62,9 +64,11 @@ class Argument:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The option as words of a command line."""
+        """The argument as words of a command line."""
         if self.value is None:
             return (self.name,)
+        if not self.name:
+            return (self.value,)
         if not _is_option(self.value):
             return self.name, self.value
         # conda and uv take a separate word that begins with a dash for the next option.
@@ -80,9 +84,7 @@ class Command:
         program: The words that start it, ``("python", "-m", "pip")``.
         general: Options before the verb.
         verb: ``("install",)``, or ``("pip", "install")`` for uv; empty if there is none.
-        arguments: Options after the verb, in order.
-        requirements: Words that are not options, in order.
-        unknown: Options that the grammar does not know, and a last option whose value is missing.
+        arguments: Options and requirements after the verb, in order.
     """
 
     installer: str
@@ -90,46 +92,48 @@ class Command:
     general: tuple[Argument, ...] = ()
     verb: tuple[str, ...] = ()
     arguments: tuple[Argument, ...] = ()
-    requirements: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
 
-    def values(self, meaning: Meaning) -> tuple[str, ...]:
-        """The values of all options of one meaning, in order."""
-        options = (*self.general, *self.arguments)
-        return tuple(option.value for option in options if option.meaning == meaning and option.value is not None)
+    def values(self, *meanings: Meaning) -> tuple[str, ...]:
+        """The values of all arguments of some meanings, in order."""
+        everything = (*self.general, *self.arguments)
+        return tuple(one.value for one in everything if one.meaning in meanings and one.value is not None)
 
     def value(self, *meanings: Meaning) -> str | None:
-        """The value of the last option of some meanings; None if there is none."""
-        options = (*self.general, *self.arguments)
-        return next((o.value for o in reversed(options) if o.meaning in meanings and o.value is not None), None)
+        """The last of :meth:`values`, which is the one that counts; None if there is none."""
+        return next(reversed(self.values(*meanings)), None)
 
     def has(self, *meanings: Meaning) -> bool:
-        """Whether an option of some meanings is given."""
-        return any(option.meaning in meanings for option in (*self.general, *self.arguments))
+        """Whether an argument of some meanings is given."""
+        return any(one.meaning in meanings for one in (*self.general, *self.arguments))
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """The words that are not options."""
+        return self.values("requirements")
 
     @property
     def words(self) -> tuple[str, ...]:
         """The command line. Parsing it returns an equal command."""
-        names = self.requirements
-        dashed = next((n for n, word in enumerate(names) if _is_option(word)), len(names))
-        end = ("--", *names[dashed:]) if dashed < len(names) else ()
-        return (
-            *self.program,
-            *(word for option in self.general for word in option.words),
-            *self.verb,
-            *(word for option in self.arguments for word in option.words),
-            *names[:dashed],
-            *self.unknown,
-            *end,
-        )
+        before = (word for one in self.general for word in one.words)
+        return (*self.program, *before, *self.verb, *_rendered(self.arguments))
 
     def without(self, *meanings: Meaning) -> Command:
-        """The same command without the options of some meanings."""
-        return replace(self, arguments=tuple(o for o in self.arguments if o.meaning not in meanings))
+        """The same command without the arguments of some meanings."""
+        return replace(self, arguments=tuple(one for one in self.arguments if one.meaning not in meanings))
 
     def adding(self, *options: Argument, requirements: Iterable[str] = ()) -> Command:
-        """The same command with more options, before its own, and more requirements."""
-        return replace(self, arguments=(*options, *self.arguments), requirements=(*self.requirements, *requirements))
+        """The same command with more options, before its own arguments, and more requirements behind them."""
+        more = (Argument("", "requirements", word) for word in requirements)
+        return replace(self, arguments=(*options, *self.arguments, *more))
+
+
+def _rendered(arguments: Sequence[Argument]) -> Iterator[str]:
+    ended = False
+    for one in arguments:
+        if one.meaning == "requirements" and not ended and _is_option(one.value or ""):
+            ended = True
+            yield "--"
+        yield from one.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,7 @@ class Installer(Protocol):
         groups: First words of verbs with two words.
         valued: Options with a value, several names separated by blanks, the preferred one first.
         flags: Options without a value, likewise.
-        changes: Verbs that change an environment.
+        index: The option that names the index to install from, and its meaning.
     """
 
     name: str
@@ -194,7 +198,7 @@ class Installer(Protocol):
     groups: frozenset[str]
     valued: Mapping[str, Meaning]
     flags: Mapping[str, Meaning]
-    changes: frozenset[tuple[str, ...]]
+    index: tuple[str, Meaning]
 
     def dry_run(self, command: Command) -> tuple[str, ...] | None:
         """The words of the same command as a dry run; None if the command changes no environment.
@@ -248,8 +252,7 @@ def parse(words: Sequence[str]) -> Command | None:
 
 def parse_options(words: Sequence[str], name: str) -> Command:
     """Parse options and requirements alone, as in a line of a requirement file, by the grammar of an installer."""
-    arguments, requirements, unknown = _options(words, installer(name))
-    return Command(name, (), arguments=arguments, requirements=requirements, unknown=unknown)
+    return Command(name, (), arguments=_arguments(words, installer(name)))
 
 
 def translated(command: Command, name: str) -> Command:
@@ -258,16 +261,18 @@ def translated(command: Command, name: str) -> Command:
     A flag whose meaning the other installer does not have, as ``--yes`` for uv, is dropped.
     """
     target = installer(name)
-    preferred: dict[Meaning, str] = {}
-    for names, meaning in (*target.valued.items(), *target.flags.items()):
-        preferred.setdefault(meaning, names.split()[0])
-    preferred.setdefault("indexes", preferred["index_urls"])
-    arguments = tuple(
-        option if option.meaning == "other" else replace(option, name=preferred[option.meaning])
-        for option in command.arguments
-        if option.meaning in preferred
-    )
-    return replace(command, installer=name, arguments=arguments)
+    names: dict[Meaning, str] = {}
+    for spellings, meaning in (*target.valued.items(), *target.flags.items()):
+        names.setdefault(meaning, spellings.split()[0])
+    arguments: list[Argument] = []
+    for one in command.arguments:
+        if one.name in ("-i", "--index-url", "--index"):
+            arguments.append(Argument(*target.index, one.value))
+        elif one.meaning in ("requirements", "other", "unknown"):
+            arguments.append(one)
+        elif one.meaning in names:
+            arguments.append(replace(one, name=names[one.meaning]))
+    return replace(command, installer=name, arguments=tuple(arguments))
 
 
 _PYTHON = re.compile(r"python[\d.]*(?:\.exe)?")
@@ -300,12 +305,8 @@ def _parse(words: Sequence[str], start: int, one: Installer) -> Command:
             general += words[at : at + size]
             at += size - 1
         at += 1
-    before, _, strange = _options(general, one)
-    arguments, requirements, unknown = _options(words[at:], one)
-    if strange:
-        # Options that are not known stay where they are, for nobody knows whether they may follow the verb.
-        before = (*before, *(Argument(word, "other") for word in strange))
-    return Command(one.name, tuple(words[:start]), before, verb, arguments, requirements, unknown)
+    before, after = _arguments(general, one), _arguments(words[at:], one)
+    return Command(one.name, tuple(words[:start]), before, verb, after)
 
 
 def _is_option(word: str) -> bool:
@@ -321,31 +322,26 @@ def _tables(name: str) -> tuple[Mapping[str, Meaning], Mapping[str, Meaning]]:
     return valued, flags
 
 
-def _options(words: Sequence[str], one: Installer) -> tuple[tuple[Argument, ...], tuple[str, ...], tuple[str, ...]]:
-    """Options, requirements and unknown options among words."""
+def _arguments(words: Sequence[str], one: Installer) -> tuple[Argument, ...]:
+    """Options and requirements among words."""
     valued, flags = _tables(one.name)
-    options: list[Argument] = []
-    requirements: list[str] = []
-    unknown: list[str] = []
+    found: list[Argument] = []
     rest = iter(words)
     for word in rest:
         name, equals, value = word.partition("=")
         if word == "--":
-            requirements += rest
+            found += (Argument("", "requirements", other) for other in rest)
         elif not _is_option(word):
-            requirements.append(word)
+            found.append(Argument("", "requirements", word))
+        elif word in flags:
+            found.append(Argument(word, flags[word]))
         elif equals and name in valued:
-            options.append(Argument(name, valued[name], value))
-        elif word.startswith("--") and word not in valued:
-            if word in flags:
-                options.append(Argument(word, flags[word]))
-            else:
-                unknown.append(word)
+            found.append(Argument(name, valued[name], value))
+        elif word in valued or not word.startswith("--"):
+            found += _spelled_out(word, rest, valued, flags) or [Argument(word, "unknown")]
         else:
-            found = _spelled_out(word, rest, valued, flags)
-            options += found or ()
-            unknown += () if found else (word,)
-    return tuple(options), tuple(requirements), tuple(unknown)
+            found.append(Argument(word, "unknown"))
+    return tuple(found)
 
 
 def _spelled_out(

@@ -14,6 +14,9 @@ from envsolve.packages.commands import Argument, Change, Command, Meaning
 _SPEC = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?:[ =<>!~\[].*)?")
 
 
+_WITH_DRY_RUN = frozenset((verb,) for verb in ("install", "update", "upgrade", "remove", "uninstall"))
+
+
 class _Package(msgspec.Struct, frozen=True):
     name: str
     version: str
@@ -43,7 +46,7 @@ class Conda:
     program = re.compile(r"(?:conda|mamba|micromamba)(?:\.exe)?")
     module = "conda"
     groups = frozenset({"env"})
-    changes = frozenset((verb,) for verb in ("install", "update", "upgrade", "remove", "uninstall"))
+    index: tuple[str, Meaning] = ("--channel", "channels")
     valued: Mapping[str, Meaning] = {
         "-p --prefix": "prefix",
         "-n --name": "name",
@@ -67,7 +70,7 @@ class Conda:
 
     def dry_run(self, command: Command) -> tuple[str, ...] | None:
         """The same command with ``--dry-run --json``."""
-        if command.verb not in self.changes or command.has("dry_run"):
+        if command.verb[:1] not in _WITH_DRY_RUN or command.has("dry_run"):
             return None
         return command.adding(Argument("--dry-run", "dry_run"), Argument("--json", "other")).words
 

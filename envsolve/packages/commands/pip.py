@@ -14,7 +14,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from envsolve.environment.layout import is_environment, prefix_of
 from envsolve.errors import UsageError
-from envsolve.packages.commands import Change, Command, Meaning
+from envsolve.packages.commands import Argument, Change, Command, Meaning
 from envsolve.system.files import read_regular, real_path
 
 _PYTHON = re.compile(r"python[\d.]*(?:\.exe)?")
@@ -49,7 +49,7 @@ class Pip:
     program = re.compile(r"pip[\d.]*(?:\.exe)?")
     module = "pip"
     groups: frozenset[str] = frozenset()
-    changes: frozenset[tuple[str, ...]] = frozenset({("install",), ("uninstall",)})
+    index: tuple[str, Meaning] = ("--index-url", "index_urls")
     valued: Mapping[str, Meaning] = {
         "-r --requirement": "files",
         "-c --constraint": "constraints",
@@ -78,7 +78,7 @@ class Pip:
         "--pre": "prereleases",
         "--dry-run": "dry_run",
         "--quiet -q": "quiet",
-        "--yes -y": "yes",
+        "-y --yes": "yes",
         "-v --verbose --user --no-user --require-hashes --prefer-binary --no-cache-dir --no-input --isolated "
         "--disable-pip-version-check --no-compile --compile --no-warn-script-location --no-warn-conflicts "
         "--use-pep517 --no-use-pep517 --no-clean --no-color --ignore-requires-python --check-build-dependencies "
@@ -89,8 +89,8 @@ class Pip:
         """``pip install --dry-run --quiet --report -``."""
         if command.verb != ("install",) or command.has("dry_run"):
             return None
-        start = (*command.program, *(word for option in command.general for word in option.words), "install")
-        return (*start, "--dry-run", "--quiet", "--report", "-", *command.words[len(start) :])
+        report = Argument("--report", "other", "-")
+        return command.adding(Argument("--dry-run", "dry_run"), Argument("--quiet", "quiet"), report).words
 
     def prefix(self, command: Command, environ: Mapping[str, str]) -> Path | None:
         """The environment of ``--prefix``, ``--python`` or the interpreter that runs pip."""

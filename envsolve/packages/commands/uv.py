@@ -31,13 +31,13 @@ class Uv(Pip):
     program = re.compile(r"uv(?:\.exe)?")
     module = "uv"
     groups = frozenset({"pip"})
-    changes = _WITH_DRY_RUN | {("add",), ("remove",)}
+    # UV_DEFAULT_INDEX in the shell goes before --index-url, and UV_INDEX before --default-index as well. --index goes
+    # before both, and leaves what is not on that index to the others (tried with uv 0.13).
+    index: tuple[str, Meaning] = ("--index", "indexes")
     valued: Mapping[str, Meaning] = {
         "-r --requirements --requirement": "files",
         "-c --constraints --constraint": "constraints",
         "-e --editable": "editables",
-        # UV_DEFAULT_INDEX in the shell goes before --index-url, and UV_INDEX before --default-index as well. --index
-        # goes before both, and leaves what is not on that index to the others (tried with uv 0.13).
         "--index": "indexes",
         "--index-url -i --default-index": "index_urls",
         "--extra-index-url": "extra_index_urls",
@@ -96,7 +96,10 @@ class Uv(Pip):
         """
         if command.verb == ("sync",):
             return None
-        named = command.value("prefix", "python") or environ.get("UV_PYTHON")
+        elsewhere = command.value("prefix")
+        if elsewhere:
+            return Path(elsewhere)
+        named = command.value("python") or environ.get("UV_PYTHON")
         if named:
             return Path(named) if Path(named).is_dir() else prefix_of(_program(named, environ))
         if command.has("system") or environ.get("UV_SYSTEM_PYTHON"):
@@ -126,17 +129,6 @@ class Uv(Pip):
         names = {**installed, **removed}
         changes = tuple(Change(name, removed.get(name), installed.get(name)) for name in names)
         return Path(place["place"]) if place else None, changes
-
-
-def prefer_index(command: Command) -> Command:
-    """``uv pip install`` with ``--index`` in place of ``--index-url``, which no variable overrules."""
-    if command.installer != "uv":
-        return command
-    arguments = (
-        Argument("--index", "indexes", option.value) if option.name in ("--index-url", "-i") else option
-        for option in command.arguments
-    )
-    return replace(command, arguments=tuple(arguments))
 
 
 def _program(named: str, environ: Mapping[str, str]) -> Path:
