@@ -19,6 +19,7 @@ from envsolve.diagnose.scene import scene_of
 from envsolve.dockerfile.check import check_dockerfile
 from envsolve.facts.channels import CondaBuild
 from envsolve.machine.model import Driver, Machine
+from envsolve.packages.commands import Change
 from envsolve.planning.builds import BuildLine, list_builds
 from envsolve.planning.conda import make_conda_plan
 from envsolve.planning.make import Choices
