@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pytest
-from envsolve.protect.model import Change
 from msgspec.structs import replace
 
 from envsolve.diagnose.model import Diagnoses, ReportFacts, Seen
