@@ -236,7 +236,7 @@ def envs(
         environ: Environment variables, which say where the tools keep their environments.
     """
     from envsolve.diagnose.survey import survey
-    from envsolve.environment.discover import find_environments, find_installations
+    from envsolve.environment.read import find_environments, find_installations
     from envsolve.facts.catalogue import Catalogue
 
     prefixes = [*find_environments(paths(folders, "folders"), environ), *find_installations(environ)]

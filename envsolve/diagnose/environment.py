@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
+from envsolve.binaries.library import CUDA_LIBRARY
 from envsolve.diagnose.causes import environment_checks
 from envsolve.diagnose.environment_advice import addressed
 from envsolve.diagnose.environment_checks import compiling, running
@@ -23,7 +24,6 @@ from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report import read_installed, read_report
 from envsolve.diagnose.report.text import decode
 from envsolve.diagnose.scene import Scene, scene_of
-from envsolve.environment.binaries import CUDA_LIBRARY
 from envsolve.environment.model import Environment, torch_distribution
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine

@@ -1,4 +1,4 @@
-"""The distributions of a folder of packages: METADATA, RECORD, INSTALLER, direct_url.json; and conda's records.
+"""The distributions of a directory of packages, conda's records, and what the files of torch and extensions carry.
 
 Damage is an answer here, not an error: what cannot be read is None, what is not there is listed.
 """
@@ -6,6 +6,7 @@ Damage is an answer here, not an error: what cannot be read is None, what is not
 from __future__ import annotations
 
 import csv
+import mmap
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -15,12 +16,25 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
-from envsolve.environment.model import CondaPackage, Distribution
+from envsolve.binaries.files import FolderFiles
+from envsolve.binaries.library import LIBRARY_FILE, read_extension
+from envsolve.binaries.measure import read_python_library, read_version
+from envsolve.environment.model import CondaPackage, Distribution, ExtensionFiles, Library, TorchFiles
+from envsolve.errors import UsageError
+from envsolve.facts.maintain.companions import extension_of
 from envsolve.system.files import is_file, read_regular
 
 _INFO = re.compile(r"(?P<name>[^-]+)(?:-(?P<version>[^-]+))?(?:-py3[\d.]*)?\.(?:dist|egg)-info")
-LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|dll|pyd)$")
 _LARGEST_RECORD = 64 << 20
+_PYTHON_LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/torch_python.dll")
+#: Triton compiles its kernels for the card at hand; what else is in its wheel is a profiler.
+_NO_EXTENSIONS = frozenset({"torch", "triton", "pytorch-triton"})
+_NAMED = re.compile(r'_preload_cuda_\w+\(\s*"\w+",\s*"(lib[\w-]+)\.so')
+_LISTED = re.compile(r'"\w+": "(lib[\w-]+)\.so')
+_WHOLE_LIST = re.compile(r"(?m)^\s+_preload_cuda_deps\((?:required=\w+)?\)")
+_ANY_LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|pyd)")
+#: Where C extensions look for NumPy's interface: headers of NumPy 2 try the new place first, those of 1 only the old.
+_NUMPY_2, _NUMPY_1 = b"numpy._core._multiarray_umath", b"numpy.core._multiarray_umath"
 
 
 class _DirectUrl(msgspec.Struct, frozen=True):
@@ -57,7 +71,9 @@ def read_conda(prefix: Path) -> tuple[tuple[CondaPackage, ...], tuple[str, ...]]
             unreadable.append(f"{path}: {error}")
             continue
         # Python sources and documentation are most of the files, and tell nothing that metadata does not.
-        deciding = [f for f in record.files if LIBRARY.search(f) or f.endswith((".dist-info/METADATA", "version.py"))]
+        deciding = [
+            f for f in record.files if LIBRARY_FILE.search(f) or f.endswith((".dist-info/METADATA", "version.py"))
+        ]
         missing = tuple(file for file in deciding if not os.path.lexists(prefix / file))
         found.append(
             CondaPackage(record.name, record.version, record.build, str(path), record.channel, missing=missing)
@@ -113,7 +129,7 @@ def _recorded(site: Path, record: Path) -> tuple[tuple[str, ...] | None, tuple[s
         except OSError:
             missing.append(path)
             continue
-        if len(row) > 2 and row[2].isdecimal() and size != int(row[2]) and LIBRARY.search(path):
+        if len(row) > 2 and row[2].isdecimal() and size != int(row[2]) and LIBRARY_FILE.search(path):
             altered.append(path)
     return tuple(files), tuple(missing), tuple(altered)
 
@@ -137,3 +153,92 @@ def _names(folder: Path) -> Sequence[str]:
         return sorted(entry.name for entry in folder.iterdir())
     except OSError:
         return ()
+
+
+def read_torch(site: Path, prefix: Path) -> TorchFiles | None:
+    """The ``torch`` package in a folder; None where there is none."""
+    version_file = site / "torch" / "version.py"
+    if not is_file(version_file) and not is_file(site / "torch" / "__init__.py"):
+        return None
+    version, cuda = _version_file(version_file)
+    code, abi, numpy = _python_library(site, prefix)
+    local = version.partition("+")[2] or None if version else None
+    return TorchFiles(str(site), version, cuda, local, code, abi, numpy, _preloads(site / "torch" / "__init__.py"))
+
+
+def _preloads(source: Path) -> tuple[str, ...]:
+    """The libraries that torch loads itself: named in a call (2.6 to 2.10), or all of its list (from 2.11 on).
+
+    Up to 2.5 the list serves only where the loader has failed.
+    """
+    try:
+        text = read_regular(source).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    named = _NAMED.findall(text)
+    return tuple(dict.fromkeys([*named, *_LISTED.findall(text)] if _WHOLE_LIST.search(text) else named))
+
+
+def _version_file(path: Path) -> tuple[str | None, str | None]:
+    try:
+        return read_version(read_regular(path).decode("utf-8", "replace"))
+    except (OSError, UsageError):
+        return None, None
+
+
+def _python_library(site: Path, prefix: Path) -> tuple[tuple[str, ...] | None, bool | None, int | None]:
+    # conda-forge keeps torch's libraries in the environment's own folder of libraries.
+    for path in (*(site / name for name in _PYTHON_LIBRARIES), prefix / "lib" / "libtorch_python.so"):
+        try:
+            with path.open("rb") as file:
+                code, abi = read_python_library(file)
+        except OSError:
+            continue
+        return code, abi, numpy_major(path)
+    return None, None, None
+
+
+def numpy_major(library: Path) -> int | None:
+    """The major of NumPy's headers that a library was compiled with; None where it uses no NumPy, or not readable."""
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if data.find(_NUMPY_2) >= 0:
+                return 2
+            return 1 if data.find(_NUMPY_1) >= 0 else None
+    except (OSError, ValueError):  # an empty file cannot be mapped
+        return None
+
+
+def read_extensions(distributions: Sequence[Distribution], libraries: Sequence[Library]) -> Iterator[ExtensionFiles]:
+    """The code of every package that stands on torch or CUDA, these themselves left out."""
+    owners = {library.owner for library in libraries if library.owner and library.on_gpu}
+    standing = {name for name in owners - _NO_EXTENSIONS if not name.startswith("nvidia-")}
+    seen: set[str] = set()
+    for distribution in distributions:
+        if distribution.name in standing and distribution.name not in seen:
+            seen.add(distribution.name)
+            if extension := _extension(distribution):
+                yield extension
+
+
+def _extension(distribution: Distribution) -> ExtensionFiles | None:
+    site = Path(distribution.site)
+    files = FolderFiles(site, distribution.label, distribution.files)
+    try:
+        read = extension_of(distribution.name, files) or read_extension(files, _ANY_LIBRARY)
+    except (UsageError, OSError):
+        return None
+    if read is None:
+        return None
+    libraries = tuple(file for file in files.files() if _ANY_LIBRARY.fullmatch(file))
+    majors = {major for file in libraries if (major := numpy_major(site / file))}
+    stated = _version_file(site / distribution.name.replace("-", "_") / "version.py")[0]
+    return ExtensionFiles(
+        distribution.name,
+        libraries,
+        stated or distribution.version,
+        read.code,
+        read.every,
+        read.cxx11_abi,
+        min(majors, default=None),
+    )

@@ -18,7 +18,9 @@ from envsolve.environment.model import Kind, Origin, Site
 from envsolve.errors import UsageError
 from envsolve.system.files import is_file, is_folder, read_regular, real_path
 
+# venv and conda on POSIX, venv on Windows, conda on Windows.
 _PROGRAMS = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
+_MAKE_ANEW = "Run `envsolve install` again with this --prefix, or name the interpreter with --python."
 _MINOR = re.compile(r"(\d+\.\d+)")
 _FOLDER = re.compile(r"python(3\.\d+)t?")
 _CONDA_PYTHON = re.compile(r"python-(3(?:\.\d+)+)-")
@@ -43,9 +45,8 @@ def read_layout(prefix: Path, environ: Mapping[str, str]) -> Layout:
     Raises:
         UsageError: There is no environment.
     """
+    expect_directory(prefix)
     prefix = prefix.absolute()
-    if not is_folder(prefix):
-        raise UsageError(f"there is no folder {prefix}", hint="--prefix takes the root folder of an environment")
     settings = read_settings(prefix / "pyvenv.cfg")
     python = _python(prefix, settings)
     base = _base(prefix, settings, python)
@@ -231,14 +232,6 @@ def _minor(python: str | None) -> str:
     return match[1] if match else "3"
 
 
-# Where an environment keeps its Python.
-
-
-# venv and conda on POSIX, venv on Windows, conda on Windows.
-_PLACES = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
-_MAKE_ANEW = "Run `envsolve install` again with this --prefix, or name the interpreter with --python."
-
-
 def interpreter_of(prefix: Path) -> Path:
     """Find the interpreter of the environment at ``prefix``.
 
@@ -253,9 +246,8 @@ def interpreter_of(prefix: Path) -> Path:
     Raises:
         UsageError: ``prefix`` is no environment, or one that is not whole.
     """
-    if not is_folder(prefix):
-        raise UsageError(f"{prefix} {_why_no_folder(prefix)}", hint="--prefix takes the root folder of an environment.")
-    candidates = [prefix.absolute() / place for place in _PLACES]
+    expect_directory(prefix)
+    candidates = [prefix.absolute() / name for name in _PROGRAMS]
     found = next((path for path in candidates if is_file(path)), None)
     if found is None:
         raise UsageError(_what_is_wrong(prefix, candidates), hint=_MAKE_ANEW)
@@ -264,14 +256,22 @@ def interpreter_of(prefix: Path) -> Path:
     return found
 
 
-def _why_no_folder(prefix: Path) -> str:
+def expect_directory(prefix: Path) -> None:
+    """Make sure that a prefix is a directory.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if is_folder(prefix):
+        return
     try:
         prefix.stat()
+        why = "is not a directory"
     except FileNotFoundError:
-        return "does not exist"
-    except OSError as error:  # a folder above it may not be entered, say
-        return f"cannot be read: {error.strerror}"
-    return "is not a folder"
+        why = "does not exist"
+    except OSError as error:  # a directory above it may not be entered, say
+        why = f"cannot be read: {error.strerror}"
+    raise UsageError(f"{prefix} {why}", hint="--prefix takes the root directory of an environment")
 
 
 def _what_is_wrong(prefix: Path, candidates: list[Path]) -> str:

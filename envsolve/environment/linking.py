@@ -12,16 +12,18 @@ from __future__ import annotations
 import re
 import time
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from envsolve.binaries.elf import Symbols, Taken
-from envsolve.environment.binaries import CUDA_LIBRARY
-from envsolve.environment.libraries import OF_TORCH, Library, Loader
+from envsolve.binaries.library import CUDA_LIBRARY, DRIVER_LIBRARY
+from envsolve.environment.loader import OF_TORCH, Loader
+from envsolve.environment.model import Library
 from envsolve.errors import UsageError
 
-#: Comes with the driver, which a machine without a GPU need not have.
-_OF_DRIVER = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix)\.so(?:\.\d+)*")
+#: The name of what Python imports says so; others are libraries, or plug-ins that their owner loads by name.
+_MODULE = re.compile(r".+\.(?:cpython-\d+t?-[\w-]+|abi3t?)\.so")
 #: What NVIDIA publishes beside the toolkit is used where it is there: cupy has a module for each of these.
 _BESIDE_THE_TOOLKIT = re.compile(r"lib(?:cudnn|cudss|cusparseLt|cutensor|nccl)")
 #: What auditwheel puts into the name of a library that it copies into a wheel.
@@ -61,21 +63,8 @@ def read_linking(loader: Loader, seconds: float) -> Linking:
     Raises:
         TimeoutError: It takes longer than ``seconds``.
     """
-    problems: list[Problem] = []
     elsewhere: dict[str, dict[str, None]] = {}
-    told: set[str] = set()
-    whole: list[Library] = []
-    for library in loader.own:
-        lacking = loader.closure(library)[1]
-        missing = [name for name in lacking if not _OF_DRIVER.fullmatch(name)]
-        faults = [name for name in missing if _is_fault(name, library, loader)]
-        if faults and not _has_alternative(library, loader):
-            problems += [_not_found(name, library) for name in faults if name not in told]
-            told.update(faults)
-        elif missing:
-            elsewhere.setdefault(library.owner or str(library.path), {}).update(dict.fromkeys(missing))
-        elif not lacking:
-            whole.append(library)
+    problems, whole = _look_for_libraries(loader, elsewhere)
     deadline = time.monotonic() + seconds
     with _Tables() as tables:
         for library in whole:
@@ -84,16 +73,38 @@ def read_linking(loader: Loader, seconds: float) -> Linking:
             try:
                 left = _left(library, loader, tables)
                 if left and _loads_elsewhere(library, left, loader, tables):
-                    elsewhere.setdefault(library.owner or str(library.path), {}).update(
-                        dict.fromkeys(map(_in_words, left))
-                    )
+                    _note(elsewhere, library, map(_in_words, left))
                 elif left:
                     problems.append(_unresolved(left, library, loader))
             except (UsageError, OSError) as error:
                 problems.append(Problem(f"{library.path} cannot be read: {error}"))
-        return Linking(
-            tuple(problems), tuple((owner, tuple(names)) for owner, names in elsewhere.items()), tables.asked
-        )
+        by_owner = tuple((owner, tuple(names)) for owner, names in elsewhere.items())
+        return Linking(tuple(problems), by_owner, tables.asked)
+
+
+def _look_for_libraries(
+    loader: Loader, elsewhere: dict[str, dict[str, None]]
+) -> tuple[list[Problem], Sequence[Library]]:
+    """What is not found of the libraries that are needed, and the libraries of which all is found."""
+    problems: list[Problem] = []
+    told: set[str] = set()
+    whole: list[Library] = []
+    for library in loader.own:
+        lacking = loader.closure(library)[1]
+        missing = [name for name in lacking if not DRIVER_LIBRARY.fullmatch(name)]
+        faults = [name for name in missing if _is_fault(name, library, loader)]
+        if faults and not _has_alternative(library, loader):
+            problems += [_not_found(name, library) for name in faults if name not in told]
+            told.update(faults)
+        elif missing:
+            _note(elsewhere, library, missing)
+        elif not lacking and not library.cut_off:
+            whole.append(library)
+    return problems, whole
+
+
+def _note(elsewhere: dict[str, dict[str, None]], library: Library, names: Iterable[str]) -> None:
+    elsewhere.setdefault(library.owner or library.path, {}).update(dict.fromkeys(names))
 
 
 def _is_fault(name: str, library: Library, loader: Loader) -> bool:
@@ -101,7 +112,7 @@ def _is_fault(name: str, library: Library, loader: Loader) -> bool:
     return (
         bool(of_cuda or OF_TORCH.fullmatch(name) or _COPIED.fullmatch(name))
         or library.owner == "torch"
-        or (library.is_module and loader.of_torch(library))
+        or bool(_MODULE.fullmatch(library.name) and loader.of_torch(library))
     )
 
 
@@ -109,10 +120,10 @@ def _has_alternative(library: Library, loader: Loader) -> bool:
     """Whether a library beside it, named alike but for a number, finds all that it needs."""
     alike = _DIGITS.sub("#", library.name)
     return any(
-        other.path != library.path
-        and other.path.parent == library.path.parent
+        other.real != library.real
+        and PurePath(other.real).parent == PurePath(library.real).parent
         and _DIGITS.sub("#", other.name) == alike
-        and all(map(_OF_DRIVER.fullmatch, loader.closure(other)[1]))
+        and all(map(DRIVER_LIBRARY.fullmatch, loader.closure(other)[1]))
         for other in loader.own
     )
 
@@ -130,7 +141,7 @@ def _left(library: Library, loader: Loader, tables: _Tables) -> list[Taken]:
     if library.owner == "torch":
         scope = (*scope, *loader.loaded_by_torch.values())
     left = [taken for taken in tables.of(library).taken() if not tables.given(taken, scope)]
-    for user in loader.needed_by.get(library.path, ()) if left else ():
+    for user in loader.needed_by.get(library.real, ()) if left else ():
         around = (*loader.everywhere, *loader.closure(user)[0])
         left = [taken for taken in left if not tables.given(taken, around)]
     return left
@@ -146,9 +157,9 @@ def _loads_elsewhere(library: Library, left: list[Taken], loader: Loader, tables
     torch = tuple(loader.loaded_by_torch.values())
     if all(tables.given(taken, torch) for taken in left):
         return True
-    own = {other.path for other in (*loader.own, *loader.everywhere)}
-    on_the_system = any(other.path not in own for other in loader.closure(library)[0])
-    is_plugin = not library.is_module and library.path not in loader.needed_by
+    own = {other.real for other in (*loader.own, *loader.everywhere)}
+    on_the_system = any(other.real not in own for other in loader.closure(library)[0])
+    is_plugin = not _MODULE.fullmatch(library.name) and library.real not in loader.needed_by
     return is_plugin and on_the_system
 
 
@@ -173,7 +184,7 @@ class _Tables:
     """Tables of symbols, as many as may be open at once: those that were opened first are closed first."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[Path, Symbols] = OrderedDict()
+        self._open: OrderedDict[str, Symbols] = OrderedDict()
         self.asked = 0
 
     def __enter__(self) -> _Tables:
@@ -185,9 +196,9 @@ class _Tables:
 
     def of(self, library: Library) -> Symbols:
         """The table of a library."""
-        table = self._open.get(library.path)
+        table = self._open.get(library.real)
         if table is None:
-            table = self._open[library.path] = Symbols(library.path)
+            table = self._open[library.real] = Symbols(Path(library.real))
             if len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)[1].close()
         return table

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -16,6 +17,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from envsolve.binaries.library import GPU_LIBRARY
 from envsolve.machine.model import Machine, Platform, Toolkit
 from envsolve.rules.platform import Environment as Markers
 from envsolve.values import PythonVersion
@@ -122,16 +124,15 @@ class TorchFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedLibrary:
-    """The loader's view of one library of the environment.
+class Library:
+    """The loader's view of one library.
 
     Attributes:
         path: The file.
-        owner: Name of the distribution whose RECORD lists it.
-        soname: The name that others need it by; the file's own name where it has none.
-        needed: Names that the loader must find.
-        rpath: Folders that are searched before ``LD_LIBRARY_PATH``; ``runpath`` after it. ``$ORIGIN`` is resolved.
-        reached: Those CUDA libraries of ``needed`` that these folders hold.
+        owner: Name of the distribution whose RECORD lists it; None outside the environment, and for conda.
+        soname: The name by which others need it; the file's own name if it has none.
+        needed: Names that the loader must find, in file order.
+        rpath: Directories searched before ``LD_LIBRARY_PATH``; ``runpath`` after it. ``$ORIGIN`` is resolved.
         real: The file behind links.
         cut_off: Whether the file is shorter than what the loader maps of it, or unreadable.
     """
@@ -142,9 +143,23 @@ class SharedLibrary:
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
-    reached: tuple[str, ...] = ()
     real: str = ""
     cut_off: bool = False
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return PurePath(self.path).name
+
+    @property
+    def searched_first(self) -> tuple[str, ...]:
+        """Directories that the loader searches before any other: RPATH counts only without RUNPATH."""
+        return () if self.runpath else self.rpath
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it is torch's or NVIDIA's, or needs one of these."""
+        return self.owner == "torch" or any(map(GPU_LIBRARY.match, (self.name, *self.needed)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +186,13 @@ class ExtensionFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class LoaderFolder:
-    """A folder outside the environment that the dynamic loader searches.
+class LoaderDirectory:
+    """A directory outside the environment that the dynamic loader searches.
 
     Attributes:
-        path: The folder.
+        path: The directory.
         origin: ``LD_LIBRARY_PATH``, or the loader's own configuration.
-        libraries: The CUDA libraries in it by the name that they are needed by, with the file behind it.
+        libraries: The CUDA libraries in it by the name by which they are needed, with the file behind it.
     """
 
     path: str
@@ -219,9 +234,9 @@ class Environment:
         distributions: In the order of ``sites``; of equal names the first is the one that is imported.
         conda: Records of ``conda-meta``.
         torches: Every ``torch`` package on the path; the first is the one that is imported.
-        libraries: torch's libraries, NVIDIA's, and those that need one of these.
+        libraries: All that it holds, each file once.
         extensions: Packages with code of their own; None where they were not looked at.
-        loader: Folders outside that the loader searches, in its order.
+        loader: Directories outside that the loader searches, in its order.
         tools: What compiling would find.
         unreadable: What is damaged, each with the reason.
     """
@@ -236,9 +251,9 @@ class Environment:
     distributions: tuple[Distribution, ...]
     conda: tuple[CondaPackage, ...] = ()
     torches: tuple[TorchFiles, ...] = ()
-    libraries: tuple[SharedLibrary, ...] = ()
+    libraries: tuple[Library, ...] = ()
     extensions: tuple[ExtensionFiles, ...] | None = None
-    loader: tuple[LoaderFolder, ...] = ()
+    loader: tuple[LoaderDirectory, ...] = ()
     tools: BuildTools = field(default_factory=BuildTools)
     unreadable: tuple[str, ...] = ()
 
@@ -246,6 +261,11 @@ class Environment:
     def torch(self) -> TorchFiles | None:
         """The torch that is imported."""
         return next(iter(self.torches), None)
+
+    @property
+    def gpu_libraries(self) -> tuple[Library, ...]:
+        """Torch's libraries, NVIDIA's, and those that need one of these."""
+        return tuple(library for library in self.libraries if library.on_gpu)
 
     def distribution(self, name: str) -> Distribution | None:
         """The distribution of a project that is imported."""

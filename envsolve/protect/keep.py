@@ -13,12 +13,13 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from envsolve.environment.layout import expect_directory
 from envsolve.environment.model import Environment, needs, torch_distribution
 from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.install.record import BEGIN, CONFIG, END, without_block
-from envsolve.system.files import is_folder, read_regular, replace_file
+from envsolve.system.files import read_regular, replace_file
 
 #: torch itself by its names on package indexes and conda channels.
 TORCH = frozenset({"torch", "pytorch"})
@@ -68,8 +69,7 @@ def remove(prefix: Path) -> Kept:
         EnvsolveError: A file cannot be changed.
     """
     root = prefix.absolute()
-    if not is_folder(root):
-        raise UsageError(f"there is no folder {root}", hint="--prefix takes the root folder of an environment")
+    expect_directory(root)
     files: dict[Path, str] = {}
     config = _read(root / CONFIG)
     if BEGIN in config:

@@ -11,14 +11,12 @@ from itertools import groupby
 from pathlib import Path
 
 from envsolve.binaries.elf import MAGIC
-from envsolve.binaries.library import read_library
+from envsolve.binaries.library import LIBRARY_FILE, read_library
 from envsolve.binaries.model import arch_order
-from envsolve.environment.binaries import shadows
-from envsolve.environment.distributions import LIBRARY
 from envsolve.environment.layout import interpreter_of, prefix_of
-from envsolve.environment.libraries import Loader, loader_of
 from envsolve.environment.linking import Linking, Problem, read_linking
-from envsolve.environment.model import Environment, SharedLibrary
+from envsolve.environment.loader import Loader, loader_of, shadows
+from envsolve.environment.model import Environment, Library
 from envsolve.environment.read import read_outline
 from envsolve.errors import UsageError, VerificationError
 from envsolve.facts.catalogue import Catalogue
@@ -72,7 +70,7 @@ def static_checks(
     started = time.monotonic()
     environment = read_outline(prefix_of(python), environ)
     if LOADER in names:
-        yield _loader(environment, environ, time.monotonic() - started, time_limit)
+        yield _loader(environment, time.monotonic() - started, time_limit)
     if COVERAGE in names and gpus:
         started = time.monotonic()
         codes = tuple(_codes(environment))
@@ -100,7 +98,7 @@ def coverage(codes: Sequence[Code], gpu: ComputeCapability, seconds: float) -> C
 
 
 def _codes(environment: Environment) -> Iterator[Code]:
-    files = {library.real: library for library in environment.libraries if _owner(library)}
+    files = {library.real: library for library in environment.gpu_libraries if _owner(library)}
     for owner, group in groupby(sorted(files.values(), key=_owner), key=_owner):
         archs = {arch: None for library in group for arch in _archs(library)}
         torch = environment.torch if owner == "torch" else None
@@ -110,7 +108,7 @@ def _codes(environment: Environment) -> Iterator[Code]:
             yield Code(owner, tuple(sorted(archs, key=lambda arch: (arch.startswith("compute"), arch_order(arch)))))
 
 
-def _archs(library: SharedLibrary) -> tuple[str, ...]:
+def _archs(library: Library) -> tuple[str, ...]:
     try:
         with Path(library.path).open("rb") as file:
             read = read_library(file, Path(library.path).name)
@@ -119,7 +117,7 @@ def _archs(library: SharedLibrary) -> tuple[str, ...]:
     return (*read.sass, *read.ptx)
 
 
-def _owner(library: SharedLibrary) -> str:
+def _owner(library: Library) -> str:
     """What a library is judged together with; empty where it decides nothing: what auditwheel copied into a wheel."""
     if Path(library.path).parent.name.endswith(".libs"):
         return ""
@@ -127,9 +125,9 @@ def _owner(library: SharedLibrary) -> str:
     return library.owner or (match[1] if match else "")
 
 
-def _loader(environment: Environment, environ: Mapping[str, str], seconds: float, time_limit: float) -> Check:
+def _loader(environment: Environment, seconds: float, time_limit: float) -> Check:
     started = time.monotonic()
-    loader = loader_of(environment, environ)
+    loader = loader_of(environment)
     lost = tuple(_lost(environment))
     if not loader.own and not lost:
         return Check(LOADER, None, "skip", round(seconds, 3), "there is no library in this environment")
@@ -165,7 +163,7 @@ def _lost(environment: Environment) -> Iterator[Problem]:
     for distribution in environment.distributions:
         if not _STACK.fullmatch(distribution.name):
             continue
-        for file in filter(LIBRARY.search, distribution.missing):
+        for file in filter(LIBRARY_FILE.search, distribution.missing):
             yield Problem(f"{distribution.site}/{file} is gone, which {distribution.label} brings", "lock-incomplete")
         for file in distribution.altered:
             if not _is_elf(Path(distribution.site) / file):
@@ -185,7 +183,7 @@ def _is_elf(path: Path) -> bool:
 
 
 def _cut_off(environment: Environment) -> Iterator[Problem]:
-    for library in environment.libraries:
+    for library in environment.gpu_libraries:
         if library.cut_off:
             yield Problem(f"{library.path} is cut off: its file is shorter than its headers say")
 

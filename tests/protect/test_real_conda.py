@@ -25,7 +25,7 @@ from envsolve import api
 from envsolve.errors import ImpossibleError
 from envsolve.protect.preview import Preview
 from tests.binaries.artefacts import elf
-from tests.diagnose.environment.prefixes import CXX11, NUMPY_2
+from tests.environment.prefixes import CXX11, NUMPY_2
 
 CLIENTS = [p for p in (os.environ.get("ENVSOLVE_CONDA"), *map(shutil.which, ("conda", "mamba", "micromamba"))) if p]
 pytestmark = [

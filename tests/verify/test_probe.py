@@ -18,7 +18,7 @@ from envsolve.verify.quick import KERNELS, probe
 from envsolve.verify.report import Probe
 from envsolve.verify.scripts import find_scripts
 from tests.binaries.artefacts import elf
-from tests.diagnose.environment.prefixes import Prefix, install
+from tests.environment.prefixes import Prefix, install
 
 CARD = "0: NVIDIA H100 80GB HBM3 (cc 9.0)"
 H100 = api.describe_target("H100, driver 570.86.15, linux-x86_64, glibc 2.35")

@@ -16,7 +16,7 @@ from envsolve.environment.read import read_environment
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from tests.binaries.artefacts import CUBIN, container, elf, entry
-from tests.diagnose.environment.prefixes import BEFORE_CXX11, NUMPY_1, NUMPY_2, Prefix, conda_record, environ, install
+from tests.environment.prefixes import BEFORE_CXX11, NUMPY_1, NUMPY_2, Prefix, conda_record, environ, install
 
 CATALOGUE = Catalogue()
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"

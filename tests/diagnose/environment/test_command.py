@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envsolve.cli.main import run
-from tests.diagnose.environment.prefixes import Prefix
+from tests.environment.prefixes import Prefix
 
 H100 = ("--target", "H100, driver 570.86.15, linux-x86_64")
 
@@ -51,7 +51,7 @@ def test_an_environment_in_order_is_said_to_be(capsys: pytest.CaptureFixture[str
     [
         (["diagnose"], "--prefix DIR for an environment"),
         (["diagnose", "--prefix", ".", "--python", "python"], "both name the environment"),
-        (["diagnose", "--prefix", "nowhere", *H100], "there is no folder"),
+        (["diagnose", "--prefix", "nowhere", *H100], "does not exist"),
         (["diagnose", "--python", "nowhere/bin/python", *H100], "there is no interpreter"),
         (["diagnose", "--prefix", ".", *H100], "holds no Python environment"),
     ],

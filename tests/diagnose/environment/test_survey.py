@@ -8,11 +8,11 @@ import pytest
 
 from envsolve import api
 from envsolve.diagnose.survey import Survey, describe, survey
-from envsolve.environment.discover import find_environments
+from envsolve.environment.read import find_environments
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.system.files import dump
-from tests.diagnose.environment.prefixes import Prefix, conda_record, environ
+from tests.environment.prefixes import Prefix, conda_record, environ
 
 CATALOGUE = Catalogue()
 H100 = api.describe_target("H100, driver 570.86.15, linux-x86_64", CATALOGUE)
@@ -153,7 +153,7 @@ def test_the_text_and_the_json(tmp_path: Path) -> None:
     lines = describe(found).splitlines()
     assert lines[0].split() == ["works", "venv", "python", "3.12.4", "torch", "2.8.0+cu128", str(prefix.folder)]
     assert lines[2].split()[0] == "-"
-    assert "there is no folder" in lines[-1]
+    assert "does not exist" in lines[-1]
     value = json.loads(dump(found))
     assert value["schema"] == "envsolve.environments/1"
     assert [entry["works"] for entry in value["environments"]] == ["yes", None, None]

@@ -9,15 +9,15 @@ from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
+from envsolve.binaries.library import LIBRARY_FILE
 from envsolve.diagnose.environment_advice import very_torch
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.scene import Scene
-from envsolve.environment.binaries import unresolved
-from envsolve.environment.distributions import LIBRARY
+from envsolve.environment.loader import unresolved
 from envsolve.environment.model import (
     Distribution,
     Environment,
-    SharedLibrary,
+    Library,
     TorchFiles,
     needs,
     pinned,
@@ -52,7 +52,7 @@ class _Gaps:
     absent: tuple[Requirement, ...]
     halved: tuple[Distribution, ...]
     broken: tuple[Distribution, ...]
-    cut: tuple[SharedLibrary, ...]
+    cut: tuple[Library, ...]
     nowhere: tuple[str, ...]
 
     def __bool__(self) -> bool:
@@ -75,7 +75,7 @@ def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
     there = [d for d in (own, *map(environment.distribution, wanted)) if d is not None]
     names = {d.name for d in there}
     nowhere = tuple(unresolved(environment)) if torch.cuda else ()
-    cut = tuple(library for library in environment.libraries if library.cut_off and library.owner in names)
+    cut = tuple(library for library in environment.gpu_libraries if library.cut_off and library.owner in names)
     short = {library.owner for library in cut}
     return _Gaps(
         # What another copy stands in for is no gap: conda and system packagers bring the libraries without the wheels.
@@ -89,7 +89,7 @@ def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
 
 def _lost(distribution: Distribution) -> list[str]:
     """Libraries and main modules that are gone; sources further down are left out of slim images on purpose."""
-    return [p for p in distribution.missing if LIBRARY.search(p) or (p.endswith(".py") and p.count("/") <= 1)]
+    return [p for p in distribution.missing if LIBRARY_FILE.search(p) or (p.endswith(".py") and p.count("/") <= 1)]
 
 
 def _words(gaps: _Gaps) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _remedy(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Remedy:
 
 
 def _conda(environment: Environment) -> Iterator[Finding]:
-    broken = [p for p in environment.conda if any(LIBRARY.search(path) for path in p.missing)]
+    broken = [p for p in environment.conda if any(LIBRARY_FILE.search(path) for path in p.missing)]
     if environment.kind not in ("conda", "pixi") or not broken:
         return
     what = _listed([f"{PurePosixPath(p.missing[0]).name} of {p.name} {p.version}" for p in broken])

@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
+from envsolve.binaries.library import LIBRARY_FILE
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.scene import Scene
-from envsolve.environment.distributions import LIBRARY
 from envsolve.environment.model import (
     Distribution,
     Environment,
@@ -52,7 +52,7 @@ def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
 def _overlaps(environment: Environment, wheels: Sequence[Distribution]) -> Iterator[Finding]:
     """A wheel that somebody needs, whose library another wheel has overwritten."""
     for one in wheels:
-        claimed = {path for path in one.altered if LIBRARY.search(path)}
+        claimed = {path for path in one.altered if LIBRARY_FILE.search(path)}
         for other in wheels if claimed else ():
             shared = sorted(claimed & set(other.files or ())) if other.site == one.site and other is not one else []
             asking = [d for d in environment.distributions if one.name in needs(environment, d)] if shared else []

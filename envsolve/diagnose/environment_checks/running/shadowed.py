@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.scene import Scene
-from envsolve.environment.binaries import Shadow, shadows
+from envsolve.environment.loader import Shadow, shadows
 from envsolve.environment.model import Environment, release
 from envsolve.system.files import real_path
 

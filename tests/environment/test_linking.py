@@ -11,10 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from envsolve.binaries.elf import Symbols, Taken
-from envsolve.environment.libraries import Loader, read_library
 from envsolve.environment.linking import Linking, read_linking
+from envsolve.environment.loader import Loader, read_library
+from envsolve.environment.model import LoaderDirectory
 from envsolve.errors import UsageError
-from tests.verify.elves import library
+from tests.environment.elves import library
 
 SITE = "lib/python3.12/site-packages"
 
@@ -94,8 +95,9 @@ class World:
 
     def look(self, *named: Path, preloads: tuple[str, ...] = (), seconds: float = 60.0) -> Linking:
         libraries = [found for file, owner in self._owned if (found := read_library(file, owner))]
-        loader = Loader(libraries, self.program, preloads, (named, [self.root / "usr/lib"]))
-        return read_linking(loader, seconds)
+        directories = [LoaderDirectory(str(folder), "LD_LIBRARY_PATH", {}) for folder in named]
+        usual = LoaderDirectory(str(self.root / "usr/lib"), "ld.so.conf", {})
+        return read_linking(Loader(libraries, [*directories, usual], self.program, preloads), seconds)
 
 
 @pytest.fixture

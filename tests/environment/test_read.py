@@ -20,7 +20,7 @@ from envsolve.environment.read import read_environment, read_outline
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from tests.binaries.artefacts import CUBIN, PTX, container, elf, entry
-from tests.diagnose.environment.prefixes import CXX11, NUMPY_1, Prefix, conda_record, environ, install
+from tests.environment.prefixes import CXX11, NUMPY_1, Prefix, conda_record, environ, install
 
 CATALOGUE = Catalogue()
 H100 = api.describe_target("H100, driver 570.86.15, linux-x86_64", CATALOGUE)
@@ -215,7 +215,7 @@ def test_libraries_have_their_paths_resolved_and_extensions_their_code(prefix: P
     library = elf(("libcudart.so.12", "libc.so.6"), runpath="$ORIGIN/../nvidia/cuda_runtime/lib", tail=code)
     prefix.add("flash-attn", "2.8.0", {"flash_attn_2_cuda.so": library, "flash_attn/py.so": elf(("libc.so.6",))})
     found = read(prefix)
-    (one,) = found.libraries
+    (one,) = found.gpu_libraries
     assert (one.owner, one.needed[0], one.runpath) == (
         "flash-attn",
         "libcudart.so.12",
@@ -237,6 +237,7 @@ def test_the_loader_searches_ld_library_path_before_its_configuration(prefix: Pr
     (root / "etc/ld.so.conf").write_text("include /etc/ld.so.conf.d/*.conf\ninclude ld.so.conf\n")
     (root / "etc/ld.so.conf.d/cuda.conf").write_text("/usr/local/cuda/lib64 # ours\n/nowhere\n")
     found = read(prefix, LD_LIBRARY_PATH="/opt/cuda/lib:/nowhere").loader
+    found = tuple(one for one in found if one.libraries)
     assert [(f.origin, list(f.libraries)) for f in found] == [
         ("LD_LIBRARY_PATH", ["libcudart.so.12"]),
         ("ld.so.conf", ["libcublas.so.12"]),

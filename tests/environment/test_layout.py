@@ -73,7 +73,7 @@ def not_executable(prefix: Path) -> None:
     ("make", "words"),
     [
         (missing, "does not exist"),
-        (a_file, "is not a folder"),
+        (a_file, "is not a directory"),
         (empty, "holds no Python environment"),
         (half_made, "half-made virtual environment"),
         (conda_without_python, "conda environment without Python"),
