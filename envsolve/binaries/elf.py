@@ -36,6 +36,8 @@ _LARGEST_DYNAMIC = 1 << 20
 _LONGEST_NAME = 4096
 _LARGEST_STRINGS = 64 << 20
 _MOST_SYMBOLS = 1 << 22
+# File systems refuse to seek further, with an error of their own (ext4 at 16 TiB).
+_LARGEST_FILE = 1 << 40
 # What unpacking says of a place outside the file, or where no file can reach.
 _DAMAGE = (struct.error, OverflowError)
 
@@ -164,7 +166,7 @@ def read_at(file: IO[bytes], offset: int, count: int, name: str) -> bytes:
 
 
 def _read(file: IO[bytes], offset: int, count: int) -> bytes:
-    if offset >= 1 << 63:
+    if offset >= _LARGEST_FILE:
         return b""
     file.seek(offset)
     return file.read(count)

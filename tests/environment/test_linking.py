@@ -2,72 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from envsolve.binaries.elf import Symbols, Taken
 from envsolve.environment.linking import Linking, read_linking
 from envsolve.environment.loader import Loader, read_library
 from envsolve.environment.model import LoaderDirectory
-from envsolve.errors import UsageError
-from tests.environment.elves import library
+from tests.binaries.elves import write
 
 SITE = "lib/python3.12/site-packages"
-
-
-def write(folder: Path, name: str, **parts: Any) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(library(**{"soname": path.name, **parts}))
-    return path
-
-
-@pytest.mark.parametrize("hashes", ["gnu", "sysv", "sections"])
-def test_what_a_library_takes_and_gives(tmp_path: Path, hashes: str) -> None:
-    gives = [] if hashes == "sections" else ["one", "two", ("three", "V_1"), "four", "five"]
-    path = write(tmp_path, "x.so", takes=["a", ("b", "V_2", "y.so")], weak=["maybe"], gives=gives, hashes=hashes)
-    with closing(Symbols(path)) as symbols:
-        assert list(symbols.taken()) == [Taken(b"a"), Taken(b"b", b"V_2", b"y.so")]
-        given = {name for name in (b"one", b"two", b"three", b"four", b"five") if symbols.gives(Taken(name))}
-        assert len(given) == len(gives)
-        for name in (b"six", b"a", b"maybe", b"on", b"ones", b""):
-            assert not symbols.gives(Taken(name))
-
-
-@pytest.mark.parametrize(
-    ("gives", "wanted", "found"),
-    [
-        (("f", "V_1"), Taken(b"f", b"V_1"), True),
-        (("f", "V_1"), Taken(b"f", b"V_2"), False),
-        (("f", "V_1"), Taken(b"f"), True),
-        ("f", Taken(b"f", b"V_1"), True),
-    ],
-)
-def test_versions_are_heeded(tmp_path: Path, gives: Any, wanted: Taken, found: bool) -> None:
-    with closing(Symbols(write(tmp_path, "x.so", gives=[gives]))) as symbols:
-        assert symbols.gives(wanted) == found
-
-
-WHOLE = library(takes=["a", ("b", "V_1", "y.so")], gives=["one", ("two", "V_2")], needed=["y.so"])
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255), st.integers(0, len(WHOLE)))
-@example(135, 128, 176)
-def test_a_damaged_library_is_an_answer(tmp_path_factory: Any, place: int, byte: int, length: int) -> None:
-    path = tmp_path_factory.mktemp("damaged") / "x.so"
-    path.write_bytes((WHOLE[:place] + bytes([byte]) + WHOLE[place + 1 :])[:length])
-    try:
-        with closing(Symbols(path)) as symbols:
-            list(symbols.taken())
-            symbols.gives(Taken(b"one", b"V_1"))
-    except UsageError:
-        pass
 
 
 class World:

@@ -12,7 +12,7 @@ from envsolve.errors import UsageError
 from envsolve.values import ComputeCapability
 from envsolve.verify.report import Check
 from envsolve.verify.static import Code, check_without_gpu, coverage, static_checks
-from tests.environment.elves import library
+from tests.binaries.elves import library
 
 CODES = (
     Code("nvidia-cublas", ("sm_75", "sm_80", "sm_90", "sm_100f", "compute_120")),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from envsolve.binaries.elf import gnu_hash
 
@@ -142,3 +143,11 @@ def _file(
     load = struct.pack("<IIQQQQQQ", 1, 5, 0, BASE, BASE, size, size, 4096)
     segment = struct.pack("<IIQQQQQQ", 2, 6, at, BASE + at, 0, len(dynamic), len(dynamic), 8)
     return head + load + segment + body + dynamic + table
+
+
+def write(folder: Path, name: str, **parts: Any) -> Path:
+    """Write a library into a directory; its soname is its name unless ``parts`` say otherwise."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(library(**{"soname": path.name, **parts}))
+    return path
