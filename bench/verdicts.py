@@ -13,7 +13,8 @@ from itertools import cycle, islice, product
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.machine.target import machine_from_target, parse_target
-from envsolve.rules.judge import Facts, Judge
+from envsolve.rules.judge import Judge
+from envsolve.rules.nvidia import Facts
 
 CARDS = ("H100", "A100", "RTX 4090", "L4", "T4", "RTX 5090", "B200", "A10", "V100", "GTX 1080", "RTX 3090", "GB200")
 

@@ -14,6 +14,7 @@ _NUMBERS = re.compile(r"\s*(\d+(?:\.\d+)*)")
 _VARIANT = re.compile(r"cu(?P<cuda>\d{2,3})|rocm(?P<rocm>\d+(?:\.\d+)*)|(?P<plain>cpu|xpu|mps)")
 _CC = re.compile(r"^(?:(?:sm|compute)_?)?(?P<digits>\d{2,3})[af]?$|^(?P<major>\d{1,2})\.(?P<minor>\d)$", re.IGNORECASE)
 _ARCH = re.compile(r"^(sm|compute)_(\d+)(\d)([af]?)$")
+_VENDORS = {"cuda": "nvidia", "rocm": "amd", "xpu": "intel", "mps": "apple"}
 _PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 
 
@@ -132,6 +133,11 @@ class Variant(NamedTuple):
         if self.kind == "cuda":
             return CudaVersion.parse(self.version or "").variant
         return f"{self.kind}{self.version or ''}"
+
+    @property
+    def vendor(self) -> str | None:
+        """The vendor whose accelerators run the code, ``nvidia``; None for ``cpu``."""
+        return _VENDORS.get(self.kind)
 
     @property
     def cuda(self) -> CudaVersion | None:

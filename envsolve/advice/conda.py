@@ -11,8 +11,8 @@ from msgspec import structs
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Machine
 from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec
-from envsolve.rules.driver import can_exist
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.driver import can_exist
 from envsolve.rules.verdict import Level
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import UnsolvableError

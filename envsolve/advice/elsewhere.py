@@ -12,9 +12,10 @@ from envsolve.advice.torch import conda_replacements
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import SourceProject
 from envsolve.facts.catalogue import Catalogue
-from envsolve.rules.code import best_code, libraries_serve
-from envsolve.rules.judge import Facts, Judge
-from envsolve.rules.toolchain import CompilerFacts, arch_list, gcc_for
+from envsolve.rules.judge import Judge
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import best_code, libraries_serve
+from envsolve.rules.nvidia.toolchain import CompilerFacts, arch_list, gcc_for
 from envsolve.solve.candidate_selector import Pool
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of

@@ -8,8 +8,8 @@ from packaging.specifiers import SpecifierSet
 
 from envsolve.facts.catalogue import Catalogue, pythons
 from envsolve.machine.model import Machine
-from envsolve.rules.driver import can_exist
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.driver import can_exist
 from envsolve.rules.platform import SYSTEMS
 from envsolve.solve.candidate_selector import Pool
 from envsolve.solve.family import Family, Option

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envsolve.facts.builds import Build, IndexPlace
+from envsolve.facts.builds import ANY, Build, IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.channels import CondaBuild
 from envsolve.machine.model import Gpu, Machine
-from envsolve.rules.code import ANY, best_code
 from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.family import DEFAULT, Family, Option
 from envsolve.solve.preferences import too_late

@@ -40,7 +40,7 @@ def load_machines(path: StrPath, catalogue: Catalogue | None = None) -> tuple[Ma
     """The machine of a profile file that ``envsolve detect -o FILE`` or another tool wrote, or all those of a folder.
 
     Raises:
-        UsageError: A file is not an ``envsolve.machine/1`` value.
+        UsageError: A file is not an ``envsolve.machine/2`` value.
     """
     from envsolve.facts.catalogue import Catalogue
     from envsolve.machine import profile

@@ -15,8 +15,10 @@ from envsolve.diagnose.signatures import Match, find_matches
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.rules.code import best_code, libraries_serve
-from envsolve.rules.judge import Facts, as_judged, overstated_cuda
+from envsolve.rules.judge import as_judged
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import best_code, libraries_serve
+from envsolve.rules.nvidia.driver import overstated_cuda
 from envsolve.rules.platform import same_system
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import DEFAULT, Family

@@ -19,7 +19,8 @@ from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Machine
-from envsolve.rules.judge import Facts, Judge, as_judged, worst
+from envsolve.rules.judge import Judge, as_judged, worst
+from envsolve.rules.nvidia import Facts
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.values import CudaVersion
 

@@ -22,7 +22,8 @@ from envsolve.dockerfile.packages import Asked, in_container, nvcc_code, pinned
 from envsolve.dockerfile.read import read_stages
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
-from envsolve.rules.judge import Facts, as_judged
+from envsolve.rules.judge import as_judged
+from envsolve.rules.nvidia import Facts
 
 # What decides about CUDA in a Dockerfile and is not judged: to be silent about it would be a yes.
 

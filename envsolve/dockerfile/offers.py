@@ -19,7 +19,8 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.channels import Distribution, Image
 from envsolve.machine.model import Machine
 from envsolve.planning.builds import BuildLine, list_builds
-from envsolve.rules.judge import Facts, as_judged
+from envsolve.rules.judge import as_judged
+from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import libc_needed, libc_serves, python_tag
 from envsolve.solve.family import Family
 

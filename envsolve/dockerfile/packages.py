@@ -21,8 +21,8 @@ from envsolve.facts.builds import SourceProject
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.channels import Distribution, Image, ImageRequirement
 from envsolve.machine.model import Machine, Platform
-from envsolve.rules.driver import compat_serves
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.driver import compat_serves
 from envsolve.rules.platform import libc_of
 from envsolve.values import CudaVersion, DriverVersion
 

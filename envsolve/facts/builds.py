@@ -11,6 +11,9 @@ import msgspec
 from envsolve.facts.evidence import Citation, Dispute, Evidence
 from envsolve.values import CudaVersion
 
+#: Variant of a package with one build for every variant of torch (triton).
+ANY = "any"
+
 
 class FileFact(msgspec.Struct, frozen=True, gc=False):
     """Size in bytes and sha256 of one published file.

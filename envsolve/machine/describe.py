@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from envsolve.machine.model import Driver, Gpu, Machine, Platform
+from envsolve.machine.model import NVIDIA, Accelerator, Driver, Machine, Platform
 
 UNKNOWN = "unknown"
 _WIDTH = 12
@@ -42,10 +42,10 @@ def told_apart(machines: Sequence[Machine]) -> tuple[str, ...]:
 def _traits(machine: Machine) -> tuple[str | None, ...]:
     """GPUs, driver, system, libc; None for what is not known."""
     platform, driver = machine.platform, machine.driver
-    counts = Counter(gpu.label for gpu in machine.gpus or ())
+    counts = Counter(gpu.label for gpu in machine.accelerators or ())
     cards = " + ".join(f"{count}x {name}" if count > 1 else name for name, count in counts.items())
     return (
-        "GPUs unknown" if machine.gpus is None else cards or "no GPU",
+        "GPUs unknown" if machine.accelerators is None else cards or "no GPU",
         f"driver {driver.version}" if driver and driver.version else None,
         " ".join(filter(None, (platform.os, platform.arch))) or None if platform else None,
         platform.libc if platform else None,
@@ -55,7 +55,7 @@ def _traits(machine: Machine) -> tuple[str | None, ...]:
 def _lines(machine: Machine, verbose: bool) -> Iterator[tuple[str, str]]:
     yield "platform", _platform(machine.platform)
     yield "driver", _driver(machine)
-    yield from _items("GPU", _gpus(machine.gpus), machine.sources.get("gpus"))
+    yield from _items("GPU", _gpus(machine), machine.sources.get("gpus"))
     toolkits = machine.toolkits
     yield from _items(
         "toolkit",
@@ -123,19 +123,19 @@ def _driver(machine: Machine) -> str:
     return text
 
 
-def _gpus(gpus: tuple[Gpu, ...] | None) -> list[str] | None:
-    """Equal GPUs share a line."""
-    return (
-        None
-        if gpus is None
-        else [f"{f'{count}x ' if count > 1 else ''}{text}" for text, count in Counter(map(_gpu, gpus)).items()]
-    )
+def _gpus(machine: Machine) -> list[str] | None:
+    """One line for all equal GPUs."""
+    if machine.accelerators is None:
+        return None
+    counts = Counter(map(_gpu, machine.accelerators))
+    return [f"{count}x {text}" if count > 1 else text for text, count in counts.items()]
 
 
-def _gpu(gpu: Gpu) -> str:
+def _gpu(gpu: Accelerator) -> str:
+    own = gpu.vendor == NVIDIA
     facts = [
         gpu.name or "GPU",
-        f"compute capability {gpu.compute_capability or UNKNOWN}",
+        f"{'compute capability' if own else f'{gpu.vendor}, architecture'} {gpu.arch or UNKNOWN}",
         f"{gpu.memory_mib} MiB" if gpu.memory_mib is not None else None,
         "MIG" if gpu.mig else None,
     ]

@@ -1,20 +1,23 @@
 """What a machine is: the value that detection, profile files and target strings all produce.
 
-The structs mirror the ``envsolve.machine/1`` JSON field by field. ``None`` means "not known", an empty tuple means
+The structs mirror the ``envsolve.machine/2`` JSON field by field. ``None`` means "not known", an empty tuple means
 "known to have none"; nothing is ever filled in silently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, force_setattr, replace
 
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
-SCHEMA: Literal["envsolve.machine/1"] = "envsolve.machine/1"
+Schema = Literal["envsolve.machine/1", "envsolve.machine/2"]
+SCHEMA: Schema = "envsolve.machine/2"
+SCHEMAS = get_args(Schema)
+NVIDIA = "nvidia"
 
 
 class Platform(msgspec.Struct, frozen=True):
@@ -67,6 +70,32 @@ class Driver(msgspec.Struct, frozen=True):
         return self.cuda_version is not None and self.cuda_version >= CudaVersion.parse(cuda)
 
 
+class Accelerator(msgspec.Struct, frozen=True):
+    """One accelerator of any vendor.
+
+    Attributes:
+        vendor: ``nvidia``, ``amd``, ``intel`` or ``apple``.
+        name: As its driver or the user names it.
+        arch: The vendor's name of its architecture: the compute capability ``9.0``, or ``gfx1100``.
+        memory_mib: Total memory in MiB.
+        uuid: As its driver gives it.
+        mig: Whether MIG mode is enabled; None for other vendors.
+    """
+
+    vendor: str
+    name: str | None = None
+    arch: str | None = None
+    memory_mib: int | None = None
+    uuid: str | None = None
+    mig: bool | None = None
+
+    @property
+    def label(self) -> str:
+        """A short name for messages: ``NVIDIA H100 (cc 9.0)``, ``Radeon RX 7900 XTX (gfx1100)``."""
+        name = self.name or ("GPU" if self.vendor == NVIDIA else f"{self.vendor} GPU")
+        return f"{name} ({'cc ' if self.vendor == NVIDIA else ''}{self.arch})" if self.arch else name
+
+
 class Gpu(msgspec.Struct, frozen=True):
     """One visible GPU (or MIG slice).
 
@@ -90,10 +119,14 @@ class Gpu(msgspec.Struct, frozen=True):
         return ComputeCapability.parse(self.compute_capability) if self.compute_capability else None
 
     @property
+    def accelerator(self) -> Accelerator:
+        """The same as an accelerator of its vendor."""
+        return Accelerator(NVIDIA, self.name, self.compute_capability, self.memory_mib, self.uuid, self.mig)
+
+    @property
     def label(self) -> str:
         """A short name for messages: ``NVIDIA H100 (cc 9.0)``."""
-        name = self.name or "GPU"
-        return f"{name} (cc {self.compute_capability})" if self.compute_capability else name
+        return self.accelerator.label
 
 
 class Toolkit(msgspec.Struct, frozen=True):
@@ -136,6 +169,8 @@ class Machine(msgspec.Struct, frozen=True):
     """A machine as envsolve sees it.
 
     Attributes:
+        gpus: NVIDIA's GPUs; None if it is not known whether there are any.
+        accelerators: The GPUs of all vendors, NVIDIA's first: those of ``gpus`` are always among them.
         python: The Python version that an environment is meant to use, ``3.12``.
         pythons: Interpreters found.
         installers: Installers found.
@@ -143,10 +178,11 @@ class Machine(msgspec.Struct, frozen=True):
         sources: Where each field came from: ``{"driver.version": "nvml", ...}``.
     """
 
-    schema: Literal["envsolve.machine/1"] = SCHEMA
+    schema: Schema = SCHEMA
     platform: Platform | None = None
     driver: Driver | None = None
     gpus: tuple[Gpu, ...] | None = None
+    accelerators: tuple[Accelerator, ...] | None = None
     toolkits: tuple[Toolkit, ...] | None = None
     host_compilers: tuple[HostCompiler, ...] | None = None
     python: str | None = None
@@ -154,6 +190,13 @@ class Machine(msgspec.Struct, frozen=True):
     installers: tuple[Installer, ...] | None = None
     environment: Mapping[str, str] | None = None
     sources: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """List the GPUs among the accelerators, in place of those of the machine that this one was copied from."""
+        others = tuple(one for one in self.accelerators or () if one.vendor != NVIDIA)
+        known = self.gpus is not None or bool(others)
+        own = tuple(gpu.accelerator for gpu in self.gpus or ())
+        force_setattr(self, "accelerators", (*own, *others) if known else None)
 
 
 # One machine with what another says: what options change of a profile, and what a question supposes.
@@ -170,6 +213,7 @@ def changed(machine: Machine, said: Machine) -> Machine:
         platform=_platform(machine.platform, said.platform),
         driver=_driver(machine.driver, said.driver),
         gpus=machine.gpus if said.gpus is None else said.gpus,
+        accelerators=machine.accelerators if said.accelerators is None else said.accelerators,
         python=said.python or machine.python,
     )
 

@@ -1,4 +1,6 @@
-"""Machine files: the ``envsolve.machine/1`` JSON, read strictly where it matters and written whole.
+"""Machine files: the ``envsolve.machine/2`` JSON, read strictly if a wrong value could mislead, and written whole.
+
+Files of ``envsolve.machine/1``, which lack ``accelerators``, are read too.
 
 Other tools write these files too: unknown keys are ignored, and any field but ``schema`` may be missing or null.
 """
@@ -14,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from envsolve.errors import UsageError
-from envsolve.machine.model import SCHEMA, Gpu, Machine
+from envsolve.machine.model import NVIDIA, SCHEMA, SCHEMAS, Gpu, Machine
 from envsolve.system.files import dump, is_folder, read_regular
 from envsolve.values import ComputeCapability, PythonVersion, processor
 
@@ -23,8 +25,13 @@ _MAX_CHARACTERS = 1000
 _MAX_VARIABLE = 2**17  # what Linux takes as one environment variable; a library path may be long
 # No GPU has had, and none announced has, a compute capability outside these majors.
 _CC_MAJORS = range(1, 20)
-_LISTS = ("gpus", "toolkits", "host_compilers", "pythons", "installers")
-_IDENTITY = {"host_compilers": ("kind",), "pythons": ("version", "path"), "installers": ("name",)}
+_LISTS = ("gpus", "accelerators", "toolkits", "host_compilers", "pythons", "installers")
+_IDENTITY = {
+    "accelerators": ("vendor",),
+    "host_compilers": ("kind",),
+    "pythons": ("version", "path"),
+    "installers": ("name",),
+}
 
 _VERSION = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
 _DRIVER = re.compile(r"\d{2,4}(?:\.\d+){0,3}", re.ASCII)
@@ -71,12 +78,12 @@ def parse_machine(data: bytes, *, name: str = "machine") -> Machine:
         raise UsageError(f"{name}: {error}", hint="correct the field, or set it to null") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{name}: not JSON: {error}", hint=_HINT) from error
-    if not isinstance(pruned, dict) or pruned.get("schema") != SCHEMA:
+    if not isinstance(pruned, dict) or pruned.get("schema") not in SCHEMAS:
         found = pruned.get("schema") if isinstance(pruned, dict) else None
         what = f"schema is {found!r}" if found is not None else "there is no schema"
         raise UsageError(f"{name}: not a machine file: {what}, expected {SCHEMA!r}", hint=_HINT)
     try:
-        machine = msgspec.convert(_without_nameless(pruned), type=Machine)
+        machine = msgspec.convert(_with_gpus(_without_nameless(pruned)), type=Machine)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{name}: {_words(str(error))}", hint="correct the field, or set it to null") from error
     machine = _normal(machine)
@@ -151,6 +158,16 @@ def _without_nameless(raw: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _with_gpus(raw: dict[str, Any]) -> dict[str, Any]:
+    """With ``gpus`` for NVIDIA's accelerators of a file that lists them only as such."""
+    accelerators = raw.get("accelerators")
+    if not isinstance(accelerators, list) or "gpus" in raw:
+        return raw
+    own = [one for one in accelerators if isinstance(one, dict) and one.get("vendor") == NVIDIA]
+    gpus = [{"compute_capability" if key == "arch" else key: item for key, item in one.items()} for one in own]
+    return {**raw, "gpus": gpus}
+
+
 def _normal(machine: Machine) -> Machine:
     """Spellings of other tools brought to ours: ``AMD64``, ``Linux``, ``sm_89``, ``3.12.4``."""
     platform = machine.platform
@@ -163,6 +180,7 @@ def _normal(machine: Machine) -> Machine:
     gpus = machine.gpus
     return replace(
         machine,
+        schema=SCHEMA,
         platform=platform,
         python=python,
         gpus=None if gpus is None else tuple(_normal_gpu(gpu) for gpu in gpus),
@@ -191,6 +209,9 @@ def _faults(machine: Machine) -> Iterator[tuple[str, str]]:
     for path, text, pattern, form in texts:
         if text is not None and not pattern.fullmatch(text):
             yield path, f'"{text}" is not {form}'
+    for index, accelerator in enumerate(machine.accelerators or ()):
+        if accelerator.vendor != NVIDIA and (accelerator.memory_mib or 0) < 0:
+            yield f"accelerators[{index}].memory_mib", f"{accelerator.memory_mib} is negative"
     for index, gpu in enumerate(machine.gpus or ()):
         if gpu.compute_capability is not None and not _possible_cc(gpu.compute_capability):
             yield f"gpus[{index}].compute_capability", f'"{gpu.compute_capability}" is not one such as 8.9'

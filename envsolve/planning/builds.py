@@ -15,7 +15,8 @@ from packaging.version import Version
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Gpu, Machine
-from envsolve.rules.judge import Facts, Judge, as_judged
+from envsolve.rules.judge import Judge, as_judged
+from envsolve.rules.nvidia import Facts
 from envsolve.rules.verdict import Verdict
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from envsolve.advice.conda import Attempt, refused
 from envsolve.advice.refusals import impossible_machine, unserved_system
-from envsolve.facts.builds import Build
+from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.channels import CondaChannel
 from envsolve.facts.evidence import Evidence
@@ -21,7 +21,6 @@ from envsolve.planning.make import Choices
 from envsolve.planning.pinning import Judged, driver_need, support_of
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan, Support
 from envsolve.planning.warnings import about_compat, about_machines
-from envsolve.rules.code import ANY, TRITON, chosen_ptxas
 from envsolve.rules.conda import (
     Candidate,
     CondaAsked,
@@ -32,7 +31,9 @@ from envsolve.rules.conda import (
     subdir_of,
     variant_of,
 )
-from envsolve.rules.judge import Facts, as_judged, python_of
+from envsolve.rules.judge import as_judged, python_of
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import TRITON, chosen_ptxas
 from envsolve.rules.platform import admits_python, libc_of
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import Channels, UnsolvableError

@@ -18,7 +18,8 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked
 from envsolve.planning.make import Choices, make_plan
 from envsolve.planning.plan import Plan
-from envsolve.rules.judge import Facts, as_judged
+from envsolve.rules.judge import as_judged
+from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import assumed
 from envsolve.solve.family import Family
 from envsolve.solve.fleet import Fleet, by_kind

@@ -50,8 +50,9 @@ from envsolve.planning.warnings import (
     about_unjudged,
     off_index,
 )
-from envsolve.rules.code import TRITON
-from envsolve.rules.judge import Facts, as_judged, python_of
+from envsolve.rules.judge import as_judged, python_of
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.platform import Environment, admits_python, environments_of, python_tag
 from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import Pool, Ready, still_there

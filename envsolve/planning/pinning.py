@@ -9,14 +9,15 @@ import msgspec
 from msgspec.structs import replace
 
 from envsolve.errors import IndexUnavailableError, UsageError
-from envsolve.facts.builds import Build
+from envsolve.facts.builds import ANY, Build
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.model import IndexFile
 from envsolve.planning.plan import DriverNeed, Support
-from envsolve.rules.code import ANY, TRITON
-from envsolve.rules.driver import driver_runs, lifted
-from envsolve.rules.judge import Facts, Judge
+from envsolve.rules.judge import Judge
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import TRITON
+from envsolve.rules.nvidia.driver import driver_runs, lifted
 from envsolve.rules.verdict import Verdict
 from envsolve.solve.candidate_selector import taken
 from envsolve.solve.family import Option

@@ -18,10 +18,10 @@ from envsolve.facts.hardware import CompilerPackages, Ptxas, Toolkit, TritonRele
 from envsolve.machine.model import Driver, Machine
 from envsolve.packages.requirements import Need
 from envsolve.planning.pinning import Pinned
-from envsolve.rules.code import TRITON, chosen_ptxas, triton_runs
-from envsolve.rules.driver import lifted
-from envsolve.rules.judge import Facts
-from envsolve.rules.toolchain import ptxas_packages
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import TRITON, chosen_ptxas, triton_runs
+from envsolve.rules.nvidia.driver import lifted
+from envsolve.rules.nvidia.toolchain import ptxas_packages
 from envsolve.rules.verdict import Reason
 from envsolve.solve.candidate_selector import Ready, ready
 from envsolve.solve.family import Family, Option

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from envsolve.errors import IndexUnavailableError
+from envsolve.facts.builds import ANY
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Machine
 from envsolve.planning.rounds import assemblers
-from envsolve.rules.code import ANY, arch_asked, cuda_suffix
-from envsolve.rules.driver import compat_serves
-from envsolve.rules.judge import Facts, overstated_cuda, triton_pin
+from envsolve.rules.judge import VENDORS
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import arch_asked, cuda_suffix, triton_pin
+from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
 from envsolve.solve.candidate_selector import Ready, torches_served
 from envsolve.solve.family import Family, Option
@@ -56,6 +58,9 @@ def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> It
             yield Caution(
                 "gpu-unknown", text, "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine"
             )
+        for other in dict.fromkeys(one for one in machine.accelerators or () if one.vendor not in VENDORS):
+            text = f"{other.label}: GPUs of this vendor are not judged, so no build is known to use it"
+            yield Caution("accelerator-not-judged", text, None)
         for gpu in dict.fromkeys(gpu for gpu in machine.gpus or () if gpu.cc is None):
             text = f"the compute capability of {gpu.label} is not known, so no build could be judged for it"
             yield Caution("gpu-unknown", text, "name it: --gpu 8.9 (nvidia-smi --query-gpu=compute_cap --format=csv)")

@@ -15,7 +15,8 @@ from envsolve.facts.channels import CondaBuild
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import TritonRelease, toolkit_of
 from envsolve.machine.model import Machine, Platform
-from envsolve.rules.judge import Facts, Judge, worst
+from envsolve.rules.judge import Judge, worst
+from envsolve.rules.nvidia import Facts
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.values import CudaVersion
 

@@ -1,72 +1,42 @@
-"""The conjunction of the rules: a build on a machine -> a verdict for each GPU."""
+"""The verdict of the rules on a build and a machine; the rules for GPU code are looked up by the GPUs' vendor."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Protocol
 
-import msgspec
 from msgspec.structs import replace
-from packaging.requirements import Requirement
 
-from envsolve.facts.builds import Build
-from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.hardware import Architecture, DriverBranch, Floor, Toolkit, TritonRelease, branch_of
-from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.rules.code import ANY, TRITON, best_code, libraries_serve, triton_runs
-from envsolve.rules.driver import DriverFit, ForwardFacts, can_exist, driver_runs, lifted, ptx_loads, through_compat
+from envsolve.facts.builds import ANY, Build
+from envsolve.facts.hardware import DriverBranch
+from envsolve.machine.model import Accelerator, Machine, Platform
+from envsolve.rules.nvidia import Facts, Nvidia
+from envsolve.rules.nvidia.code import TRITON
+from envsolve.rules.nvidia.driver import own_cuda
 from envsolve.rules.platform import assumed, libc_fits, platform_fits, python_fits
 from envsolve.rules.verdict import Level, Reason, Verdict
-from envsolve.values import Arch, ComputeCapability, CudaVersion, PythonVersion
-
-# The tables of the catalogue that the rules read, as one plain value.
+from envsolve.values import PythonVersion, Variant
 
 
-class Facts(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The tables of the catalogue that the rules read; what follows from them for a card is worked out once."""
+class VendorRules(Protocol):
+    """The rules of one vendor, for one machine."""
 
-    toolkits: Sequence[Toolkit]
-    floors: Sequence[Floor]
-    architectures: Mapping[str, Architecture]
-    tritons: Mapping[str, TritonRelease]
-    drivers: Sequence[DriverBranch]
-    forward: ForwardFacts
+    def verdicts(self, build: Build, host: Sequence[Reason]) -> tuple[Verdict, ...]:
+        """Judge a build that has code for the vendor's accelerators, or is Triton.
 
-    @classmethod
-    def of(cls, catalogue: Catalogue) -> Facts:
-        """Take the tables out of a catalogue."""
-        tritons = {release.version: release for release in catalogue.tritons}
-        return cls(
-            catalogue.toolkits,
-            catalogue.floors,
-            catalogue.architectures,
-            tritons,
-            catalogue.drivers,
-            ForwardFacts(catalogue),
-        )
+        Args:
+            build: The build.
+            host: The reasons of the vendor-neutral rules, which are part of every verdict.
 
-    @cached_property
-    def _best(self) -> dict[tuple[tuple[str, ...], ComputeCapability], tuple[Level, Arch | None]]:
-        return {}
-
-    @cached_property
-    def _libraries(self) -> dict[tuple[str, ComputeCapability], Reason]:
-        return {}
-
-    def best_code(self, names: tuple[str, ...], cc: ComputeCapability) -> tuple[Level, Arch | None]:
-        """Rules 3 and 4 for a card, whose answer is the same on every machine that has one."""
-        if (names, cc) not in self._best:
-            self._best[names, cc] = best_code(names, cc, self.architectures)
-        return self._best[names, cc]
-
-    def libraries_serve(self, cuda: str, cc: ComputeCapability) -> Reason:
-        """Rule 5 for a card, likewise."""
-        if (cuda, cc) not in self._libraries:
-            self._libraries[cuda, cc] = libraries_serve(cuda, cc, self.toolkits, self.architectures)
-        return self._libraries[cuda, cc]
+        Returns:
+            One verdict per accelerator; one for no particular accelerator if there are none, or they are not known.
+        """
 
 
-_TORCH = "torch"
+#: The rules by vendor. If a machine has accelerators of several vendors, those of the first listed here are judged:
+#: an environment has builds for one vendor.
+VENDORS: Mapping[str, Callable[[Machine, Facts], VendorRules]] = {"nvidia": Nvidia}
 
 
 class Judge:
@@ -74,17 +44,14 @@ class Judge:
 
     def __init__(self, machine: Machine, facts: Facts) -> None:
         self._machine = machine
-        self._facts = facts
-        self._os = machine.platform.os if machine.platform else None
-        self._lifted = lifted(machine, facts.forward)
         self._judged: dict[tuple[int, str | None], tuple[Build, tuple[Verdict, ...]]] = {}
-        self._lives: dict[Gpu, Reason] = {}
-        self._fits: dict[str, DriverFit] = {}
-        self._codes: dict[tuple[object, ...], tuple[Level, str | None, tuple[Reason, ...]]] = {}
-        self._tritons: dict[tuple[str, ComputeCapability], Reason] = {}
+        present = {accelerator.vendor for accelerator in machine.accelerators or ()}
+        # A machine without accelerators, or with unknown ones, is judged by the vendor that all known builds are for.
+        vendor = next((name for name in VENDORS if name in present), None if present else next(iter(VENDORS)))
+        self._rules = VENDORS[vendor](machine, facts) if vendor else Unjudged(machine)
 
     def verdicts(self, build: Build, python: str | None) -> tuple[Verdict, ...]:
-        """One verdict per GPU; one for "no particular GPU" where the machine has none or they are not known."""
+        """One verdict per accelerator; one for none in particular if the machine has none or they are not known."""
         # By the record itself, which the answer keeps alive: to compare it would cost more than to judge it.
         known = self._judged.get((id(build), python))
         if known is None:
@@ -92,17 +59,11 @@ class Judge:
         return known[1]
 
     def _verdicts(self, build: Build, python: str | None) -> tuple[Verdict, ...]:
-        machine = self._machine
         host = self._host(build, python)
-        if build.package == TRITON and machine.gpus != ():
-            return tuple(self._as_triton(build, gpu, host) for gpu in machine.gpus or (Gpu(),))
-        if build.cuda is None or build.variant == ANY:
-            return (_without_cuda(build, machine, host),)
-        fit = self._driver(build.cuda)
-        if machine.gpus == ():
-            nothing = Reason("sass", False, "the machine has no NVIDIA GPU to run CUDA code on")
-            return (Verdict(Level.NONE, None, fit.required, None, None, (*host, nothing, fit.reason)),)
-        return tuple(self._on(build, build.cuda, gpu, fit, host) for gpu in machine.gpus or (Gpu(),))
+        triton = build.package == TRITON and self._machine.accelerators != ()
+        if triton or (vendor_of(build) is not None and build.variant != ANY):
+            return self._rules.verdicts(build, host)
+        return (_without_code(build, self._machine, host),)
 
     def installs(self, build: Build, python: str | None) -> bool:
         """Whether a build can be installed at all, whatever its GPU code does there."""
@@ -114,100 +75,33 @@ class Judge:
             self._machine.platform, build.platform, build.libc, build.pythons, build.requires_python, python
         )
 
-    def _on(self, build: Build, cuda: str, gpu: Gpu, fit: DriverFit, host: Sequence[Reason]) -> Verdict:
-        level, code, reasons = self._code(build, cuda, gpu)
-        every = (*host, fit.reason, *reasons)
-        answers = {reason.ok for reason in every}
-        if False in answers:
-            level, code = Level.NONE, None
-        elif None in answers:
-            level = Level.UNKNOWN
-        triton = self._compiles(triton_pin(build), gpu.cc)
-        told = every if triton is None else (*every, triton)
-        return Verdict(level, code, fit.required, fit.mode, triton.ok if triton else None, told)
 
-    def _code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, tuple[Reason, ...]]:
-        """Rules 2 to 5 and 7 for one GPU; many builds carry the same code."""
-        known = build.known("code")
-        key = (build.code, cuda, gpu, build.package == _TORCH, known.evidence, known.source)
-        if key not in self._codes:
-            level, code, reasons = self._judge_code(build, cuda, gpu)
-            self._codes[key] = level, code, tuple(reasons)
-        return self._codes[key]
+class Unjudged:
+    """Accelerators of vendors without rules: their own builds are unknown, those of other vendors do not run."""
 
-    def _judge_code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, list[Reason]]:
-        """Likewise; rule 5 of what stands without torch as far as any CUDA of its major goes."""
-        cc = gpu.cc
-        if cc is None:
-            return Level.UNKNOWN, None, [Reason("sass", None, "the GPU, or its compute capability, is not known")]
-        # Only where it denies: that the driver is not known is rule 1's to say.
-        life = self._life(gpu)
-        reasons = [life] if life.ok is False else []
-        known = build.known("code")
-        evidence, source = known.evidence.value, known.source
-        if build.code is None:
-            return Level.UNKNOWN, None, [*reasons, Reason("sass", None, "the GPU code in the build is not known")]
-        if not build.code:
-            return Level.NATIVE, None, [*reasons, Reason("sass", True, "no GPU code of its own", evidence, source)]
-        level, arch = self._facts.best_code(build.code, cc)
-        if arch is None:
-            text = f"no code for cc {cc} (it carries {' '.join(build.code)})"
-            reasons.append(Reason("sass", False, text, evidence, source))
-        elif arch.kind == "sass":
-            reasons.append(Reason("sass", True, f"{arch.name} runs on cc {cc}", evidence, source))
-        else:
-            text = f"{arch.name} is compiled for cc {cc} by the driver"
-            reasons.append(Reason("ptx", True, text, evidence, source))
-            reasons.append(ptx_loads(cuda, self._lifted))
-        if build.package == _TORCH:
-            reasons.append(self._facts.libraries_serve(cuda, cc))
-        elif arch is not None and (denied := self._no_library_serves(cuda, cc)) is not None:
-            reasons.append(denied)
-        return level, arch.name if arch else None, reasons
+    def __init__(self, machine: Machine) -> None:
+        self._accelerators = machine.accelerators or ()
 
-    def _life(self, gpu: Gpu) -> Reason:
-        """Rule 7."""
-        if gpu not in self._lives:
-            facts = self._facts
-            self._lives[gpu] = can_exist(gpu, self._machine.driver, facts.architectures, facts.drivers)
-        return self._lives[gpu]
+    def verdicts(self, build: Build, host: Sequence[Reason]) -> tuple[Verdict, ...]:
+        """See :class:`VendorRules`."""
+        return tuple(_conjunction((*host, self._reason(build, accelerator))) for accelerator in self._accelerators)
 
-    def _driver(self, cuda: str) -> DriverFit:
-        """Rule 1, then rule 8."""
-        if cuda not in self._fits:
-            facts = self._facts
-            alone = driver_runs(cuda, self._machine.driver, self._os, facts.toolkits, facts.floors)
-            self._fits[cuda] = through_compat(alone, cuda, self._machine.driver, self._lifted)
-        return self._fits[cuda]
+    def _reason(self, build: Build, accelerator: Accelerator) -> Reason:
+        vendor = vendor_of(build)
+        if build.variant != ANY and vendor != accelerator.vendor:
+            text = f"code of variant {build.variant} does not run on {accelerator.label}"
+            return Reason("accelerator", False, text, build.evidence.value, build.source)
+        return Reason("accelerator", None, f"builds for {accelerator.label} are not judged: there are no rules for it")
 
-    def _no_library_serves(self, cuda: str, cc: ComputeCapability) -> Reason | None:
-        """Rule 5 where the libraries are those of torch, or whichever the user has of the build's CUDA major."""
-        major = CudaVersion.parse(cuda).major
-        facts = self._facts
-        served = [facts.libraries_serve(t.version, cc) for t in facts.toolkits if t.cuda_version.major == major]
-        return None if not served or any(reason.ok for reason in served) else served[-1]
 
-    def _as_triton(self, build: Build, gpu: Gpu, host: Sequence[Reason]) -> Verdict:
-        """Triton itself: what it compiles for a card runs there, or not."""
-        reason = self._compiles(build.version, gpu.cc)
-        told = (*host, reason or Reason("triton", None, f"whether Triton {build.version} serves the GPU is not known"))
-        if any(r.ok is False for r in told):
-            level = Level.NONE
-        else:
-            level = Level.NATIVE if all(r.ok for r in told) else Level.UNKNOWN
-        code = gpu.cc.sm if gpu.cc and level is Level.NATIVE else None
-        return Verdict(level, code, None, None, reason.ok if reason else None, told)
+def vendor_of(build: Build) -> str | None:
+    """The vendor whose accelerators a build has code for; None for CPU builds and builds for all variants."""
+    variant = _variant(build.variant)
+    # A conda build may be for an unknown CUDA version, so that its variant has no name.
+    return variant.vendor if variant else "nvidia" if build.cuda else None
 
-    def _compiles(self, version: str | None, cc: ComputeCapability | None) -> Reason | None:
-        """Rule 6; None where that Triton, or the GPU, is not known."""
-        facts = self._facts
-        release = facts.tritons.get(version) if version else None
-        if release is None or cc is None:
-            return None
-        if (release.version, cc) not in self._tritons:
-            said = triton_runs(release, cc, self._lifted, self._os, facts.toolkits, facts.floors)
-            self._tritons[release.version, cc] = said
-        return self._tritons[release.version, cc]
+
+_variant = lru_cache(maxsize=256)(Variant.parse)
 
 
 @lru_cache(maxsize=8192)
@@ -233,69 +127,39 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
     return max(verdicts, key=lambda v: (v.level.rank, v.triton is not True))
 
 
-def _without_cuda(build: Build, machine: Machine, host: Sequence[Reason]) -> Verdict:
-    """A build without CUDA code: a ``cpu`` one is right where there is no GPU, and never what a GPU machine wants."""
-    reasons = list(host)
-    if build.variant == ANY:
-        pass
-    elif machine.gpus:
-        text = f"a CPU build: it runs nothing on {machine.gpus[0].label}"
-        reasons.append(Reason("sass", False, text, build.evidence.value, build.source))
-    elif machine.gpus is None:
-        reasons.append(Reason("sass", None, "a CPU build, and whether the machine has a GPU is not known"))
+def _without_code(build: Build, machine: Machine, host: Sequence[Reason]) -> Verdict:
+    """Judge a build without GPU code: a ``cpu`` one is right without a GPU, and never what a machine with one wants."""
+    accelerators = machine.accelerators
+    if build.variant == ANY or accelerators == ():
+        return _conjunction(host)
+    if accelerators is None:
+        reason = Reason("sass", None, "a CPU build, and whether the machine has a GPU is not known")
+    elif any(one.vendor in VENDORS for one in accelerators):
+        text = f"a CPU build: it runs nothing on {accelerators[0].label}"
+        reason = Reason("sass", False, text, build.evidence.value, build.source)
+    else:
+        text = f"a CPU build; whether another would run on {accelerators[0].label} is not judged"
+        reason = Reason("accelerator", None, text)
+    return _conjunction((*host, reason))
+
+
+def _conjunction(reasons: Sequence[Reason]) -> Verdict:
+    """The verdict of rules that are not about GPU code."""
     answers = {reason.ok for reason in reasons}
     level = Level.NONE if False in answers else Level.UNKNOWN if None in answers else Level.NATIVE
     return Verdict(level, None, None, None, None, tuple(reasons))
 
 
-def triton_pin(build: Build) -> str | None:
-    """The Triton version that a build pins, ``3.6.0``; None where it pins none."""
-    return _triton_pin(build.requires or ())
+# The machine that builds are judged on: what a description leaves open is assumed, what contradicts itself is settled.
+# :mod:`envsolve.planning.warnings` reports each of these steps to the user.
 
 
-@lru_cache(maxsize=4096)
-def _triton_pin(requires: tuple[str, ...]) -> str | None:
-    for line in requires:
-        if line.startswith(("triton=", "triton~", "triton (", "pytorch-triton=", "triton ")):
-            return _pinned(line)
-    return None
-
-
-@lru_cache(maxsize=1024)
-def _pinned(line: str) -> str | None:
-    specifier = next(iter(Requirement(line).specifier), None)
-    return specifier.version if specifier else None
-
-
-# The machine that builds are judged on: what a description leaves open is assumed, what contradicts itself is
-# settled.
-#
-# Each of these steps is told to the user by :mod:`envsolve.planning.warnings`.
-
-
-def as_judged(machine: Machine, flavour: str | None, drivers: Sequence[DriverBranch]) -> Machine:
-    """A machine with a system, with its driver's own CUDA, and without GPUs where a CPU flavour is asked for."""
-    gpus = () if flavour == "cpu" else machine.gpus
-    return replace(machine, platform=assumed(machine.platform), driver=_own_cuda(machine.driver, drivers), gpus=gpus)
+def as_judged(machine: Machine, variant: str | None, drivers: Sequence[DriverBranch]) -> Machine:
+    """A machine with a system, with its driver's own CUDA, and without GPUs if the CPU variant was requested."""
+    known = replace(machine, platform=assumed(machine.platform), driver=own_cuda(machine.driver, drivers))
+    return replace(known, gpus=(), accelerators=()) if variant == "cpu" else known
 
 
 def python_of(machines: Sequence[Machine]) -> str | None:
-    """The Python that builds are judged for where none is asked for: the first that a machine says, ``3.12``."""
+    """The Python that builds are judged for by default: the first that a machine names, ``3.12``."""
     return next((str(PythonVersion.parse(machine.python)) for machine in machines if machine.python), None)
-
-
-def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> DriverBranch | None:
-    """The branch of a driver whose stated CUDA version is beyond what that branch supports; else None.
-
-    It is what nvidia-smi shows in a container with a cuda-compat ``libcuda``. That such a library is there, and serves,
-    does not follow: the driver alone is judged.
-    """
-    if driver is None or driver.version is None or driver.cuda is None:
-        return None
-    branch = branch_of(driver.version, drivers)
-    return branch if branch and CudaVersion.parse(driver.cuda) > branch.cuda_version else None
-
-
-def _own_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> Driver | None:
-    branch = overstated_cuda(driver, drivers)
-    return replace(driver, cuda=branch.cuda) if driver and branch else driver

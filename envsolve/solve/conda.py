@@ -18,8 +18,8 @@ from envsolve.rules.conda import (
     python_of,
     tiers,
 )
-from envsolve.rules.driver import lifted
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.driver import lifted
 from envsolve.rules.platform import ASSUMED_GLIBC, libc_of
 from envsolve.solve.conda_channels import Channels, UnsolvableError
 from envsolve.values import CudaVersion

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envsolve.facts.builds import Build
+from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue, pythons
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Machine, Platform
-from envsolve.rules.code import ANY, TRITON, agrees, serves_cuda
-from envsolve.rules.judge import Facts, Judge, worst
+from envsolve.rules.judge import Judge, worst
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import TRITON, agrees, serves_cuda
 from envsolve.rules.platform import admits_python, same_system
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.preferences import Kept, too_late, variants_in_front

@@ -18,12 +18,11 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import IndexUnavailableError, UsageError
-from envsolve.facts.builds import Build, IndexPlace
+from envsolve.facts.builds import ANY, Build, IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.packages.urls import redact
-from envsolve.rules.code import ANY
 from envsolve.rules.platform import python_tag
 from envsolve.solve.needs import Candidate
 from envsolve.values import CudaVersion

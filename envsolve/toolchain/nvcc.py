@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from envsolve.facts.hardware import CompilerPackages
 from envsolve.machine.model import Machine
-from envsolve.rules.toolchain import covers
+from envsolve.rules.nvidia.toolchain import covers
 from envsolve.solve.outcome import Caution
 from envsolve.toolchain.model import Toolchain
 from envsolve.values import CudaVersion

@@ -12,7 +12,7 @@ from envsolve.facts.builds import Build, SourceProject
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.requirements import Need
-from envsolve.rules.toolchain import (
+from envsolve.rules.nvidia.toolchain import (
     CompilerFacts,
     GccRange,
     arch_list,

@@ -18,7 +18,7 @@ from envsolve.install.lock_classes import for_machine
 from envsolve.machine.model import Machine
 from envsolve.planning.lock import Assumptions
 from envsolve.planning.plan import DriverNeed, Support
-from envsolve.rules.code import best_code, chosen_ptxas
+from envsolve.rules.nvidia.code import best_code, chosen_ptxas
 from envsolve.rules.verdict import Level
 from envsolve.system.files import read_regular
 from envsolve.toolchain.model import SITE_PACKAGES, Toolchain

@@ -20,7 +20,7 @@ from envsolve.environment.model import Environment, Library
 from envsolve.environment.read import read_outline
 from envsolve.errors import UsageError, VerificationError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.rules.code import best_code
+from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.verdict import Level
 from envsolve.system.files import is_file
 from envsolve.values import ComputeCapability

@@ -31,7 +31,7 @@ def test_a_result_goes_through_a_link_and_leaves_it_a_link(tmp_path: Path) -> No
     (tmp_path / "link.json").symlink_to("real.json")
     assert envsolve("detect", "-o", str(tmp_path / "link.json")).returncode == 0
     assert (tmp_path / "link.json").is_symlink()
-    assert json.loads((tmp_path / "real.json").read_text())["schema"] == "envsolve.machine/1"
+    assert json.loads((tmp_path / "real.json").read_text())["schema"] == "envsolve.machine/2"
 
 
 def test_a_dash_is_the_standard_output(

@@ -16,8 +16,9 @@ from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Machine
-from envsolve.rules.driver import can_exist
-from envsolve.rules.judge import Facts, Judge
+from envsolve.rules.judge import Judge
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.driver import can_exist
 from envsolve.rules.platform import assumed, same_system
 from envsolve.rules.verdict import Level
 

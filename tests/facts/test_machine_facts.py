@@ -14,7 +14,7 @@ from envsolve.facts.evidence import Evidence
 from envsolve.facts.gpu_names import find_gpu
 from envsolve.facts.hardware import CompilerPackages, Toolkit
 from envsolve.machine.model import Driver, Gpu
-from envsolve.rules.driver import can_exist
+from envsolve.rules.nvidia.driver import can_exist
 from envsolve.values import CudaVersion, DriverVersion
 
 SHIPPED = Catalogue()

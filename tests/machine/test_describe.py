@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from envsolve.machine.describe import describe, one_line, told_apart
-from envsolve.machine.model import Driver, Gpu, HostCompiler, Interpreter, Machine, Platform, Toolkit
+from envsolve.machine.model import Accelerator, Driver, Gpu, HostCompiler, Interpreter, Machine, Platform, Toolkit
 
 FULL = Machine(
     platform=Platform("linux", "x86_64", "glibc 2.35", "ubuntu 22.04", True, "docker"),
@@ -82,3 +82,9 @@ def test_machines_are_told_apart_by_what_differs() -> None:
     arm = replace(h100, platform=Platform("linux", "aarch64"))
     assert told_apart([h100, arm]) == ("H (cc 8.0), linux x86_64", "H (cc 8.0), linux aarch64")
     assert told_apart([h100, replace(h100, driver=None)]) == ("H (cc 8.0), driver 550.54", "H (cc 8.0)")
+
+
+def test_gpus_of_other_vendors_are_named() -> None:
+    machine = Machine(gpus=(), accelerators=(Accelerator("amd", "Radeon RX 7900 XTX", "gfx1100", 24560),))
+    assert "GPU         Radeon RX 7900 XTX, amd, architecture gfx1100, 24560 MiB" in describe(machine)
+    assert one_line(machine) == "Radeon RX 7900 XTX (gfx1100)"

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.machine import model
-from envsolve.machine.model import SCHEMA, Driver, Gpu, Machine, Platform
+from envsolve.machine.model import SCHEMA, Accelerator, Driver, Gpu, Machine, Platform
 from envsolve.machine.profile import dump_machine, load_machine, load_machines, parse_machine
 
 text = st.text(max_size=12).filter(str.isprintable)
@@ -145,7 +146,7 @@ def test_files_of_other_tools(fields: dict[str, Any], machine: Machine) -> None:
         ({"python": "2.7"}, "python"),
         ({"python": 3.12}, "python: expected `str"),
         ({"toolkits": [{"version": "new"}]}, "toolkits[0].version"),
-        ({"schema": "envsolve.machine/2"}, "schema is 'envsolve.machine/2'"),
+        ({"schema": "envsolve.machine/3"}, "schema is 'envsolve.machine/3'"),
         ({"schema": None}, "there is no schema"),
     ],
 )
@@ -215,3 +216,40 @@ def test_a_machine_file_is_a_regular_one(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe.json", Path("/dev/zero")):
         with pytest.raises(UsageError, match="a pipe or a device"):
             load_machine(path)
+
+
+def test_accelerators_of_all_vendors_are_written_and_read() -> None:
+    radeon = Accelerator("amd", "Radeon RX 7900 XTX", "gfx1100", 24560)
+    machine = Machine(gpus=(Gpu("NVIDIA L4", "8.9", 23034, False, "GPU-1"),), accelerators=(radeon,))
+    written = json.loads(dump_machine(machine))
+    assert [one["vendor"] for one in written["accelerators"]] == ["nvidia", "amd"]
+    assert written["accelerators"][0] == {
+        "vendor": "nvidia",
+        "name": "NVIDIA L4",
+        "arch": "8.9",
+        "memory_mib": 23034,
+        "uuid": "GPU-1",
+        "mig": False,
+    }
+    assert parse_machine(json.dumps(written).encode()) == machine
+
+
+def test_a_file_may_list_its_gpus_only_as_accelerators() -> None:
+    listed = [{"vendor": "amd", "arch": "gfx1100"}, {"vendor": "nvidia", "arch": "sm_90", "uuid": "GPU-1"}]
+    machine = parse_machine(json.dumps({"schema": SCHEMA, "accelerators": listed}).encode())
+    assert machine.gpus == (Gpu(compute_capability="9.0", uuid="GPU-1"),)
+    assert machine.accelerators == (Accelerator("nvidia", arch="9.0", uuid="GPU-1"), Accelerator("amd", arch="gfx1100"))
+
+
+def test_files_of_the_first_schema_are_read() -> None:
+    old = {"schema": "envsolve.machine/1", "gpus": [{"name": "NVIDIA L4", "compute_capability": "8.9"}]}
+    machine = parse_machine(json.dumps(old).encode())
+    assert machine == Machine(gpus=(Gpu("NVIDIA L4", "8.9"),))
+    assert machine.accelerators == (Accelerator("nvidia", "NVIDIA L4", "8.9"),)
+
+
+def test_other_gpus_of_a_changed_machine_stay() -> None:
+    machine = Machine(gpus=(Gpu("NVIDIA L4", "8.9"),), accelerators=(Accelerator("amd"),))
+    assert replace(machine, gpus=()).accelerators == (Accelerator("amd"),)
+    assert replace(Machine(gpus=(Gpu(),)), gpus=None).accelerators is None
+    assert Machine(gpus=()).accelerators == ()

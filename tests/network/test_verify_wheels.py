@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from envsolve.facts.catalogue import Catalogue
-from envsolve.rules.code import best_code, triton_runs
+from envsolve.rules.nvidia.code import best_code, triton_runs
 from envsolve.rules.verdict import Level
 from envsolve.values import ComputeCapability
 from envsolve.verify.report import Check, Report

@@ -11,9 +11,9 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.formats.pylock import render
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planning.rounds import assemblers
-from envsolve.rules.code import triton_runs
-from envsolve.rules.driver import can_exist
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import triton_runs
+from envsolve.rules.nvidia.driver import can_exist
 from tests.planning.worlds import chosen, codes
 from tests.smallworld import NEW, World
 

@@ -9,8 +9,8 @@ from packaging.version import Version
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.target import machine_from_target, parse_target
-from envsolve.rules.code import agrees
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import agrees
 from envsolve.solve.family import Family
 
 CATALOGUE = Catalogue()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from envsolve.machine.model import Gpu, Machine
+from envsolve.machine.model import Accelerator, Gpu, Machine
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.groups import Plans, make_plans
 from envsolve.planning.make import Choices
@@ -181,3 +181,13 @@ def test_no_machine_is_lost(torch_world: World) -> None:
     told: list[Machine] = [machine for plan in (*made.plans, *made.unserved) for machine in plan.machines]
     assert len(told) == len(targets)
     assert all(torch_world.machine(target) in told for target in targets)
+
+
+def test_a_machine_with_another_vendors_gpu_gets_no_certain_plan(torch_world: World) -> None:
+    machine = replace(
+        torch_world.machine("no gpu"), accelerators=(Accelerator("amd", "Radeon RX 7900 XTX", "gfx1100"),)
+    )
+    plan = torch_world.plan_for([machine], "torch")
+    assert (plan.status, plan.cuda) == ("unknown", "cpu")
+    assert "accelerator-not-judged" in codes(plan)
+    assert torch_world.plan_for([machine], "torch", cuda="cpu").status == "ok"

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.target import machine_from_target, parse_target
-from envsolve.rules.code import agrees
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import agrees
 from envsolve.solve.family import Family, Option
 from tests.planning.worlds import chosen, codes
 from tests.smallworld import NEW, OLD, World

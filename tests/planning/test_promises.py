@@ -18,8 +18,9 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planning.builds import BuildLine, list_builds
 from envsolve.planning.plan import Plan
-from envsolve.rules.code import TRITON
-from envsolve.rules.judge import Facts, Judge, as_judged, triton_pin
+from envsolve.rules.judge import Judge, as_judged
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import TRITON, triton_pin
 from envsolve.rules.verdict import Level
 from tests.planning.questions import Questions
 

@@ -32,7 +32,9 @@ from envsolve.planning.make import Choices
 from envsolve.planning.request import Request, planned
 from envsolve.rules import judge as judging
 from envsolve.rules import judge as tables
-from envsolve.rules.judge import Facts, Judge, triton_pin
+from envsolve.rules.judge import Judge
+from envsolve.rules.nvidia import Facts, Nvidia
+from envsolve.rules.nvidia.code import triton_pin
 from envsolve.rules.verdict import Verdict
 from envsolve.solve.candidate_selector import Pool
 from envsolve.solve.family import Family
@@ -188,7 +190,8 @@ def test_the_same_code_on_the_same_card_is_judged_once() -> None:
     family.judged("torch")
     codes = {(b.code, b.cuda, b.known("code").source) for b in catalogue.builds("torch") if b.cuda}
     for judge in family._judges:
-        assert len(judge._codes) <= len(codes)
+        assert isinstance(judge._rules, Nvidia)
+        assert len(judge._rules._codes) <= len(codes)
 
 
 def test_no_verdict_works_out_anew_what_the_machine_alone_decides(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ import pytest
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planning.builds import list_builds
-from envsolve.rules.driver import compat_releases, compat_serves
-from envsolve.rules.judge import Facts, Judge
+from envsolve.rules.judge import Judge
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.driver import compat_releases, compat_serves
 
 CATALOGUE = Catalogue()
 FACTS = Facts.of(CATALOGUE)

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.rules.driver import can_exist
-from envsolve.rules.judge import Facts, Judge, as_judged, triton_pin, worst
+from envsolve.rules.judge import Judge, as_judged, worst
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import triton_pin
+from envsolve.rules.nvidia.driver import can_exist
 from envsolve.rules.verdict import Level
 
 CATALOGUE = Catalogue()

@@ -8,9 +8,10 @@ from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.rules.code import agrees, best_code, libraries_serve, ptx_level, sass_level, triton_runs
-from envsolve.rules.driver import can_exist, driver_runs, ptx_loads
-from envsolve.rules.judge import Facts, Judge, worst
+from envsolve.rules.judge import Judge, worst
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import agrees, best_code, libraries_serve, ptx_level, sass_level, triton_runs
+from envsolve.rules.nvidia.driver import can_exist, driver_runs, ptx_loads
 from envsolve.rules.platform import libc_fits, libc_needed, platform_fits, platform_tags, wheel_tags
 from envsolve.rules.verdict import Level
 from envsolve.values import Arch, ComputeCapability, DriverVersion

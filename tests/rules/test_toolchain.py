@@ -7,7 +7,7 @@ import pytest
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
-from envsolve.rules.toolchain import CompilerFacts, arch_list, gcc_for, nvcc_for
+from envsolve.rules.nvidia.toolchain import CompilerFacts, arch_list, gcc_for, nvcc_for
 from envsolve.values import ComputeCapability
 
 

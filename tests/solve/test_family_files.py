@@ -10,7 +10,7 @@ from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Machine, Platform
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
 from envsolve.solve.family import Family
 from envsolve.solve.files import FamilyFiles
 

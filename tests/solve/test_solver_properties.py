@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from envsolve.facts.catalogue import Catalogue
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
 from envsolve.solve.resolver import Solution, UnsolvableError
 from tests.solve.worlds import World, solved
 

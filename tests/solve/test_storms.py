@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from envsolve.facts.catalogue import Catalogue
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.needs import FilesNeed
 from envsolve.solve.resolver import UnsolvableError

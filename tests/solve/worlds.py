@@ -14,7 +14,7 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.listing import Entry, Listing, listing
 from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.packages.requirements import Need
-from envsolve.rules.judge import Facts
+from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import Pool
 from envsolve.solve.family import Family

@@ -12,7 +12,7 @@ from envsolve.diagnose.remedies.torch import pair_with
 from envsolve.diagnose.scene import Scene, Torch, shown
 from envsolve.facts.builds import Build
 from envsolve.machine.model import Platform
-from envsolve.rules.code import agrees
+from envsolve.rules.nvidia.code import agrees
 from envsolve.rules.platform import same_system
 from envsolve.solve.family import DEFAULT
 

@@ -13,7 +13,7 @@ from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Toolkit
-from envsolve.rules.code import libraries_serve
+from envsolve.rules.nvidia.code import libraries_serve
 from envsolve.values import CudaVersion
 
 _MISMATCHES = ("nvcc-torch", "nvcc-torch-apex", "nvcc-torch-deepspeed")

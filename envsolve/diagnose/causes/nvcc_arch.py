@@ -12,7 +12,7 @@ from envsolve.diagnose.remedies.torch import archs_for, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.facts.hardware import Toolkit, toolkit_of
 from envsolve.machine.model import Gpu
-from envsolve.rules.code import best_code
+from envsolve.rules.nvidia.code import best_code
 from envsolve.values import Arch, ComputeCapability, CudaVersion
 
 _UNKNOWN = (

@@ -14,9 +14,8 @@ from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene, public
 from envsolve.diagnose.signatures import Match
 from envsolve.facts.hardware import Ptxas, TritonRelease
-from envsolve.rules.code import chosen_ptxas
-from envsolve.rules.driver import driver_runs
-from envsolve.rules.judge import triton_pin
+from envsolve.rules.nvidia.code import chosen_ptxas, triton_pin
+from envsolve.rules.nvidia.driver import driver_runs
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
 _REPRO = re.compile(r"Repro command: ?(\S{1,200}ptxas\S{0,20})")

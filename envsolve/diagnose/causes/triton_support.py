@@ -10,8 +10,7 @@ from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene, public
 from envsolve.diagnose.signatures import Match
-from envsolve.rules.code import triton_runs
-from envsolve.rules.judge import triton_pin
+from envsolve.rules.nvidia.code import triton_pin, triton_runs
 from envsolve.values import ComputeCapability
 
 _UNSUPPORTED = (

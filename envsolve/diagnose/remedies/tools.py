@@ -11,8 +11,8 @@ from envsolve.diagnose.model import Remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.facts.hardware import CompilerPackages, toolkit_of
 from envsolve.machine.model import Driver, Gpu
-from envsolve.rules.driver import ForwardFacts, can_exist, compat_serves, driver_runs
-from envsolve.rules.toolchain import CompilerFacts, GccRange, covers, gcc_for, ptxas_packages
+from envsolve.rules.nvidia.driver import ForwardFacts, can_exist, compat_serves, driver_runs
+from envsolve.rules.nvidia.toolchain import CompilerFacts, GccRange, covers, gcc_for, ptxas_packages
 from envsolve.values import CudaVersion, DriverVersion
 
 _HOMES = {".": "$CONDA_PREFIX", "pkgs/cuda-toolkit": "$CONDA_PREFIX/pkgs/cuda-toolkit"}

@@ -14,8 +14,8 @@ from envsolve.facts.hardware import Architecture
 from envsolve.machine.model import Gpu
 from envsolve.packages.commands import translated
 from envsolve.packages.shell import edit
-from envsolve.rules.toolchain import CompilerFacts
-from envsolve.rules.toolchain import arch_list as entries_for
+from envsolve.rules.nvidia.toolchain import CompilerFacts
+from envsolve.rules.nvidia.toolchain import arch_list as entries_for
 from envsolve.solve.family import Family, Option
 
 

@@ -11,7 +11,7 @@ from envsolve.dockerfile.offers import Name
 from envsolve.dockerfile.packages import ARCH_LIST, Asked, Compiled, compiled, torch_code
 from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Gpu
-from envsolve.rules.code import best_code
+from envsolve.rules.nvidia.code import best_code
 from envsolve.values import ComputeCapability, DriverVersion
 
 

@@ -10,7 +10,7 @@ from envsolve.dockerfile.packages import Asked, started
 from envsolve.facts.channels import Image, ImageRequirement
 from envsolve.machine.describe import one_line
 from envsolve.machine.model import Machine
-from envsolve.rules.driver import driver_runs
+from envsolve.rules.nvidia.driver import driver_runs
 from envsolve.values import CudaVersion, DriverVersion
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envsolve.dockerfile.model import Finding, Stage
 from envsolve.dockerfile.packages import Asked, with_compat
 from envsolve.machine.describe import one_line
-from envsolve.rules.driver import compat_serves
+from envsolve.rules.nvidia.driver import compat_serves
 from envsolve.values import CudaVersion
 
 

@@ -9,8 +9,8 @@ from envsolve.dockerfile.model import Command, Finding, Stage
 from envsolve.dockerfile.packages import EVERY, NATIVE, Asked, cmake_code, nvcc_code
 from envsolve.facts.hardware import Toolkit, toolkit_of
 from envsolve.machine.model import Gpu, Machine
-from envsolve.rules.code import best_code
-from envsolve.rules.driver import ptx_loads
+from envsolve.rules.nvidia.code import best_code
+from envsolve.rules.nvidia.driver import ptx_loads
 from envsolve.rules.verdict import Level
 from envsolve.values import ComputeCapability
 

@@ -11,7 +11,7 @@ from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.remedies.tools import driver_knowing, is_data_centre
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
-from envsolve.rules.driver import ForwardFacts, compat_serves
+from envsolve.rules.nvidia.driver import ForwardFacts, compat_serves
 
 CAUSE = Cause.of(__name__)
 

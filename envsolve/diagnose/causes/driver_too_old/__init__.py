@@ -9,7 +9,7 @@ from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.remedies.tools import driver_running
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
-from envsolve.rules.driver import DriverFit, driver_runs
+from envsolve.rules.nvidia.driver import DriverFit, driver_runs
 
 CAUSE = Cause.of(__name__)
 

@@ -10,7 +10,7 @@ from envsolve.diagnose.remedies.tools import driver_knowing
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.target import driver_branch
-from envsolve.rules.driver import driver_runs
+from envsolve.rules.nvidia.driver import driver_runs
 from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)

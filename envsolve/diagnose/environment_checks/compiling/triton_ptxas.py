@@ -10,8 +10,8 @@ from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
 from envsolve.facts.hardware import Ptxas, TritonRelease, toolkit_of
-from envsolve.rules.code import arch_asked, chosen_ptxas, triton_runs
-from envsolve.rules.driver import driver_runs
+from envsolve.rules.nvidia.code import arch_asked, chosen_ptxas, triton_runs
+from envsolve.rules.nvidia.driver import driver_runs
 from envsolve.values import ComputeCapability
 
 _CAUSES = {

@@ -9,7 +9,7 @@ from envsolve.diagnose.environment_advice import companion_for_torch, rebuild
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Distribution, Environment
-from envsolve.rules.code import ANY
+from envsolve.facts.builds import ANY
 
 _EXPLANATION = (
     "A GPU runs only machine code (SASS) made for its own generation, or PTX that the driver compiles for it. "

@@ -9,7 +9,7 @@ import msgspec
 from envsolve.facts.builds import Build, CxxStandard, SourceProject, TorchExtension
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.hardware import Architecture, CompilerPackages, Toolkit, toolkit_of
-from envsolve.rules.code import best_code, sass_level
+from envsolve.rules.nvidia.code import best_code, sass_level
 from envsolve.rules.verdict import Level, Reason
 from envsolve.values import Arch, ComputeCapability, CudaVersion
 

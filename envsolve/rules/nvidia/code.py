@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from envsolve.facts.builds import Build
+from envsolve.facts.builds import ANY, Build
 from envsolve.facts.hardware import Architecture, Floor, Ptxas, Toolkit, TritonRelease, toolkit_of
 from envsolve.machine.model import Driver
-from envsolve.rules.driver import driver_runs
+from envsolve.rules.nvidia.driver import driver_runs
 from envsolve.rules.verdict import Level, Reason
 from envsolve.values import Arch, ComputeCapability, CudaVersion
 
@@ -154,10 +155,6 @@ def triton_runs(
 # Rule 9: the torch family of one environment agrees on CUDA flavour and torch minor.
 
 
-#: Variant of a package whose one build serves every flavour (triton).
-ANY = "any"
-
-
 _specifier = lru_cache(maxsize=1024)(SpecifierSet)
 
 
@@ -197,3 +194,22 @@ def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
         text = f"{pair}: built against torch{companion.torch}"
         return Reason("flavour", False, text, companion.evidence.value, companion.source)
     return Reason("flavour", True, pair, companion.evidence.value, companion.source)
+
+
+def triton_pin(build: Build) -> str | None:
+    """The Triton version that a build pins, ``3.6.0``; None where it pins none."""
+    return _triton_pin(build.requires or ())
+
+
+@lru_cache(maxsize=4096)
+def _triton_pin(requires: tuple[str, ...]) -> str | None:
+    for line in requires:
+        if line.startswith(("triton=", "triton~", "triton (", "pytorch-triton=", "triton ")):
+            return _pinned(line)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _pinned(line: str) -> str | None:
+    specifier = next(iter(Requirement(line).specifier), None)
+    return specifier.version if specifier else None

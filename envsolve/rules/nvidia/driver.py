@@ -284,3 +284,21 @@ def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reaso
         return Reason("forward", None, text, any_of_them.evidence.value, any_of_them.source)
     text = f"{library} serves driver {version} (it is meant for branches {listed})"
     return Reason("forward", True, text, found.evidence.value, found.source)
+
+
+def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> DriverBranch | None:
+    """The branch of a driver whose stated CUDA version is beyond what that branch supports; else None.
+
+    It is what nvidia-smi shows in a container with a cuda-compat ``libcuda``. That such a library is there, and serves,
+    does not follow: the driver alone is judged.
+    """
+    if driver is None or driver.version is None or driver.cuda is None:
+        return None
+    branch = branch_of(driver.version, drivers)
+    return branch if branch and CudaVersion.parse(driver.cuda) > branch.cuda_version else None
+
+
+def own_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> Driver | None:
+    """A driver with the CUDA version of its branch if it states a newer one."""
+    branch = overstated_cuda(driver, drivers)
+    return replace(driver, cuda=branch.cuda) if driver and branch else driver
