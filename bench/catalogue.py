@@ -40,12 +40,12 @@ print(json.dumps([[b - a for a, b in zip(*pair)] for pair in zip(marks, marks[1:
 """
 READ_BY_A_PLAN = """
 import sys
-from envsolve import api
+import envsolve
 from envsolve.facts.catalogue import Catalogue
 seen, loaded = [], Catalogue._loaded
 Catalogue._loaded = lambda self, file, kind: (seen.append(file), loaded(self, file, kind))[1]
-machine = api.describe_target("RTX 4090, driver 550.54, linux-x86_64, glibc 2.35")
-api.plan(sys.argv[1:], machines=[machine], python="3.12")
+machine = envsolve.describe_target("RTX 4090, driver 550.54, linux-x86_64, glibc 2.35")
+envsolve.plan(envsolve.Request(sys.argv[1:], python="3.12"), [machine])
 print("\\n".join(dict.fromkeys(seen)))
 """
 

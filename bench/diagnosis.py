@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from envsolve import api
+import envsolve
 from envsolve.diagnose.model import Finding, Grounds
 from envsolve.diagnose.reason import in_order, weighed
 from envsolve.diagnose.report import read_installed, read_report
@@ -71,7 +71,7 @@ def rows(path: Path) -> Iterator[Row]:
         yield from (row for line in text.splitlines() if line.strip() for row in case(json.loads(line)))
         return
     for report in json.loads(text):
-        machines = (api.describe_target(report["target"]),) if "target" in report else ()
+        machines = (envsolve.describe_target(report["target"]),) if "target" in report else ()
         yield report["name"], report["log"], machines, report.get("installed"), report["causes"]
 
 
@@ -82,7 +82,7 @@ def case(found: dict[str, Any]) -> Iterator[Row]:
         with TemporaryDirectory() as scratch:
             for number, machine in enumerate(found["machines"]):
                 (Path(scratch) / f"{number}.json").write_text(json.dumps(machine))
-            machines = api.load_machines(scratch) if found["machines"] else ()
+            machines = envsolve.load_machines(scratch) if found["machines"] else ()
         yield found["id"], found["log"] or "", machines, found.get("installed"), expected["causes"]
 
 

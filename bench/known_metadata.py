@@ -30,7 +30,8 @@ from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Asked
 from envsolve.packages.settings import IndexSettings, read_settings
-from envsolve.planning.make import Choices, make_plan
+from envsolve.planning.make import make_plan
+from envsolve.planning.request import Request
 from envsolve.system.files import replace_file
 
 _REQUIREMENTS = Path(__file__).with_name("requirements")
@@ -72,7 +73,7 @@ def _come_upon(catalogue: Catalogue, client: _Noting) -> None:
     for name, asked, python, target in _asked(catalogue):
         machine = machine_from_target(parse_target(target), catalogue)
         try:
-            plan = make_plan(asked, [machine], Choices(python), catalogue, client)
+            plan = make_plan(asked, [machine], Request(python), catalogue, client)
         except EnvsolveError as error:
             print(name, python, target, error, sep=": ", file=sys.stderr)
         else:

@@ -1,11 +1,120 @@
-"""envsolve: plan, install and prove CUDA environments that run on the machine at hand.
+"""envsolve: plan, install and verify PyTorch, Triton and CUDA environments that run on a machine.
 
-The stages are the functions of :mod:`envsolve.api`; the command line adds nothing to them.
+The names below are the public API (docs/api.md). Each is imported when it is first used, so that ``import envsolve``
+and the start of the command line cost nothing.
 """
 
+import sys
 from time import time_ns as _now
 
-#: When this process began to read the program, in nanoseconds since the epoch.
+# Not typing.TYPE_CHECKING: importing typing takes longer than all the rest of `envsolve --version`.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from envsolve.catalogue import check_facts as check_facts
+    from envsolve.catalogue import facts as facts
+    from envsolve.catalogue import facts_summary as facts_summary
+    from envsolve.catalogue import measure as measure
+    from envsolve.catalogue import update_facts as update_facts
+    from envsolve.diagnosis import apply_fix as apply_fix
+    from envsolve.diagnosis import check_dockerfile as check_dockerfile
+    from envsolve.diagnosis import diagnose as diagnose
+    from envsolve.diagnosis import find_fix as find_fix
+    from envsolve.diagnosis import guard as guard
+    from envsolve.diagnosis import preview_install as preview_install
+    from envsolve.diagnosis import restore as restore
+    from envsolve.diagnosis import unguard as unguard
+    from envsolve.environments import describe as describe
+    from envsolve.environments import envs as envs
+    from envsolve.environments import install as install
+    from envsolve.environments import installed_versions as installed_versions
+    from envsolve.environments import probe as probe
+    from envsolve.environments import saved_report as saved_report
+    from envsolve.environments import to_json as to_json
+    from envsolve.environments import verify as verify
+    from envsolve.environments import verify_compiles as verify_compiles
+    from envsolve.errors import EnvsolveError as EnvsolveError
+    from envsolve.errors import ImpossibleError as ImpossibleError
+    from envsolve.errors import IndexUnavailableError as IndexUnavailableError
+    from envsolve.errors import UsageError as UsageError
+    from envsolve.errors import VerificationError as VerificationError
+    from envsolve.formats import in_containers as in_containers
+    from envsolve.formats import render as render
+    from envsolve.machine.known import describe_target as describe_target
+    from envsolve.machine.known import detect as detect
+    from envsolve.machine.known import load_machines as load_machines
+    from envsolve.machine.model import Machine as Machine
+    from envsolve.planning.builds import builds as builds
+    from envsolve.planning.builds import judge as judge
+    from envsolve.planning.plan import Plan as Plan
+    from envsolve.planning.request import Request as Request
+    from envsolve.planning.request import plan as plan
+    from envsolve.planning.request import plan_groups as plan_groups
+    from envsolve.planning.request import what_if as what_if
+
+#: When this process began to run envsolve, in nanoseconds since the epoch.
 STARTED = _now()
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "catalogue": ("check_facts", "facts", "facts_summary", "measure", "update_facts"),
+    "diagnosis": (
+        "apply_fix",
+        "check_dockerfile",
+        "diagnose",
+        "find_fix",
+        "guard",
+        "preview_install",
+        "restore",
+        "unguard",
+    ),
+    "environments": (
+        "describe",
+        "envs",
+        "install",
+        "installed_versions",
+        "probe",
+        "saved_report",
+        "to_json",
+        "verify",
+        "verify_compiles",
+    ),
+    "errors": ("EnvsolveError", "ImpossibleError", "IndexUnavailableError", "UsageError", "VerificationError"),
+    "formats": ("in_containers", "render"),
+    "machine.known": ("describe_target", "detect", "load_machines"),
+    "machine.model": ("Machine",),
+    "planning.builds": ("builds", "judge"),
+    "planning.plan": ("Plan",),
+    "planning.request": ("Request", "plan", "plan_groups", "what_if"),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_PLACES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'envsolve' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"envsolve.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(type(sys)):  # type: ignore[misc]
+    """A module in which the names of the API win over subpackages of the same name (``facts``, ``install``, ...).
+
+    The import system binds a subpackage in its parent once it is loaded, and ``from envsolve import verify`` would give
+    the package instead of the function from then on.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _PLACES and isinstance(value, type(sys))):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

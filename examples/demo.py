@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import sys
 
-from envsolve import api
-from envsolve.errors import EnvsolveError
-from envsolve.formats import render
-from envsolve.machine.describe import describe
+from envsolve import EnvsolveError, Request, describe, describe_target, detect, plan
 
 SAMPLE = "RTX 4090, driver 580.95.05, python 3.12, linux-x86_64, glibc 2.35"
 
 
 def main() -> int:
     """Run the demo; returns the exit code."""
-    machine = api.detect()
+    machine = detect()
     print(f"This machine:\n\n{describe(machine)}\n")
     if not machine.gpus:
         print(f"It has no NVIDIA GPU, so the plan is for a sample machine: {SAMPLE}\n")
-        machine = api.describe_target(SAMPLE)
-    plan = api.plan(["torch", "torchvision"], [machine])
-    print(render(plan, "summary"))
-    return 0 if plan.status == "ok" else 3
+        machine = describe_target(SAMPLE)
+    made = plan(Request(["torch", "torchvision"]), [machine])
+    print(made.render("summary"))
+    return 0 if made.status == "ok" else 3
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Asked
 from envsolve.packages.settings import IndexSettings
-from envsolve.planning.make import Choices, make_plan
+from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
 from tests.indexserver import Index, IndexServer
 
 LINUX = "manylinux_2_28_x86_64"
@@ -124,7 +125,7 @@ class World:
     ) -> Plan:
         """Plan requirements for machines."""
         with self.client() as client:
-            fixed = Choices(**choices)  # type: ignore[arg-type]
+            fixed = Request(**choices)  # type: ignore[arg-type]
             return make_plan(asked or read_requirements(requirements), machines, fixed, self.catalogue(), client)
 
     def machine(self, target: str) -> Machine:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from envsolve import api
+import envsolve
 from envsolve.cli.output import SETTINGS, deliver, remark
 from envsolve.errors import UsageError, VerificationError
 
@@ -24,7 +24,7 @@ def fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None:
         UsageError: Nobody is there to be asked.
         VerificationError: Something is still wrong.
     """
-    found = api.remedy(prefix, machines)
+    found = envsolve.find_fix(prefix, machines)
     if found is None:
         deliver("Nothing is known to be wrong with this environment.", None)
         return
@@ -33,7 +33,7 @@ def fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None:
         if sys.stdin is None or not sys.stdin.isatty():
             raise UsageError("nothing was changed: nobody is there to be asked", hint="say --yes to have it done")
         click.confirm("Do it?", abort=True, err=True)
-    done = api.mend(found, machines, progress=_said)
+    done = envsolve.apply_fix(found, machines, progress=_said)
     remark(f"{found.cause} is mended; to go back: envsolve diagnose --prefix {prefix} --restore")
     if done.remaining:
         others = ", ".join(diagnosis.cause for diagnosis in done.remaining)
@@ -44,7 +44,7 @@ def fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None:
 
 def restore(prefix: Path) -> None:
     """Put back what was there before the last fix."""
-    names = api.restore(prefix, progress=_said)
+    names = envsolve.restore(prefix, progress=_said)
     deliver(f"As before: {', '.join(names)}" if names else "The environment is as it was then.", None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from envsolve import api
+import envsolve
 from envsolve.cli import options
 from envsolve.cli.declare import argument, option
 from envsolve.cli.output import SETTINGS, deliver
@@ -27,7 +27,7 @@ def command(
     Every published build of a package of the torch family, newest first, with its verdict on the machine.
     """
     named = options.machines(machine, target, gpu, driver, platform)
-    found = api.builds(package, named, python=options.python_version(python))
+    found = envsolve.builds(package, named, python=options.python_version(python))
     if form == "json":
         from envsolve.system.files import dump
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import click
 
-from envsolve import api
+import envsolve
 from envsolve.cli import options
 from envsolve.cli.declare import argument, option
 from envsolve.cli.output import deliver
@@ -34,7 +34,7 @@ def command(
     Its images, the builds of torch that its installs take, the code that it compiles. Nothing is run or downloaded.
     Exit 4 where something will fail.
     """
-    report = api.check_dockerfile(path, options.machines(machine, target, gpu, driver, platform), context)
+    report = envsolve.check_dockerfile(path, options.machines(machine, target, gpu, driver, platform), context)
     if form == "json":
         from envsolve.system.files import dump
 

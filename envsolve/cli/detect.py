@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from envsolve import api
+import envsolve
 from envsolve.cli.declare import option
 from envsolve.cli.output import SETTINGS, deliver
 
@@ -18,7 +18,7 @@ def command(
 
     Reads its driver, GPUs, platform, toolkits, compilers, Pythons and installers.
     """
-    machine = api.detect()
+    machine = envsolve.detect()
     if (form or ("json" if output else "text")) == "json":
         from envsolve.machine.profile import dump_machine
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from envsolve import api
+import envsolve
 from envsolve.cli import _mending, options
 from envsolve.cli.declare import option
 from envsolve.cli.output import check_target, deliver_as, remark
@@ -90,7 +90,7 @@ def command(
     listed = _read(str(installed)).decode("utf-8", "replace") if installed else None
     text = _read(log) if log else ""
     probes = _tried(prefix, time_limit) if run and prefix is not None else ()
-    found = api.diagnose(text, named, installed=listed, prefix=prefix, probes=probes)
+    found = envsolve.diagnose(text, named, installed=listed, prefix=prefix, probes=probes)
     deliver_as(form, found, lambda: _words(found, log), output)
     if output is not None:
         remark(f"causes: {', '.join(d.cause for d in found.diagnoses) or 'none known'}")
@@ -98,7 +98,7 @@ def command(
 
 def _tried(prefix: Path, time_limit: float) -> tuple[Probe, ...]:
     remark(f"trying {prefix} in its own interpreter, each step for at most {time_limit:g} s")
-    return api.probe(prefix, time_limit=time_limit)
+    return envsolve.probe(prefix, time_limit=time_limit)
 
 
 def _words(found: Diagnoses, log: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from envsolve import api
+import envsolve
 from envsolve.cli import options
 from envsolve.cli.declare import argument
 from envsolve.cli.output import check_target, deliver_as, remark
@@ -35,7 +35,7 @@ def command(
     machines = options.machines(machine, target, gpu, driver, platform)
     if len(machines) > 1:
         raise UsageError("the environments are judged on one machine", hint="give one --machine")
-    found = api.envs(folders or [Path()], machines[0])
+    found = envsolve.envs(folders or [Path()], machines[0])
     deliver_as(form, found, lambda: describe(found), output)
     if form == "text":
         broken = sum(e.works == "no" for e in found.environments)

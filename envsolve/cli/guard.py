@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import click
 
-from envsolve import api
+import envsolve
 from envsolve.cli import options
 from envsolve.cli.declare import argument, option
 from envsolve.cli.output import check_target, deliver_as, remark
@@ -60,7 +60,7 @@ def command(
     check_target(output)
     named = options.machines_named(machine, target, gpu, driver, platform)
     try:
-        found = api.forecast(words, named)
+        found = envsolve.preview_install(words, named)
     except EnvsolveError as error:
         if not force or isinstance(error, UsageError):
             raise
@@ -94,7 +94,7 @@ def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | Non
     place = prefix or (Path(active) if active else None)
     if place is None:
         raise UsageError("which environment?", hint="name it with --prefix DIR, or activate it")
-    done = api.guard(place) if write else api.unguard(place)
+    done = envsolve.guard(place) if write else envsolve.unguard(place)
     for path in done.files:
         remark(f"{'written' if write else 'cleaned'}: {path}")
     for note in done.notes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from envsolve import api
+import envsolve
 from envsolve.cli import options
 from envsolve.cli.declare import Commands, argument, option
 from envsolve.cli.output import SETTINGS, deliver, remark
@@ -27,7 +27,7 @@ def measure(
 
     And its pins, ABI and tools: no GPU, no import, no full download.
     """
-    found = api.measure(what, every=every)
+    found = envsolve.measure(what, every=every)
     if form == "json":
         from envsolve.system.files import dump
 
@@ -49,7 +49,7 @@ def update(
 
     They are written into your own catalogue folder, which is laid over the bundled one: the next plan knows them.
     """
-    written = api.update_facts(into)
+    written = envsolve.update_facts(into)
     for path, added in written.items():
         remark(f"{path}: {', '.join(added)}")
     if not written:
@@ -74,7 +74,7 @@ def check(
 
     And compare it with the catalogue, field by field. Exit code 4 where something disagrees.
     """
-    found = api.check_facts(packages or (), sample=sample, seed=seed, folder=catalogue, progress=remark)
+    found = envsolve.check_facts(packages or (), sample=sample, seed=seed, folder=catalogue, progress=remark)
     if form == "json":
         from envsolve.system.files import dump
 
@@ -111,10 +111,10 @@ def show(
     from envsolve.system.files import dump
 
     if what is None:
-        summary = api.facts_summary()
+        summary = envsolve.facts_summary()
         deliver(dump(summary) if form == "json" else describe_summary(summary), output)
         return
-    found = api.facts(what, *(which or ()))
+    found = envsolve.facts(what, *(which or ()))
     if form == "json":
         deliver(dump({**found.records, "sources": found.sources}), output)
     else:

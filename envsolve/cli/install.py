@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from envsolve import api
+import envsolve
 from envsolve.cli import options
 from envsolve.cli import plan as planning
 from envsolve.cli.declare import argument, option
@@ -59,15 +59,14 @@ def command(
             raise UsageError("a lock file says itself what is installed", hint="leave out the options that plan")
     flavour = options.cuda_flavour(cuda)
     version = options.python_version(python)
-    machine = api.detect()
+    machine = envsolve.detect()
     source: Path | Plan
     if lock is not None:
         source = lock
     else:
         planning.check_asked(what, files)
-        source = api.plan(
+        request = envsolve.Request(
             what or (),
-            (machine,),
             files=files or (),
             constraints=constraints or (),
             extras=extras or (),
@@ -82,13 +81,14 @@ def command(
             manager=manager,
             channels=channel or (),
         )
+        source = envsolve.plan(request, (machine,))
         if source.status == "impossible":
             planning.show_impossible(source)
             raise click.exceptions.Exit(ImpossibleError.exit_code)
         planning.tell(source)
     shown = nullcontext(silent) if SETTINGS.quiet else shown_on(sys.stderr, verbose=SETTINGS.verbose)
     with shown as progress:
-        done = api.install(
+        done = envsolve.install(
             source,
             prefix,
             manager=manager,

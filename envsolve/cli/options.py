@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from envsolve import api
+import envsolve
 from envsolve.cli.declare import option
 from envsolve.errors import UsageError
 
@@ -76,19 +76,19 @@ def machines(
     words = [_said("gpu", name) for name in gpus or ()]
     words += [_said("driver", driver)] if driver is not None else []
     words += [_said("platform", platform)] if platform is not None else []
-    said = api.describe_target(", ".join(words)) if words else None
+    said = envsolve.describe_target(", ".join(words)) if words else None
     from envsolve.facts.catalogue import Catalogue
     from envsolve.machine.model import changed
 
     catalogue = Catalogue()  # one for all of them: each reads its files anew
     if files:
-        named = [machine for path in files for machine in api.load_machines(path, catalogue)]
+        named = [machine for path in files for machine in envsolve.load_machines(path, catalogue)]
     elif targets:
-        named = [api.describe_target(target, catalogue) for target in targets]
+        named = [envsolve.describe_target(target, catalogue) for target in targets]
     elif said is not None:
         return (said,)
     else:
-        return (api.detect(),)
+        return (envsolve.detect(),)
     return tuple(changed(machine, said) for machine in named) if said else tuple(named)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from envsolve import api
+import envsolve
 from envsolve.cli import options, plan_output
 from envsolve.cli.declare import argument, option
 from envsolve.cli.output import SETTINGS, STDOUT, check_target, deliver, remark
@@ -95,29 +95,30 @@ def command(
         _check_question(chosen, allow_groups=allow_groups)
     stays = plan_output.lock_to_keep(lock, output, chosen, upgrade=upgrade)
     keep = plan_output.to_keep(stays, upgrade_package, prefer, prefix, installed)
-    request: dict[str, Any] = {
-        "keep": keep,
-        "files": files or (),
-        "constraints": constraints or (),
-        "extras": extras or (),
-        "groups": groups or (),
-        "python": options.python_version(python),
-        "cuda": options.cuda_flavour(cuda),
-        "exclude_newer": exclude_newer,
-        "prereleases": prereleases,
-        "index_url": index_url,
-        "extra_index_urls": extra_index_url or (),
-        "offline": offline,
-    }
-    if manager == "conda":
-        if allow_groups or what_if is not None:
-            raise UsageError("--allow-groups and --what-if are not for conda packages", hint="plan one by one")
-        request |= {"manager": manager, "channels": channel or ()}
+    if manager == "conda" and (allow_groups or what_if is not None):
+        raise UsageError("--allow-groups and --what-if are not for conda packages", hint="plan one by one")
+    request = envsolve.Request(
+        requirements or (),
+        files=files or (),
+        constraints=constraints or (),
+        extras=extras or (),
+        groups=groups or (),
+        python=options.python_version(python),
+        cuda=options.cuda_flavour(cuda),
+        exclude_newer=exclude_newer,
+        prereleases=prereleases,
+        keep=keep,
+        index_url=index_url,
+        extra_index_urls=extra_index_url or (),
+        offline=offline,
+        manager=manager,
+        channels=channel or (),
+    )
     machines = options.machines(machine, target, gpu, driver, platform)
     if chosen in _CONTAINERS:
-        machines = api.in_containers(machines)
+        machines = envsolve.in_containers(machines)
     if allow_groups:
-        plans = api.plan_groups(requirements or (), machines, **request)
+        plans = envsolve.plan_groups(request, machines)
         plan_output.deliver_plans(plans, chosen, output)
         for made in plans.plans:
             plan_output.tell_kept(made, keep, stays)
@@ -125,12 +126,12 @@ def command(
             raise click.exceptions.Exit(ImpossibleError.exit_code)
         return
     if what_if is not None:
-        answer = api.what_if(what_if, requirements or (), machines, **request)
+        answer = envsolve.what_if(what_if, request, machines)
         deliver(_answered(answer, chosen), output)
         if answer.now.status == "impossible":
             raise click.exceptions.Exit(ImpossibleError.exit_code)
         return
-    made = api.plan(requirements or (), machines, **request)
+    made = envsolve.plan(request, machines)
     deliver(_written(made, chosen), output)
     if output is not None or chosen not in ("summary", "json"):
         tell(made)

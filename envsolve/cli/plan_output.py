@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from envsolve import api
+import envsolve
 from envsolve.cli.declare import option
 from envsolve.cli.output import SETTINGS, check_target, deliver, remark
 from envsolve.errors import EnvsolveError, UsageError
@@ -127,7 +127,7 @@ def to_keep(
         raise UsageError("--prefer installed: what is installed?", hint="name it: --prefix DIR or --installed FILE")
     if prefer == "newest":
         prefix = installed = None
-    return api.standing(lock, prefix=prefix, installed=_text(installed), upgrade=upgrade_packages or ())
+    return envsolve.installed_versions(lock, prefix=prefix, installed=_text(installed), upgrade=upgrade_packages or ())
 
 
 def _text(installed: Path | None) -> str | None:

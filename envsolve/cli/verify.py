@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Mapping
 from functools import partial
 from itertools import combinations
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
-from envsolve import api
+import envsolve
 from envsolve.cli.declare import option
 from envsolve.cli.output import check_target, deliver, deliver_as
 from envsolve.errors import UsageError, VerificationError
@@ -55,8 +56,6 @@ def command(
 
     Compiles and runs kernels in it and compares what they compute.
     """
-    from envsolve.environment.layout import interpreter_of
-
     if [prefix, python, report].count(None) != 2:
         raise UsageError("which environment?", hint="give one of --prefix DIR, --python EXE, --report FILE")
     _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick)
@@ -66,15 +65,14 @@ def command(
         _expect_writable(path, name)
     _refuse_overwriting(written, read, form)
     if report:
-        found = api.saved_report(report, before=compare)
+        found = envsolve.saved_report(report, before=compare)
     else:
-        executable = interpreter_of(prefix) if prefix else python
-        assert executable is not None
+        place = prefix or _program(python or "")
         choice: dict[str, Any] = {"time_limit": time_limit, "only": only or (), "plan": plan, "before": compare}
         if compile_only:
-            found = api.verify_compiles(executable, gpu or (), **choice)
+            found = envsolve.verify_compiles(place, gpu or (), **choice)
         else:
-            found = api.verify(executable, quick=quick, **choice)
+            found = envsolve.verify(place, quick=quick, **choice)
     with contextlib.ExitStack() as stack:
         if html:  # also where the report cannot be delivered
             from envsolve.verify.page import page
@@ -83,6 +81,21 @@ def command(
         deliver_as(form, found, partial(_words, found), output)
     if not found.passed or found.worse:
         raise click.exceptions.Exit(VerificationError.exit_code)
+
+
+def _program(python: str) -> Path:
+    """Return the path of an interpreter, which may be a name on PATH; ``./name`` and a path are not looked up there.
+
+    Raises:
+        UsageError: There is no such program.
+    """
+    found = shutil.which(python) if python == PurePath(python).name else None
+    path = Path(found or python)
+    if not python:
+        raise UsageError("--python: the path is empty", hint="name an environment's bin/python")
+    if not is_file(path):
+        raise UsageError(f"--python {python!r}: no such interpreter", hint="name an environment's bin/python")
+    return path
 
 
 def _words(found: Report) -> str:

@@ -134,7 +134,7 @@ class Report:
 # A report in words, for a person. Pure.
 
 
-def describe(report: Report, name: str) -> str:
+def describe(report: Report, name: str = "Dockerfile") -> str:
     """The findings in the order of the file, each with what to write in its place; then what was not judged.
 
     Args:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.formats._packages import public
 from envsolve.formats._words import in_a_line, warning_lines
+from envsolve.machine.model import Machine, Platform
 from envsolve.planning.plan import Plan
 
 
@@ -45,3 +48,28 @@ def remarks(plan: Plan) -> Iterator[str]:
     plan = public(plan)
     yield in_a_line(plan)
     yield from warning_lines(plan)
+
+
+def in_containers(machines: Sequence[Machine]) -> tuple[Machine, ...]:
+    """Return machines as a container on them sees them: their drivers and GPUs, but its own libc, compilers, toolkits.
+
+    The libc is that of the oldest official image of Python, unless the machine has a newer one.
+    """
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.rules.platform import libc_of, libc_text
+
+    catalogue = Catalogue()
+    images = {image.distribution for image in catalogue.images if image.repository == "python"}
+    bases = [libc_of(Platform(libc=catalogue.distributions[name].libc)) for name in images]
+    oldest = min(filter(None, bases))
+    seen = []
+    for machine in machines:
+        platform = machine.platform or Platform()
+        libc = libc_of(platform)
+        own = libc if libc and libc[0] == oldest[0] and libc > oldest else oldest
+        if platform.os != "windows" and not platform.jetson:
+            machine = replace(
+                machine, platform=replace(platform, libc=libc_text(own)), host_compilers=None, toolkits=None
+            )
+        seen.append(machine)
+    return tuple(seen)

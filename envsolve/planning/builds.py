@@ -13,9 +13,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.errors import UsageError
-from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.builds import Build
+from envsolve.facts.catalogue import Catalogue, check_python
+from envsolve.machine.known import machines_or_host
 from envsolve.machine.model import Gpu, Machine
-from envsolve.rules.judge import Judge, as_judged
+from envsolve.planning.request import check_python_text
+from envsolve.rules.judge import Judge, as_judged, python_of, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.verdict import Verdict
 from envsolve.solve.family import Family, Option
@@ -80,6 +83,38 @@ class BuildList:
     schema: Literal["envsolve.builds/1"]
     builds: tuple[BuildLine, ...]
     recommended: Recommended | None = None
+
+
+def builds(package: str, machines: Sequence[Machine] | None = None, *, python: str | None = None) -> BuildList:
+    """Judge every published build of a torch-family package on each GPU of the machines.
+
+    Args:
+        package: Its name.
+        machines: This host if None.
+        python: ``3.12``; the machine's own if None.
+
+    Raises:
+        UsageError: The catalogue has no builds of the package, or no builds at all for the Python.
+    """
+    here, catalogue = machines_or_host(machines), Catalogue()
+    named = check_python_text(python)
+    return list_builds(package, here, check_python(named, catalogue) if named else python_of(here), catalogue)
+
+
+def judge(build: Build, machine: Machine | None = None, *, python: str | None = None) -> Verdict:
+    """Judge one build on a machine; if it has several GPUs, the verdict is that of the GPU that supports it the least.
+
+    Args:
+        build: A record of the catalogue, such as ``facts("torch", "2.9.1", "cu126").builds[0]``.
+        machine: This host if None.
+        python: ``3.12``; the machine's own if None.
+    """
+    catalogue = Catalogue()
+    (here,) = machines_or_host([machine] if machine else None)
+    named = check_python_text(python)
+    checked = check_python(named, catalogue) if named else python_of([here])
+    judged = as_judged(here, None, catalogue.drivers)
+    return worst(Judge(judged, Facts.of(catalogue)).verdicts(build, checked))
 
 
 def list_builds(package: str, machines: Sequence[Machine], python: str | None, catalogue: Catalogue) -> BuildList:

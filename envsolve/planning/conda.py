@@ -17,9 +17,9 @@ from envsolve.facts.channels import CondaChannel
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.conda_inputs import of_requirement
-from envsolve.planning.make import Choices
 from envsolve.planning.pinning import Judged, driver_need, support_of
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan, Support
+from envsolve.planning.request import Request
 from envsolve.planning.warnings import about_compat, about_machines
 from envsolve.rules.conda import (
     Candidate,
@@ -121,7 +121,7 @@ _CUDA_VERSION = "cuda-version"
 def make_conda_plan(
     asked: CondaAsked,
     machines: Sequence[Machine],
-    choices: Choices,
+    request: Request,
     catalogue: Catalogue,
     channels: Channels,
     names: Sequence[str],
@@ -131,7 +131,7 @@ def make_conda_plan(
     Args:
         asked: Match specs and constraints.
         machines: At least one; what the catalogue knows of them filled in.
-        choices: Fixed beforehand.
+        request: Fixed beforehand.
         catalogue: The facts.
         channels: Where packages come from.
         names: The channels as the user named them.
@@ -143,7 +143,7 @@ def make_conda_plan(
         IndexUnavailableError: A channel could not be read.
     """
     facts = Facts.of(catalogue)
-    judged = tuple(as_judged(machine, choices.cuda, catalogue.drivers) for machine, *_ in by_kind(machines))
+    judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine, *_ in by_kind(machines))
     frame = Plan(
         machines=tuple(machines),
         requirements=tuple(map(str, asked.specs)),
@@ -155,7 +155,7 @@ def make_conda_plan(
     if refusal is not None:
         return _impossible(frame, refusal)
     virtual = virtual_packages(judged, facts)
-    specs = tuple(_with_choices(asked, judged, choices))
+    specs = tuple(_with_choices(asked, judged, request))
     question = Question(specs, asked.constraints, virtual, subdir_of(judged[0].platform))
     solver = Solver(channels, CondaJudge(judged, facts, catalogue.conda))
     try:
@@ -208,23 +208,23 @@ def _unserved(machines: Sequence[Machine]) -> Conflict | None:
     return None
 
 
-def _with_choices(asked: CondaAsked, machines: Sequence[Machine], choices: Choices) -> Iterator[Spec]:
+def _with_choices(asked: CondaAsked, machines: Sequence[Machine], request: Request) -> Iterator[Spec]:
     """The specs of the request, with the Python and the CUDA that are chosen beside them.
 
     ``--python`` replaces a ``python`` spec of the request, but not what the projects require.
     """
-    python = choices.python
+    python = request.python
     if python is None and all(spec.name != "python" for spec in asked.specs):
         own = python_of(machines)
         python = own if own and admits_python(asked.requires_python, own) else None
-    yield from (spec for spec in asked.specs if spec.name != "python" or choices.python is None)
+    yield from (spec for spec in asked.specs if spec.name != "python" or request.python is None)
     if asked.requires_python:
         yield of_requirement(Requirement(f"python{asked.requires_python}"), "requires-python", {})
     if python:
         yield Spec("python", f"{PythonVersion.parse(python)}.*", origin="the Python that was chosen")
-    if choices.cuda and choices.cuda != "cpu":
-        digits = choices.cuda.removeprefix("cu")
-        yield Spec(_CUDA_VERSION, f"{digits[:-1]}.{digits[-1]}.*", origin=f"--cuda {choices.cuda}")
+    if request.cuda and request.cuda != "cpu":
+        digits = request.cuda.removeprefix("cu")
+        yield Spec(_CUDA_VERSION, f"{digits[:-1]}.{digits[-1]}.*", origin=f"--cuda {request.cuda}")
 
 
 def _judged(solution: Solution, machines: Sequence[Machine], conda: CondaJudge) -> Iterator[Judged]:

@@ -17,8 +17,9 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked, Need, read_requirement
-from envsolve.planning.make import Choices, make_plan
+from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
 from envsolve.solve.outcome import Caution, Conflict, ConflictFact, Fix, PlannedPackage
 from envsolve.toolchain.compiled import about_trees
 
@@ -46,7 +47,7 @@ def with_pip_part(
     provided = provided_by_conda(plan, catalogue.conda_names)
     needs = tuple(Need(read_requirement(line, _ORIGIN), _ORIGIN) for line in lines)
     held = tuple(Need(Requirement(f"{name}=={version}"), "conda") for name, version in provided.items())
-    wheels = make_plan(Asked(needs, held), machines, Choices(python=plan.python), catalogue, client)
+    wheels = make_plan(Asked(needs, held), machines, Request(python=plan.python), catalogue, client)
     if wheels.status == "impossible":
         facts = tuple(replace(fact, fact=f"for pip: {fact.fact}") for fact in wheels.conflict)
         return _impossible(plan, Conflict(facts, (_ASK_CONDA, *wheels.remedies)))

@@ -16,8 +16,9 @@ from envsolve.machine.model import Machine, changed
 from envsolve.machine.target import machine_from_target, parse_target
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked
-from envsolve.planning.make import Choices, make_plan
+from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
 from envsolve.rules.judge import as_judged
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import assumed
@@ -44,7 +45,7 @@ class Plans(msgspec.Struct, frozen=True):
 
 
 def make_plans(
-    asked: Asked, machines: Sequence[Machine], choices: Choices, catalogue: Catalogue, client: IndexClient
+    asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
 ) -> Plans:
     """Divide machines into the smallest number of groups that have a plan each.
 
@@ -58,7 +59,7 @@ def make_plans(
     def plan(part: Part) -> Plan:
         if part not in made:
             its = [machine for place in sorted(part) for machine in kinds[place]]
-            made[part] = make_plan(asked, its, choices, catalogue, client)
+            made[part] = make_plan(asked, its, request, catalogue, client)
         return made[part]
 
     def works(part: Part) -> bool:
@@ -73,7 +74,7 @@ def make_plans(
         alone = [frozenset({place}) for place in members]
         served = [place for part, place in zip(alone, members, strict=True) if works(part)]
         has_torch = all(_has_torch(plan(frozenset({place}))) for place in served)
-        fleet = _fleet([kinds[place][0] for place in served], asked, choices, catalogue) if has_torch else None
+        fleet = _fleet([kinds[place][0] for place in served], asked, request, catalogue) if has_torch else None
         groups += _smallest(served, works, fleet)
         unserved += [part for part in alone if not works(part)]
     return Plans(
@@ -142,11 +143,11 @@ def _divisions(members: Sequence[int], count: int, may_work: Callable[[Part], bo
     yield from extended((), members)
 
 
-def _fleet(machines: Sequence[Machine], asked: Asked, choices: Choices, catalogue: Catalogue) -> Fleet:
-    cutoff = cutoff_of(choices.exclude_newer) if choices.exclude_newer else None
-    judged = tuple(as_judged(machine, choices.cuda, catalogue.drivers) for machine in machines)
+def _fleet(machines: Sequence[Machine], asked: Asked, request: Request, catalogue: Catalogue) -> Fleet:
+    cutoff = cutoff_of(request.exclude_newer) if request.exclude_newer else None
+    judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine in machines)
     pythons = {machine.python for machine in machines}
-    python = choices.python or (pythons.pop() if len(pythons) == 1 else None)
+    python = request.python or (pythons.pop() if len(pythons) == 1 else None)
     family = Family(catalogue, Facts.of(catalogue), judged, python, cutoff)
     wanted: dict[str, SpecifierSet] = {}
     # Those with markers may not hold for all machines; left out, they make more seem possible than is, never less.
@@ -154,7 +155,7 @@ def _fleet(machines: Sequence[Machine], asked: Asked, choices: Choices, catalogu
         name = canonicalize_name(requirement.name)
         if family.owns(name):
             wanted[name] = wanted.get(name, SpecifierSet()) & requirement.specifier
-    return Fleet(family, Limits(wanted, choices.cuda))
+    return Fleet(family, Limits(wanted, request.cuda))
 
 
 def _has_torch(plan: Plan) -> bool:
@@ -204,7 +205,7 @@ def make_what_if(
     change: str,
     asked: Asked,
     machines: Sequence[Machine],
-    choices: Choices,
+    request: Request,
     catalogue: Catalogue,
     client: IndexClient,
 ) -> WhatIf:
@@ -220,8 +221,8 @@ def make_what_if(
     said = machine_from_target(parse_target(change), catalogue)
     if not said.sources:
         raise UsageError("a question of what if supposes something", hint='name it: --what-if "driver 580"')
-    after = replace(choices, python=said.python or choices.python)
-    now = make_plan(asked, machines, choices, catalogue, client)
+    after = replace(request, python=said.python or request.python)
+    now = make_plan(asked, machines, request, catalogue, client)
     then = make_plan(asked, [changed(machine, said) for machine in machines], after, catalogue, client)
     return WhatIf(change, now, then, tuple(differences(now, then)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -26,6 +25,7 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked, Need
 from envsolve.planning.pinning import driver_need, driver_of_code, judged_builds, pin, support_of
 from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
 from envsolve.planning.rounds import (
     NothingFitsError,
     Resolved,
@@ -61,7 +61,7 @@ from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
 from envsolve.solve.fleet import Fleet, by_kind
 from envsolve.solve.limits import Limits
 from envsolve.solve.outcome import Caution, Conflict
-from envsolve.solve.preferences import Kept, cutoff_of
+from envsolve.solve.preferences import cutoff_of, versions_kept
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution, UnsolvableError, solve
 from envsolve.toolchain.compiled import about_other_sources, about_trees
@@ -138,33 +138,15 @@ def _gain(chosen: Option, other: Option) -> str | None:
     return f"{other.label} with its Triton" if other.verdict.triton and not chosen.verdict.triton else None
 
 
-class Choices(msgspec.Struct, frozen=True):
-    """What the user fixes beforehand.
-
-    Attributes:
-        python: ``3.12``; None takes the machine's.
-        cuda: A flavour, ``cu126`` or ``cpu``; None lets the solve choose.
-        exclude_newer: ISO 8601 date or instant; nothing published later is considered.
-        prereleases: Consider pre-releases of ordinary packages.
-        kept: Versions to stay with where the request and the machines allow it.
-    """
-
-    python: str | None = None
-    cuda: str | None = None
-    exclude_newer: str | None = None
-    prereleases: bool = False
-    kept: Kept = {}
-
-
 def make_plan(
-    asked: Asked, machines: Sequence[Machine], choices: Choices, catalogue: Catalogue, client: IndexClient
+    asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
 ) -> Plan:
     """Plan an environment that is good on every one of the machines.
 
     Args:
         asked: Requirements and constraints.
         machines: At least one; what the catalogue knows of them filled in.
-        choices: Fixed beforehand.
+        request: Its Python, variant, cutoff, pre-releases and versions to keep count here.
         catalogue: The facts.
         client: The indexes.
 
@@ -174,15 +156,15 @@ def make_plan(
     Raises:
         IndexUnavailableError: An index that only it can answer for failed.
     """
-    facts = Facts.of(catalogue)
-    cutoff = cutoff_of(choices.exclude_newer) if choices.exclude_newer else None
-    judged = tuple(as_judged(machine, choices.cuda, catalogue.drivers) for machine, *_ in by_kind(machines))
-    family = Family(catalogue, facts, judged, None, cutoff, kept=choices.kept, requires_python=asked.requires_python)
-    python = choices.python or choose_python(asked, machines, family)
+    facts, kept = Facts.of(catalogue), versions_kept(request.keep)
+    cutoff = cutoff_of(request.exclude_newer) if request.exclude_newer else None
+    judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine, *_ in by_kind(machines))
+    family = Family(catalogue, facts, judged, None, cutoff, kept=kept, requires_python=asked.requires_python)
+    python = request.python or choose_python(asked, machines, family)
     frame = Plan(
         warnings=(
             *(Caution("set-aside", note) for note in asked.notes),
-            *(about_python(asked.requires_python, machines, python) if choices.python is None else ()),
+            *(about_python(asked.requires_python, machines, python) if request.python is None else ()),
         ),
         machines=tuple(machines),
         python=python,
@@ -199,11 +181,11 @@ def make_plan(
     wanted = _specifiers(asked.needs, environment)
     constraints = _specifiers(asked.constraints, environment)
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
-    limits = Limits(of_family, choices.cuda)
+    limits = Limits(of_family, request.cuda)
     if not admits_python(asked.requires_python, python):
         return _impossible(frame, python_not_allowed(family, limits))
     digests = _digests((*asked.needs, *asked.constraints), environment)
-    pool = Pool(client, environment, digests, tuple(others), cutoff, choices.prereleases, choices.kept)
+    pool = Pool(client, environment, digests, tuple(others), cutoff, request.prereleases, kept)
     client.prefetch(name for name in wanted if not family.owns(name))
 
     def resolve(needs: Sequence[Need], family: Family, ready: Ready) -> Resolved:
@@ -211,7 +193,7 @@ def make_plan(
         wheels = {name: some for name, some in still_there(ready, family).items() if name not in digests}
         provider = Provider(environment, family, pool, files, direct, client, constraints, wheels)
         try:
-            solution = solve(provider, needs, choices.cuda)
+            solution = solve(provider, needs, request.cuda)
             return Resolved(needs, solution, pin(solution, files, direct, digests), provider, family, limits, ready)
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from envsolve.errors import UsageError
 from envsolve.machine.model import Machine
 from envsolve.solve.outcome import Caution, ConflictFact, Fix, PlannedPackage
 from envsolve.toolchain.model import Toolchain
@@ -104,3 +105,41 @@ class Plan(msgspec.Struct, frozen=True):
     catalogue_date: str | None = None
     own_catalogue_date: str | None = None
     conda: CondaTerms | None = None
+
+    def render(self, format: str) -> str:
+        """Write the plan in one of the formats of ``envsolve plan --format``.
+
+        Raises:
+            UsageError: There is no such format.
+            ImpossibleError: The plan is impossible, and the format cannot say so.
+            IndexUnavailableError: The format requires hashes that the plan lacks.
+        """
+        # The formats are built on plans, so they are above this package, and only the public API knows both.
+        from envsolve import render
+
+        return render(self, format)
+
+    def to_pylock(self) -> str:
+        """Write the plan as a ``pylock.toml``; errors are those of :meth:`render`."""
+        return self.render("pylock")
+
+    def to_json(self) -> str:
+        """Write the plan as ``envsolve.plan/1`` JSON, without the passwords and tokens of its URLs."""
+        return self.render("json")
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Plan:
+        """Read what :meth:`to_json` or ``envsolve plan --format json`` wrote.
+
+        Raises:
+            UsageError: The text is not the JSON of a plan.
+        """
+        hint = "envsolve plan ... --format json -o FILE writes one"
+        try:
+            raw = msgspec.json.decode(text)
+            # The schema has a default, so that conversion alone would take any object for a plan.
+            if not (isinstance(raw, dict) and raw.get("schema") == SCHEMA):
+                raise UsageError(f"not the JSON of a plan: its schema is not {SCHEMA}", hint=hint)
+            return msgspec.convert(raw, type=cls)
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"not the JSON of a plan: {error}", hint=hint) from None

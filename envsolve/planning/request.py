@@ -1,198 +1,210 @@
-"""What a program asks to be planned, in plain values: read, checked, and handed to a planner with facts and indexes."""
+"""The request: what the user asked for, as one value from the command line to the solver; and the plans for it."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
 
 from envsolve.errors import UsageError
+from envsolve.machine.known import machines_given, machines_or_host
+from envsolve.system.arguments import StrPath, items, paths
 
 if TYPE_CHECKING:
     from envsolve.facts.catalogue import Catalogue
     from envsolve.machine.model import Machine
     from envsolve.packages.client import IndexClient
     from envsolve.packages.requirements import Asked
-    from envsolve.planning.make import Choices
+    from envsolve.packages.settings import IndexSettings
+    from envsolve.planning.groups import Plans, WhatIf
     from envsolve.planning.plan import Plan
 
-
-# Checks of what a program passes to :mod:`envsolve.api`, where Python's types alone would let a mistake through.
-
-
-StrPath = str | os.PathLike[str]
-Item = TypeVar("Item")
-
 _PYTHON = r"(?a)3\.\d{1,2}(?:\.\d+)?"
+_CHANNELS = ("conda-forge",)
+_TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "channels")
+_PATHS = ("files", "constraints", "projects")
+_NOT_FOR_CONDA = ("keep", "index_url", "extra_index_urls", "prereleases")
 
 
-def path_of(value: StrPath, name: str) -> Path:
-    """A path that was given as text or as a path.
+class Request(msgspec.Struct, frozen=True):
+    """What a plan is to contain and how to choose it; the machines are separate.
+
+    Attributes:
+        requirements: PEP 508 requirements, projects or URLs.
+        files: Requirement files (``-r``); for conda also an ``environment.yml``.
+        constraints: Constraint files (``-c``).
+        projects: Projects with a ``pyproject.toml``.
+        extras: Extras of the projects.
+        groups: Dependency groups of the projects.
+        python: ``3.12``; the machine's own if None.
+        cuda: An accelerator variant (``cu126``, ``cpu``); the best one if None.
+        exclude_newer: ISO 8601 date or time; files uploaded later are ignored.
+        prereleases: Whether to consider pre-releases if no specifier names one.
+        keep: Names and versions to prefer, as :func:`envsolve.installed_versions` returns them.
+        index_url: The default package index; the configuration of pip or uv decides if None.
+        extra_index_urls: More indexes, used only for names that the default one lacks.
+        offline: Whether to use only the cache and the catalogue.
+        manager: ``conda`` for a plan of conda packages; every other manager installs the same wheels.
+        channels: conda channels, the preferred first: names or URLs.
+        environ: Environment variables, for the configuration of the indexes.
 
     Raises:
-        UsageError: It is neither.
+        UsageError: A field has the wrong type, or two fields contradict each other.
     """
-    try:
-        return Path(value)
-    except TypeError:
-        raise UsageError(f"{name}: {value!r} is not a path", hint="give a str or a pathlib.Path") from None
+
+    requirements: Sequence[str] = ()
+    files: Sequence[StrPath] = ()
+    constraints: Sequence[StrPath] = ()
+    projects: Sequence[StrPath] = ()
+    extras: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    python: str | None = None
+    cuda: str | None = None
+    exclude_newer: str | None = None
+    prereleases: bool = False
+    keep: Sequence[tuple[str, str]] = ()
+    index_url: str | None = None
+    extra_index_urls: Sequence[str] = ()
+    offline: bool = False
+    manager: str | None = None
+    channels: Sequence[str] = ()
+    environ: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
+
+    def __post_init__(self) -> None:
+        for name in _TEXTS:
+            structs.force_setattr(self, name, items(getattr(self, name), str, name))
+        for name in _PATHS:
+            structs.force_setattr(self, name, paths(getattr(self, name), name))
+        structs.force_setattr(self, "keep", tuple(self.keep))
+        check_python_text(self.python)
+        if self.manager == "conda":
+            if others := [name for name in _NOT_FOR_CONDA if getattr(self, name)]:
+                hint = "leave it out, or plan with pip or uv"
+                raise UsageError(f"{', '.join(others)}: not for conda packages", hint=hint)
+        elif self.channels:
+            raise UsageError("only conda has channels", hint="plan with the manager conda")
+
+    def expect_something(self) -> None:
+        """Raise a UsageError if the request names nothing to plan."""
+        if not (self.requirements or self.files or self.projects):
+            raise UsageError("nothing to plan", hint="name packages, requirement files or projects")
 
 
-def program_of(value: StrPath, name: str) -> Path:
-    """The path of a program; text that is a bare name may be found along PATH, ``./name`` and a path may not.
-
-    Raises:
-        UsageError: It is neither text nor a path, or empty.
-    """
-    path = path_of(value, name)
-    if value == "":
-        raise UsageError(f"{name}: the path is empty", hint="name the program")
-    # A Path no longer tells ./name from name.
-    return path if isinstance(value, str) and not os.path.dirname(value) else path.absolute()  # noqa: PTH120
-
-
-def items(values: Iterable[Item] | None, kinds: type | tuple[type, ...], name: str) -> tuple[Item, ...]:
-    """The members of a list; None is an empty one.
-
-    Raises:
-        UsageError: It is a single value (a str is a sequence of letters, and is never meant so), or a member is of
-            another kind.
-    """
-    if values is None:
-        return ()
-    if isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable):
-        shown = repr(values) if isinstance(values, str) else f"a {type(values).__name__}"
-        raise UsageError(f"{name}: {shown} is not a list", hint="give a list, also of one")
-    members = tuple(values)
-    for member in members:
-        if not isinstance(member, kinds):
-            wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
-            raise UsageError(f"{name}: {member!r} is not of type {wanted}", hint=f"give a list of {wanted}")
-    return members
-
-
-def paths(values: Iterable[StrPath] | None, name: str) -> tuple[Path, ...]:
-    """The paths of a list.
-
-    Raises:
-        UsageError: As :func:`items`.
-    """
-    return tuple(Path(value) for value in items(values, (str, os.PathLike), name))
-
-
-def python_version(value: Any) -> str | None:
-    """A Python version as text, ``3.12``, or None.
+def check_python_text(value: object) -> str | None:
+    """Return a Python version, ``3.12``, or None.
 
     Raises:
-        UsageError: It is none; a float is refused, since 3.1 and 3.10 are the same one.
+        UsageError: It is anything else; a float is refused, since 3.1 and 3.10 are the same float.
     """
     if value is None or (isinstance(value, str) and re.fullmatch(_PYTHON, value)):
         return value
     raise UsageError(f"python: {value!r} is not a Python version", hint='write it as text, "3.12"')
 
 
-Answer = TypeVar("Answer")
-_CHANNELS = ("conda-forge",)
-_TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "channels")
-_PATHS = ("files", "constraints", "projects")
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is asked of a plan, bar the machines; its parts are those of :func:`envsolve.api.plan`."""
-
-    requirements: tuple[str, ...] = ()
-    files: tuple[Path, ...] = ()
-    constraints: tuple[Path, ...] = ()
-    projects: tuple[Path, ...] = ()
-    extras: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    python: str | None = None
-    cuda: str | None = None
-    exclude_newer: str | None = None
-    prereleases: bool = False
-    keep: tuple[tuple[str, str], ...] = ()
-    index_url: str | None = None
-    extra_index_urls: tuple[str, ...] = ()
-    offline: bool = False
-    channels: tuple[str, ...] = ()
-    environ: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
-
-    @classmethod
-    def of(cls, requirements: Sequence[str], **given: Any) -> Request:
-        """A request as a program passes it.
-
-        Raises:
-            UsageError: A part is of another type.
-            TypeError: There is no such part.
-        """
-        given = {"requirements": requirements, **given}
-        lists = {name: items(given[name], str, name) for name in _TEXTS if name in given}
-        places = {name: paths(given[name], name) for name in _PATHS if name in given}
-        python_version(given.get("python"))
-        return cls(**{**given, **lists, **places, "keep": tuple(given.get("keep", ()))})
-
-    def check_not_empty(self, hint: str) -> None:
-        """Refuse a request for nothing.
-
-        Raises:
-            UsageError: It is one.
-        """
-        if not (self.requirements or self.files or self.projects):
-            raise UsageError("nothing to plan", hint=hint)
-
-
-def planned(
-    planner: Callable[[Asked, Sequence[Machine], Choices, Catalogue, IndexClient], Answer],
-    request: Request,
-    machines: Sequence[Machine],
-) -> Answer:
-    """Have a request planned; the errors are those of :func:`envsolve.api.plan`.
+def plan(request: Request, machines: Sequence[Machine] | None = None) -> Plan:
+    """Resolve a request; the ``status`` of the plan says whether there is an answer.
 
     Args:
-        planner: Makes one plan, or several.
-        machines: At least one.
+        request: What the plan is to contain.
+        machines: The plan works on all of them; this host if None.
+
+    Raises:
+        UsageError: A requirement or file cannot be read, the request is empty, or there were never builds for its
+            Python or variant.
+        IndexUnavailableError: An index that is needed failed.
+    """
+    given = machines_or_host(machines)
+    if request.manager == "conda":
+        return _conda_plan(request, given)
+    from envsolve.planning.make import make_plan
+
+    with _ready(request) as (checked, asked, catalogue, client):
+        return make_plan(asked, given, checked, catalogue, client)
+
+
+def plan_groups(request: Request, machines: Sequence[Machine]) -> Plans:
+    """Return the fewest plans that together work on all machines.
+
+    Raises:
+        UsageError: As :func:`plan`, or the request is for conda packages.
+        IndexUnavailableError: As :func:`plan`.
+    """
+    from envsolve.planning.groups import make_plans
+
+    given = machines_given(machines)
+    with _ready(request) as (checked, asked, catalogue, client):
+        return make_plans(asked, given, checked, catalogue, client)
+
+
+def what_if(change: str, request: Request, machines: Sequence[Machine] | None = None) -> WhatIf:
+    """Compare the plan for the machines with the plan for the machines after a change.
+
+    Args:
+        change: In the words of a target: ``driver 580``, ``RTX 5090, python 3.12``.
+        request: What both plans are to contain.
+        machines: The machines as they are; this host if None.
+
+    Raises:
+        UsageError: As :func:`plan_groups`, or the change cannot be read.
+        IndexUnavailableError: As :func:`plan`.
+    """
+    from envsolve.planning.groups import make_what_if
+
+    given = machines_or_host(machines)
+    with _ready(request) as (checked, asked, catalogue, client):
+        return make_what_if(change, asked, given, checked, catalogue, client)
+
+
+@contextmanager
+def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexClient]]:
+    """Read a request's inputs and open its indexes.
+
+    Raises:
+        UsageError: As :func:`plan`.
     """
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.packages.client import IndexClient
-    from envsolve.packages.model import KnownFiles
     from envsolve.packages.requirement_files import read_requirements
     from envsolve.packages.settings import read_settings
-    from envsolve.planning.make import Choices
-    from envsolve.solve.preferences import versions_kept
 
+    if request.manager == "conda":
+        raise UsageError("only single plans can be of conda packages", hint="plan one by one")
     asked = read_requirements(
         request.requirements,
-        request.files,
-        request.constraints,
-        projects=request.projects,
+        paths(request.files, "files"),
+        paths(request.constraints, "constraints"),
+        projects=paths(request.projects, "projects"),
         extras=request.extras,
         groups=request.groups,
     )
-    request.check_not_empty("name packages, requirement files or projects")
+    request.expect_something()
     settings = read_settings(
         request.environ,
         index_url=request.index_url or next(iter(asked.index_urls), None),
         extra_index_urls=(*request.extra_index_urls, *asked.extra_index_urls),
     )
     catalogue = Catalogue()
-    request = _checked(request, catalogue)
-    early = request.prereleases or asked.prereleases
-    choices = Choices(request.python, request.cuda, request.exclude_newer, early, versions_kept(request.keep))
-    known = KnownFiles(lambda: catalogue.known_metadata)
-    with IndexClient(settings, offline=request.offline, known=known) as client:
-        return planner(asked, machines, choices, catalogue, client)
+    checked = _checked(request, catalogue)
+    with _client(settings, catalogue, offline=request.offline) as client:
+        yield structs.replace(checked, prereleases=request.prereleases or asked.prereleases), asked, catalogue, client
+
+
+def _client(settings: IndexSettings, catalogue: Catalogue, *, offline: bool) -> IndexClient:
+    from envsolve.packages.client import IndexClient
+    from envsolve.packages.model import KnownFiles
+
+    return IndexClient(settings, offline=offline, known=KnownFiles(lambda: catalogue.known_metadata))
 
 
 def _checked(request: Request, catalogue: Catalogue) -> Request:
-    """The request with its Python as major and minor, if there were ever builds for that and for its flavour.
+    """Return the request with its Python as major and minor version.
 
     Raises:
-        UsageError: There were none.
+        UsageError: There were never builds for the Python or the variant.
     """
     from envsolve.facts.catalogue import check_flavour, check_python
 
@@ -202,52 +214,42 @@ def _checked(request: Request, catalogue: Catalogue) -> Request:
     return structs.replace(request, python=python)
 
 
-def conda_planned(request: Request, machines: Sequence[Machine]) -> Plan:
-    """Have a request planned with conda packages; the errors are those of :func:`envsolve.api.plan`.
-
-    Args:
-        machines: At least one.
-    """
+def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.packages.client import IndexClient
     from envsolve.packages.conda_inputs import read_asked
-    from envsolve.packages.model import KnownFiles
     from envsolve.packages.settings import read_settings
     from envsolve.planning.conda import channel_address, make_conda_plan
     from envsolve.planning.conda_pip import with_pip_part
-    from envsolve.planning.make import Choices
     from envsolve.rules.platform import Environment, admits_python, assumed
     from envsolve.solve.conda_channels import Channels
     from envsolve.solve.preferences import cutoff_of
 
-    request.check_not_empty("name packages, an environment.yml, requirement files or projects")
+    request.expect_something()
     catalogue = Catalogue()
     request = _checked(request, catalogue)
     first = structs.replace(machines[0], platform=assumed(machines[0].platform))
 
     def markers_python(requires_python: str | None) -> str:
-        """A Python that the projects allow, for markers: the solve has yet to choose the plan's."""
+        # Markers need a Python that the projects allow, and the conda solve chooses the plan's only later.
         known = (*filter(None, [first.python]), *catalogue.pythons)
         return next((python for python in known if admits_python(requires_python, python)), known[0])
 
     asked = read_asked(
         request.requirements,
-        request.files,
-        request.constraints,
+        paths(request.files, "files"),
+        paths(request.constraints, "constraints"),
         catalogue.conda_names,
         lambda requires: Environment.of(first, request.python or markers_python(requires)),
-        projects=request.projects,
+        projects=paths(request.projects, "projects"),
         extras=request.extras,
         groups=request.groups,
     )
-    names = request.channels or asked.channels or _CHANNELS
+    names = tuple(request.channels) or asked.channels or _CHANNELS
     cutoff = cutoff_of(request.exclude_newer) if request.exclude_newer else None
-    addresses = [channel_address(name, catalogue) for name in names]
-    source = Channels(addresses, offline=request.offline, exclude_newer=cutoff)
-    choices = Choices(request.python, request.cuda, request.exclude_newer)
-    plan = make_conda_plan(asked, machines, choices, catalogue, source, names)
+    urls = [channel_address(name, catalogue) for name in names]
+    source = Channels(urls, offline=request.offline, exclude_newer=cutoff)
+    made = make_conda_plan(asked, machines, request, catalogue, source, names)
     if not asked.pip:
-        return plan
-    known = KnownFiles(lambda: catalogue.known_metadata)
-    with IndexClient(read_settings(request.environ), offline=request.offline, known=known) as client:
-        return with_pip_part(plan, asked.pip, machines, catalogue, client)
+        return made
+    with _client(read_settings(request.environ), catalogue, offline=request.offline) as client:
+        return with_pip_part(made, asked.pip, machines, catalogue, client)

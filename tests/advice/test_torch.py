@@ -21,8 +21,8 @@ from envsolve.machine.model import Driver, Machine
 from envsolve.packages.commands import Change
 from envsolve.planning.builds import BuildLine, list_builds
 from envsolve.planning.conda import make_conda_plan
-from envsolve.planning.make import Choices
 from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
 from envsolve.protect.preview import report_after
 from envsolve.rules.conda import Candidate, CondaAsked, Spec, VirtualPackage
 from envsolve.solve.conda_channels import UnsolvableError
@@ -209,7 +209,7 @@ def test_every_command_names_the_same_conda_package(
     for machine in machines_of(ask):
         channel: object = Channel()
         asked = CondaAsked((Spec("pytorch"),))
-        plan = make_conda_plan(asked, [machine], Choices(), CATALOGUE, channel, ["conda-forge"])  # type: ignore[arg-type]
+        plan = make_conda_plan(asked, [machine], Request(), CATALOGUE, channel, ["conda-forge"])  # type: ignore[arg-type]
         if not machine.gpus or plan.cuda == "cpu" or "cannot exist" in "".join(fact.fact for fact in plan.conflict):
             continue
         answers = {

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
+from envsolve import Request
 from envsolve.cli.main import run as run_command
 from envsolve.cli.plan_output import lock_to_keep, tell_kept, to_keep
 from envsolve.errors import UsageError
@@ -67,7 +68,7 @@ def test_what_cannot_be_stayed_with(
 
 
 def test_how_much_of_a_lock_is_kept(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tell_kept(GOOD, api.standing(lock)[1:], lock)
+    tell_kept(GOOD, envsolve.installed_versions(lock)[1:], lock)
     tell_kept(GOOD, (), None)
     tell_kept(IMPOSSIBLE, (), lock)
     assert capsys.readouterr().err == f"kept: 2 of 3 packages are as in {lock}; --upgrade lets all move\n"
@@ -77,16 +78,16 @@ def test_how_much_of_a_lock_is_kept(lock: Path, capsys: pytest.CaptureFixture[st
 def test_the_command_hands_it_on(
     lock: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], kept: bool
 ) -> None:
-    asked: list[dict[str, object]] = []
+    asked: list[Request] = []
 
-    def plan(*_: object, **options: object) -> Plan:
-        asked.append(options)
+    def plan(request: Request, machines: object) -> Plan:
+        asked.append(request)
         return GOOD
 
-    monkeypatch.setattr(api, "plan", plan)
+    monkeypatch.setattr(envsolve, "plan", plan)
     assert run(["plan", "torch", "--target", MACHINE, "-o", str(lock), *options]) == 0
-    assert bool(asked[0]["keep"]) == kept
-    assert ("torch", "2.9.0+cu126") not in asked[0]["keep"] or "-P" not in options  # type: ignore[operator]
+    assert bool(asked[0].keep) == kept
+    assert ("torch", "2.9.0+cu126") not in asked[0].keep or "-P" not in options
 
 
 def test_a_question_has_an_answer_in_text_and_json(
@@ -95,7 +96,7 @@ def test_a_question_has_an_answer_in_text_and_json(
     def what_if(change: str, *_: object, **__: object) -> WhatIf:
         return WhatIf(change, IMPOSSIBLE, GOOD, tuple(differences(IMPOSSIBLE, GOOD)))
 
-    monkeypatch.setattr(api, "what_if", what_if)
+    monkeypatch.setattr(envsolve, "what_if", what_if)
     line = ["plan", "torch", "--target", MACHINE, "--what-if", "driver 580"]
     assert run(line) == 3  # as the plan for the machine as it is
     assert "What if   driver 580: cu126" in capsys.readouterr().out

@@ -111,10 +111,7 @@ def test_names_that_a_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_said_and_leaves_with_130() -> None:
-    script = (
-        "import time, envsolve.api; envsolve.api.detect = lambda: time.sleep(30); "
-        "from envsolve.cli.main import run; run()"
-    )
+    script = "import time, envsolve; envsolve.detect = lambda: time.sleep(30); from envsolve.cli.main import run; run()"
     process = subprocess.Popen([sys.executable, "-c", script, "detect"], stderr=subprocess.PIPE, text=True)
     time.sleep(1.5)
     process.send_signal(signal.SIGINT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "gpu"
 CAUSES = {
@@ -42,5 +42,5 @@ def test_every_recording_is_told() -> None:
 
 @pytest.mark.parametrize(("name", "cause"), CAUSES.items())
 def test_the_cause_of_a_real_error(name: str, cause: str | None) -> None:
-    found = api.diagnose((RECORDED / f"{name}.txt").read_text(encoding="utf-8"))
+    found = envsolve.diagnose((RECORDED / f"{name}.txt").read_text(encoding="utf-8"))
     assert (found.diagnoses[0].cause if found.diagnoses else None) == cause

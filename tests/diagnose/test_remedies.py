@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.diagnose.model import Diagnoses, Remedy
 from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.facts.builds import Build
@@ -39,8 +39,8 @@ MACHINES = [
 
 
 def diagnosed(log: str, target: str | None, installed: dict[str, str] | None) -> tuple[Diagnoses, Machine | None]:
-    machine = api.describe_target(target) if target else None
-    return api.diagnose(log, [machine] if machine else None, installed=installed), machine
+    machine = envsolve.describe_target(target) if target else None
+    return envsolve.diagnose(log, [machine] if machine else None, installed=installed), machine
 
 
 def remedies(found: Diagnoses) -> Iterator[Remedy]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.diagnose.model import Diagnoses
 
 HERE = Path(__file__).parent
@@ -27,8 +27,8 @@ NEVER = (
 
 
 def diagnosed(report: dict[str, Any]) -> Diagnoses:
-    machines = [api.describe_target(report["target"])] if "target" in report else None
-    return api.diagnose(report["log"], machines, installed=report.get("installed"))
+    machines = [envsolve.describe_target(report["target"])] if "target" in report else None
+    return envsolve.diagnose(report["log"], machines, installed=report.get("installed"))
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda r: r["name"])

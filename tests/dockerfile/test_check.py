@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.api.dockerfiles import check_dockerfile
-from envsolve.api.machines import describe_target
+from envsolve import check_dockerfile, describe_target
 from envsolve.cli.main import run
 from envsolve.dockerfile import check
 from envsolve.dockerfile.model import Finding, describe

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envsolve import api
+import envsolve
 from envsolve.diagnose.environment import diagnose_environment
 from envsolve.diagnose.model import ReportFacts
 from envsolve.environment.model import Environment, Kind
@@ -23,7 +23,7 @@ from tests.binaries.artefacts import CUBIN, PTX, container, elf, entry
 from tests.environment.prefixes import CXX11, NUMPY_1, Prefix, conda_record, environ, install
 
 CATALOGUE = Catalogue()
-H100 = api.describe_target("H100, driver 570.86.15, linux-x86_64", CATALOGUE)
+H100 = envsolve.describe_target("H100, driver 570.86.15, linux-x86_64", CATALOGUE)
 
 
 def read(prefix: Prefix, **variables: str) -> Environment:

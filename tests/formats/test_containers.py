@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from envsolve import api
+import envsolve
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.formats import render
@@ -124,14 +124,14 @@ def test_the_hosts_libc_and_compilers_decide_nothing(libc: str | None, seen: str
         host_compilers=(HostCompiler("gcc", "99.1", "/usr/bin/gcc"),),
         toolkits=(),
     )
-    [machine] = api.in_containers([host])
+    [machine] = envsolve.in_containers([host])
     assert machine.platform == Platform(os="linux", arch="x86_64", libc=seen)
     assert (machine.driver, machine.host_compilers, machine.toolkits) == (host.driver, None, None)
 
 
 def test_a_machine_that_takes_no_such_container_stays_as_it_is() -> None:
     machines = (Machine(platform=Platform(os="windows")), Machine(platform=Platform(os="linux", jetson="36.3")))
-    assert api.in_containers(machines) == machines
+    assert envsolve.in_containers(machines) == machines
 
 
 def test_a_python_without_an_image_is_refused(catalogue: Catalogue) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
 from tests.network.roots import ENVSOLVE, NEEDS_ROOT, PIVOT, TARGET, python, ran, with_builder
 from tests.network.test_source_builds import tiny_kernels
 
@@ -113,7 +113,7 @@ def test_torch_and_what_is_compiled_against_it(docker: Path, extension: str, tmp
     [library] = re.findall(r"^/opt/env/\S+\.so$", shown, re.M)
     in_docker(docker, "create", "--name", "held", "made", "true")
     in_docker(docker, "cp", f"held:{library}", "/work/tiny.so")
-    [found] = api.measure(str(work / "tiny.so")).libraries
+    [found] = envsolve.measure(str(work / "tiny.so")).libraries
     assert found.code == ("sm_90",), "for the machine that is meant, where none was there"
     later = "! pip install torch==2.9.0 && ! command -v nvcc && env | grep NVIDIA_REQUIRE_CUDA"
     asked_for = in_docker(docker, "run", "--rm", "--network", "host", "made", "sh", "-c", later)

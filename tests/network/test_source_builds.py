@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.errors import UsageError
 from envsolve.install.environment import install
 from envsolve.machine.model import HostCompiler, Machine
@@ -111,6 +111,6 @@ def test_an_extension_of_torch_carries_code_for_the_cards_that_were_meant(
     tools.envsolve("torch>=2.14", address, "--cuda", "cu132", "--target", target, "-o", str(lock))
     made(tools, lock, prefix)
     (library,) = prefix.glob("lib/python3*/site-packages/tiny_kernels*.so")
-    measured = api.measure(os.fspath(library))
+    measured = envsolve.measure(os.fspath(library))
     (found,) = measured.libraries
     assert found.code == ("sm_86", "sm_90")

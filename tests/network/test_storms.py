@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve import api
+import envsolve
+from envsolve import Request
 from tests.rounds import counted
 
 pytestmark = pytest.mark.network
@@ -31,6 +32,6 @@ _PROVIDERS = "amazon,google,microsoft-azure,postgres,celery,cncf-kubernetes,snow
 )
 def test_a_famous_storm_ends(asked: list[str], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = counted(monkeypatch)
-    machine = api.describe_target("H100, driver 580.95.05, python 3.12, linux-x86_64, glibc 2.36")
-    assert api.plan(asked, machines=[machine], exclude_newer=DAY).status == "ok"
+    machine = envsolve.describe_target("H100, driver 580.95.05, python 3.12, linux-x86_64, glibc 2.36")
+    assert envsolve.plan(Request(asked, exclude_newer=DAY), [machine]).status == "ok"
     assert sum(rounds) <= most

@@ -18,8 +18,9 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.settings import IndexSettings
 from envsolve.planning.groups import Plans, make_plans
-from envsolve.planning.make import Choices, make_plan
+from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
 from tests.indexserver import IndexServer
 
 
@@ -42,12 +43,12 @@ class Questions:
     def plan_for(
         self, machines: Sequence[Machine], *requirements: str, cuda: str | None = None, before: str | None = None
     ) -> Plan:
-        choices = Choices(cuda=cuda, exclude_newer=before)
+        choices = Request(cuda=cuda, exclude_newer=before)
         return make_plan(read_requirements(requirements), machines, choices, self.catalogue, self.client)
 
     def groups(self, targets: Sequence[str], *requirements: str) -> Plans:
         machines = [self.machine(target) for target in targets]
-        return make_plans(read_requirements(requirements), machines, Choices(), self.catalogue, self.client)
+        return make_plans(read_requirements(requirements), machines, Request(), self.catalogue, self.client)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from envsolve.api.machines import describe_target
+from envsolve import describe_target
 from envsolve.facts.catalogue import Catalogue
 from envsolve.formats.pylock import render
 from envsolve.machine.model import Driver, Gpu, Machine, Platform

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
+from envsolve import Request
 
 pytestmark = [
     pytest.mark.network,
@@ -28,11 +29,11 @@ def test_triton_compiles_with_the_ptxas_of_the_plan(
     tmp_path: Path, triton: str, target: str, cc: str, said: str
 ) -> None:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    machine = api.describe_target(f"{target}, linux-x86_64, glibc 2.35, python {python}")
-    plan = api.plan([f"triton=={triton}"], [machine])
+    machine = envsolve.describe_target(f"{target}, linux-x86_64, glibc 2.35, python {python}")
+    plan = envsolve.plan(Request([f"triton=={triton}"]), [machine])
     assert plan.environment
-    prefix = api.install(plan, tmp_path / "env", machine=machine, check=False).prefix
+    prefix = envsolve.install(plan, tmp_path / "env", machine=machine, check=False).prefix
     prefix.rename(tmp_path / "moved")
-    report = api.verify_compiles(tmp_path / "moved" / "bin" / "python", [cc])
+    report = envsolve.verify_compiles(tmp_path / "moved" / "bin" / "python", [cc])
     (check,) = (check for check in report.checks if check.name == "triton-compile")
     assert (check.status, said in check.detail) == ("pass", True), check.detail

@@ -15,15 +15,15 @@ from packaging.version import Version
 from envsolve.formats import formats, render
 from envsolve.install.lock_classes import installed, is_own_lock, locked
 from envsolve.packages.requirement_files import read_requirements
-from envsolve.solve.preferences import Kept, in_front, variants_in_front, versions_kept
+from envsolve.solve.preferences import in_front, variants_in_front, versions_kept
 from tests.planning.worlds import chosen
 from tests.smallworld import NEW, World
 
 ROOT = Path(__file__).parents[2]
 
 
-def kept(**versions: str) -> Kept:
-    return versions_kept(versions.items())
+def kept(**versions: str) -> tuple[tuple[str, str], ...]:
+    return tuple(versions.items())
 
 
 def test_versions_in_front() -> None:
@@ -58,7 +58,7 @@ def test_what_still_fits_stays_and_what_does_not_moves(torch_world: World) -> No
     for version in ("1.1", "2.0"):
         torch_world.default.wheel("numpy", version, upload_time="2024-01-01T00:00:00Z")
     stands = kept(torch="2.11.0+cu126", torchvision="0.26.0+cu126", triton="3.6.0", numpy="1.1", filelock="0.9")
-    plan = torch_world.plan("torch", "torchvision", kept=stands)
+    plan = torch_world.plan("torch", "torchvision", keep=stands)
     assert chosen(plan) == {
         "torch": "2.11.0+cu126 cu126",
         "torchvision": "0.26.0+cu126 cu126",
@@ -66,7 +66,7 @@ def test_what_still_fits_stays_and_what_does_not_moves(torch_world: World) -> No
         "numpy": "1.1",
         "filelock": "1.0",
     }
-    moved = torch_world.plan("torch>=2.12", "torchvision", "numpy>1.1", kept=stands)
+    moved = torch_world.plan("torch>=2.12", "torchvision", "numpy>1.1", keep=stands)
     assert chosen(moved)["torch"] == "2.14.1 cu130"
     assert chosen(moved)["numpy"] == "2.0"
 
@@ -85,14 +85,14 @@ def test_what_does_not_run_on_the_machine_does_not_stay(
     torch_world: World, stands: str, target: str, torch: str
 ) -> None:
     torch_world.build("torch", "2.10.0", "cu128", requires=["filelock", "triton==3.5.1"], code=NEW)
-    plan = torch_world.plan("torch", target=target, kept=kept(torch=stands))
+    plan = torch_world.plan("torch", target=target, keep=kept(torch=stands))
     assert chosen(plan)["torch"] == torch
 
 
 def test_a_withdrawn_version_moves(world: World) -> None:
     world.default.wheel("demo", "1.0", yanked="broken")
     world.default.wheel("demo", "2.0")
-    assert chosen(world.plan("demo", target="no gpu", kept=kept(demo="1.0"))) == {"demo": "2.0"}
+    assert chosen(world.plan("demo", target="no gpu", keep=kept(demo="1.0"))) == {"demo": "2.0"}
 
 
 def test_what_to_stay_with_is_read_out_of_a_lock(torch_world: World, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_what_to_stay_with_is_read_out_of_a_lock(torch_world: World, tmp_path: P
     lock.write_text(render(torch_world.plan("torch<2.12"), "pylock"))
     assert is_own_lock(lock)
     assert ("torch", "2.11.0") in locked(lock)
-    again = torch_world.plan("torch", kept=versions_kept(locked(lock)))
+    again = torch_world.plan("torch", keep=locked(lock))
     assert render(again, "pylock") == lock.read_text()
     lock.write_text(lock.read_text().replace('created-by = "envsolve"', 'created-by = "another"'))
     assert not is_own_lock(lock)
@@ -140,18 +140,19 @@ def test_the_same_inputs_give_the_same_bytes_in_every_format(torch_world: World)
 _SCRIPT = """
 import sys
 from pathlib import Path
-from envsolve.api import describe_target
+from envsolve import describe_target
 from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.client import IndexClient
 from envsolve.packages.settings import IndexSettings
-from envsolve.planning.make import Choices, make_plan
+from envsolve.planning.make import make_plan
+from envsolve.planning.request import Request
 from envsolve.formats import render
 from envsolve.packages.requirement_files import read_requirements
 folder, cache, url, *forms = sys.argv[1:]
 with IndexClient(IndexSettings(url, (), retries=0), cache_dir=Path(cache)) as client:
     machine = describe_target("H100 + A100, driver 580.95.05, linux-x86_64, glibc 2.35, python 3.12")
     asked = read_requirements(["torch", "torchvision", "numpy"])
-    plan = make_plan(asked, [machine], Choices(), Catalogue(Path(folder)), client)
+    plan = make_plan(asked, [machine], Request(), Catalogue(Path(folder)), client)
 for form in forms:
     print(f"== {form}")
     print(render(plan, form))

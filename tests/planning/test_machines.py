@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from envsolve.machine.model import Accelerator, Gpu, Machine
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.groups import Plans, make_plans
-from envsolve.planning.make import Choices
 from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
 from tests.planning.worlds import chosen, codes
 from tests.smallworld import NEW, OLD, World
 
@@ -23,7 +23,7 @@ GH200 = "GH200, driver 580.95.05, linux-aarch64"
 def groups(world: World, targets: Sequence[str], *requirements: str) -> Plans:
     machines = [world.machine(target) for target in targets]
     with world.client() as client:
-        return make_plans(read_requirements(requirements), machines, Choices(), world.catalogue(), client)
+        return make_plans(read_requirements(requirements), machines, Request(), world.catalogue(), client)
 
 
 def binding(plan: Plan) -> list[str]:

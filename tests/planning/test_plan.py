@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+import envsolve
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.formats import render
 from envsolve.packages.requirement_files import read_requirements
@@ -355,3 +356,17 @@ def test_what_a_triton_imports_without_declaring_it_is_planned(torch_world: Worl
     torch_world.default.wheel("setuptools", "80.0", upload_time="2024-01-01T00:00:00Z")
     assert chosen(torch_world.plan("triton==3.2.0"))["setuptools"] == "80.0"
     assert "setuptools" not in chosen(torch_world.plan("triton==3.6.0"))
+
+
+def test_a_plan_renders_saves_and_loads(torch_world: World) -> None:
+    made = torch_world.plan("torch", "torchvision")
+    assert made.to_pylock() == made.render("pylock")
+    assert Plan.from_json(made.to_json()) == made
+    assert Plan.from_json(made.to_json().encode()).to_pylock() == made.to_pylock()
+    assert envsolve.to_json(made) == made.to_json()
+    with pytest.raises(UsageError, match="not the JSON of a plan"):
+        Plan.from_json("{")
+    with pytest.raises(UsageError, match="not the JSON of a plan"):
+        Plan.from_json("{}")
+    with pytest.raises(UsageError, match="no plan format"):
+        made.render("nothing")

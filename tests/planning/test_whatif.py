@@ -10,13 +10,13 @@ from envsolve.errors import UsageError
 from envsolve.formats._several import as_json, as_text
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.groups import WhatIf, make_what_if
-from envsolve.planning.make import Choices
+from envsolve.planning.request import Request
 from tests.smallworld import World
 
 
 def ask(world: World, change: str, *requirements: str, target: str, **choices: str) -> WhatIf:
     with world.client() as client:
-        asked, fixed = read_requirements(requirements), Choices(**choices)  # type: ignore[arg-type]
+        asked, fixed = read_requirements(requirements), Request(**choices)  # type: ignore[arg-type]
         return make_what_if(change, asked, [world.machine(target)], fixed, world.catalogue(), client)
 
 

@@ -28,8 +28,8 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.model import KnownFiles
 from envsolve.packages.settings import IndexSettings
 from envsolve.planning import make
-from envsolve.planning.make import Choices
-from envsolve.planning.request import Request, planned
+from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request, plan
 from envsolve.rules import judge as judging
 from envsolve.rules import judge as tables
 from envsolve.rules.judge import Judge
@@ -243,14 +243,15 @@ def test_many_targets_are_read_with_one_catalogue(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_python_is_looked_up_where_the_builds_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def python_of(asked: Any, machines: Any, choices: Choices, catalogue: Any, client: Any) -> str | None:
-        return choices.python
+    def python_of(asked: Any, machines: Any, request: Request, catalogue: Any, client: Any) -> Plan:
+        return Plan(python=request.python)
 
     with monkeypatch.context() as blind:
         blind.setattr(Catalogue, "_loaded", None)
         assert options.python_version("python3.12.4") == "3.12"
         assert options.cuda_flavour("cu126") == "cu126"
-    assert planned(python_of, Request.of(["torch"], python="3.12.4", cuda="cu126"), ()) == "3.12"
+    monkeypatch.setattr("envsolve.planning.make.make_plan", python_of)
+    assert plan(Request(["torch"], python="3.12.4", cuda="cu126"), [Machine()]).python == "3.12"
 
 
 def test_a_file_of_many_lines_is_read_with_one_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

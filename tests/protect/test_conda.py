@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.protect.preview import Preview
 
 OLD = {"name": "pytorch", "version": "2.7.1", "build_string": "cuda126_mkl_py312_h0_300", "platform": "linux-64"}
@@ -26,8 +26,8 @@ def forecast(tmp_path: Path, come: dict[str, str], *words: str, gone: dict[str, 
     program = tmp_path / "conda"
     program.write_text(f"#!/bin/sh\ncat {tmp_path}/answer.json\n")
     program.chmod(0o755)
-    card = api.describe_target("RTX 4090, driver 550.54, linux-x86_64, glibc 2.35")
-    found = api.forecast([str(program), *words], [card], dict(os.environ))
+    card = envsolve.describe_target("RTX 4090, driver 550.54, linux-x86_64, glibc 2.35")
+    found = envsolve.preview_install([str(program), *words], [card], dict(os.environ))
     assert found is not None
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.errors import EnvsolveError
 from envsolve.facts.builds import IndexPlace
 from envsolve.facts.evidence import Evidence, Source
@@ -174,5 +174,5 @@ def test_a_second_step_that_fails_takes_the_first_back(shop: Workshop) -> None:
     command = f"uv pip uninstall {place} torch && uv pip install {place} no-such-project"
     fix = Fix(str(shop.prefix), "driver-too-old", "", command, ())
     with pytest.raises(EnvsolveError, match="as it was before"):
-        api.mend(fix, [api.describe_target(OLD_DRIVER)], environ=shop.environ)
+        envsolve.apply_fix(fix, [envsolve.describe_target(OLD_DRIVER)], environ=shop.environ)
     assert shop.freeze() == before

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.errors import UsageError
 from envsolve.machine.model import Machine
 from tests.install.wheels import make_wheel, plan_of, planned
@@ -18,7 +18,7 @@ from tests.protect.conftest import Shop
 @pytest.fixture
 def guarded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
     monkeypatch.delenv("PIP_CONFIG_FILE")
-    api.guard(shop.prefix)
+    envsolve.guard(shop.prefix)
     return shop
 
 
@@ -30,7 +30,7 @@ def test_plain_pip_keeps_the_torch(guarded: Shop) -> None:
 
 
 def test_uv_keeps_it_by_the_variable_that_is_told(guarded: Shop) -> None:
-    told = next(note for note in api.guard(guarded.prefix).notes if "UV_CONSTRAINT" in note)
+    told = next(note for note in envsolve.guard(guarded.prefix).notes if "UV_CONSTRAINT" in note)
     guarded.variables["UV_CONSTRAINT"] = told.partition("UV_CONSTRAINT=")[2]
     done = guarded.run("uv", "pip", "install", "--python", str(guarded.prefix), "strict")
     assert done.returncode == 1
@@ -47,9 +47,9 @@ def test_removing_leaves_the_configuration_as_it_was(shop: Shop, before: str | N
     if before is not None:
         config.write_text(before)
     for _ in range(2):
-        api.guard(shop.prefix)
+        envsolve.guard(shop.prefix)
     assert config.read_text().count("constraint =") == 1
-    api.unguard(shop.prefix)
+    envsolve.unguard(shop.prefix)
     assert (config.read_text() if config.exists() else "") == (before or "")
     assert not (shop.prefix / ".envsolve/constraints.txt").exists()
 
@@ -59,7 +59,7 @@ def test_constraints_of_ones_own_are_not_touched(shop: Shop, own: str) -> None:
     config = shop.prefix / "pip.conf"
     config.write_text(own)
     with pytest.raises(UsageError):
-        api.guard(shop.prefix)
+        envsolve.guard(shop.prefix)
     assert config.read_text() == own
     assert not (shop.prefix / ".envsolve").exists()
 
@@ -67,7 +67,7 @@ def test_constraints_of_ones_own_are_not_touched(shop: Shop, own: str) -> None:
 def test_an_environment_without_torch_has_nothing_to_keep(tmp_path: Path) -> None:
     (tmp_path / "conda-meta").mkdir()
     with pytest.raises(UsageError, match="no torch"):
-        api.guard(tmp_path)
+        envsolve.guard(tmp_path)
 
 
 def test_condas_pins_are_added_to_those_that_are_there_and_taken_out_again(tmp_path: Path) -> None:
@@ -79,11 +79,11 @@ def test_condas_pins_are_added_to_those_that_are_there_and_taken_out_again(tmp_p
     pinned = tmp_path / "conda-meta/pinned"
     pinned.write_text("python 3.12.*\ncuda-version=12.6\n")
     for _ in range(2):
-        api.guard(tmp_path)
+        envsolve.guard(tmp_path)
     assert pinned.read_text() == "python 3.12.*\ncuda-version=12.6\npytorch=2.7.1=cuda126_py312_200\n"
-    api.unguard(tmp_path)
+    envsolve.unguard(tmp_path)
     assert pinned.read_text() == "python 3.12.*\ncuda-version=12.6\n"
-    assert api.unguard(tmp_path).files == ()
+    assert envsolve.unguard(tmp_path).files == ()
 
 
 def test_an_environment_of_envsolve_is_replaced_and_its_new_torch_held(tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_an_environment_of_envsolve_is_replaced_and_its_new_torch_held(tmp_path:
 
     def install(version: str) -> None:
         plan = plan_of(planned(make_wheel(tmp_path, "torch", version)))
-        api.install(plan, prefix, manager="uv", machine=Machine(), check=False)
+        envsolve.install(plan, prefix, manager="uv", machine=Machine(), check=False)
 
     install("2.6.0")
-    api.guard(prefix)
+    envsolve.guard(prefix)
     install("2.7.0")
     assert "torch==2.7.0" in (prefix / ".envsolve/constraints.txt").read_text()
     config = prefix / "pip.conf"

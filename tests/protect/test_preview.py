@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from envsolve import api
+import envsolve
 from envsolve.machine.model import Gpu
 from tests.protect.conftest import OLD_DRIVER, Shop
 
@@ -74,9 +74,9 @@ def test_a_torch_asked_for_by_name_that_runs_is_installed(shop: Shop, installer:
 
 @pytest.mark.parametrize(("gpus", "works"), [(None, "unknown"), ((), "yes")], ids=["unknown", "none"])
 def test_a_cpu_build_is_not_refused_where_no_gpu_is_known(shop: Shop, gpus: tuple[Gpu, ...] | None, works: str) -> None:
-    machine = replace(api.describe_target("linux-x86_64, glibc 2.35"), gpus=gpus)
+    machine = replace(envsolve.describe_target("linux-x86_64, glibc 2.35"), gpus=gpus)
     words = ["uv", "pip", "install", "--python", str(shop.prefix), "--default-index", shop.cpu_url, "torch==2.6.0+cpu"]
-    found = api.forecast(words, [machine], shop.environ)
+    found = envsolve.preview_install(words, [machine], shop.environ)
     assert found is not None
     assert (found.works, found.refused, found.causes) == (works, False, ())
 

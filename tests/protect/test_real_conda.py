@@ -21,7 +21,7 @@ from threading import Thread
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.errors import ImpossibleError
 from envsolve.protect.preview import Preview
 from tests.binaries.artefacts import elf
@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.network,
     pytest.mark.skipif(not CLIENTS, reason="there is no conda, mamba or micromamba here"),
 ]
-CARD = api.describe_target("RTX 4090, driver 550.54, linux-x86_64, glibc 2.35")
+CARD = envsolve.describe_target("RTX 4090, driver 550.54, linux-x86_64, glibc 2.35")
 CUDA, NEWER, CPU = "cuda126_mkl_py312_h0_300", "cuda129_mkl_py312_h0_1", "cpu_mkl_py312_h0_100"
 
 
@@ -157,11 +157,11 @@ class World:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def causes(self) -> list[str]:
-        found = api.diagnose("", [CARD], prefix=self.prefix, environ=self.environ)
+        found = envsolve.diagnose("", [CARD], prefix=self.prefix, environ=self.environ)
         return [diagnosis.cause for diagnosis in found.diagnoses]
 
     def forecast(self, *words: str) -> Preview:
-        found = api.forecast([self.client, *words], [CARD], self.environ)
+        found = envsolve.preview_install([self.client, *words], [CARD], self.environ)
         assert found is not None
         return found
 
@@ -196,7 +196,7 @@ def test_the_way_that_keeps_torch_is_found_and_works(world: World) -> None:
 
 
 def test_pins_that_guard_wrote_are_honoured(world: World) -> None:
-    api.guard(world.prefix, world.environ)
+    envsolve.guard(world.prefix, world.environ)
     done = subprocess.run(
         [world.client, "install", "-y", *world.where, "dragger"],
         env=world.environ,
@@ -206,7 +206,7 @@ def test_pins_that_guard_wrote_are_honoured(world: World) -> None:
     )
     assert done.returncode != 0
     assert list(world.prefix.glob(f"conda-meta/pytorch-2.7.1-{CUDA}.json"))
-    api.unguard(world.prefix)
+    envsolve.unguard(world.prefix)
     world.run("install", "-y", *world.where, "dragger")
     assert list(world.prefix.glob("conda-meta/pytorch-2.6.0-*.json"))
 
@@ -223,7 +223,7 @@ def test_the_remedy_for_a_cpu_build_is_one_that_conda_carries_out(world: World) 
     world.run("install", "-y", *world.where, f"pytorch=2.7.1={CPU}")
     assert world.causes() == ["cpu-build"]
     with pytest.raises(ImpossibleError, match="not one that pip or uv carries out") as refused:
-        api.remedy(world.prefix, [CARD], world.environ)
+        envsolve.find_fix(world.prefix, [CARD], world.environ)
     assert refused.value.hint is not None
     command = refused.value.hint.removeprefix("run it yourself: ")
     path = f"{Path(world.client).parent}{os.pathsep}{world.environ['PATH']}"

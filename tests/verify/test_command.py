@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.cli import output
 from envsolve.cli.main import run
 from envsolve.system.files import dump
@@ -168,7 +168,7 @@ def test_what_a_run_is_held_against_is_read_before_anything_runs(
     python.write_text("#!/bin/sh\ntouch ran\n")
     python.chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(api, "detect", lambda: None)
+    monkeypatch.setattr(envsolve, "detect", lambda: None)
     for option in ("--plan", "--compare"):
         assert ended("verify", "--prefix", str(tmp_path), option, "none.json") == 2
     assert not (tmp_path / "ran").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.diagnose.model import Diagnoses
 from envsolve.errors import UsageError
 from envsolve.verify.quick import KERNELS, probe
@@ -21,7 +21,7 @@ from tests.binaries.artefacts import elf
 from tests.environment.prefixes import Prefix, install
 
 CARD = "0: NVIDIA H100 80GB HBM3 (cc 9.0)"
-H100 = api.describe_target("H100, driver 570.86.15, linux-x86_64, glibc 2.35")
+H100 = envsolve.describe_target("H100, driver 570.86.15, linux-x86_64, glibc 2.35")
 
 HEALTHY = """
     from torch import cuda, version
@@ -76,7 +76,9 @@ def tried(bare: Path, tmp_path: Path) -> Callable[..., tuple[Probe, ...]]:
 
 
 def diagnosed(bare: Path, probes: tuple[Probe, ...], site: Path) -> Diagnoses:
-    return api.diagnose("", [H100], prefix=bare, probes=probes, environ={"PYTHONPATH": str(site), "PATH": os.devnull})
+    return envsolve.diagnose(
+        "", [H100], prefix=bare, probes=probes, environ={"PYTHONPATH": str(site), "PATH": os.devnull}
+    )
 
 
 def outcomes(probes: tuple[Probe, ...]) -> dict[str, str]:
@@ -119,8 +121,8 @@ def test_an_error_of_cuda_is_told_by_its_signature_and_named_by_its_step(
     words = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
     probes = tried(cuda=f"def init(): raise RuntimeError({words!r})")
     assert outcomes(probes) == {"driver": "works", "torch-import": "works", "torch-cuda": "fails"}
-    old = api.describe_target("H100, driver 470.57.02, linux-x86_64, glibc 2.35")
-    found = api.diagnose("", [old], prefix=bare, probes=probes, environ={"PYTHONPATH": str(tmp_path / "site")})
+    old = envsolve.describe_target("H100, driver 470.57.02, linux-x86_64, glibc 2.35")
+    found = envsolve.diagnose("", [old], prefix=bare, probes=probes, environ={"PYTHONPATH": str(tmp_path / "site")})
     assert found.diagnoses[0].cause == "driver-too-old"
     assert any(e.startswith("torch-cuda: ") and "too old" in e for e in found.diagnoses[0].evidence)
 
@@ -146,14 +148,14 @@ def test_a_torch_that_no_path_of_the_environment_leads_to_is_named(
 def test_a_python_that_does_not_start_is_the_answer(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").symlink_to(tmp_path / "gone")
-    (only,) = api.probe(tmp_path)
+    (only,) = envsolve.probe(tmp_path)
     assert (only.name, only.outcome, "lost its Python" in only.detail) == ("python", "fails", True)
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])
 def test_a_time_limit_that_is_none_is_refused(tmp_path: Path, limit: float) -> None:
     with pytest.raises(UsageError, match="not a positive number"):
-        api.probe(tmp_path, time_limit=limit)
+        envsolve.probe(tmp_path, time_limit=limit)
 
 
 def test_mapped_copies_of_elsewhere_are_told_with_the_step_that_fails(tmp_path: Path) -> None:
@@ -166,10 +168,10 @@ def test_mapped_copies_of_elsewhere_are_told_with_the_step_that_fails(tmp_path: 
     wrong = Probe("torch-convolution", CARD, "crashes", "was killed by SIGSEGV")
     right = Probe("torch-convolution", CARD, "works", "")
     environ = {"HOME": str(tmp_path), "PATH": os.devnull}
-    found = api.diagnose("", [H100], prefix=prefix.folder, probes=[seen, wrong], environ=environ)
+    found = envsolve.diagnose("", [H100], prefix=prefix.folder, probes=[seen, wrong], environ=environ)
     assert found.diagnoses[0].cause == "library-shadowed"
     assert "torch-convolution does not work" in found.diagnoses[0].explanation
-    dispelled = api.diagnose("", [H100], prefix=prefix.folder, probes=[seen, right], environ=environ)
+    dispelled = envsolve.diagnose("", [H100], prefix=prefix.folder, probes=[seen, right], environ=environ)
     assert dispelled.diagnoses == ()
     assert any(place in text for text in dispelled.ruled_out)
 
@@ -178,7 +180,7 @@ def test_mapped_copies_of_elsewhere_are_told_with_the_step_that_fails(tmp_path: 
 def test_a_real_environment_on_a_real_card() -> None:
     """``ENVSOLVE_GPU_PYTHON`` names the Python that has torch, as in tests/verify/test_gpu.py."""
     python = Path(os.environ.get("ENVSOLVE_GPU_PYTHON", sys.executable))
-    probes = api.probe(python.absolute().parent.parent, time_limit=180.0)
+    probes = envsolve.probe(python.absolute().parent.parent, time_limit=180.0)
     assert [p for p in probes if p.failed] == []
     assert {"torch-cuda", "torch-matmul", "triton-ptxas", "triton-kernel"} <= {
         p.name for p in probes if p.outcome == "works"
@@ -186,7 +188,7 @@ def test_a_real_environment_on_a_real_card() -> None:
     mapped = next(p for p in probes if p.name == "torch-cuda").seen["mapped"]
     assert "libcuda.so" in mapped
     assert "libcudart" in mapped
-    found = api.diagnose(prefix=python.absolute().parent.parent, probes=probes)
+    found = envsolve.diagnose(prefix=python.absolute().parent.parent, probes=probes)
     assert [d.cause for d in found.diagnoses] == []
 
 

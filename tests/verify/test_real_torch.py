@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.verify.report import Probe
 
 pytestmark = pytest.mark.network
 TORCH = "torch==2.13.0+cpu"
 INDEX = "https://download.pytorch.org/whl/cpu"
-H100 = api.describe_target("H100, driver 580.95.05, linux-x86_64, glibc 2.35")
+H100 = envsolve.describe_target("H100, driver 580.95.05, linux-x86_64, glibc 2.35")
 PYTHON = shutil.which("python3.11") or sys.executable
 """Mirrors of the index hold this build for Python 3.11 more often than for others."""
 
@@ -53,17 +53,17 @@ def steps(probes: tuple[Probe, ...]) -> dict[str, Probe]:
 
 
 def test_a_sound_one_is_told_as_its_files_say(prefix: Path) -> None:
-    imported = steps(api.probe(prefix))["torch-import"]
+    imported = steps(envsolve.probe(prefix))["torch-import"]
     assert imported.outcome == "works", imported
     assert imported.seen["version"] == TORCH.partition("==")[2]
     assert imported.seen["file"].startswith(str(prefix.resolve()))
-    found = api.diagnose("", [H100], prefix=prefix, probes=[imported])
+    found = envsolve.diagnose("", [H100], prefix=prefix, probes=[imported])
     assert [diagnosis.cause for diagnosis in found.diagnoses] == ["cpu-build"]
 
 
 def test_a_damaged_one_is_told_by_files_and_run_alike(damaged: Path) -> None:
-    imported = steps(api.probe(damaged))["torch-import"]
+    imported = steps(envsolve.probe(damaged))["torch-import"]
     assert imported.outcome in ("fails", "crashes"), imported
-    found = api.diagnose("", [H100], prefix=damaged, probes=[imported])
+    found = envsolve.diagnose("", [H100], prefix=damaged, probes=[imported])
     assert found.diagnoses[0].cause == "lock-incomplete"
     assert "torch is found at" in imported.printed  # said before it crashed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from envsolve import api
+import envsolve
 from envsolve.diagnose.environment import diagnose_environment
 from envsolve.diagnose.model import Diagnoses, Diagnosis, ReportFacts
 from envsolve.environment.read import read_environment
@@ -38,7 +38,7 @@ class World:
 
     @property
     def machine(self) -> Machine:
-        return replace(api.describe_target(self.target, CATALOGUE), **self.changes)
+        return replace(envsolve.describe_target(self.target, CATALOGUE), **self.changes)
 
     def diagnoses(self) -> Diagnoses:
         home = self.prefix.folder.parent

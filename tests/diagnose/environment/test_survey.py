@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.diagnose.survey import Survey, describe, survey
 from envsolve.environment.read import find_environments
 from envsolve.facts.catalogue import Catalogue
@@ -15,7 +15,7 @@ from envsolve.system.files import dump
 from tests.environment.prefixes import Prefix, conda_record, environ
 
 CATALOGUE = Catalogue()
-H100 = api.describe_target("H100, driver 570.86.15, linux-x86_64", CATALOGUE)
+H100 = envsolve.describe_target("H100, driver 570.86.15, linux-x86_64", CATALOGUE)
 
 
 def torch_of(prefix: Prefix, **arguments: object) -> None:
@@ -96,7 +96,7 @@ def test_the_torch_is_judged_by_what_is_on_disk(
 ) -> None:
     prefix = Prefix(tmp_path / "env")
     torch_of(prefix, **arguments)
-    (one,) = surveyed(prefix.folder, api.describe_target(target, CATALOGUE)).environments
+    (one,) = surveyed(prefix.folder, envsolve.describe_target(target, CATALOGUE)).environments
     assert (one.works, one.python, one.kind) == (works, "3.12.4", "venv")
     assert why in one.why
 

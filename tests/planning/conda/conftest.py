@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
+from envsolve import Request
 from envsolve.planning.plan import Plan
 from tests.condachannel import CondaChannel, world
 
@@ -37,6 +38,6 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CondaChannel]:
 def plan(channel: CondaChannel) -> Planner:
     def made(target: str, *requirements: str, **options: object) -> Plan:
         given = {"channels": [channel.url], **options}
-        return api.plan(requirements, [api.describe_target(target)], manager="conda", **given)  # type: ignore[arg-type]
+        return envsolve.plan(Request(requirements, manager="conda", **given), [envsolve.describe_target(target)])  # type: ignore[arg-type]
 
     return made

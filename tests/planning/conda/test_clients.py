@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
+from envsolve import Request
 from envsolve.formats import render
 from envsolve.planning.plan import Plan
 from tests.condachannel import CondaChannel, Package
@@ -52,8 +53,8 @@ def client(
 
 @pytest.fixture(scope="module")
 def made(channel: CondaChannel) -> Plan:
-    machine = api.describe_target(GPU)
-    return api.plan(["torch", "torchvision"], [machine], manager="conda", channels=[channel.url])
+    machine = envsolve.describe_target(GPU)
+    return envsolve.plan(Request(["torch", "torchvision"], manager="conda", channels=[channel.url]), [machine])
 
 
 def written(made: Plan, form: str, folder: Path, name: str) -> Path:
@@ -104,7 +105,9 @@ def test_no_channel_of_the_users_own_is_read(client: Client, channel: CondaChann
         pytest.skip(
             "it takes nodefaults for a channel, as the file's comment says, and reads the user's own all the same"
         )
-    made = api.plan(["numpy"], [api.describe_target("no gpu, python 3.13")], manager="conda", channels=[channel.url])
+    made = envsolve.plan(
+        Request(["numpy"], manager="conda", channels=[channel.url]), [envsolve.describe_target("no gpu, python 3.13")]
+    )
     text = render(made, "environment-yml") + "  - only-mine\n"
     ended: list[int] = []
     for content in (text, text.replace("  - nodefaults\n", "")):

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envsolve import api
+import envsolve
 from envsolve.errors import IndexUnavailableError, UsageError, VerificationError
 from envsolve.install.environment import install
 from envsolve.install.errors import Step
@@ -56,8 +56,8 @@ def beside(prefix: Path) -> list[str]:
 def test_an_environment_names_its_prefix_and_not_the_folder_it_was_made_in(made: Plan, tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     steps: list[Step] = []
-    machine = api.describe_target(GPU)
-    done = api.install(made, prefix, manager="conda", machine=machine, check=False, progress=steps.append)
+    machine = envsolve.describe_target(GPU)
+    done = envsolve.install(made, prefix, manager="conda", machine=machine, check=False, progress=steps.append)
     assert (done.changed, done.prefix, done.python_version) == (True, prefix, "3.12")
     assert done.manager.startswith("rattler ")
     assert [step.stage for step in steps if step.stage != "output"] == ["packages", "swap", "done"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envsolve import api
+import envsolve
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.formats import render
 from envsolve.install.conda import read_conda_lock
@@ -51,7 +51,7 @@ def there(prefix: Path) -> set[str]:
 
 def test_what_the_lock_names_is_what_is_installed(made: Plan, tmp_path: Path) -> None:
     lock = written(tmp_path, render(made, "conda-lock"))
-    done = api.install(lock, tmp_path / "env", machine=api.describe_target(GPU), check=False)
+    done = envsolve.install(lock, tmp_path / "env", machine=envsolve.describe_target(GPU), check=False)
     assert (done.changed, done.python_version) == (True, "3.12")
     assert there(done.prefix) == {str(package.filename).removesuffix(".conda") for package in made.packages}
     assert not install(lock, tmp_path / "env").changed
@@ -71,7 +71,7 @@ def test_a_lock_for_cards_or_a_driver_that_are_not_here_is_refused(plan: Planner
     pytest.importorskip("rattler", reason="pip install 'envsolve[conda]'")
     lock = written(tmp_path, render(plan(GPU, "torch"), "conda-lock"))
     with pytest.raises(ImpossibleError, match=r"needs driver 525\.60\.13 or newer"):
-        install(lock, tmp_path / "env", machine=api.describe_target(GPU.replace("550.54.14", "470.57.02")))
+        install(lock, tmp_path / "env", machine=envsolve.describe_target(GPU.replace("550.54.14", "470.57.02")))
     assert not (tmp_path / "env").exists()
 
 

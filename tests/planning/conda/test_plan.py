@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve import api
+import envsolve
+from envsolve import Request
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.planning.plan import Plan
 from tests.condachannel import CondaChannel, Package, python_package
@@ -161,7 +162,9 @@ def test_triton_is_given_the_ptxas_of_the_environment(plan: Planner) -> None:
 
 def test_machines_together_get_what_all_of_them_run(channel: CondaChannel) -> None:
     targets = [f"V100, driver 535.54.03, python 3.12, {LINUX}", f"H100, driver 580.65.06, python 3.12, {LINUX}"]
-    made = api.plan(["torch"], list(map(api.describe_target, targets)), manager="conda", channels=[channel.url])
+    made = envsolve.plan(
+        Request(["torch"], manager="conda", channels=[channel.url]), list(map(envsolve.describe_target, targets))
+    )
     assert made.conda is not None
     assert (made.conda.virtual["__cuda"], made.conda.virtual["__cuda_arch"]) == ("12.2", "7.0")
     assert {(s.gpu, s.level) for s in made.support if s.package == "pytorch"} == {
@@ -172,10 +175,10 @@ def test_machines_together_get_what_all_of_them_run(channel: CondaChannel) -> No
 
 def test_machines_of_two_systems_need_two_plans(channel: CondaChannel) -> None:
     machines = [
-        api.describe_target("H100, driver 580, linux-x86_64"),
-        api.describe_target("GH200, driver 580, linux-aarch64"),
+        envsolve.describe_target("H100, driver 580, linux-x86_64"),
+        envsolve.describe_target("GH200, driver 580, linux-aarch64"),
     ]
-    made = api.plan(["torch"], machines, manager="conda", channels=[channel.url])
+    made = envsolve.plan(Request(["torch"], manager="conda", channels=[channel.url]), machines)
     assert made.status == "impossible"
     assert "linux-64, linux-aarch64" in told(made) or "linux-aarch64, linux-64" in told(made)
 
@@ -202,7 +205,7 @@ def test_offline_says_that_the_cache_lacks_the_channel(plan: Planner) -> None:
 def test_without_rattler_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rattler", None)
     with pytest.raises(UsageError) as caught:
-        api.plan(["torch"], [api.describe_target("no gpu")], manager="conda")
+        envsolve.plan(Request(["torch"], manager="conda"), [envsolve.describe_target("no gpu")])
     assert caught.value.exit_code == 2
     assert "pip install 'envsolve[conda]'" in (caught.value.hint or "")
 
@@ -237,7 +240,7 @@ def test_options_of_package_indexes_are_refused(plan: Planner) -> None:
     with pytest.raises(UsageError, match="index_url: not for conda packages"):
         plan("no gpu", "numpy", index_url="https://example.org/simple")
     with pytest.raises(UsageError, match="channels are conda's"):
-        api.plan(["numpy"], [api.describe_target("no gpu")], channels=["conda-forge"])
+        envsolve.plan(Request(["numpy"], channels=["conda-forge"]), [envsolve.describe_target("no gpu")])
 
 
 @pytest.mark.parametrize("name", ["", " ", "file:///nowhere/channel", "/nowhere/channel", "./nowhere"])

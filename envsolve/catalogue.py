@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envsolve.errors import UsageError
-from envsolve.planning.request import StrPath, items, path_of
+from envsolve.system.arguments import StrPath, items, path_of
 
 if TYPE_CHECKING:
     from envsolve.binaries.model import Measurement
