@@ -16,7 +16,7 @@ from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.solve.resolver import UnsolvableError
-from envsolve.toolchain.compiled import Compiled
+from envsolve.toolchain.model import Compiled
 from envsolve.values import ComputeCapability
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from envsolve.machine.model import NVIDIA, Accelerator, Driver, Machine, Platform
+from envsolve.machine.model import NVIDIA, Accelerator, Driver, Machine, Platform, traits
 
 UNKNOWN = "unknown"
 _WIDTH = 12
@@ -27,29 +27,7 @@ def one_line(machine: Machine) -> str:
 
     Without its own Python: what is planned for it has one Python, and that may be another.
     """
-    return ", ".join(filter(None, _traits(machine)))
-
-
-def told_apart(machines: Sequence[Machine]) -> tuple[str, ...]:
-    """Each machine by its GPUs and what else tells it from the others: ``Tesla V100 (cc 7.0), driver 535.104.05``."""
-    traits = [_traits(machine) for machine in machines]
-    differing = [len({own[place] for own in traits}) > 1 for place in range(len(_traits(Machine())))]
-    return tuple(
-        ", ".join(t for place, t in enumerate(own) if t and (place == 0 or differing[place])) for own in traits
-    )
-
-
-def _traits(machine: Machine) -> tuple[str | None, ...]:
-    """GPUs, driver, system, libc; None for what is not known."""
-    platform, driver = machine.platform, machine.driver
-    counts = Counter(gpu.label for gpu in machine.accelerators or ())
-    cards = " + ".join(f"{count}x {name}" if count > 1 else name for name, count in counts.items())
-    return (
-        "GPUs unknown" if machine.accelerators is None else cards or "no GPU",
-        f"driver {driver.version}" if driver and driver.version else None,
-        " ".join(filter(None, (platform.os, platform.arch))) or None if platform else None,
-        platform.libc if platform else None,
-    )
+    return ", ".join(filter(None, traits(machine)))
 
 
 def _lines(machine: Machine, verbose: bool) -> Iterator[tuple[str, str]]:

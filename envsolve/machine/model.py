@@ -6,7 +6,8 @@ The structs mirror the ``envsolve.machine/2`` JSON field by field. ``None`` mean
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -229,3 +230,23 @@ def _driver(own: Driver | None, said: Driver | None) -> Driver | None:
     if said is None or own is None:
         return own if said is None else said
     return replace(said, compat_libcuda=said.compat_libcuda or own.compat_libcuda)
+
+
+def told_apart(machines: Sequence[Machine]) -> tuple[str, ...]:
+    """Each machine by its GPUs and what else tells it from the others: ``Tesla V100 (cc 7.0), driver 535.104.05``."""
+    every = [traits(machine) for machine in machines]
+    differing = [len({own[place] for own in every}) > 1 for place in range(len(traits(Machine())))]
+    return tuple(", ".join(t for place, t in enumerate(own) if t and (place == 0 or differing[place])) for own in every)
+
+
+def traits(machine: Machine) -> tuple[str | None, ...]:
+    """GPUs, driver, system, libc; None for what is not known."""
+    platform, driver = machine.platform, machine.driver
+    counts = Counter(gpu.label for gpu in machine.accelerators or ())
+    cards = " + ".join(f"{count}x {name}" if count > 1 else name for name, count in counts.items())
+    return (
+        "GPUs unknown" if machine.accelerators is None else cards or "no GPU",
+        f"driver {driver.version}" if driver and driver.version else None,
+        " ".join(filter(None, (platform.os, platform.arch))) or None if platform else None,
+        platform.libc if platform else None,
+    )

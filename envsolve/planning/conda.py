@@ -37,7 +37,7 @@ from envsolve.rules.nvidia.code import TRITON, chosen_ptxas
 from envsolve.rules.platform import admits_python, libc_of
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import Channels, UnsolvableError
-from envsolve.solve.fleet import by_kind
+from envsolve.solve.limits import by_kind
 from envsolve.solve.outcome import Caution, Conflict, ConflictFact, Fix, PlannedPackage
 from envsolve.toolchain.model import SITE_PACKAGES
 from envsolve.values import CudaVersion, PythonVersion

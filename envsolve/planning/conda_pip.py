@@ -21,7 +21,7 @@ from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
 from envsolve.solve.outcome import Caution, Conflict, ConflictFact, Fix, PlannedPackage
-from envsolve.toolchain.compiled import about_trees
+from envsolve.toolchain.model import about_trees
 
 _ORIGIN = "pip:"
 

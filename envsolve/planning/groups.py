@@ -23,8 +23,7 @@ from envsolve.rules.judge import as_judged
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import assumed
 from envsolve.solve.family import Family
-from envsolve.solve.fleet import Fleet, by_kind
-from envsolve.solve.limits import Limits
+from envsolve.solve.limits import Fleet, Limits, by_kind
 from envsolve.solve.preferences import cutoff_of
 
 SCHEMA: Literal["envsolve.plans/1"] = "envsolve.plans/1"

@@ -58,13 +58,12 @@ from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import Pool, Ready, still_there
 from envsolve.solve.family import Family, Option, in_order
 from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
-from envsolve.solve.fleet import Fleet, by_kind
-from envsolve.solve.limits import Limits
+from envsolve.solve.limits import Fleet, Limits, by_kind
 from envsolve.solve.outcome import Caution, Conflict
 from envsolve.solve.preferences import cutoff_of, versions_kept
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution, UnsolvableError, solve
-from envsolve.toolchain.compiled import about_other_sources, about_trees
+from envsolve.toolchain.model import about_other_sources, about_trees
 from envsolve.toolchain.plan import about_missing_tools, where_it_runs
 from envsolve.values import PythonVersion
 

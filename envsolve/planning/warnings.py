@@ -19,7 +19,7 @@ from envsolve.solve.candidate_selector import Ready, torches_served
 from envsolve.solve.family import Family, Option
 from envsolve.solve.outcome import Caution, PlannedPackage
 from envsolve.solve.resolver import Solution
-from envsolve.toolchain.compiled import Compiled
+from envsolve.toolchain.model import Compiled
 from envsolve.values import CudaVersion, DriverVersion
 
 _WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"

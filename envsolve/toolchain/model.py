@@ -1,11 +1,20 @@
-"""What compiling the CUDA sources of a plan requires."""
+"""What is compiled for a plan, and what that requires."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from envsolve.facts.builds import SourceProject
+from envsolve.facts.catalogue import Catalogue
+from envsolve.packages.source_trees import Tree
+from envsolve.solve.files import UNREAD
+from envsolve.solve.outcome import Caution, PlannedPackage
 
 SITE_PACKAGES = "{site_packages}"
 """Stands in a variable's value for the environment's own folder of packages, which a plan cannot know."""
@@ -47,3 +56,125 @@ class Toolchain(msgspec.Struct, frozen=True):
     environment: Mapping[str, str] = {}
     get_nvcc: str | None = None
     checks: tuple[str, ...] = ()
+
+
+# Which packages of a plan compile CUDA code, and when.
+
+
+# What torch.utils.cpp_extension imports, and runs where it is there: for sources that nobody has read.
+_FOR_EXTENSIONS = ("setuptools", "wheel", "ninja")
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """A package that compiles CUDA code.
+
+    Attributes:
+        project: What that takes; None where it is not recorded.
+        when: While it is installed, when it is used, or at both times.
+        build_requires: What must be installed before it is built without isolation.
+    """
+
+    name: str
+    project: SourceProject | None
+    when: Literal["install", "use", "both"] = "install"
+    build_requires: tuple[str, ...] = ()
+
+    @property
+    def needs_torch(self) -> bool:
+        """Whether it is known to be compiled against torch."""
+        return any(Requirement(line).name == "torch" for line in self.build_requires)
+
+
+def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[Compiled, ...]:
+    """The packages whose CUDA code is compiled as they are installed.
+
+    Those are sdists and trees of known projects, and what is asked for by address: trees whose build imports torch or
+    that were not read, and archives that need torch.
+    """
+    found = []
+    for package in packages:
+        if package.kind != "sdist":
+            continue
+        project = _project(package, catalogue.source_projects)
+        if project is not None and project.compiles != "use":
+            found.append(Compiled(package.name, project, project.compiles, project.build_requires))
+        elif package.index is None and _may_compile(package):
+            found.append(Compiled(package.name, project, build_requires=_requires_of(package.tree)))
+    return tuple(found)
+
+
+def _may_compile(package: PlannedPackage) -> bool:
+    if package.tree is not None:
+        return package.tree.needs_torch is not False
+    return "torch" in package.requires or package.version == str(UNREAD)
+
+
+def _requires_of(tree: Tree | None) -> tuple[str, ...]:
+    """What a tree says of its build, and what builds of extensions take: ninja, which torch runs where it is there."""
+    said = tree.build_requires if tree is not None else ()
+    named = {Requirement(line).name for line in said}
+    torch = ("torch",) if tree is not None and tree.needs_torch else ()
+    return (*said, *(name for name in (*torch, *_FOR_EXTENSIONS) if name not in named))
+
+
+def compiled_when_used(
+    packages: Sequence[PlannedPackage], asked: Collection[str], catalogue: Catalogue
+) -> tuple[Compiled, ...]:
+    """The packages that were asked for by name and compile CUDA code at their first use.
+
+    What others bring along is left out: most of it works without (vllm's flashinfer has its kernels in wheels).
+    """
+    found = []
+    for package in packages:
+        project = _project(package, catalogue.source_projects) if package.name in asked else None
+        if project is not None and project.compiles == "use" and "nvcc" in project.tools:
+            found.append(Compiled(package.name, project, "use", project.build_requires))
+    return tuple(found)
+
+
+def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[Compiled]) -> Iterator[Caution]:
+    """Sources for which no toolchain could be named."""
+    named = {one.name for one in compiled}
+    for package in packages:
+        pure = package.tree is not None and package.tree.needs_torch is False
+        if package.kind == "sdist" and package.name not in named and not pure:
+            version = "" if package.version == str(UNREAD) else f" {package.version}"
+            text = f"{package.name}{version} is built from source"
+            yield Caution("source-build", text, "a compiler must be there, and for CUDA code an nvcc")
+
+
+def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Iterator[Caution]:
+    """What is not known of source trees."""
+    for package in packages:
+        name, tree = package.name, package.tree
+        if tree is None:
+            continue
+        project = _project(package, catalogue.source_projects)
+        if tree.unread is not None:
+            text = f"the source tree of {name} was not read: {tree.unread}"
+            yield Caution("tree-unread", text, "plan where it can be reached; no lock can be made of it before")
+        elif not tree.exact and project is not None and project.requires is not None:
+            source = catalogue.source(project.source)
+            told = f" ({source.title})" if source else ""
+            text = (
+                f"{name} computes its dependencies when it is built; those of a commit that is known{told} were taken"
+            )
+            yield Caution("dependencies-guessed", text, None)
+        elif not tree.exact:
+            text = f"what {name} depends on is known only once it is built, and nothing of it was run"
+            yield Caution(
+                "dependencies-unknown", text, "name what it needs beside it; envsolve install says what is absent"
+            )
+        if tree.folder is not None and tree.unread is None:
+            text = f"{name} is built from the folder {tree.folder} as it is then, on this computer alone"
+            yield Caution(
+                "folder", text, "ask for a commit of its repository where it shall be built again: git+https://"
+            )
+
+
+def _project(package: PlannedPackage, projects: Sequence[SourceProject]) -> SourceProject | None:
+    """What is recorded of a project, for its version where that is known, else for its newest."""
+    own = [project for project in projects if project.package == package.name]
+    if package.version == str(UNREAD):
+        return own[-1] if own else None
+    return next((p for p in own if SpecifierSet(p.versions).contains(Version(package.version), prereleases=True)), None)

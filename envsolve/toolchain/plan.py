@@ -25,8 +25,7 @@ from envsolve.rules.nvidia.toolchain import (
 )
 from envsolve.rules.verdict import Reason
 from envsolve.solve.outcome import Caution
-from envsolve.toolchain.compiled import Compiled
-from envsolve.toolchain.model import Toolchain
+from envsolve.toolchain.model import Compiled, Toolchain
 from envsolve.toolchain.nvcc import Nvcc, nvcc_of, own_toolkit, reach_of
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 

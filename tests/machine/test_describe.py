@@ -3,8 +3,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from envsolve.machine.describe import describe, one_line, told_apart
-from envsolve.machine.model import Accelerator, Driver, Gpu, HostCompiler, Interpreter, Machine, Platform, Toolkit
+from envsolve.machine.describe import describe, one_line
+from envsolve.machine.model import (
+    Accelerator,
+    Driver,
+    Gpu,
+    HostCompiler,
+    Interpreter,
+    Machine,
+    Platform,
+    Toolkit,
+    told_apart,
+)
 
 FULL = Machine(
     platform=Platform("linux", "x86_64", "glibc 2.35", "ubuntu 22.04", True, "docker"),

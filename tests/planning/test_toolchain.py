@@ -10,7 +10,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Gpu, HostCompiler, Installer, Machine, Platform, Toolkit
 from envsolve.solve.outcome import PlannedPackage
-from envsolve.toolchain.compiled import about_other_sources, compiled_packages, compiled_when_used
+from envsolve.toolchain.model import about_other_sources, compiled_packages, compiled_when_used
 from envsolve.toolchain.plan import build_needs, toolchain_for, where_it_runs
 from tests.planning.worlds import chosen, codes
 from tests.smallworld import World

@@ -13,7 +13,7 @@ from envsolve.formats import render
 from envsolve.install.files import read_lock, wanted
 from envsolve.install.interpreters import Target, probe
 from envsolve.planning.plan import Plan
-from envsolve.toolchain.compiled import compiled_packages
+from envsolve.toolchain.model import compiled_packages
 from tests import distributions
 from tests.packages.trees.repositories import repository
 from tests.planning.worlds import chosen, codes, package

@@ -7,7 +7,7 @@ import pytest
 from envsolve.advice.refusals import extension_without_code
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import Conflict, PlannedPackage
-from envsolve.toolchain.compiled import compiled_packages
+from envsolve.toolchain.model import compiled_packages
 from tests.planning.questions import Questions
 from tests.smallworld import OLD, World
 
