@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
 from envsolve.packages.requirement_files import read_requirements
-from envsolve.packages.requirements import Need, wrong
+from envsolve.packages.requirements import COMMAND_LINE, Need, wrong
 from envsolve.rules.conda import CondaAsked, Spec
 from envsolve.rules.platform import Environment
 from envsolve.system.files import read_regular
@@ -192,9 +192,6 @@ def _notes(table: Mapping[str, Any], path: Path) -> Iterator[str]:
 # Reading what is asked of a conda plan, from every kind of input, into one value.
 
 
-_COMMAND_LINE = "command line"
-
-
 def read_asked(
     words: Sequence[str],
     files: Sequence[Path],
@@ -221,7 +218,7 @@ def read_asked(
     Raises:
         UsageError: Something cannot be read.
     """
-    own = tuple(read_spec(word, _COMMAND_LINE, names) for word in words)
+    own = tuple(read_spec(word, COMMAND_LINE, names) for word in words)
     environments = [read_environment_file(path, names) for path in files if path.suffix in SUFFIXES]
     files = [path for path in files if path.suffix not in SUFFIXES]
     others = read_requirements((), files, constraints, projects=projects, extras=extras, groups=groups)

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from envsolve.packages.requirements import Asked, Need, read_requirement, wrong
+from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, read_requirement, wrong
 from envsolve.system.files import is_folder, read_regular
 
 
@@ -112,6 +112,39 @@ def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) 
     )
 
 
+def ask_projects(
+    named: Sequence[tuple[Path, tuple[str, ...], str | None]], extras: Sequence[str], groups: Sequence[str]
+) -> Iterator[Asked]:
+    """What several projects ask for.
+
+    Args:
+        named: The path of each, the extras that were written behind it, and where it was named if not as a project.
+        extras: Extras that every project which has them shall have.
+        groups: Likewise dependency groups.
+    """
+    loaded = [(load_project(path, place), own) for path, own, place in named]
+    _check_names([project for project, _ in loaded], extras, groups)
+    for project, own_extras in loaded:
+        wanted = own_extras + tuple(extra for extra in extras if _has_extra(project, extra))
+        yield ask_project(project, wanted, [g for g in groups if canonicalize_name(g) in project.group_names])
+
+
+def _has_extra(project: Project, extra: str) -> bool:
+    return canonicalize_name(extra) in project.extras or "optional-dependencies" in project.table.dynamic
+
+
+def _check_names(projects: Sequence[Project], extras: Sequence[str], groups: Sequence[str]) -> None:
+    """Every extra and group must be of at least one project; a misspelt one must not pass as an empty one."""
+    for extra in extras:
+        if not any(_has_extra(project, extra) for project in projects):
+            there = frozenset(name for project in projects for name in project.extras)
+            raise wrong(COMMAND_LINE, f"no project has an extra {extra!r}", _known("extras", there))
+    for group in groups:
+        if not any(canonicalize_name(group) in project.group_names for project in projects):
+            there = frozenset(name for project in projects for name in project.group_names)
+            raise wrong(COMMAND_LINE, f"no project has a dependency group {group!r}", _known("groups", there))
+
+
 def _read(lines: Sequence[str], origin: str) -> Iterator[Need]:
     for line in lines:
         yield Need(read_requirement(line, origin), origin)
@@ -134,7 +167,7 @@ def _extra(project: Project, extra: str, trail: tuple[str, ...]) -> Iterator[Nee
     if extra not in project.extras:
         if "optional-dependencies" in project.table.dynamic:
             return  # the note about dynamic fields says it
-        raise wrong(str(project.path), f"there is no extra {extra!r}", known("extras", project.extras))
+        raise wrong(str(project.path), f"there is no extra {extra!r}", _known("extras", project.extras))
     origin = f"{project.path} [project.optional-dependencies] {extra}"
     yield from _expand(project, _read(project.extras[extra], origin), (*trail, extra))
 
@@ -142,7 +175,7 @@ def _extra(project: Project, extra: str, trail: tuple[str, ...]) -> Iterator[Nee
 def _group(project: Project, group: str) -> Iterator[Need]:
     origin = f"{project.path} [dependency-groups] {group}"
     if canonicalize_name(group) not in project.group_names:
-        raise wrong(str(project.path), f"there is no dependency group {group!r}", known("groups", project.group_names))
+        raise wrong(str(project.path), f"there is no dependency group {group!r}", _known("groups", project.group_names))
     try:
         found = DependencyGroupResolver(project.groups).resolve(group)
     except (ExceptionGroup, ValueError, LookupError, TypeError) as error:
@@ -153,7 +186,7 @@ def _group(project: Project, group: str) -> Iterator[Need]:
         yield Need(requirement, origin)
 
 
-def known(kind: str, names: Sequence[str] | frozenset[str] | dict[str, Any]) -> str:
+def _known(kind: str, names: Sequence[str] | frozenset[str] | dict[str, Any]) -> str:
     """The hint after an unknown name: those that there are."""
     return f"{kind} there: {', '.join(sorted(names))}" if names else f"it has no {kind}"
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
+import codecs
 import os
+import posixpath
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, Literal, TypeVar
 
-from packaging.utils import canonicalize_name
+import msgspec
+from msgspec.structs import replace
 
-from envsolve.packages.projects import ask_project, load_project
+from envsolve.errors import UsageError
+from envsolve.packages.projects import ask_project, ask_projects, load_project
 from envsolve.packages.requirements import (
+    COMMAND_LINE,
     Asked,
     Need,
     combine,
-    decode,
-    expand,
-    logical_lines,
     other_file,
     project_path,
     read_requirement,
@@ -29,15 +29,11 @@ from envsolve.packages.requirements import (
 )
 from envsolve.system.files import MAX_BYTES, read_regular, real_path
 
-if TYPE_CHECKING:
-    from envsolve.packages.projects import Project
-
-
 Role = Literal["needs", "constraints"]
+AnyPath = TypeVar("AnyPath", bound=PurePath)
 
 _STDIN = Path("-")
-# The hashes of a package with a hundred files are a tenth of it; what argparse takes grows with the square.
-_LONGEST_LINE = 1 << 16
+_FIRST_OPTION = re.compile(r"(?<!\S)-")
 _LINES = "a line holds one requirement, or -r, -c, -e, --index-url, --extra-index-url with a value, or --pre"
 
 # Options of pip that change nothing in a plan, each with the reason that its note gives.
@@ -55,72 +51,235 @@ _SET_ASIDE = {
 }
 # The strong hashes of pip, with the hexadecimal digits of each.
 _DIGESTS = {"sha256": 64, "sha384": 96, "sha512": 128}
-_WITHOUT_VALUE = ("--no-index", "--require-hashes", "--prefer-binary")
-_SHORT = {"--find-links": ["-f"], "--config-settings": ["-C", "--config-setting"]}
+_FLAGS = ("--pre", "--no-index", "--require-hashes", "--prefer-binary")
+_WITH_VALUE = (
+    *("--requirement", "--constraint", "--editable", "--index-url", "--extra-index-url", "--hash"),
+    *(option for option in _SET_ASIDE if option not in _FLAGS),
+)
+_SHORT = {
+    "-r": "--requirement",
+    "-c": "--constraint",
+    "-e": "--editable",
+    "-i": "--index-url",
+    "-f": "--find-links",
+    "-C": "--config-settings",
+    "--config-setting": "--config-settings",
+}
+# The text of a file, by the rules of pip's "Requirements File Format": a backslash joins lines, ``#`` after white
+# space starts a comment, ``${NAME}`` is a variable, a byte order mark or a ``coding:`` comment tells the encoding.
+
+# Not with the white space in front of it: a long run would be looked through once for every character of it.
+_COMMENT = re.compile(r"(?<!\S)#.*$")
+_CODING = re.compile(rb"coding[:=]\s*([-\w.]+)")
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+# The marks of UTF-32 begin with those of UTF-16 and must be looked for first.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 
-def read_file(path: Path, role: Role = "needs", trail: tuple[Path, ...] = ()) -> Asked:
+def decode(data: bytes, origin: str) -> str:
+    """The text of a file: by its byte order mark, else its ``coding:`` comment, else UTF-8.
+
+    Raises:
+        UsageError: The bytes are not of that encoding, or the encoding is unknown.
+    """
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return _decode(data[len(mark) :], encoding, origin)
+    for line in data.split(b"\n")[:2]:
+        if line.startswith(b"#") and (match := _CODING.search(line)):
+            return _decode(data, match[1].decode("ascii"), origin)
+    return _decode(data, "utf-8", origin)
+
+
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Number (from 1) and content of each line that is not empty, continuations joined and comments taken off."""
+    start, pieces = 0, list[str]()
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        start = start if pieces else number
+        is_comment = line.lstrip().startswith("#")
+        if line.endswith("\\") and not is_comment:
+            pieces.append(line[:-1])
+            continue
+        # The space keeps a comment line apart from the continuation that it ends.
+        joined = "".join([*pieces, f" {line}" if is_comment else line])
+        pieces.clear()
+        if content := _COMMENT.sub("", joined).strip():
+            yield start, content
+
+
+def expand(line: str, environment: Mapping[str, str], origin: str) -> str:
+    """Put the values of environment variables in the place of ``${NAME}``.
+
+    Raises:
+        UsageError: A variable is not set: an address with a hole in it would fail later, and less clearly.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in environment:
+            raise wrong(origin, f"the environment variable {name} is not set", f"set {name}, or write its value")
+        return environment[name]
+
+    return _VARIABLE.sub(value, line)
+
+
+def _decode(data: bytes, encoding: str, origin: str) -> str:
+    try:
+        text = data.decode(encoding)
+    except LookupError:
+        raise wrong(origin, f"unknown encoding {encoding}", "save the file as UTF-8") from None
+    except UnicodeDecodeError as error:
+        raise wrong(origin, f"byte {error.start} is not {encoding} text", "save the file as UTF-8") from None
+    if "\0" in text:
+        raise wrong(origin, "the file is not text")
+    return text
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One logical line of a requirement file, or of a file that it names.
+
+    Attributes:
+        path: The file that the line is in.
+        number: From 1; 0 if the whole file is meant.
+        role: Whether the file's requirements are needs or constraints.
+        requirement: The text in front of the options; empty if there is none.
+        words: The words of the options, as on a command line.
+        options: Values by the long name of the option; True for a flag.
+        problem: Why the line, or the file, cannot be read; the other attributes then say what could be.
+    """
+
+    path: PurePath
+    number: int
+    role: Role
+    requirement: str = ""
+    words: tuple[str, ...] = ()
+    options: Mapping[str, Any] = {}
+    problem: UsageError | None = None
+
+    @property
+    def origin(self) -> str:
+        """The place of the line, for messages."""
+        return f"{self.path} line {self.number}" if self.number else str(self.path)
+
+
+def read_lines(
+    path: AnyPath,
+    read: Callable[[AnyPath], str | None],
+    role: Role = "needs",
+    *,
+    variables: Mapping[str, str] | None = None,
+    trail: tuple[PurePath, ...] = (),
+) -> Iterator[Line]:
+    """Every line of a requirement file and of the files that it names, in pip's order.
+
+    Args:
+        path: The file. A ``pyproject.toml`` is one line of its own, with the path as its requirement.
+        read: Returns the text of a file, or None if there is no such file; may raise UsageError.
+        role: Whether its requirements are needs or constraints.
+        variables: Values for ``${NAME}``; None leaves them as they are.
+        trail: The files that led here, each naming the next.
+    """
+    if path.name == "pyproject.toml" and role == "needs":
+        yield Line(path, 0, role, str(path))
+        return
+    # On disk a link may give one file many names; elsewhere there are no links.
+    identity: PurePath
+    if isinstance(path, Path):
+        identity = real_path(path)
+    else:
+        identity = path = type(path)(posixpath.normpath(path))
+    try:
+        if identity in trail:
+            raise wrong(str(path), "the file names itself, directly or through the files that it names")
+        text = read(path)
+        if text is None:
+            raise wrong(str(path), "there is no such file")
+        if other := other_file(path, text):
+            raise wrong(str(path), *other)
+    except UsageError as problem:
+        yield Line(path, 0, role, problem=problem)
+        return
+    for number, content in logical_lines(text):
+        line = _parsed(content, Line(path, number, role), variables)
+        roles: tuple[tuple[str, Role], ...] = (("--requirement", role), ("--constraint", "constraints"))
+        for option, inner in roles:
+            for name in line.options.get(option, ()):
+                yield from read_lines(path.parent / name, read, inner, variables=variables, trail=(*trail, identity))
+        yield line
+
+
+def _parsed(content: str, line: Line, variables: Mapping[str, str] | None) -> Line:
+    """The line with its content: the requirement (perhaps empty), and the options, which come last."""
+    try:
+        content = content if variables is None else expand(content, variables, line.origin)
+    except UsageError as problem:
+        return replace(line, requirement=content, problem=problem)
+    # As pip: the first word with a dash begins the options.
+    match = _FIRST_OPTION.search(content)
+    requirement, rest = (content[: match.start()], content[match.start() :]) if match else (content, "")
+    line = replace(line, requirement=requirement.strip())
+    try:
+        line = replace(line, words=tuple(shlex.split(rest)))
+    except ValueError as error:
+        return replace(line, problem=wrong(line.origin, f"{rest}: {error}"))
+    try:
+        return replace(line, options=_options(line.words))
+    except ValueError as error:
+        return replace(line, problem=wrong(line.origin, str(error), _LINES))
+
+
+def read_file(path: Path, role: Role = "needs") -> Asked:
     """Read a requirement file and all that it names.
 
     Args:
         path: The file; ``-`` is standard input, a ``pyproject.toml`` is read as a project.
         role: Whether its requirements are needs or constraints.
-        trail: The files that led here, each naming the next.
 
     Raises:
         UsageError: A file or a line cannot be read; the message names both.
     """
-    if path.name == "pyproject.toml" and role == "needs":
-        return ask_project(load_project(path), (), ())
-    identity = real_path(path)
-    if identity in trail:
-        raise wrong(str(path), "the file names itself, directly or through the files that it names")
-    text = decode(_content(path), str(path))
-    if other := other_file(path, text):
-        raise wrong(str(path), *other)
-    return combine(
-        part
-        for number, line in logical_lines(text)
-        for part in _read_line(line, f"{path} line {number}", path.parent, role, (*trail, identity))
-    )
+    lines = read_lines(path, _content, role, variables=os.environ)
+    return combine(part for line in lines for part in _asked(line))
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path) -> str:
     if path == _STDIN:
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise wrong("standard input", f"it is larger than {MAX_BYTES // 2**20} MiB")
-        return data
+        return decode(data, str(path))
     if "://" in path.as_posix() or path.as_posix().startswith(("http:/", "https:/")):
         raise wrong(str(path), "requirement files are read from disk", "download the file first")
     try:
-        return read_regular(path)
+        return decode(read_regular(path), str(path))
     except OSError as error:
         hint = "name a requirements file that is there; one named in another file is looked for beside that file"
         raise wrong(str(path), f"the file cannot be read: {error.strerror}", hint) from None
 
 
-def _read_line(line: str, origin: str, folder: Path, role: Role, trail: tuple[Path, ...]) -> Iterator[Asked]:
-    requirement, options = _parse(expand(line, os.environ, origin), origin)
-    for name in options.requirement:
-        yield read_file(folder / name, role, trail)
-    for name in options.constraint:
-        yield read_file(folder / name, "constraints", trail)
-    hashes = tuple(_digest(text, origin) for text in options.hash)
-    if hashes and not requirement:
+def _asked(line: Line) -> Iterator[Asked]:
+    if line.problem is not None:
+        raise line.problem
+    options, origin = line.options, line.origin
+    hashes = tuple(_digest(text, origin) for text in options.get("--hash", ()))
+    if hashes and not line.requirement:
         raise wrong(origin, "--hash stands without a requirement", "write it behind the requirement that it is of")
-    if requirement:
-        yield _ask(requirement, origin, role, hashes)
-    for text in options.editable:
-        yield _ask(text, origin, role)
+    if line.requirement:
+        yield _ask(line.requirement, origin, line.role, hashes)
+    for text in options.get("--editable", ()):
+        yield _ask(text, origin, line.role)
     yield Asked(
-        index_urls=tuple(options.index_url),
-        extra_index_urls=tuple(options.extra_index_url),
-        prereleases=options.pre,
+        index_urls=tuple(options.get("--index-url", ())),
+        extra_index_urls=tuple(options.get("--extra-index-url", ())),
+        prereleases="--pre" in options,
         notes=tuple(
-            f"{origin}: {option} is set aside: {reason}"
-            for option, reason in _SET_ASIDE.items()
-            if getattr(options, option.strip("-").replace("-", "_"))
+            f"{origin}: {option} is set aside: {reason}" for option, reason in _SET_ASIDE.items() if option in options
         ),
     )
 
@@ -154,63 +313,29 @@ def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> As
     return Asked(constraints=(need,))
 
 
-def _parse(line: str, origin: str) -> tuple[str, argparse.Namespace]:
-    """Split a line into its requirement (perhaps empty) and its options, which come last."""
-    if len(line) > _LONGEST_LINE:
-        raise wrong(origin, f"a line of more than {_LONGEST_LINE} characters", _LINES)
-    words = line.split(" ")
-    first_option = next((at for at, word in enumerate(words) if word.startswith("-")), len(words))
-    requirement, rest = " ".join(words[:first_option]), " ".join(words[first_option:])
-    try:
-        return requirement, _options().parse_args(shlex.split(rest))
-    except _OptionError as error:
-        raise wrong(origin, str(error), _LINES) from None
-    except ValueError as error:
-        raise wrong(origin, f"{rest}: {error}") from None
+def _options(words: Sequence[str]) -> dict[str, Any]:
+    """The values of the options by name.
 
-
-class _OptionError(Exception):
-    """What argparse would print."""
-
-
-class _LineParser(argparse.ArgumentParser):
-    """An argument parser that raises its complaints."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print."""
-        raise _OptionError(message)
-
-
-@lru_cache(maxsize=1)
-def _options() -> argparse.ArgumentParser:
-    """The parser of all lines; making one takes longer than reading a hundred."""
-    parser = _LineParser(add_help=False, allow_abbrev=False)
-    for names in (
-        ("-r", "--requirement"),
-        ("-c", "--constraint"),
-        ("-e", "--editable"),
-        ("-i", "--index-url"),
-        ("--extra-index-url",),
-        ("--hash",),
-    ):
-        parser.add_argument(*names, action="append", default=[])
-    parser.add_argument("--pre", action="store_true")
-    for name in _SET_ASIDE:
-        if name in _WITHOUT_VALUE:
-            parser.add_argument(name, action="store_true")
+    Raises:
+        ValueError: A word is no option of a requirement file, or lacks its value.
+    """
+    found: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if not name.startswith("--"):  # -rFILE
+            name, value = word[:2], word[2:].removeprefix("=")
+        name = _SHORT.get(name, name)
+        if name in _FLAGS and not value and not equals:
+            found[name] = True
+        elif name in _WITH_VALUE:
+            value = value if value or equals else next(rest, "")
+            if not value:
+                raise ValueError(f"{word} has no value")
+            found.setdefault(name, []).append(value)
         else:
-            parser.add_argument(name, *_SHORT.get(name, ()), action="append", default=[])
-    return parser
-
-
-# Reading what is asked for, from every kind of input, into one value.
-#
-# The kinds live in :mod:`envsolve.solve.inputs`: one argument, a requirement file, a project.
-
-
-__all__ = ["Asked", "Need", "read_requirements"]
-
-_COMMAND_LINE = "command line"
+            raise ValueError(f"{word} is not an option of a requirement file")
+    return found
 
 
 def read_requirements(
@@ -240,49 +365,12 @@ def read_requirements(
     named: list[tuple[Path, tuple[str, ...], str | None]] = [(path, (), None) for path in projects]
     for argument in arguments:
         if found := project_path(argument):
-            named.append((*found, _COMMAND_LINE))
+            named.append((*found, COMMAND_LINE))
         else:
-            parts.append(Asked(needs=(Need(read_requirement(argument, _COMMAND_LINE), _COMMAND_LINE),)))
+            parts.append(Asked(needs=(Need(read_requirement(argument, COMMAND_LINE), COMMAND_LINE),)))
     if named or extras or groups:
-        parts += _of_projects(named, extras, groups)
+        parts += ask_projects(named, extras, groups)
     if files or constraints:
         parts += [read_file(path) for path in files]
         parts += [read_file(path, "constraints") for path in constraints]
     return combine(parts)
-
-
-def _of_projects(
-    named: Sequence[tuple[Path, tuple[str, ...], str | None]], extras: Sequence[str], groups: Sequence[str]
-) -> Iterator[Asked]:
-    """What projects ask for.
-
-    Args:
-        named: The path of each, the extras that were written behind it, and where it was named if not as a project.
-        extras: Extras that every project which has them shall have.
-        groups: Likewise dependency groups.
-    """
-    from envsolve.packages.projects import ask_project, load_project
-
-    loaded = [(load_project(path, place), own) for path, own, place in named]
-    _check_names([project for project, _ in loaded], extras, groups)
-    for project, own_extras in loaded:
-        wanted = own_extras + tuple(extra for extra in extras if _has_extra(project, extra))
-        yield ask_project(project, wanted, [g for g in groups if canonicalize_name(g) in project.group_names])
-
-
-def _has_extra(project: Project, extra: str) -> bool:
-    return canonicalize_name(extra) in project.extras or "optional-dependencies" in project.table.dynamic
-
-
-def _check_names(projects: Sequence[Project], extras: Sequence[str], groups: Sequence[str]) -> None:
-    """Every extra and group must be of at least one project; a misspelt one must not pass as an empty one."""
-    from envsolve.packages.projects import known
-
-    for extra in extras:
-        if not any(_has_extra(project, extra) for project in projects):
-            there = frozenset(name for project in projects for name in project.extras)
-            raise wrong(_COMMAND_LINE, f"no project has an extra {extra!r}", known("extras", there))
-    for group in groups:
-        if not any(canonicalize_name(group) in project.group_names for project in projects):
-            there = frozenset(name for project in projects for name in project.group_names)
-            raise wrong(_COMMAND_LINE, f"no project has a dependency group {group!r}", known("groups", there))

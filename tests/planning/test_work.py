@@ -23,7 +23,6 @@ from envsolve.cli import options
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence, KnownMetadata
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
-from envsolve.packages import requirement_files
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import KnownFiles
 from envsolve.packages.settings import IndexSettings
@@ -252,16 +251,6 @@ def test_a_python_is_looked_up_where_the_builds_are_read(monkeypatch: pytest.Mon
         assert options.cuda_flavour("cu126") == "cu126"
     monkeypatch.setattr("envsolve.planning.make.make_plan", python_of)
     assert plan(Request(["torch"], python="3.12.4", cuda="cu126"), [Machine()]).python == "3.12"
-
-
-def test_a_file_of_many_lines_is_read_with_one_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    requirement_files._options.cache_clear()
-    calls: Counter[str] = Counter()
-    monkeypatch.setattr(requirement_files, "_LineParser", partial(_counted, calls, requirement_files._LineParser))
-    lines = [f"package-{n}=={n} --hash=sha256:{n:064x}" for n in range(50)]
-    (tmp_path / "requirements.txt").write_text("\n".join(lines))
-    assert len(requirement_files.read_file(tmp_path / "requirements.txt").needs) == 50
-    assert calls["_LineParser"] == 1
 
 
 def _counted(calls: Counter[str], function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

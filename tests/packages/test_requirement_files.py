@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.packages.requirement_files import read_requirements
+from envsolve.packages.requirement_files import read_lines, read_requirements
 from envsolve.packages.requirements import Asked
 
 AA = "aa" * 32
@@ -133,3 +133,31 @@ def test_files_of_other_tools_are_named_for_what_they_are(
         with pytest.raises(UsageError, match=says) as caught:
             read_requirements(arguments, files)
         assert hint in (caught.value.hint or "")
+
+
+def test_a_reader_that_does_not_stop_at_what_it_cannot_read() -> None:
+    files = {
+        "docker/requirements.txt": "torch==2.9.0 --hash=sha256:0 # not checked here\n-r ../base.txt\n-r gone.txt\n"
+        "numpy==${NUMPY}\n--frobnicate -i https://example.org/simple\n-c pins.txt\n-r pyproject.toml\n",
+        "base.txt": "--extra-index-url https://example.org/whl\n-r docker/requirements.txt\n",
+        "docker/pins.txt": "triton<4\n",
+    }
+    lines = list(read_lines(PurePosixPath("docker/requirements.txt"), lambda path: files.get(str(path))))
+    assert [(line.origin, line.role, line.requirement, line.words) for line in lines if line.problem is None] == [
+        ("docker/requirements.txt line 1", "needs", "torch==2.9.0", ("--hash=sha256:0",)),
+        ("base.txt line 1", "needs", "", ("--extra-index-url", "https://example.org/whl")),
+        ("base.txt line 2", "needs", "", ("-r", "docker/requirements.txt")),
+        ("docker/requirements.txt line 2", "needs", "", ("-r", "../base.txt")),
+        ("docker/requirements.txt line 3", "needs", "", ("-r", "gone.txt")),
+        ("docker/requirements.txt line 4", "needs", "numpy==${NUMPY}", ()),
+        ("docker/pins.txt line 1", "constraints", "triton<4", ()),
+        ("docker/requirements.txt line 6", "needs", "", ("-c", "pins.txt")),
+        ("docker/pyproject.toml", "needs", "docker/pyproject.toml", ()),
+        ("docker/requirements.txt line 7", "needs", "", ("-r", "pyproject.toml")),
+    ]
+    problems = {line.origin: line.problem.message.partition(": ")[2] for line in lines if line.problem}
+    assert problems == {
+        "docker/requirements.txt": "the file names itself, directly or through the files that it names",
+        "docker/gone.txt": "there is no such file",
+        "docker/requirements.txt line 5": "--frobnicate is not an option of a requirement file",
+    }

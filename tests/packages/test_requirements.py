@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from envsolve.errors import UsageError
-from envsolve.packages.requirement_files import read_requirements
-from envsolve.packages.requirements import Asked, logical_lines
+from envsolve.packages.requirement_files import logical_lines, read_requirements
+from envsolve.packages.requirements import Asked
 
 WHEEL = "https://example.org/torch-2.9.0%2Bcu126-cp312-cp312-linux_x86_64.whl"
 AA, BB = "aa" * 32, "bb" * 32
@@ -225,8 +225,8 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("torch\nnumpy=1\n", "requirements.txt line 2: 'numpy=1' is not a requirement"),
         ("a \\\n\\\nb c\n", "requirements.txt line 1: 'a b c' is not a requirement"),
-        ("--frobnicate\n", "requirements.txt line 1: unrecognized arguments: --frobnicate"),
-        ("--index-url\n", "requirements.txt line 1: argument -i/--index-url: expected one argument"),
+        ("--frobnicate\n", "requirements.txt line 1: --frobnicate is not an option of a requirement file"),
+        ("--index-url\n", "requirements.txt line 1: --index-url has no value"),
         ("torch --hash='sha256:a\n", "requirements.txt line 1: --hash='sha256:a: No closing quotation"),
         ("-i https://${NO_SUCH_VARIABLE}/\n", "requirements.txt line 1: the environment variable NO_SUCH_VARIABLE"),
         ("-r gone.txt\n", "gone.txt: the file cannot be read: No such file or directory"),
