@@ -18,7 +18,8 @@ from typing import Any
 import envsolve
 from envsolve.diagnose.model import Finding, Grounds
 from envsolve.diagnose.reason import in_order, weighed
-from envsolve.diagnose.report import read_installed, read_report
+from envsolve.diagnose.report.packages import read_installed
+from envsolve.diagnose.report.read import read_report
 from envsolve.diagnose.scene import scene_of
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine

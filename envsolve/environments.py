@@ -107,7 +107,7 @@ def installed_versions(
         return ()
     from packaging.utils import canonicalize_name
 
-    from envsolve.diagnose.report import read_installed
+    from envsolve.diagnose.report.packages import read_installed
     from envsolve.install import lock_classes
 
     found: list[tuple[str, str]] = []

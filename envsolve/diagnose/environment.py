@@ -21,7 +21,8 @@ from envsolve.diagnose.environment_checks.running.shadowed import off_the_path
 from envsolve.diagnose.environment_checks.running.two_torches import CONSEQUENCES
 from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Remedy, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
-from envsolve.diagnose.report import read_installed, read_report
+from envsolve.diagnose.report.packages import read_installed
+from envsolve.diagnose.report.read import read_report
 from envsolve.diagnose.report.text import decode
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.environment.model import Environment, torch_distribution

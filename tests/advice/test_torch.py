@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from envsolve.diagnose.model import Diagnoses, ReportFacts, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
-from envsolve.diagnose.report import read_report
+from envsolve.diagnose.report.read import read_report
 from envsolve.diagnose.scene import scene_of
 from envsolve.dockerfile.check import check_dockerfile
 from envsolve.facts.channels import CondaBuild

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from envsolve.diagnose import cause_files, signatures
 from envsolve.diagnose.model import Vocabulary
-from envsolve.diagnose.report import read_report
-from envsolve.diagnose.report.readers import observe
+from envsolve.diagnose.report.read import observe, read_report
 from envsolve.diagnose.report.text import SAME_SHAPE, Log
 from envsolve.facts.catalogue import Catalogue
 

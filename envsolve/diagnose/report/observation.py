@@ -1,24 +1,27 @@
-"""What a reader takes from one line."""
+"""What readers take from the lines of a report, and how a reader is declared."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import TypeAlias
 
-from envsolve.diagnose.model import Seen, Value
-from envsolve.diagnose.report.text import Line
+from packaging.utils import canonicalize_name
+
+from envsolve.diagnose.report.text import Line, Log
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import HostCompiler, Toolkit
+from envsolve.values import ComputeCapability, CudaVersion, processor
 
 
 class Trust(IntEnum):
-    """How much a line is worth; the higher wins.
+    """How reliable an observation is; the higher wins.
 
-    ``HINTED``: an asked-for thing that implies another, the Ubuntu in an image's tag. ``STATED``: a person's words.
-    ``IMPLIED``: a path, a file name or an error message. ``PRINTED``: a program printed the very fact. ``USED``: the
-    program that failed says what it was using.
+    ``HINTED``: something implies another thing, as the tag of an image implies Ubuntu. ``STATED``: a person's words.
+    ``IMPLIED``: a path, a file name or an error message. ``PRINTED``: a program printed the fact. ``USED``: the
+    program that failed reports what it used.
     """
 
     HINTED = 0
@@ -56,21 +59,22 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of the environment; ``version`` None says that it was removed there and then."""
+    """A package of the environment; a ``version`` of None means that it was removed at this line."""
 
     name: str
     version: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class GpuGroup:
     """GPUs of one kind.
 
     Attributes:
-        name: As printed; None where only the capability is told.
+        name: As printed; None if the report gives only the capability.
         compute_capability: ``8.9``.
         count: How many.
-        listing: Identifies the table or list that it stands in, since a machine's cards stand in one; None elsewhere.
+        listing: Number of the table or list that it is in, because one list holds all GPUs of a machine; None for the
+            line's own.
         truncated: Whether the name was cut off (``NVIDIA GeForce ...``).
     """
 
@@ -85,7 +89,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """GPU code that torch says it carries."""
+    """GPU code that torch reports to contain."""
 
     codes: tuple[str, ...]
 
@@ -112,95 +116,214 @@ class Variable:
     value: str
 
 
-Fact: TypeAlias = "Scalar | Package | Card | Codes | Toolkit | HostCompiler | Image | Command | Variable"
+Fact: TypeAlias = "Scalar | Package | GpuGroup | Codes | Toolkit | HostCompiler | Image | Command | Variable"
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A fact, the line that it was read from, and what that is worth."""
+    """A fact, the line that it was read from, and how reliable that is."""
 
     fact: Fact
     line: Line
     trust: Trust
 
 
-# Observations weighed against each other: one value a fact, or none where they disagree without a better one.
+# Shapes that several readers look for.
+
+VERSION = (
+    r"\d{1,4}(?:\.\d{1,8}){1,4}(?:(?:a|b|rc|\.?post|\.?dev)\d{1,8}){0,2}"
+    r"(?:\+[A-Za-z0-9]{1,40}(?:[._][A-Za-z0-9]{1,40}){0,6})?"
+)
+"""A package's version with at least two numbers, local part included."""
+
+# Packages that matter in a report about GPUs; others are read only from lists of packages, because the words of
+# ordinary sentences are names of packages, too.
+_RELATED = re.compile(
+    r"(?:(?:py)?torch|libtorch|pytorch-(?:cuda|gpu|cpu|lightning|triton|mutex)|pytorch3d"
+    r"|torch(?:vision|audio|text|codec|ao|data|rec|titan|tune)|torch-(?:scatter|sparse|cluster|spline-conv|geometric|tensorrt|memory-saver|harmonics)"
+    r"|(?:pytorch-)?triton(?:-[a-z]{2,12})?|xformers|flash-attn(?:-\d)?|flash-attention|vllm(?:-[a-z-]{2,20})?|sglang|sgl-kernel"
+    r"|sglang-kernel|flashinfer(?:-[a-z-]{2,20})?|bitsandbytes|deepspeed|apex|causal-conv1d|mamba-ssm|natten|unsloth(?:-zoo)?"
+    r"|transformers|accelerate|peft|transformer-engine(?:-[a-z0-9]{2,8})?|fbgemm-gpu|auto-gptq|autoawq|gptqmodel|lmdeploy"
+    r"|numpy|numba(?:-cuda)?|cupy(?:-cuda\d{2,3}x?)?|pycuda|cuda-[a-z-]{2,30}|cudatoolkit|cudnn|nccl|nvidia-[a-z0-9-]{2,40}"
+    r"|libcu[a-z-]{2,30}|mkl|intel-openmp|jax|jaxlib|jax-cuda\d{2}-(?:plugin|pjrt)|tensorflow(?:-[a-z]{2,10})?|keras"
+    r"|onnxruntime(?:-gpu)?|tensorrt(?:-[a-z0-9]{2,12})?|mmcv(?:-full)?|mmengine|mmdet|detectron2|lightning|spconv-cu\d{2,3}"
+    r"|gsplat|nerfacc|nvdiffrast|tinycudann|tiny-cuda-nn|nvidia|dgl|rmm-cu\d{2}|cu(?:df|ml|graph)(?:-cu\d{2})?|llama-cpp-python"
+    r"|nerfstudio|warp-lang|cuvs-cu\d{2}|openai-triton|tilelang|ninja|setuptools|gcc|gxx|gcc-linux-64|gxx-linux-64)"
+)
+_NO_PACKAGE = frozenset({"nvidia-smi", "nvidia-driver", "cuda-driver", "cuda-version", "nvidia"})
+# A sentence with these words is about another time or machine, or about what somebody wants.
+_ASIDE = re.compile(
+    r"(?<!not )(?<!n't )(?<!never )\b(?:works|worked|working|runs|ran)\b"
+    r"|\b(?:used to|before|previously|formerly|earlier|older|instead|until|either|gives? the same|same (?:error|on)"
+    r"|did not have|should|would|could|needs?|requires?|required|requirement|at least|minimum|or (?:newer|later"
+    r"|higher|above|older)"
+    r"|(?:up|down)grad\w{1,4}|updat\w{1,3} (?:to|from)|switch\w{0,4} to|built against|supports?|supported"
+    r"|suggest\w{0,3}|depends on|conflict\w{0,4}|incompatible|not a supported|from versions|no matching|ignored"
+    r"|collecting"
+    r"|downloading|you have|expected|e\.g\.|for example|such as|documented|documentation|release notes|after i"
+    r"|when i)\b",
+    re.IGNORECASE,
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s{1,20}(?=[A-Z(\d`*>-])")
 
 
-def seen(value: Value, observation: Observation) -> Seen[Value]:
-    """The value with the place of the observation."""
-    return Seen(value, f"line {observation.line.number}", observation.line.quote)
+def is_related(name: str) -> bool:
+    """Whether a normalised name is that of a package that matters to GPUs."""
+    return name not in _NO_PACKAGE and _RELATED.fullmatch(name) is not None
 
 
-def scalars(observations: Iterable[Observation]) -> Mapping[Field, Seen[str]]:
-    """The value of each field.
+def normalised(name: str) -> str:
+    """A package's name as installers compare it."""
+    return str(canonicalize_name(name))
 
-    The most trusted kind decides. Of what programs printed the last counts, since a report ends with the present; of
-    what people said the first, since they go on to what they tried; what is implied counts where most of it agrees.
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a line that are about the environment at hand, as far as their words tell."""
+    return (sentence for sentence in _SENTENCE_END.split(text) if not _ASIDE.search(sentence))
+
+
+def clean(name: str) -> str:
+    """A GPU's name without what programs print after it."""
+    for mark in (" (UUID", " (arch", " with ", " - ", ",", ";", " |", " (", "\u00ae"):
+        if mark != " (" or not name.endswith(("(Pascal)", "(Pascal) ")):
+            name = name.partition(mark)[0]
+    return name.strip(" .'\"`*|")
+
+
+def capability(text: str) -> str:
+    """A compute capability, ``8.9``, from ``89``, ``sm_89``, ``8, 9`` or ``8, minor=9``."""
+    return str(ComputeCapability.parse(".".join(re.findall(r"\d+", text))))
+
+
+def _minor(text: str) -> str:
+    return str(CudaVersion.parse(text))
+
+
+def _python(digits: str) -> str:
+    return f"{digits[0]}.{digits[1:]}"
+
+
+def cuda_of_number(text: str) -> str:
+    """A CUDA version as the API numbers it: ``12040`` is 12.4."""
+    return f"{int(text) // 1000}.{int(text) % 1000 // 10}"
+
+
+# /etc/nv_tegra_release has "R36 (release), REVISION: 4.0" for 36.4.
+_L4T_REVISION = re.compile(r" \(release\), revision: (\d+(?:\.[1-9])?)(?:\.0)?", re.IGNORECASE)
+# The named groups that patterns of readers may have; ``_2`` and so on may follow, because names must be unique.
+_SCALARS: Mapping[str, tuple[Field, Callable[[str], str]]] = {
+    "os": (Field.OS, lambda text: {"win32": "windows"}.get(text.lower(), text.lower())),
+    "arch": (Field.ARCH, lambda text: processor(text.replace("-", "_"))),
+    "glibc": (Field.LIBC, lambda text: f"glibc {text.replace('_', '.')}"),
+    "musl": (Field.LIBC, "musl {}".format),
+    "jetson": (Field.JETSON, lambda text: _L4T_REVISION.sub(r".\1", text)),
+    "driver": (Field.DRIVER, str),
+    "driver_cuda": (Field.DRIVER_CUDA, str),
+    "driver_number": (Field.DRIVER_CUDA, cuda_of_number),
+    "compat": (Field.COMPAT, lambda text: text.replace("-", ".")),
+    "python": (Field.PYTHON, str),
+    "py": (Field.PYTHON, _python),
+    "cuda": (Field.TORCH_CUDA, _minor),
+    "cuda_digits": (Field.TORCH_CUDA, lambda digits: f"{digits[:-1]}.{digits[-1]}"),
+    "cuda_none": (Field.TORCH_CUDA, str.lower),
+}
+_PACKAGES = frozenset({"torch", "triton", "vllm"})
+_COMPILERS = frozenset({"gcc", "clang", "msvc"})
+_REPEATED = re.compile(r"_\d$")
+
+
+def facts_of(match: re.Match[str]) -> Iterator[Fact]:
+    """The facts in the named groups of a match.
+
+    A group is named after the field (``driver``), the package (``torch``), the compiler (``gcc``) or the tool
+    (``nvcc``, ``toolkit``) whose version it holds; ``name`` and ``version`` make a package, ``gpu``, ``cc`` and
+    ``count`` GPUs.
     """
-    by_field: dict[Field, list[tuple[str, Observation]]] = {}
-    for observation in _in_order(observations):
-        if isinstance(fact := observation.fact, Scalar):
-            by_field.setdefault(fact.field, []).append((fact.text, observation))
-    chosen = {field: _chosen(values) for field, values in by_field.items()}
-    return {field: value for field, value in chosen.items() if value is not None}
+    groups = {_REPEATED.sub("", name): value for name, value in match.groupdict().items() if value}
+    for name, value in groups.items():
+        if name in _SCALARS:
+            field, shape = _SCALARS[name]
+            yield Scalar(field, shape(value))
+        elif name in _PACKAGES:
+            yield Package(name, value)
+        elif name in _COMPILERS:
+            yield HostCompiler(name, value)
+        elif name == "nvcc":
+            yield Scalar(Field.NVCC, _minor(value))
+            yield Toolkit(_minor(value), None, True)
+        elif name == "toolkit":
+            yield Toolkit(value, None)
+        elif name == "cuda_home":
+            yield Variable("CUDA_HOME", value)
+        elif name == "name":
+            yield Package(normalised(value), groups["version"])
+    if "gpu" in groups or "cc" in groups:
+        gpu = clean(groups["gpu"]) if "gpu" in groups else None
+        cc = capability(groups["cc"]) if "cc" in groups else None
+        yield GpuGroup(gpu, cc, max(1, int(groups.get("count", 1))))
 
 
-def packages(observations: Iterable[Observation]) -> Mapping[str, Seen[str]]:
-    """The version of each package that is installed in the end.
-
-    What was printed or implied is a history: the last state counts, and a removal ends it. A local part that was seen
-    of the same version is kept: pip's messages leave it out.
-    """
-    by_name: dict[str, list[tuple[str | None, Observation]]] = {}
-    for observation in _in_order(observations):
-        if isinstance(fact := observation.fact, Package):
-            by_name.setdefault(fact.name, []).append((fact.version, observation))
-    found: dict[str, Seen[str]] = {}
-    for name, history in by_name.items():
-        if (value := _last_state(history)) is not None:
-            found[name] = value
-    return found
+TextReader: TypeAlias = Callable[[str], Iterable[Fact]]
+LogReader: TypeAlias = Callable[[Log, Catalogue], Iterable[Observation]]
 
 
-def _in_order(observations: Iterable[Observation]) -> Sequence[Observation]:
-    return sorted(observations, key=lambda observation: observation.line.index)
+class Readers:
+    """The readers of one subject. Each is pure, and takes time linear in the log."""
 
+    def __init__(self) -> None:
+        self._readers: list[LogReader] = []
 
-def _chosen(values: Sequence[tuple[str, Observation]]) -> Seen[str] | None:
-    trust = max(observation.trust for _, observation in values)
-    best = [(value, observation) for value, observation in values if observation.trust == trust]
-    if trust >= Trust.PRINTED:
-        value, observation = best[-1]
-    elif trust == Trust.STATED:
-        value, observation = best[0]
-    else:
-        value, count = Counter(value for value, _ in best).most_common(1)[0]
-        if 2 * count <= len(best):
-            return None
-        observation = next(observation for text, observation in best if text == value)
-    for longer, other in values:  # "535" said, "535.161.07" read elsewhere: one driver
-        if longer.startswith(f"{value}."):
-            value, observation = longer, other
-    return seen(value, observation)
+    def __call__(self, log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+        """Yield what every reader observes."""
+        for reader in self._readers:
+            yield from reader(log, catalogue)
 
+    def log(self, reader: LogReader) -> LogReader:
+        """Declare a reader of several lines together."""
+        self._readers.append(reader)
+        return reader
 
-def _last_state(history: Sequence[tuple[str | None, Observation]]) -> Seen[str] | None:
-    trust = max(observation.trust for _, observation in history)
-    facts = [entry for entry in history if entry[1].trust == trust]
-    if trust <= Trust.STATED:
-        version, observation = facts[0]
-        if trust == Trust.HINTED and len({version for version, _ in facts}) > 1:
-            return None
-    else:
-        version, observation = facts[-1]
-    if version is None:
-        return None
-    if "+" not in version:
-        removals = [place for place, (text, _) in enumerate(history) if text is None]
-        present = history[removals[-1] :] if removals else history
-        locals_ = {text for text, _ in present if text and text.startswith(f"{version}+")}
-        if len(locals_) == 1:
-            version = locals_.pop()
-            observation = next(observation for text, observation in history if text == version)
-    return seen(version, observation)
+    def text(self, trust: Trust, *words: str) -> Callable[[TextReader], TextReader]:
+        """Declare a reader of single lines that hold one of the words (lower case)."""
+
+        def declare(reader: TextReader) -> TextReader:
+            self._readers.append(
+                lambda log, _: (
+                    Observation(fact, line, trust) for line in log.containing(*words) for fact in reader(line.text)
+                )
+            )
+            return reader
+
+        return declare
+
+    def patterns(
+        self,
+        trust: Trust,
+        words: tuple[str, ...],
+        *patterns: str,
+        means: tuple[Fact, ...] = (),
+        unless: str | None = None,
+        by_sentence: bool = False,
+    ) -> None:
+        """Declare a reader of lines that hold one of the words, by regular expressions.
+
+        Args:
+            trust: How reliable a match is.
+            words: Lower-case words.
+            patterns: Regular expressions; their named groups hold facts as :func:`facts_of` describes.
+            means: Facts that any match stands for.
+            unless: Lines that match this are ignored.
+            by_sentence: Search only in sentences about the environment at hand.
+        """
+        compiled = [re.compile(pattern) for pattern in patterns]
+        excluded = re.compile(unless) if unless else None
+
+        def read(text: str) -> Iterator[Fact]:
+            if excluded and excluded.search(text):
+                return
+            for part in sentences(text) if by_sentence else (text,):
+                for match in filter(None, (pattern.search(part) for pattern in compiled)):
+                    yield from means
+                    yield from facts_of(match)
+
+        self.text(trust, *words)(read)

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from envsolve.diagnose.model import Seen
-from envsolve.diagnose.report import read_installed, read_report
+from envsolve.diagnose.report.packages import read_installed
+from envsolve.diagnose.report.read import read_report
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envsolve.diagnose.model import ReportFacts, Seen
-from envsolve.diagnose.report import read_installed, read_report
+from envsolve.diagnose.report.packages import read_installed
+from envsolve.diagnose.report.read import read_report
 from envsolve.diagnose.report.text import MOST_FOUND, Log, decode
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.diagnose.report import read_report
+from envsolve.diagnose.report.read import read_report
 from envsolve.facts.catalogue import Catalogue
 
 

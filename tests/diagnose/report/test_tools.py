@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envsolve.diagnose.model import ReportFacts
-from envsolve.diagnose.report import read_report
+from envsolve.diagnose.report.read import read_report
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Platform, Toolkit
 

@@ -1,0 +1,233 @@
+"""Shells and Python sessions: commands, environment variables, and what an interpreter answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envsolve.diagnose.report.gpus import GPU
+from envsolve.diagnose.report.observation import (
+    VERSION,
+    Command,
+    Fact,
+    Field,
+    GpuGroup,
+    Observation,
+    Package,
+    Readers,
+    Scalar,
+    Trust,
+    Variable,
+    capability,
+    is_related,
+    normalised,
+)
+from envsolve.diagnose.report.text import Line, Log
+from envsolve.facts.catalogue import Catalogue
+
+READERS = Readers()
+
+# Commands.
+
+_PROGRAM = (
+    r"(?:sudo |time |exec )?(?:(?:python|py)(?:3(?:\.\d{1,2})?)?(?:\.exe)? -m pip|pip3?(?:\.\d{1,2})?|uv(?: pip)?"
+    r"|conda|mamba|micromamba|pixi"
+    r"|poetry|pdm|apt(?:-get)?|dnf|yum|docker|podman|apptainer|singularity|nvcc|make|cmake|ninja) "
+)
+_VARIABLES = r"(?:[A-Z_][A-Z0-9_]{0,60}=(?:\"[^\"]{0,300}\"|'[^']{0,300}'|[^\s\"']{0,300}) ){0,6}"
+# After a sign that also means other things (a quotation, a comment, an added line), a command begins with these.
+_COMMON = (
+    r"(?=(?:sudo |[A-Z_]{2,40}=\S{1,200} )?(?:pip3?|python[\d.]{0,5}|py|uv|conda|mamba|micromamba|pixi|poetry|nvcc"
+    r"|nvidia-smi|export|set|docker|apt|apt-get|cd|ls|cat|git|make|cmake|ninja|ldconfig|which|env|echo|module|srun|sbatch|uname|ldd|nm"
+    r"|cuobjdump)\b)"
+)
+_PROMPT = re.compile(
+    r"\s{0,8}(?:\([\w.-]{1,40}\) ){0,2}(?:\$ |[\u276f\u279c\u03bb] (?:~ )?"
+    r"|[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#>\n]{1,100}[$#>] ?|\[[\w.-]{1,40}@[\w.-]{1,60} [^\]\n]{1,100}\][$#] "
+    r"|(?:PS )?[A-Z]:\\[^>\n]{0,150}> ?"
+    rf"|(?:Step \d{{1,3}}/\d{{1,3}} : )?RUN (?:--\S{{1,100}} ){{0,4}}|(?:[>+#%] |[!%]){_COMMON})(\S.{{0,1500}})"
+)
+_VERBS = (
+    "install|add|create|sync|run|build|update|upgrade|remove|uninstall|lock|wheel|download|pull|freeze|list|exec"
+    "|env (?:create|update)"
+)
+_BARE = re.compile(rf"\s{{0,8}}({_VARIABLES}{_PROGRAM}(?:{_VERBS})\b.{{0,1500}})")
+_TICKED = re.compile(rf"`({_VARIABLES}{_PROGRAM}[^`\n]{{3,400}}|python3? (?:-m |setup\.py)[^`\n]{{3,300}})`")
+_SAID = re.compile(
+    rf"[:,] ?({_VARIABLES}(?:python3? -m pip|pip3?|uv(?: pip)?|conda|mamba|pixi|poetry) (?:install|add|create|sync)\b"
+    r"[^`\n]{1,400})"
+)
+_PYTHON_ASKED = re.compile(
+    r"(?:conda|mamba|micromamba)\s(?:env )?create\b.{0,300}?\spython=+(3\.\d{1,2})|uv venv\b.{0,100}?(?:--python"
+    r"|-p)[ =](3\.\d{1,2})|virtualenv -p python(3\.\d{1,2})"
+)
+# What stands beside a command, far to the right: its outcome, or a remark.
+_REMARK = re.compile(r"\s{3,}(?=\S)|\s{2,}(?:#|->)\s")
+_MOST_PARTS = 20
+_GOES_ON = frozenset(
+    {
+        "on", "a", "an", "the", "with", "and", "then", "it", "is", "was", "to", "in", "gives", "fails", "works", "but",
+        "which", "after", "before", "for", "or", "as", "by", "when", "if", "(the",
+    }
+)  # fmt: skip
+_COMMAND_WORDS = (
+    "$", "> ", "# ", "run ", "+ ", "!", "%", "pip", "uv ", "conda ", "mamba ", "pixi ", "poetry ", "docker ",
+    "podman ", "setup.py", "apt", "singularity ",
+)  # fmt: skip
+
+
+@READERS.log
+def _shown(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """Commands in their order, and the Python that one of them requests."""
+    last = -1
+    for line in log.containing(*_COMMAND_WORDS):
+        if line.index <= last:
+            continue
+        parts = _joined(line.text, line, log)
+        last = line.index + len(parts) - 1
+        for command in _commands(line, log):
+            yield Observation(Command(command), line, Trust.PRINTED)
+            if match := _PYTHON_ASKED.search(command):
+                yield Observation(Scalar(Field.PYTHON, match[1] or match[2] or match[3]), line, Trust.STATED)
+
+
+def _joined(start: str, line: Line, log: Log) -> list[str]:
+    """The parts of a command that begins with ``start``: trailing backslashes add the lines that follow."""
+    parts = [start]
+    for following in log.after(line, _MOST_PARTS):
+        if not parts[-1].endswith("\\"):
+            break
+        parts[-1] = parts[-1][:-1].rstrip()
+        parts.append(following.text.strip())
+    return parts
+
+
+def _commands(line: Line, log: Log) -> Iterator[str]:
+    text = line.text
+    if text.lstrip().startswith((">>>", "...")):
+        return
+    if match := _PROMPT.match(text) or _BARE.match(text):
+        command = " ".join(_joined(_REMARK.split(match[1], maxsplit=1)[0], line, log)).strip()
+        yield command if match.re is _PROMPT else _without_words(command)
+    elif "`" in text:
+        yield from (match[1] for match in _TICKED.finditer(text))
+    elif match := _SAID.search(text):
+        yield _without_words(match[1].strip())
+
+
+def _without_words(command: str) -> str:
+    """A command that begins a sentence, to where the sentence goes on: ``pip install jax`` of "... on a Jetson"."""
+    words = command.split(" ")
+    end = next((place for place, word in enumerate(words) if place > 2 and word.lower() in _GOES_ON), len(words))
+    return " ".join(words[:end]).rstrip(" ,;")
+
+
+# Environment variables.
+
+_ASSIGNMENT = re.compile(
+    r"\s{0,8}(?:export |set |setenv |ENV |ARG |-e |\$env:|declare -x )?([A-Z][A-Z0-9_]{1,60}|CUDA_PATH|container)"
+    r"\s?=\s?(\"[^\"]{0,1000}\"|'[^']{0,1000}'|[^\s#`;|&]{1,1000})"
+)
+_WITHIN = re.compile(
+    r"(?:^|[\s`;&(])(?:export |-e |--env[ =])?([A-Z][A-Z0-9]{0,30}_[A-Z0-9_]{1,50}|CC|CXX)=(\"[^\"]{0,500}\""
+    r"|'[^']{0,500}'|[^\s`;|&)\"']{1,500})"
+)
+_DOCKER_ENV = re.compile(r"\s{0,8}ENV ([A-Z][A-Z0-9_]{1,60}) (\S.{0,500})")
+_PYTHON_ENV = re.compile(r"os\.environ\[['\"]([A-Z][A-Z0-9_]{1,60})['\"]\]\s?=\s?['\"]([^'\"]{0,300})['\"]")
+_OF_INTEREST = re.compile(
+    r"(?:CUDA|NVIDIA|NVCC|TORCH|PYTORCH|TRITON|PIP|UV|CONDA|LD|CU|NCCL|VLLM|FLASH_ATTN|FLASH_ATTENTION|XFORMERS|BNB|MAMBA|TCNN|FORCE|MAX|PYTHON|VIRTUAL"
+    r"|CUDNN|CMAKE|DISABLE|BUILD|MMCV|TF|XLA)_?[A-Z0-9_]{0,60}|CC|CXX|PATH|PYTHONPATH|DOCKER_HOST|CPATH|LIBRARY_PATH|C_INCLUDE_PATH|container"
+)
+
+
+@READERS.text(Trust.PRINTED, "=")
+def _assigned(text: str) -> Iterator[Fact]:
+    if text.startswith("|"):
+        return
+    found = dict(reversed((*_PYTHON_ENV.findall(text), *_WITHIN.findall(text))))  # the first value of each
+    if match := _ASSIGNMENT.match(text):
+        found.setdefault(match[1], match[2])
+    for name, value in found.items():
+        if _OF_INTEREST.fullmatch(name) and not value.startswith("="):
+            yield Variable(name, _unquoted(value if name != "TORCH_CUDA_ARCH_LIST" else _whole(text, name, value)))
+
+
+@READERS.text(Trust.PRINTED, "env ")
+def _of_dockerfile(text: str) -> Iterator[Fact]:
+    if match := _DOCKER_ENV.match(text):
+        yield Variable(match[1], _unquoted(match[2]))
+
+
+def _whole(text: str, name: str, value: str) -> str:
+    """A list of architectures to its end: collect_env prints it without quotes, spaces included."""
+    rest = text[text.find(name) + len(name) :].lstrip(" =")
+    match = re.match(r"(?:\d{1,2}\.\d[af]?(?:\+PTX)?[ ;,]{0,2}){1,30}", rest)
+    return match[0].strip() if match else value
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        return value[1:-1]
+    return value.rstrip(".,") if value[-2:-1].isalnum() else value
+
+
+# Python: an answer on the line of the question, or on the next.
+
+_QUESTION_WORDS = (".__version__", "torch.version.cuda", "get_device", "get_arch_list", "version('", 'version("')
+_QUESTION = re.compile(
+    r"\b(\w{2,40})\.__version__|torch\.version\.(cuda)\b|(get_device_name)\(|(get_device_capability)\(|(get_arch_list)\("
+    r"|(is_available)\(|version\(['\"]([\w-]{2,40})['\"]\)"
+)
+_ANSWER = re.compile(
+    rf"['\"]?(?P<version>{VERSION})['\"]?(?![\w.])|(?P<bool>True|False)\b|(?P<none>None)\b"
+    rf"|(?P<pair>\(\d{{1,2}}, \d\))|(?P<text>['\"][^'\"]{{2,60}}['\"])"
+)
+_PROMPTS = (">>>", "$", ">", "In [", "!", "print(", "(", "#", "RUN", "PS ", "+", "import", "torch.")
+_IS = r"\)?\s{0,4}(?:==?|:|->|is)?\s{0,4}['\"`]?"
+
+READERS.patterns(
+    Trust.PRINTED,
+    _QUESTION_WORDS,
+    rf"torch\.__version__{_IS}(?P<torch>{VERSION})",
+    rf"torch\.version\.cuda{_IS}(?P<cuda>\d{{1,2}}\.\d)\b",
+    r"get_device_capability\([^)]{0,20}\)\s{0,4}(?:==|:|->|=|is)\s{0,4}\((?P<cc>\d{1,2}, \d)\)",
+)
+READERS.patterns(Trust.PRINTED, ("python 3.",), r"^\s*Python (?P<python>3\.\d{1,2})\.\d{1,2}\S{0,10} (?:\(|\|)")
+READERS.patterns(
+    Trust.PRINTED,
+    ("] on linux", "] on win32", ") on win32"),
+    r"\] (?:\([^)]{1,40}\) )?on (?P<os>linux|win32)",
+)
+
+
+@READERS.log
+def _answers(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """The answers of the next line, matched to the questions of this one in their order."""
+    for line in log.containing(*_QUESTION_WORDS):
+        questions = [next(filter(None, groups)) for groups in _QUESTION.findall(line.text)]
+        is_asked = line.text.lstrip().startswith(_PROMPTS) or "python" in line.text
+        for below in log.after(line, 1) if questions and is_asked else ():
+            yield from (Observation(fact, below, Trust.PRINTED) for fact in _answered(questions, below.text))
+
+
+def _answered(questions: list[str], text: str) -> Iterator[Fact]:
+    name = text.strip(" '\"")
+    if questions == ["get_device_name"] and GPU.fullmatch(name):
+        yield GpuGroup(name)
+        return
+    answers = [(match.lastgroup or "", match[0].strip("'\"")) for match in _ANSWER.finditer(text)]
+    # An interpreter's answer is made of values and no words.
+    words = re.sub(r"[\s()\[\],:'\"\d]", "", _ANSWER.sub("", text.replace("Out[", "")))
+    if len(answers) != len(questions) or len(words) > 3:
+        return
+    for question, (kind, answer) in zip(questions, answers, strict=True):
+        match question, kind:
+            case "cuda", "version" | "none":
+                yield Scalar(Field.TORCH_CUDA, answer.lower())
+            case "get_device_capability", "pair":
+                yield GpuGroup(None, capability(answer))
+            case "get_device_name", "text":
+                yield GpuGroup(answer)
+            case _, "version" if question != "cuda" and is_related(normalised(question)):
+                yield Package(normalised(question), answer)

@@ -1,0 +1,294 @@
+"""The operating system: distribution, architecture, C library, WSL, Jetson, containers and their images."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envsolve.diagnose.report.observation import (
+    VERSION,
+    Fact,
+    Field,
+    Image,
+    Observation,
+    Package,
+    Readers,
+    Scalar,
+    Trust,
+    normalised,
+    sentences,
+)
+from envsolve.diagnose.report.text import Log
+from envsolve.facts.catalogue import Catalogue
+from envsolve.values import processor
+
+READERS = Readers()
+
+_LINUX = Scalar(Field.OS, "linux")
+_WINDOWS = Scalar(Field.OS, "windows")
+_DISTRO = re.compile(
+    r"\b(Ubuntu|Debian(?: GNU/Linux)?|CentOS(?: Linux| Stream)?(?: release)?|Rocky(?: Linux)?|AlmaLinux|RHEL"
+    r"|Red Hat Enterprise Linux(?: Server)?(?: release)?|Fedora(?: Linux| release)?"
+    r"|TencentOS(?: Linux| Server)?|Amazon Linux|Alpine(?: Linux)?|openSUSE(?: Leap)?|SLES|Arch Linux"
+    r"|Manjaro(?: Linux)?|Linux Mint|Pop!_OS|DGX OS|openEuler|Oracle Linux(?: Server)?|Alibaba Cloud Linux)"
+    r"(?:[ :v-]{0,3}(\d{1,2}(?:\.\d{1,2})?)(?:\.\d{1,5})?)?(?![\w-])",
+    re.IGNORECASE,
+)
+_IDS = {
+    "red hat enterprise linux": "rhel", "amazon linux": "amzn", "arch linux": "arch", "linux mint": "linuxmint",
+    "pop!_os": "pop", "oracle linux": "ol", "alibaba cloud linux": "alinux", "opensuse leap": "opensuse-leap",
+}  # fmt: skip
+_DISTRO_WORDS = (
+    "ubuntu", "debian", "centos", "rocky", "almalinux", "rhel", "red hat", "fedora", "tencentos", "amazon linux",
+    "alpine", "opensuse", "sles", "arch linux", "manjaro", "mint", "pop!_os", "dgx os", "openeuler", "oracle linux",
+    "alibaba",
+)  # fmt: skip
+_ALWAYS_VERSIONED = frozenset({"alpine", "debian", "fedora", "rhel", "ubuntu", "centos", "rocky"})
+# "gcc (Debian 12.2.0-14)": the package's version. "(Ubuntu 11.4.0-1ubuntu1~22.04)": the release at the end.
+_COMPILER_BUILD = re.compile(r"\((?:Ubuntu|Debian|SUSE|Linaro)[^)]{0,40}\d-(?:[^)~]{0,30}~(\d\d\.\d\d))?")
+_ARCH = re.compile(r"\b(x86[-_]64|aarch64|arm64|amd64)\b", re.IGNORECASE)
+_ARCH_ALONE = re.compile(r"\s{0,4}(x86_64|aarch64|arm64)\s{0,4}")
+_KERNEL = re.compile(r"\bLinux[- ](?:\S{1,60} )?\d\.\d{1,2}\.\d{1,3}")
+_LABELS = ("os:", "os version", "os |", "os :", "os**", "pretty_name", "description:", "platform:", "operating system")
+_SUBDIR = re.compile(r"\bplatform\s{0,6}[:=] (linux|win)-(64|aarch64)\b", re.IGNORECASE)
+# A URL, or a list of files that do not fit, tells nothing about this system.
+_FOREIGN = r"(?i)https?://|looking|skipping|index of|not a supported wheel"
+
+
+@READERS.text(Trust.PRINTED, *_LABELS, "linux-", "linux ")
+def _printed(text: str) -> Iterator[Fact]:
+    """A line that a program or a form devotes to the system."""
+    label = text.lstrip(" *-_|").lower()
+    if label.startswith(_LABELS):
+        if match := _DISTRO.search(text):
+            yield from _distro(match)
+        if "windows" in label:
+            yield _WINDOWS
+        if "macos" in label or "darwin" in label:
+            yield Scalar(Field.OS, "darwin")
+        yield from _arch(text)
+    if _KERNEL.search(text) and ("GNU/Linux" in text or "-with-glibc" in text):
+        yield _LINUX
+        yield from _arch(text)
+
+
+@READERS.text(Trust.PRINTED, "platform")
+def _subdir(text: str) -> Iterator[Fact]:
+    """conda's name of a platform."""
+    if match := _SUBDIR.search(text):
+        yield _WINDOWS if match[1].lower() == "win" else _LINUX
+        yield Scalar(Field.ARCH, "x86_64" if match[2] == "64" else "aarch64")
+
+
+@READERS.log
+def _distributions(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    for line in log.containing(*_DISTRO_WORDS):
+        for sentence in sentences(line.text):
+            if match := _COMPILER_BUILD.search(sentence):
+                yield Observation(_LINUX, line, Trust.IMPLIED)
+                if match[1]:
+                    yield Observation(Scalar(Field.DISTRO, f"ubuntu {match[1]}"), line, Trust.HINTED)
+            elif match := _DISTRO.search(sentence):
+                yield from (Observation(fact, line, Trust.STATED) for fact in _distro(match))
+
+
+@READERS.log
+def _architectures(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    for line in log.containing("x86_64", "x86-64", "aarch64", "arm64", "amd64"):
+        if _ARCH_ALONE.fullmatch(line.text):
+            yield from (Observation(fact, line, Trust.PRINTED) for fact in _arch(line.text))
+        elif "://" not in line.text:
+            archs = {processor(found.replace("-", "_")) for s in sentences(line.text) for found in _ARCH.findall(s)}
+            yield from (Observation(Scalar(Field.ARCH, arch), line, Trust.STATED) for arch in archs if len(archs) == 1)
+
+
+def _arch(text: str) -> Iterator[Fact]:
+    if match := _ARCH.search(text):
+        yield Scalar(Field.ARCH, processor(match[1].replace("-", "_")))
+
+
+def _distro(match: re.Match[str]) -> Iterator[Fact]:
+    name = re.sub(r"\s(?:release|server|stream)$", "", match[1].lower())
+    name = _IDS.get(name) or _IDS.get(name.removesuffix(" server")) or re.sub(r"(?: gnu/linux| linux)$", "", name)
+    yield _LINUX
+    if match[2] or name not in _ALWAYS_VERSIONED:
+        yield Scalar(Field.DISTRO, f"{name} {match[2]}" if match[2] else name)
+
+
+READERS.patterns(
+    Trust.PRINTED,
+    ("glibc", "gnu libc", "ldd (", "musl"),
+    r"(?i)\bglibc[- ]v?(?P<glibc>2\.\d{1,2})\b|\(GNU libc\) (?P<glibc_2>2\.\d{1,2})"
+    r"|^ldd \([^)]{1,60}\) (?P<glibc_3>2\.\d{1,2})|\bmusl(?: libc)?[- _](?P<musl>1\.\d)",
+    by_sentence=True,
+)
+# uv says for which platform it resolved.
+READERS.patterns(
+    Trust.PRINTED,
+    ("manylinux_",),
+    r"(?:[Yy]ou're on Linux \(|no wheels with a matching platform tag \(e\.g\., )"
+    r"`manylinux_(?P<glibc>\d_\d{1,2})_(?P<arch>x86_64|aarch64)`\)",
+)
+READERS.patterns(Trust.PRINTED, ("__glibc", " glibc/"), r"(?:__glibc[=@: ]{1,3}|\bglibc/)(?P<glibc>2\.\d{1,2})\b")
+READERS.patterns(
+    Trust.STATED,
+    ("windows", "win32"),
+    r"(?i)\bWindows(?:[ -](?:1[01]|Server|11 Pro|10 Pro)|,|\.|:|$| \()|\b(?:on|under|using|running) Windows\b"
+    r"|Microsoft Windows|platform win32",
+    means=(_WINDOWS,),
+    by_sentence=True,
+)
+READERS.patterns(
+    Trust.STATED,
+    ("linux",),
+    r"\bLinux\b|-linux-gnu\b|linux_x86_64|linux_aarch64",
+    means=(_LINUX,),
+    by_sentence=True,
+)
+READERS.patterns(
+    Trust.IMPLIED,
+    ("wsl", "/mnt/c/"),
+    r"(?i)\bWSL ?2?\b|microsoft-standard-WSL|/usr/lib/wsl/|/mnt/c/(?:Users|Windows)",
+    means=(Scalar(Field.WSL, "true"),),
+    unless=r"(?i)\b(?:not|no|without|instead of)\b.{0,12}\bWSL",
+)
+# Jetson, Grace and Spark exist with one processor only.
+_ARM_WORDS = ("spark", "gb10", "jetson", "gh200", "gb200", "gb300", "l4t", "tegra", "(release), revision")
+READERS.patterns(
+    Trust.STATED,
+    _ARM_WORDS,
+    r"\b(?:DGX[- ]Spark|GB10|Jetson(?! works)|GH200|GB200|GB300|L4T)\b|-tegra\b",
+    means=(Scalar(Field.ARCH, "aarch64"), _LINUX),
+    by_sentence=True,
+)
+READERS.patterns(
+    Trust.PRINTED,
+    _ARM_WORDS,
+    r"(?i)(?:\b|_)L4T[ :_-]{0,3}(?:release )?R?(?P<jetson>\d{2}(?:\.\d{1,2}){0,2})\b"
+    r"|R(?P<jetson_2>\d{2} \(release\), REVISION: \d{1,2}(?:\.\d)?)|\btegra-(?P<jetson_3>\d{2}\.\d(?:\.\d)?)\b",
+)
+
+# What paths and names of files imply.
+
+READERS.patterns(
+    Trust.IMPLIED,
+    ("python3", "cpython-3", ".cp3"),
+    r"(?i)[\\/]python(?P<python>3\.\d{1,2})t?[\\/](?:site|dist)-packages"
+    r"|[\\/]Python(?P<py>3\d{1,2})[\\/](?:lib|site-packages)"
+    r"|\.(?:cpython-|cp)(?P<py_2>3\d{1,2})t?-(?:x86_64|aarch64|win_amd64)",
+)
+READERS.patterns(
+    Trust.IMPLIED,
+    ("linux-gnu", "linux_", "linux-", "libc6,", "/lib/x86", "/lib/aarch"),
+    r"\b(?:linux[-_/]|manylinux\w{0,12}_|libc6,|/lib/|cpython-3\d{1,2}-)(?P<arch>x86[-_]64|aarch64|amd64|arm64)\b"
+    r"|\b(?P<arch_2>x86_64|aarch64)-(?:conda-)?linux-gnu\b",
+    unless=_FOREIGN,
+)
+READERS.patterns(
+    Trust.IMPLIED,
+    (":\\", ":/", "win_amd64", "\\site-packages\\", "scripts\\"),
+    r"(?i)(?:^|[\s\"'(])[A-Z]:[\\/]{1,2}(?:Users|Program|Windows|ProgramData|\w{1,30}\\)|win_amd64|\\site-packages\\"
+    r"|Scripts\\",
+    means=(_WINDOWS,),
+    unless=_FOREIGN,
+)
+READERS.patterns(
+    Trust.IMPLIED,
+    ("/usr/", "/home/", "/opt/", "/root/", "/workspace/", "/lib/", "/lib64/", "/proc/", "/etc/"),
+    r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|workspace|mnt|lib|lib64|proc|etc)/",
+    means=(_LINUX,),
+)
+
+_WHEEL = re.compile(
+    rf"([A-Za-z0-9][\w.]{{0,60}})-({VERSION}|\d{{1,8}})(?:-\d\w{{0,20}})?-cp3(\d{{1,2}})"
+    r"-(cp3\d{1,2}t?|abi3|none)-([\w.]{3,80})\.whl"
+)
+_FETCHED = re.compile(r"downloading|using cached|collecting", re.IGNORECASE)
+
+
+@READERS.log
+def _wheels(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """Names of wheels: package, Python and platform."""
+    for line in log.containing(".whl"):
+        if re.search(_FOREIGN, line.text):
+            continue
+        fetched = _FETCHED.search(line.text) is not None
+        for name, version, python, abi, platform in _WHEEL.findall(line.text):
+            facts: list[Fact] = [] if fetched else [Package(normalised(name), version)]
+            if abi != "abi3":  # a wheel for that Python and all later ones
+                facts.append(Scalar(Field.PYTHON, f"3.{python}"))
+            facts.append(_WINDOWS if platform.startswith("win") else _LINUX)
+            if match := re.search("x86_64|aarch64|amd64", platform):
+                facts.append(Scalar(Field.ARCH, processor(match[0])))
+            yield from (Observation(fact, line, Trust.IMPLIED if fetched else Trust.HINTED) for fact in facts)
+
+
+# Containers and their images.
+
+_TAG = r":([A-Za-z0-9_][\w.-]{0,120})"
+# Repositories whose references are known without a word such as "image" before them.
+_REPOSITORIES = (
+    "nvidia/cuda", "pytorch/pytorch", "vllm/vllm-openai", "lmsysorg/sglang", "tensorflow/tensorflow",
+    r"(?:nvcr|ghcr|quay)\.io/[\w./-]{1,80}", r"dustynv/[\w.-]{1,40}", r"huggingface/[\w.-]{1,60}",
+    r"(?:continuumio|mambaorg|rayproject)/\w{1,20}",
+    r"(?:python|ubuntu|debian)(?=:(?:\d|latest|slim|focal|jammy|noble|bullseye|bookworm))",
+)  # fmt: skip
+_KNOWN = re.compile(rf"(?<![\w/.-])((?:docker\.io/)?(?:{'|'.join(_REPOSITORIES)}){_TAG})")
+_NAMED = re.compile(
+    r"(?:\bFROM (?:--\S{1,60} )?|\b(?:[Ii]mage|[Cc]ontainer):? [\"'`]?|docker pull |docker://|\bTag [\"'`]?)"
+    r"((?:[\w.-]{1,80}(?::\d{2,5})?/){0,4}[a-z0-9][\w.-]{0,80}(?::[\w][\w.-]{0,120})?)(?=[\s\"'`,;)]|\.?$)"
+)
+_IMAGE_DISTRO = re.compile(
+    r"(ubuntu|debian|rockylinux|ubi|centos)-?(\d{1,2}(?:\.\d{2})?)\b"
+    r"|\b(bionic|focal|jammy|noble|bullseye|bookworm|trixie)\b"
+)
+# Code names in tags, as the distributions' release pages give them.
+_CODE_NAMES = {
+    "bionic": "ubuntu 18.04", "focal": "ubuntu 20.04", "jammy": "ubuntu 22.04", "noble": "ubuntu 24.04",
+    "bullseye": "debian 11", "bookworm": "debian 12", "trixie": "debian 13",
+}  # fmt: skip
+_IMAGE_NAMES = {"rockylinux": "rocky", "ubi": "rhel"}
+_IMAGE_PYTHON = re.compile(r"(?:^|/)python:(3\.\d{1,2})\b")
+_NO_CONTAINER = r"(?i)\b(?:outside|without|no|not in|not using)\b[\w ]{0,12}\b(?:docker|container)"
+
+
+@READERS.log
+def _images(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
+    """Images with a tag, or after FROM."""
+    for line in log.containing(":", "from ", "image", "docker"):
+        if line.text.lstrip().startswith(("http", "Traceback", "File ")):
+            continue
+        found = (match[1] for pattern in (_KNOWN, _NAMED) for match in pattern.finditer(line.text))
+        for reference in dict.fromkeys(found):
+            if ":" not in reference and "/" not in reference:
+                continue
+            yield Observation(Image(reference), line, Trust.PRINTED)
+            yield Observation(Scalar(Field.CONTAINER, "docker"), line, Trust.HINTED)
+            if match := _IMAGE_DISTRO.search(reference):
+                distro = _CODE_NAMES.get(match[3]) or f"{_IMAGE_NAMES.get(match[1], match[1])} {match[2]}"
+                yield Observation(Scalar(Field.DISTRO, distro), line, Trust.HINTED)
+            if match := _IMAGE_PYTHON.search(reference):
+                yield Observation(Scalar(Field.PYTHON, match[1]), line, Trust.STATED)
+
+
+READERS.patterns(
+    Trust.STATED,
+    ("docker", "container", "run "),
+    r"(?i)\bdocker(?: run\b|file\b|: Error|-compose\b| (?:build|container|image)\b)|(?<![\w-])container(?![\w-])"
+    r"|\b(?:base|serving|runtime|CI) image\b|\b(?:inside|in) (?:a |the |my )?docker\b|/\.dockerenv|^RUN "
+    r"|nvidia-container-cli",
+    means=(Scalar(Field.CONTAINER, "docker"),),
+    unless=_NO_CONTAINER,
+)
+for _name, _words, _pattern in (
+    ("apptainer", ("apptainer", "singularity"), "apptainer|singularity"),
+    ("podman", ("podman",), "podman"),
+    ("kubernetes", ("kube", "k8s"), "kubernetes|kubectl|k8s|kubelet"),
+):
+    READERS.patterns(
+        Trust.IMPLIED,
+        _words,
+        rf"(?i)\b(?:{_pattern})\b",
+        means=(Scalar(Field.CONTAINER, _name),),
+        unless=_NO_CONTAINER,
+    )
