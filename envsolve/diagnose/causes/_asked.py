@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
+from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.remedies.torch import pair_with, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.facts.builds import Build
 from envsolve.machine.model import Platform
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, python_fits, same_system
+
+#: An index given in place of the default one, which has torch and a few more packages.
+_TORCH_INDEX = re.compile(r"--(?:default-)?index(?:-url)?[= ](?:[\w-]+=)?(?P<url>https?://\S{1,100}/whl/\w+)")
+
+Why = Literal[
+    "python-range", "pinned", "torch-index", "unknown", "libc", "never", "platform", "python", "another-index"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +33,14 @@ class Asked:
 
     Attributes:
         name: The normalised name.
-        wanted: The versions asked for, ``==2.9.1+cu124``; empty for any.
+        wanted: The versions that were requested, ``==2.9.1+cu124``; empty for any.
         known: The builds of that name that the catalogue has.
-        meant: Those of the versions asked for.
+        meant: Those of the versions requested.
         here: Those of them that are for the machine's system and architecture.
-        fitting: Those of them that are for its Python, where that is known.
-        libc: The oldest C library that a build of ``fitting`` runs on, where the machine's is older than all of them.
+        fitting: Those of them that are for its Python, if that is known.
+        libc: The oldest C library that a build of ``fitting`` runs on, if the machine's is older than all of them.
+        ignored: The Pythons of the versions requested, as pip says that it ignores them.
+        torch_index: The URL of an index for torch only that was given in place of the default one.
     """
 
     match: Match
@@ -36,22 +51,49 @@ class Asked:
     here: tuple[Build, ...]
     fitting: tuple[Build, ...]
     libc: tuple[str, tuple[int, int]] | None
+    ignored: str | None
+    torch_index: str | None
+    about_torch: bool
 
     @property
     def words(self) -> str:
         """``torch==2.9.1+cu124``."""
         return f"{self.name}{self.wanted}"
 
-    def takes(self, version: str) -> bool:
-        """Whether a version is among those asked for."""
-        try:
-            return SpecifierSet(self.wanted).contains(version, prereleases=True)
-        except InvalidSpecifier:
-            return False
+    @property
+    def why(self) -> Why:
+        """Why the installer did not find it."""
+        if self.ignored:
+            return "python-range"
+        if self.name.startswith("nvidia-") and self.about_torch:
+            # Torch pins it exactly, and uv looks no further than the first index that has the name.
+            return "pinned"
+        if not self.known:
+            return "torch-index" if self.torch_index else "unknown"
+        if self.libc:
+            return "libc"
+        if not self.meant:
+            return "never"
+        return "platform" if not self.here else "python" if not self.fitting else "another-index"
+
+    @property
+    def pythons(self) -> list[str]:
+        """The Pythons that the builds for the machine's system are for."""
+        return sorted({python_of(tag) for build in self.here for tag in build.pythons}, key=Version)
+
+
+def looked_up(scene: Scene) -> Asked | None:
+    """What was not found; None if uv or pip themselves say why."""
+    taken = scene.first("uv-from-index")
+    if scene.first("conflict-unavailable", "uv-first-index"):
+        return None
+    if taken and not scene.catalogue.builds(taken.groups["package"].lower()):
+        return None
+    return asked_for(scene)
 
 
 def asked_for(scene: Scene) -> Asked | None:
-    """The first package that pip or uv say they did not find; None where they say it of none."""
+    """The first package that pip or uv say they did not find; None if they say it of none."""
     match = scene.first("pip-none", "uv-none")
     if match is None:
         return None
@@ -62,21 +104,44 @@ def asked_for(scene: Scene) -> Asked | None:
     meant = tuple(build for build in known if _answers(build, wanted))
     here = tuple(build for build in meant if same_system(build.platform, platform))
     fitting = tuple(build for build in here if scene.python is None or python_fits(build.pythons, scene.python).ok)
-    return Asked(match, name, wanted, tuple(known), meant, here, fitting, _too_new(fitting, platform))
-
-
-def _answers(build: Build, wanted: str) -> bool:
-    try:
-        specifier = SpecifierSet(wanted)
-    except InvalidSpecifier:
-        return False
-    return specifier.contains(build.version, prereleases=True) or specifier.contains(
-        f"{build.version}+{build.variant}", prereleases=True
+    index = _TORCH_INDEX.search(scene.report.text)
+    return Asked(
+        match,
+        name,
+        wanted,
+        tuple(known),
+        meant,
+        here,
+        fitting,
+        _too_new(fitting, platform),
+        _ignored(scene, wanted),
+        index["url"] if index else None,
+        scene.mentions("torch"),
     )
 
 
+def _answers(build: Build, wanted: str) -> bool:
+    return _takes(wanted, build.version) or _takes(wanted, f"{build.version}+{build.variant}")
+
+
+def _takes(wanted: str, version: str) -> bool:
+    try:
+        return SpecifierSet(wanted).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
+def _ignored(scene: Scene, wanted: str) -> str | None:
+    """The Pythons of the versions requested, if pip says that it has them and ignores them for their Pythons."""
+    match = scene.first("pip-ignored")
+    text = match.groups["listed"] if match else ""
+    listed = re.findall(r"([\w.+!]{1,40}) Requires-Python ([<>=!~][^ ;]{1,40})", text)
+    ranges = [pythons for version, pythons in listed if _takes(wanted, version)]
+    return ranges[-1] if ranges else None
+
+
 def _too_new(builds: tuple[Build, ...], platform: Platform) -> tuple[str, tuple[int, int]] | None:
-    """What the builds need, where the machine's C library serves none of them."""
+    """What the builds need, if the machine's C library supports none of them."""
     have = libc_of(platform)
     needs = [need for build in builds if (need := _needed(build))]
     if have is None or len(needs) < len(builds) or any(libc_serves(have, need) for need in needs):
@@ -85,6 +150,32 @@ def _too_new(builds: tuple[Build, ...], platform: Platform) -> tuple[str, tuple[
 
 
 def _needed(build: Build) -> tuple[str, tuple[int, int]] | None:
-    """The newer of what a build's platform tag and its libraries ask for."""
+    """The newer of what a build's platform tag and its libraries require."""
     both = (libc_needed(build.platform), libc_of(Platform(libc=build.libc)))
     return max(filter(None, both), key=lambda need: need[1], default=None)
+
+
+def python_of(tag: str) -> str:
+    """``cp312`` as ``3.12``."""
+    match = re.match(r"(?:cp|py)(\d)(\d*)", tag)
+    return f"{match[1]}.{match[2] or 0}" if match else "0"
+
+
+def nearest(scene: Scene, name: str, wanted: str) -> tuple[Remedy, ...]:
+    """The same version in a variant that exists, then the best there is."""
+    version = re.search(r"\d+(?:\.\d+)+", wanted)
+    specifiers: Iterable[SpecifierSet] = ([SpecifierSet(f"=={version[0]}")] if version else []) + [SpecifierSet()]
+    return tuple(remedy for specifier in specifiers if (remedy := pair_with(scene, {name: specifier})))
+
+
+def python_for(scene: Scene, range_: str) -> Remedy:
+    """An environment with a Python for which torch is published, else with the one that a range names."""
+    another = with_another_python(scene)
+    return another[1] if another else another_python(range_)
+
+
+def another_python(range_: str) -> Remedy:
+    """An environment with the Python that a range names."""
+    version = re.search(r"3\.\d+", range_)
+    python = version[0] if version else "3.12"
+    return Remedy(f"Make an environment with Python {python}.", f"uv venv --python {python}")

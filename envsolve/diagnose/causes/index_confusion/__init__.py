@@ -1,0 +1,95 @@
+"""``index-confusion``: the installer's rules chose another index than the one that was meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from envsolve.diagnose.causes._asked import looked_up, nearest
+from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
+from envsolve.diagnose.model import Finding, Grounds, Remedy, Seen
+from envsolve.diagnose.remedies.torch import installer, replacements
+from envsolve.diagnose.scene import Scene, shown
+
+CAUSE = Cause.of(__name__)
+_MERGED = re.compile(r"--extra-index-url[= ]+\S{0,80}/whl/(?P<variant>cu\d{2,3})\b")
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """Compare the index that commands name with the build that was installed, then look up what was not found."""
+    yield from _merged(scene)
+    if scene.first("conflict-unavailable"):
+        return
+    if match := CAUSE.first(scene, "refused"):
+        yield _confused("refused", Grounds.STATED, lines(match), _bind(scene), index=match.group("index") or "it")
+    elif (match := CAUSE.first(scene, "taken")) and not scene.catalogue.builds(match.groups["package"].lower()):
+        values = {"package": match.groups["package"], "index": match.groups["index"]}
+        yield _confused("taken", Grounds.STATED, lines(match), _bind(scene), **values)
+    else:
+        yield from _looked_up(scene)
+
+
+def _confused(name: str, grounds: Grounds, evidence: Iterable[str], fixes: Iterable[Remedy], **values: str) -> Finding:
+    return CAUSE.finding(name, grounds, evidence, fixes, ("no-such-build", "python-caps-build"), **values)
+
+
+def _looked_up(scene: Scene) -> Iterator[Finding]:
+    asked = looked_up(scene)
+    if asked is None:
+        return
+    evidence = lines(asked.match)
+    if asked.why == "pinned":
+        fixes = (CAUSE.fix("pinned-first", asked=asked.words), *_bind(scene))
+        yield _confused("refused", Grounds.STATED, evidence, fixes, index=CAUSE.words("first-index"))
+    elif asked.why == "torch-index":
+        values = {"package": asked.name, "index": asked.torch_index or ""}
+        yield _confused("taken", Grounds.STATED, evidence, _bind(scene), **values)
+    elif asked.why == "another-index":
+        indexes = sorted({build.index for build in asked.fitting})
+        where = " and ".join("PyPI" if index == "default" else "PyTorch's own index" for index in indexes)
+        found = nearest(scene, asked.name, asked.wanted)
+        if "+" in asked.wanted:
+            # Exactly this build exists: another variant is no fix.
+            found = found[-1:]
+        fixes = (*_bind(scene), *found)
+        yield _confused("elsewhere", Grounds.SUGGESTED, evidence, fixes, asked=asked.words, where=where)
+
+
+def _merged(scene: Scene) -> Iterator[Finding]:
+    torch = scene.torch
+    asked = next((found for seen in scene.report.commands if (found := _variant_asked(seen))), None)
+    if asked is None or torch is None or torch.variant is None or torch.variant == asked[1]:
+        return
+    seen, wanted = asked
+    fixes = [*replacements(scene, variants=(wanted,)), *replacements(scene)]
+    only = CAUSE.fix("only", variant=wanted, pip=installer(scene), index=pytorch_index(scene, wanted))
+    consequences = ("driver-too-old", "cpu-build", "no-kernel-for-gpu")
+    values = {"version": f" {torch.version}" if torch.version else "", "got": torch.variant, "wanted": wanted}
+    evidence = (shown(seen), *torch.evidence)
+    yield CAUSE.finding("merged", Grounds.CONFIRMED, evidence, fixes or [only], consequences, **values)
+
+
+def _variant_asked(seen: Seen[str]) -> tuple[Seen[str], str] | None:
+    """The variant of the index that a command adds, if it installs torch by no more than its name."""
+    match = _MERGED.search(seen.value)
+    if match is None or not re.search(r"\btorch\b", seen.value) or re.search(r"\btorch==\S+\+", seen.value):
+        return None
+    return seen, match["variant"]
+
+
+def _bind(scene: Scene) -> Iterator[Remedy]:
+    """The index named for torch only, by whichever tool is in use."""
+    named = re.search(r"\btorch==(?P<version>\d[\w.]*)\+(?P<variant>cu\d{2,3})", scene.report.text)
+    match = named or re.search(r"/whl/(?P<variant>cu\d{2,3})\b", scene.report.text)
+    variant = match["variant"] if match else next(iter(scene.family.flavours), "cu126")
+    index = pytorch_index(scene, variant)
+    if named:
+        yield CAUSE.fix("ask", variant=variant, version=named["version"], pip=installer(scene), index=index)
+    if scene.mentions("poetry"):
+        yield CAUSE.fix("poetry", variant=variant, index=index)
+        return
+    yield CAUSE.fix("uv", variant=variant, index=index)
+    if scene.mentions("[tool.uv.pip]"):
+        yield CAUSE.fix("uv-table")
+    if scene.mentions("uv "):
+        yield CAUSE.fix("uv-backend")

@@ -1,0 +1,128 @@
+"""``no-kernel-for-gpu``: a build, torch's or an extension's, has no code for the GPU (rules 3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._gpu_code import about_libtorch, failure, harmless, lacking, torch_runs
+from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.environment_advice import companion_for_torch
+from envsolve.diagnose.environment_advice import rebuild as rebuild_installed
+from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.remedies.torch import (
+    extension_named,
+    jetson_remedies,
+    rebuild,
+    replacements,
+    with_another_python,
+)
+from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
+from envsolve.environment.model import Distribution, Environment
+from envsolve.facts.builds import ANY
+from envsolve.machine.model import Gpu
+
+CAUSE = Cause.of(__name__)
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """Find whose code is missing for the GPU, if anyone's."""
+    limit, match, missing = CAUSE.first(scene, "limit"), failure(scene), lacking(scene)
+    if limit and not CAUSE.first(scene):
+        evidence = (*lines(limit), *scene.gpu_evidence)
+        yield CAUSE.finding("limited", Grounds.STATED, evidence, [CAUSE.fix("attention")], gpus=gpu_names(scene.gpus))
+    if missing:
+        yield _torch_lacks(scene, match, missing)
+    elif match and not harmless(scene):
+        yield _another_binary(scene, match)
+
+
+def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Compare all code of every extension with the GPUs."""
+    told = lacking(scene)
+    for extension in environment.extensions or ():
+        distribution = environment.distribution(extension.package)
+        if distribution is None or not extension.every or _optional(scene, distribution):
+            continue
+        # If torch itself has no code for a GPU, that is what is wrong.
+        missing = tuple(g for g in scene.gpus if g not in told and not scene.level(extension.every, g).usable)
+        if missing:
+            companion = companion_for_torch(scene, extension.package)
+            code = " ".join(extension.every)
+            yield CAUSE.finding(
+                "extension",
+                Grounds.READ,
+                (f"{distribution.site}/{extension.libraries[0]}: {code}", *scene.gpu_evidence),
+                (*filter(None, [companion]), *rebuild_installed(environment, scene, extension.package)),
+                package=distribution.label,
+                code=code,
+                gpus=gpu_names(missing),
+            )
+
+
+def _optional(scene: Scene, distribution: Distribution) -> bool:
+    """Whether the catalogue knows the release as one that works without its kernels, or compiles them for the GPU."""
+    version = (distribution.version or "").partition("+")[0]
+    return any(b.variant == ANY for b in scene.catalogue.builds(distribution.name) if b.version == version)
+
+
+def _torch_lacks(scene: Scene, match: Match | None, missing: tuple[Gpu, ...]) -> Finding:
+    torch, another = scene.torch, with_another_python(scene)
+    assert torch is not None and torch.code is not None
+    fixes = (*([another[1]] if another else []), *replacements(scene), *_hide_others(scene, missing))
+    return CAUSE.finding(
+        "torch",
+        Grounds.CONFIRMED if match else Grounds.DERIVED,
+        (*lines(match), *torch.evidence, torch.code_from or "", *scene.gpu_evidence),
+        fixes or (*jetson_remedies(scene), *rebuild(scene, missing)),
+        torch=torch.label,
+        code=" ".join(torch.code),
+        gpus=gpu_names(missing),
+    )
+
+
+def _another_binary(scene: Scene, match: Match) -> Finding:
+    own = torch_runs(scene)
+    evidence = (*lines(match), *torch_evidence(scene), *scene.gpu_evidence)
+    known = own and not about_libtorch(scene)
+    return CAUSE.finding(
+        "another" if known or (own and scene.torch) else "unread",
+        Grounds.SUGGESTED if own else Grounds.STATED,
+        evidence,
+        _for_extension(scene) if known else _for_unread(scene),
+        torch=scene.torch.label if scene.torch else "torch",
+        gpus=gpu_names(scene.gpus),
+    )
+
+
+def _for_extension(scene: Scene) -> Iterator[Remedy]:
+    name = extension_named(scene)
+    yield from rebuild(scene, scene.gpus)
+    yield from jetson_remedies(scene)
+    yield CAUSE.fix("newer-release", package=name) if name else CAUSE.fix("newer-extension")
+
+
+def _for_unread(scene: Scene) -> Iterator[Remedy]:
+    """The code of the binary that failed is not known: torch first, if the report is about torch."""
+    # If neither the torch nor the GPUs are known, no other torch is known to be better.
+    if scene.torch is not None or (scene.gpus and scene.mentions("torch")):
+        yield from replacements(scene)
+    yield from _hide_others(scene, scene.gpus)
+    yield from jetson_remedies(scene)
+    yield from rebuild(scene, scene.gpus)
+
+
+def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Remedy, ...]:
+    """If a machine has several kinds of GPUs, use only those that are supported; else only the newest."""
+    gpus = scene.machine.gpus or ()
+    kinds = {gpu.compute_capability for gpu in gpus if gpu.compute_capability}
+    if len(kinds) < 2:
+        return ()
+    lacking_kinds = {gpu.compute_capability for gpu in missing}
+    if len(missing) < len(kinds) and lacking_kinds:
+        kept = [gpu for gpu in gpus if gpu.compute_capability not in lacking_kinds]
+    else:
+        kept = [max(gpus, key=lambda gpu: gpu.cc or (0, 0))]
+    wanted = {gpu.compute_capability for gpu in kept}
+    numbers = ",".join(str(n) for n, gpu in enumerate(gpus) if gpu.compute_capability in wanted)
+    return (CAUSE.fix("hide", gpus=gpu_names(kept), numbers=numbers),)

@@ -1,0 +1,101 @@
+"""``no-such-build``: what was requested is not published, or is gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
+from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
+from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.remedies.tools import image_remedies
+from envsolve.diagnose.remedies.torch import conda_remedies, jetson_remedies, led_by, replacements
+from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
+from envsolve.machine.model import Platform
+
+CAUSE = Cause.of(__name__)
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """Look up what was requested; an installer, a channel or a registry names it."""
+    if match := scene.first("conflict-unavailable"):
+        yield _dependency(scene, match)
+        return
+    if asked := looked_up(scene):
+        yield from _not_published(scene, asked)
+    if (match := scene.first("uv-wheels")) and match.groups["what"].lower() == "platform":
+        name, version = match.group("package", "name") or "it", match.group("version")
+        fixes = nearest(scene, canonicalize_name(name), f"=={version}" if version else "")
+        words = f"{name} {version}" if version else name
+        yield CAUSE.finding("platform", Grounds.STATED, lines(match), fixes, asked=words, platform=_platform(scene))
+    if match := scene.first("conda-none", "conda-needed"):
+        yield _unknown(match, match.group("package", "name", "spec"), _conda(scene), channel=_channels(scene))
+    if match := scene.first("image-gone"):
+        parts = ":".join(filter(None, (match.group("where"), match.group("tag"))))
+        image = match.group("image", "ref") or parts or "the image"
+        yield _unknown(match, image, image_remedies(scene, image))
+    if (match := scene.first("wheel-gone")) and not scene.mentions(".lock", "pylock", "--require-hashes"):
+        yield _unknown(match, match.group("url", "file", "named"), jetson_remedies(scene) or replacements(scene))
+
+
+def _unknown(match: Match, asked: str | None, fixes: Iterable[Remedy], channel: str = "") -> Finding:
+    return CAUSE.finding("unknown", Grounds.STATED, lines(match), fixes, asked=asked, channel=channel)
+
+
+def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
+    evidence, words = lines(asked.match), asked.words
+    if asked.why == "unknown":
+        fixes = [CAUSE.fix("versions", package=asked.name)]
+        yield CAUSE.finding("unknown", Grounds.SUGGESTED, evidence, fixes, asked=words, channel="")
+    elif asked.why in ("never", "platform"):
+        fixes_ = nearest(scene, asked.name, asked.wanted)
+        name = "none" if asked.why == "never" else "platform"
+        values = {"published": _published(asked)} if asked.why == "never" else {"platform": _platform(scene)}
+        yield CAUSE.finding(name, Grounds.CONFIRMED, evidence, fixes_, asked=words, **values)
+
+
+def _platform(scene: Scene) -> str:
+    platform = scene.machine.platform or Platform()
+    return f"{platform.os} {platform.arch}"
+
+
+def _published(asked: Asked) -> str:
+    version = re.search(r"\d+(?:\.\d+)+", asked.wanted)
+    variants = sorted({b.variant for b in asked.known if version and b.version == version[0]})
+    if variants and version:
+        return CAUSE.words("variants", version=version[0], variants=", ".join(variants))
+    versions = sorted({b.version for b in asked.known}, key=Version)
+    return CAUSE.words("versions", first=versions[0], last=versions[-1])
+
+
+def _dependency(scene: Scene, match: Match) -> Finding:
+    package, text = match.groups["package"], scene.report.text
+    pin = re.search(rf"{re.escape(package)}==([\w.]+)", text)
+    torch = re.search(r"\btorch==(\d[\w.]*)(?:\+(cu\d+))?", text)
+    index = re.search(rf"{re.escape(pytorch_index(scene, ''))}(cu\d+)", text)
+    variant = (torch[2] if torch else None) or (index[1] if index else None)
+    wanted = f"{package}=={pin[1]}" if pin else package
+    if torch and variant:
+        url = pytorch_index(scene, variant)
+        again = f"torch=={torch[1]}+{variant} --index-url {url}"
+        merged = CAUSE.fix("merged", version=torch[1], variant=variant, index=url)
+        fixes = [CAUSE.fix("pinned-first", wanted=wanted, torch=again), merged]
+    else:
+        fixes = [CAUSE.fix("pinned-first", wanted=wanted, torch="torch")]
+    return CAUSE.finding("dependency", Grounds.STATED, lines(match), fixes, package=package)
+
+
+def _channels(scene: Scene) -> str:
+    """What there is for a platform that the pytorch channel does not support."""
+    subdir = re.search(r"conda\.anaconda\.org/pytorch/(?P<subdir>linux-aarch64|linux-ppc64le)", scene.report.text)
+    return " " + CAUSE.words("channel", subdir=subdir["subdir"]) if subdir else ""
+
+
+def _conda(scene: Scene) -> Iterator[Remedy]:
+    for remedy in conda_remedies(scene)[-1:]:
+        yield led_by(CAUSE.words("conda-forge"), remedy)
+    yield from replacements(scene)[:1]
