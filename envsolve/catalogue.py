@@ -124,9 +124,7 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
     from envsolve.binaries.measure import measure_path
 
     if isinstance(what, str) and what.startswith(("http://", "https://")):
-        from envsolve.packages.client import measure_served
-
-        found = measure_served(what, every, environ)
+        found = _measure_url(what, every, environ)
     elif isinstance(what, str) and "://" in what:
         raise UsageError(f"{what} is no address of http or https", hint="download it, and name the file")
     else:
@@ -134,3 +132,29 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
     if not found.carries_cuda:
         raise UsageError(f"{found.name} carries no CUDA code, and needs no library of NVIDIA's")
     return found
+
+
+def _measure_url(url: str, every: bool, environ: Mapping[str, str]) -> Measurement:
+    """Measure a file on a server, of which only the parts that hold the answer are fetched."""
+    from urllib.parse import unquote, urldefrag, urlsplit
+
+    from envsolve.binaries.measure import measure as measure_file
+    from envsolve.packages.client import IndexClient
+    from envsolve.packages.model import IndexFile, MissingFileError
+    from envsolve.packages.settings import read_settings
+    from envsolve.packages.urls import redact, split_login
+
+    form = "write it as https://host/path/file.whl"
+    try:
+        split_login(url)
+    except UsageError:
+        raise UsageError("the URL to measure cannot be read", hint=form) from None
+    url = urldefrag(url).url
+    name = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+    if not name:
+        raise UsageError(f"{redact(url)} names no file", hint=form)
+    try:
+        with IndexClient(read_settings(environ)) as client, client.open(IndexFile(name, url, "")) as file:
+            return measure_file(file, name, every=every)
+    except MissingFileError:
+        raise MissingFileError(f"there is no {redact(url)}") from None

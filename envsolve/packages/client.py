@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import unquote, urldefrag, urlsplit
 
 from packaging.utils import InvalidName, canonicalize_name
 
@@ -16,12 +15,12 @@ from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.packages.cache import DiskCache, Store, default_cache_dir
 from envsolve.packages.fetch import Fetcher
 from envsolve.packages.listing import Listing
-from envsolve.packages.model import CoreMetadata, DeniedError, IndexFile, KnownFiles, MissingFileError
-from envsolve.packages.settings import IndexSettings, read_settings
-from envsolve.packages.urls import Credentials, redact, split_login
+from envsolve.packages.model import CoreMetadata, DeniedError, IndexFile, KnownFiles
+from envsolve.packages.settings import IndexSettings
+from envsolve.packages.urls import Credentials
 
 if TYPE_CHECKING:
-    from envsolve.binaries.model import Measurement
+    pass
 
 _Key = tuple[str, ...]
 
@@ -239,32 +238,3 @@ def _normalised(name: str) -> str:
 
 def _key(file: IndexFile) -> _Key:
     return ("metadata", file.url, file.filename)
-
-
-# Measuring a file on a server, of which only the parts that hold the answer are fetched.
-
-
-def measure_served(what: str, every: bool, environ: Mapping[str, str]) -> Measurement:
-    """Measure the file at an http(s) address.
-
-    Raises:
-        UsageError: The address or the file cannot be read.
-        IndexUnavailableError: The server cannot be reached, or has no such file.
-    """
-    from envsolve.binaries.measure import measure as measure_file  # a plan measures nothing
-
-    try:
-        split_login(what)
-    except UsageError:
-        raise UsageError(
-            "the address to measure cannot be read", hint="write it as https://host/path/file.whl"
-        ) from None
-    address = urldefrag(what).url
-    name = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
-    if not name:
-        raise UsageError(f"{redact(address)} names no file", hint="write it as https://host/path/file.whl")
-    try:
-        with IndexClient(read_settings(environ)) as client, client.open(IndexFile(name, address, "")) as file:
-            return measure_file(file, name, every=every)
-    except MissingFileError:
-        raise MissingFileError(f"there is no {redact(address)}") from None

@@ -11,8 +11,14 @@ from packaging.utils import canonicalize_name
 from envsolve.errors import IndexUnavailableError
 from envsolve.packages.cache import CachedPage, Store, freshness
 from envsolve.packages.listing import Listing
-from envsolve.packages.metadata import parse_metadata
-from envsolve.packages.model import CoreMetadata, IndexFile, KnownFiles, MetadataUnavailableError, MissingFileError
+from envsolve.packages.model import (
+    CoreMetadata,
+    IndexFile,
+    KnownFiles,
+    MetadataUnavailableError,
+    MissingFileError,
+    parse_metadata,
+)
 from envsolve.packages.pages import ACCEPT, HTML_TYPE, PageError, read_page
 from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials, join_project, local_path, origin, redact
@@ -156,7 +162,7 @@ class Fetcher:
         return metadata
 
     def _read_metadata(self, file: IndexFile) -> CoreMetadata:
-        from envsolve.packages.metadata import ARCHIVE_ERRORS
+        from envsolve.packages.archives import ARCHIVE_ERRORS
 
         try:
             return self._sibling(file) or self._inside(file)
@@ -184,7 +190,7 @@ class Fetcher:
         return parse_metadata(text, sdist=not file.filename.endswith(".whl"))
 
     def _inside(self, file: IndexFile) -> CoreMetadata:
-        from envsolve.packages.metadata import sdist_metadata, wheel_metadata
+        from envsolve.packages.archives import sdist_metadata, wheel_metadata
 
         if file.filename.endswith(".whl"):
             with self.open(file) as opened:
@@ -215,7 +221,7 @@ class Fetcher:
             except OSError as error:
                 raise MissingFileError(f"{file.url} cannot be read: {error.strerror}") from None
         self._refuse_offline(f"the file {file.filename}")
-        from envsolve.packages.ranged import RangedFile
+        from envsolve.packages.archives import RangedFile
 
         return RangedFile(file.url, self._session, size=file.size)  # type: ignore[return-value]
 

@@ -17,8 +17,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from envsolve.packages.metadata import specifier_text
-from envsolve.packages.model import IndexFile
+from envsolve.packages.model import IndexFile, specifier_text
 
 _ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz")
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")

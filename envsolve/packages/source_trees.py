@@ -19,8 +19,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from envsolve.errors import UsageError
 from envsolve.packages.git import GitError, NoGitError, RevisionError, fetched
-from envsolve.packages.metadata import parse_metadata, requirement_text, specifier_text
-from envsolve.packages.model import CoreMetadata
+from envsolve.packages.model import CoreMetadata, parse_metadata, requirement_text, specifier_text
 from envsolve.packages.urls import redact
 from envsolve.system.files import is_folder, read_regular
 

@@ -17,7 +17,7 @@ from envsolve.solve.outcome import PlannedPackage
 from envsolve.toolchain.model import Toolchain
 from tests import distributions
 from tests.install.wheels import make_wheel, plan_of, planned
-from tests.packages.trees.repositories import repository
+from tests.packages.repositories import repository
 
 pytestmark = pytest.mark.skipif(not (shutil.which("git") and shutil.which("gcc")), reason="needs git and gcc")
 PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'

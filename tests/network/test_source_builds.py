@@ -21,7 +21,7 @@ from envsolve.errors import UsageError
 from envsolve.install.environment import install
 from envsolve.machine.model import HostCompiler, Machine
 from tests.network.tools import Tools, program
-from tests.packages.trees.repositories import repository
+from tests.packages.repositories import repository
 
 pytestmark = [pytest.mark.network, pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")]
 

@@ -11,7 +11,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Asked
 from envsolve.planning.plan import Plan
-from tests.packages.trees.repositories import repository
+from tests.packages.repositories import repository
 from tests.planning.worlds import chosen, codes
 from tests.smallworld import NEW, World
 

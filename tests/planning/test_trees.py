@@ -15,7 +15,7 @@ from envsolve.install.interpreters import Target, probe
 from envsolve.planning.plan import Plan
 from envsolve.toolchain.model import compiled_packages
 from tests import distributions
-from tests.packages.trees.repositories import repository
+from tests.packages.repositories import repository
 from tests.planning.worlds import chosen, codes, package
 from tests.smallworld import World
 

@@ -17,7 +17,7 @@ from envsolve.errors import UsageError
 from envsolve.install import staging as strays
 from envsolve.install.files import File
 from envsolve.install.interpreters import Target
-from envsolve.packages.configfiles import pip_layers
+from envsolve.packages.settings import pip_layers
 
 # What of a user's pip and uv configuration a run of theirs may see: how to reach an index, and where the cache is.
 #

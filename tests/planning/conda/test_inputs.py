@@ -19,7 +19,7 @@ from envsolve.planning.conda_pip import with_pip_part
 from envsolve.planning.plan import CondaTerms, Plan
 from envsolve.solve.outcome import PlannedPackage
 from tests.condachannel import CondaChannel
-from tests.packages.trees.repositories import repository
+from tests.packages.repositories import repository
 from tests.planning.conda.conftest import Planner
 from tests.smallworld import NEW, World, small_world
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envsolve.packages.metadata import members_ending
+from envsolve.packages.archives import members_ending
 
 SUFFIX = ".dist-info/METADATA"
 NAMES = st.sampled_from(

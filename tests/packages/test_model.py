@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from envsolve.packages.metadata import parse_metadata, parse_requires_txt, requirement_text, specifier_text
-from envsolve.packages.model import CoreMetadata
+from envsolve.packages.model import CoreMetadata, parse_metadata, parse_requires_txt, requirement_text, specifier_text
 
 
 def test_what_a_resolver_needs() -> None:
