@@ -192,7 +192,7 @@ def check_dockerfile(
     Raises:
         UsageError: The file cannot be read, or is not a Dockerfile.
     """
-    from envsolve.dockerfile import check
+    from envsolve import dockerfile
     from envsolve.dockerfile.read import read_file
     from envsolve.facts.catalogue import Catalogue
     from envsolve.system.files import is_folder
@@ -201,4 +201,4 @@ def check_dockerfile(
     directory = file.parent if context is None else path_of(context, "context")
     if not is_folder(directory):
         raise UsageError(f"{directory} is not a directory", hint="name the directory that the image is built from")
-    return check.check_dockerfile(read_file(file), machines_or_host(machines), Catalogue(), directory)
+    return dockerfile.check_dockerfile(read_file(file), machines_or_host(machines), Catalogue(), directory)

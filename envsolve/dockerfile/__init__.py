@@ -1,1 +1,148 @@
-"""A given Dockerfile, held against the machines that its image is meant for."""
+"""A given Dockerfile, checked for the machines that its image is meant for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from envsolve.dockerfile import compiling, images, torch
+from envsolve.dockerfile.compiling import nvcc_code
+from envsolve.dockerfile.installs import Context, Install, Wanted, installs, other_installer
+from envsolve.dockerfile.model import Report, Stage, Unjudged
+from envsolve.dockerfile.offers import Asked, in_container, offers, pinned
+from envsolve.dockerfile.read import read_stages
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.model import Machine
+from envsolve.rules.judge import as_judged
+from envsolve.rules.nvidia import Facts
+
+CHECKS = (*images.CHECKS, *compiling.CHECKS, *torch.CHECKS)
+"""Each takes a stage and what is asked, and yields findings. A new one goes into the CHECKS of its subject."""
+
+
+def check_dockerfile(
+    text: str, machines: Sequence[Machine], catalogue: Catalogue, context: Path | None = None
+) -> Report:
+    """Every finding, in the order of the file.
+
+    Args:
+        text: The Dockerfile.
+        machines: The machines that its image is meant for.
+        catalogue: The facts.
+        context: The directory that COPY takes from; None if it is not known.
+
+    Raises:
+        UsageError: It is not a Dockerfile.
+    """
+    stages = read_stages(text)
+    judged = tuple(in_container(as_judged(machine, None, catalogue.drivers)) for machine in machines)
+    known = cache(lambda name: offers(name, judged, catalogue))
+    files = Context(context)
+    read = {id(command): tuple(installs((command,), files)) for stage in stages for command in stage.commands}
+    asked = Asked(judged, catalogue, Facts.of(catalogue), stages[-1], files, read, known)
+    found = dict.fromkeys(f for check in CHECKS for stage in stages for f in check(stage, asked))
+    left = dict.fromkeys(one for stage in stages for one in unjudged(stage, asked))
+    if not any(machine.gpus or machine.driver for machine in judged):
+        text = "no machine with a GPU or a driver is known: name one, --target 'RTX 4090, driver 550.54'"
+        left = {Unjudged(stages[0].line, text): None, **left}
+    return Report(
+        findings=tuple(sorted(found, key=lambda finding: finding.line)),
+        unjudged=tuple(sorted(left, key=lambda one: one.line)),
+    )
+
+
+# What decides whether torch works and is not judged: to be silent about it would be a yes.
+
+
+# Words of a command that installs or compiles, anywhere: in a document of another program, in a text that another
+# program receives.
+_DECIDES = re.compile(
+    r"(?<![\w-])(?:pip[\d.]*|pipx|uv|conda|mamba|poetry)['\",]*\s(?:[^\n;&|]*\s)?['\"]?"
+    r"(?:install|download|wheel|sync|add)(?![\w.-])|\beasy_install\s|\buvx\s|\btorch(?:vision|audio)?\s*[=<>~!]=|\bnvcc\s.*\.cu\b"
+)
+
+
+def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
+    """Installers that are not read, files that are not there, versions and indexes that are not known."""
+    if not stage.image:
+        yield Unjudged(stage.line, "FROM names no image")
+    for command in stage.commands:
+        other = other_installer(command)
+        if other:
+            yield Unjudged(command.line, f"{other}: {_instead(other)}")
+    for install in asked.installs(stage.commands):
+        yield from _of(install, asked)
+    yield from _unread(stage, asked)
+
+
+def _unread(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
+    """Instructions in which something is installed or compiled by no command that was read."""
+    installing = {install.command.line for install in asked.installs(stage.commands)}
+    others = {c.line for c in stage.commands if other_installer(c) or nvcc_code(c) is not None}
+    for text in stage.texts:
+        if text.name == "ONBUILD":
+            if _DECIDES.search(text.text):
+                yield Unjudged(text.line, "ONBUILD: what it does to the images that are built on this one")
+        elif text.name != "RUN":
+            yield Unjudged(text.line, f"{text.name[:40]!r} is no instruction that builders know: they stop there")
+            return
+        elif _DECIDES.search(text.text) and text.line not in installing | others:
+            yield Unjudged(text.line, "something is installed or compiled in a way that is not read")
+
+
+def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
+    line = install.command.line
+    for file in install.files:
+        if "$" in file:
+            yield Unjudged(line, "a requirement file that is named as the image is built")
+        elif file.endswith(".toml"):
+            yield Unjudged(line, f"{file}: what it asks for is not read")
+        else:
+            yield Unjudged(line, f"{file} is not in the build context that was read (--context DIR)")
+    for name in sorted(install.unread):
+        if asked.offers(name):
+            yield Unjudged(line, f"{name}: its version is given as the image is built")
+    for word in install.strange:
+        why = "is given as the image is built" if "$" in word else "is no requirement that pip reads"
+        yield Unjudged(line, f"{word} {why}")
+    for source in install.sources:
+        yield from _of_source(source, install, asked)
+    for wanted in install.wanted:
+        known = asked.offers(wanted.name) and not wanted.requirement.url and install.backend != "auto"
+        if known and asked.looks(install, wanted.name).unknown:
+            yield Unjudged(line, f"{wanted.name}: it is looked for where the catalogue has no facts of")
+        elif known and _is_new(wanted, asked):
+            yield Unjudged(line, f"{wanted.requirement} is of no release that the catalogue has facts of")
+
+
+def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged]:
+    """A wheel that is named by its address, and what a source tree depends on."""
+    name = unquote(source.partition("#")[0].rpartition("/")[2])
+    if name.endswith(".whl"):
+        try:
+            package = parse_wheel_filename(name)[0]
+        except InvalidWheelFilename:
+            return
+        if asked.offers(package):
+            yield Unjudged(install.command.line, f"{name}: a wheel that is named by its address")
+    elif install.dependencies and " @ " not in source:
+        yield Unjudged(install.command.line, f"{source}: what it depends on is not read")
+
+
+def _is_new(wanted: Wanted, asked: Asked) -> bool:
+    """Whether one version is asked for that is newer than every one that is known."""
+    version = pinned(wanted.requirement.specifier)
+    known = max(asked.offers(wanted.name), key=lambda offer: offer.version).version
+    return version is not None and Version(version) > known and Version(version).release != known.release
+
+
+def _instead(other: str) -> str:
+    if other.startswith(("conda", "mamba", "micromamba")):
+        return "conda packages are chosen with envsolve plan --manager conda"
+    return "what it installs stands in its lock file, which is not read"

@@ -1,27 +1,70 @@
-"""What commands of pip and uv in a Dockerfile install, requirement files of the build context included."""
+"""What the pip and uv commands of a Dockerfile install, and from where; requirement files of the context included."""
 
 from __future__ import annotations
 
-import argparse
+import configparser
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NoReturn
+from pathlib import Path, PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from envsolve.dockerfile.context import FILES, Context, lines, option_words, written_in
 from envsolve.dockerfile.model import Command, Copied
-from envsolve.dockerfile.read import Places, of_backend, places
+from envsolve.machine.model import Platform
+from envsolve.packages import commands as grammar
+from envsolve.packages.commands import Meaning
+from envsolve.packages.requirement_files import read_lines
+from envsolve.system.files import is_folder, read_regular, real_path
 
-_PIP = re.compile(r"(?:\S*/)?pip[\d.]*")
-_UV = re.compile(r"(?:\S*/)?uv")
-_PYTHON = re.compile(r"(?:\S*/)?python[\d.]*")
-# A file may name another; none does so more often than this.
-_NESTED = 8
+# Files that name each other twice over would be read without end.
+_MOST_FILES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The directory that COPY takes from; None if it is not known."""
+
+    root: Path | None
+
+    def text(self, path: str, command: Command) -> str | None:
+        """The text of a file as a command sees it; None if it does not come from the context."""
+        wanted = posixpath.normpath(posixpath.join(command.directory, path))
+        for copied in reversed(command.copied):
+            target = posixpath.normpath(posixpath.join(copied.directory, copied.target))
+            if copied.document is not None:
+                if target == wanted:
+                    return copied.document
+                continue
+            for source in self._sources(copied, target, wanted):
+                text = self._read(source)
+                if text is not None:
+                    return text
+        return None
+
+    def _sources(self, copied: Copied, target: str, wanted: str) -> Iterator[str]:
+        """Where in the context a file would come from."""
+        inside = posixpath.relpath(wanted, target)
+        for source in copied.sources:
+            whole = source.lstrip("/") or "."
+            if self.root is not None and is_folder(self.root / whole):
+                if not inside.startswith(".."):
+                    yield posixpath.join(whole, inside)
+            elif wanted == target or inside == posixpath.basename(whole):
+                yield whole
+
+    def _read(self, source: str) -> str | None:
+        if self.root is None:
+            return None
+        path = real_path(self.root / source)
+        if not path.is_relative_to(real_path(self.root)):
+            return None
+        try:
+            return read_regular(path).decode("utf-8", "replace")
+        except OSError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +72,8 @@ class Wanted:
     """One package that an install names.
 
     Attributes:
-        file: Where it stands, ``requirements.txt:3``; empty on the command line.
+        requirement: What is required of it.
+        file: Where it is written, ``requirements.txt:3``; empty for the command line.
     """
 
     requirement: Requirement
@@ -42,25 +86,72 @@ class Wanted:
 
     @property
     def place(self) -> str:
-        """Where it stands, to begin a sentence with."""
+        """Where it is written, as the beginning of a sentence."""
         return f"{self.file}: " if self.file else ""
+
+    def holds(self, platform: Platform | None, python: str | None) -> bool | None:
+        """Whether its marker is true on a machine; None if that is not known."""
+        marker = self.requirement.marker
+        if marker is None:
+            return True
+        text = str(marker)
+        if "extra" in text or ("python" in text and python is None):
+            return None
+        environment = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+        if platform is not None and platform.arch:
+            environment["platform_machine"] = platform.arch
+        elif "platform_machine" in text:
+            return None
+        if python is not None:
+            environment |= {"python_version": python, "python_full_version": f"{python}.0"}
+        return marker.evaluate(environment)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where an installer looks for packages.
+
+    Attributes:
+        default: Whether on the default index.
+        variants: On PyTorch's indexes of these variants.
+        every: On PyTorch's page of all variants.
+        unknown: Also somewhere else: a nightly index, a company's own, one that a variable names.
+        merges: Whether the best version of all places is taken, as pip does. uv takes the first place that has the
+            name, and looks at the default index last.
+    """
+
+    default: bool = True
+    variants: tuple[str, ...] = ()
+    every: bool = False
+    unknown: bool = False
+    merges: bool = True
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        named = [f"the index of {variant}" for variant in self.variants]
+        named += ["PyTorch's page of all variants"] if self.every else []
+        named += ["the default index"] if self.default else []
+        return " or ".join(named)
 
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """One ``pip install``, or uv's form of it.
+    """One ``pip install`` or ``uv pip install``.
 
     Attributes:
-        wanted: Those that name a package.
-        unread: Names of packages whose version a variable says that the file does not set.
-        strange: Words that are no requirement: a variable that the file does not set, or what pip does not read.
-        sources: What is built from a folder or an address: ``.``, ``git+https://...``.
-        files: Of ``-r``, those that are not in the build context.
-        places: Where packages are looked for; ``backend`` where packages of PyTorch are, if elsewhere.
-        constrained: Whether constraints are named, by option or by variable.
-        isolated: Whether builds get an environment of their own.
-        early: Whether versions before a release are taken.
-        upgrade: Whether what is there is replaced by what is newer.
+        command: The command.
+        wanted: The requirements that name a package.
+        unread: Names of packages whose version is in a variable that the file does not set.
+        strange: Words that are not a requirement, or are a variable that the file does not set.
+        sources: What is built from a directory or a URL: ``.``, ``git+https://...``.
+        files: Files that are not in the build context.
+        places: Where packages are looked for; ``backend`` for packages of PyTorch, if that differs.
+        constrained: Whether there are constraints, by an option or a variable.
+        isolated: Whether packages are built in an environment of their own.
+        dependencies: Whether dependencies are installed.
+        early: Whether pre-releases are taken.
+        upgrade: Whether installed packages are replaced by newer ones.
     """
 
     command: Command
@@ -77,180 +168,100 @@ class Install:
     early: bool
     upgrade: bool
 
+    def names(self, package: str) -> bool:
+        """Whether a package is named."""
+        return any(wanted.name == package for wanted in self.wanted)
+
     def looks(self, from_pytorch: bool) -> Places:
         """Where it looks for a package.
 
         Args:
-            from_pytorch: Whether PyTorch's indexes carry it.
+            from_pytorch: Whether PyTorch's indexes have it.
         """
-        return of_backend(self.backend) if self.backend and from_pytorch else self.places
-
-
-_LISTS = {
-    "-r --requirement --requirements": "requirement",
-    "-c --constraint --constraints": "constraint",
-    "-e --editable": "editable",
-    "-i --index-url --default-index": "index_url",
-    "--extra-index-url": "extra",
-    "--index": "index",
-    "-f --find-links": "links",
-}
-# Options of either with a value that must not be taken for a requirement.
-_WITH_VALUE = (
-    "-t --target --prefix --root --python -p --src --platform --python-version --implementation --abi --cache-dir "
-    "--trusted-host --allow-insecure-host --timeout --retries --log --proxy --only-binary --no-binary -C "
-    "--config-settings --config-setting --global-option --build-option --link-mode --no-build-isolation-package "
-    "--override --overrides --build-constraint --build-constraints -b --upgrade-package -P --upgrade-strategy "
-    "--progress-bar --use-feature --report --exclude-newer --prerelease --resolution --extra --group --keyring-provider"
-)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("asked", nargs="*")
-    for names, dest in _LISTS.items():
-        parser.add_argument(*names.split(), dest=dest, action="append", default=[])
-    parser.add_argument("-U", "--upgrade", "--force-reinstall", "--reinstall", dest="upgrade", action="store_true")
-    for name in ("--torch-backend", "--index-strategy"):
-        parser.add_argument(name)
-    for name in ("--no-deps", "--no-build-isolation", "--no-index", "--pre"):
-        parser.add_argument(name, action="store_true")
-    for name in _WITH_VALUE.split():
-        parser.add_argument(name, action="append", dest="other")
-    return parser
-
-
-_OPTIONS = _parser()
+        if not self.backend or not from_pytorch:
+            return self.places
+        known = self.backend == "cpu" or re.fullmatch(r"cu\d+", self.backend)
+        return Places(default=False, variants=(self.backend,) if known else (), unknown=not known)
 
 
 def installs(commands: Sequence[Command], context: Context) -> Iterator[Install]:
     """The installs among commands, in order."""
     for command in commands:
-        options = _options(command.words)
-        if options is None:
-            continue
-        read = _Read(partial(context.text, command=command))
-        try:
-            read.take(list(options), "", "")
-        except (ValueError, TypeError, argparse.ArgumentError):
-            continue
-        yield read.install(command, bool(_UV.fullmatch(command.words[0])))
+        parsed = grammar.parse(command.words)
+        if parsed and (parsed.installer, parsed.verb) in (("pip", ("install",)), ("uv", ("pip", "install"))):
+            yield _install(command, parsed, context)
 
 
-def _options(words: Sequence[str]) -> Sequence[str] | None:
-    """What follows the verb of an install; None for another command."""
-    head = list(words)
-    if head and _PYTHON.fullmatch(head[0]) and "-m" in head[:4]:
-        head = head[head.index("-m") + 1 :]
-    elif head and _UV.fullmatch(head[0]) and head[1:2] == ["pip"]:
-        head = head[1:]
-    if not head or not _PIP.fullmatch(head[0]) or "install" not in head:
-        return None
-    return head[head.index("install") + 1 :]
+def _install(command: Command, parsed: grammar.Command, context: Context) -> Install:
+    """An install with its requirement files, whose options count as if they were on the command line, as in pip."""
+    opened: list[PurePosixPath] = []
+
+    def read(path: PurePosixPath) -> str | None:
+        opened.append(path)
+        return context.text(str(path), command) if len(opened) <= _MOST_FILES else None
+
+    named = (PurePosixPath(file) for file in parsed.values("files"))
+    lines = [line for path in named for line in read_lines(path, read) if line.role == "needs"]
+    words = [(word, "") for word in parsed.requirements]
+    for line in lines:
+        own = grammar.parse_options(line.words, parsed.installer)
+        parsed = parsed.adding(*(one for one in own.arguments if one.meaning != "requirements"))
+        words += [(line.requirement, f"{line.path}:{line.number}")] if line.number and line.requirement else []
+    there = {line.path for line in lines if line.number}
+    files = [str(path) for path in dict.fromkeys(line.path for line in lines if not line.number) if path not in there]
+
+    is_uv = parsed.installer == "uv"
+    settings = {} if is_uv else _settings(command, context)
+    variables = {**settings, **command.variables}
+    places = _places(parsed, variables)
+    if not settings and not is_uv and any(_is_configuration(copied) for copied in command.copied):
+        files.append("pip.conf")
+        places = replace(places, unknown=True)
+    wanted, unread, strange, sources = _sorted(words)
+    prefix = parsed.installer.upper()
+    return Install(
+        command=command,
+        wanted=tuple(wanted),
+        unread=frozenset(unread),
+        strange=tuple(strange),
+        sources=(*parsed.values("editables"), *sources),
+        files=tuple(files),
+        places=places,
+        backend=(parsed.value("backend") or variables.get("UV_TORCH_BACKEND") or None) if is_uv else None,
+        constrained=parsed.has("constraints") or bool(variables.get(f"{prefix}_CONSTRAINT")),
+        isolated=not parsed.has("no_build_isolation") and not variables.get(f"{prefix}_NO_BUILD_ISOLATION"),
+        dependencies=not parsed.has("no_deps"),
+        early=parsed.has("prereleases"),
+        upgrade=parsed.has("upgrade", "force_reinstall"),
+    )
 
 
-class _Read:
-    """An install as it is put together from its words and from the files that they name."""
-
-    def __init__(self, text_of: Callable[[str], str | None]) -> None:
-        self._text_of = text_of
-        self._words: list[str] = []
-        self._wanted: list[Wanted] = []
-        self._unread: set[str] = set()
-        self._strange: list[str] = []
-        self._sources: list[str] = []
-        self._files: list[str] = []
-        self._seen: list[str] = []
-
-    def take(self, words: Sequence[str], file: str, folder: str) -> None:
-        """Add words of the command line, or those of an option in a file of a folder."""
-        given, _ = _OPTIONS.parse_known_intermixed_args(list(words))
-        self._words += words
-        self._sources += given.editable
-        for word in given.asked:
-            self._word(word, file)
-        for path in given.requirement:
-            self._file(posixpath.normpath(posixpath.join(folder, path)))
-
-    def install(self, command: Command, uv: bool) -> Install:
-        """All of it, with the options of the files as if they stood on the command line, as pip has it."""
-        given, _ = _OPTIONS.parse_known_intermixed_args(self._words)
-        settings = {} if uv else self._settings(command)
-        variables = {**settings, **command.variables}
-        looks = places(given, variables, uv)
-        if not settings and not uv and any(_is_configuration(copied) for copied in command.copied):
-            self._files.append("pip.conf")
-            looks = replace(looks, unknown=True)
-        return Install(
-            command,
-            tuple(self._wanted),
-            frozenset(self._unread),
-            tuple(self._strange),
-            tuple(self._sources),
-            tuple(self._files),
-            looks,
-            (given.torch_backend or variables.get("UV_TORCH_BACKEND") or None) if uv else None,
-            bool(given.constraint or variables.get("PIP_CONSTRAINT") or variables.get("UV_CONSTRAINT")),
-            not (given.no_build_isolation or variables.get("PIP_NO_BUILD_ISOLATION")),
-            not given.no_deps,
-            given.pre,
-            given.upgrade,
-        )
-
-    def _settings(self, command: Command) -> Mapping[str, str]:
-        """What pip's configuration says, as far as files of the context make it up."""
-        paths = (*FILES, *filter(None, (command.variables.get("PIP_CONFIG_FILE"),)))
-        texts = [text for text in map(self._text_of, paths) if text is not None]
-        return {name: value for text in texts for name, value in written_in(text).items()}
-
-    def _word(self, word: str, file: str) -> None:
+def _sorted(words: Sequence[tuple[str, str]]) -> tuple[list[Wanted], list[str], list[str], list[str]]:
+    """Requirements, names without a known version, words that are not requirements, and sources."""
+    wanted: list[Wanted] = []
+    unread: list[str] = []
+    strange: list[str] = []
+    sources: list[str] = []
+    for word, file in words:
         try:
             requirement = Requirement(word)
         except InvalidRequirement:
             if word.startswith((".", "/")) or "://" in word:
-                self._sources.append(word)
+                sources.append(word)
             elif match := re.match(r"([A-Za-z][\w.-]*)(\[[^]]*\])?\s*[=<>~!]=?.*\$", word):
-                self._unread.add(canonicalize_name(match[1]))
-            elif not word.endswith(".whl"):
-                self._strange.append(word)
+                unread.append(canonicalize_name(match[1]))
             else:
-                self._sources.append(word)
-            return
+                (sources if word.endswith(".whl") else strange).append(word)
+            continue
         if requirement.url:
-            self._sources.append(word)
-        self._wanted.append(Wanted(requirement, file))
-
-    def _file(self, path: str) -> None:
-        skipped = path in self._seen or len(self._seen) >= _NESTED or path.endswith(".toml")
-        text = None if skipped else self._text_of(path)
-        if text is None:
-            self._files += [] if path in self._seen else [path]
-            return
-        self._seen.append(path)
-        for number, line in lines(text):
-            file = f"{path}:{number}"
-            if line.startswith("-"):
-                try:
-                    self.take(option_words(line), file, posixpath.dirname(path))
-                except (ValueError, TypeError, argparse.ArgumentError):
-                    continue
-            else:
-                self._word(line, file)
-
-
-def _is_configuration(copied: Copied) -> bool:
-    return any(posixpath.basename(path) == "pip.conf" for path in (copied.target, *copied.sources))
+            sources.append(word)
+        wanted.append(Wanted(requirement, file))
+    return wanted, unread, strange, sources
 
 
 def other_installer(command: Command) -> str | None:
     """What installs packages in a way that is not read: ``conda install``, ``uv sync``; None for other commands."""
-    name, *rest = (command.words[0].rsplit("/", 1)[-1], *command.words[1:])
-    verbs = [word for word in rest if not word.startswith("-")]
+    verbs = [word for word in command.words[1:] if not word.startswith("-")]
     known = {
         "conda": ("install", "create", "env"),
         "uv": ("sync", "add"),
@@ -260,4 +271,100 @@ def other_installer(command: Command) -> str | None:
         "pixi": ("install", "add"),
     }
     known |= dict.fromkeys(("mamba", "micromamba"), known["conda"])
-    return f"{name} {verbs[0]}" if verbs and verbs[0] in known.get(name, ()) else None
+    return f"{command.program} {verbs[0]}" if verbs and verbs[0] in known.get(command.program, ()) else None
+
+
+# Places.
+
+
+_DEFAULT = "default"
+# PyTorch's own indexes and pages of links, and mirrors that keep its layout: /whl/cu126, /whl/torch_stable.html.
+_VARIANT = re.compile(r"/(?:whl|pytorch-wheels)/(cu\d+|cpu)(?:/.*)?/?$")
+_EVERY_VARIANT = re.compile(r"/(?:whl|pytorch-wheels)(?:/torch_stable\.html)?/?$")
+# Mirrors of the default index, whose URLs end as its own does.
+_MIRROR = re.compile(r"//[^/]*pypi[^/]*/|/pypi(?:/[\w-]+)*/simple/?$|/pypi/?$")
+# An option replaces its variable.
+_VARIABLES: Mapping[str, Mapping[Meaning, tuple[str, ...]]] = {
+    "pip": {
+        "index_urls": ("PIP_INDEX_URL",),
+        "extra_index_urls": ("PIP_EXTRA_INDEX_URL",),
+        "find_links": ("PIP_FIND_LINKS",),
+    },
+    "uv": {
+        "index_urls": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"),
+        "extra_index_urls": ("UV_EXTRA_INDEX_URL",),
+        "indexes": ("UV_INDEX",),
+        "find_links": ("UV_FIND_LINKS",),
+    },
+}
+
+
+def _places(parsed: grammar.Command, variables: Mapping[str, str]) -> Places:
+    """Read them from options and variables."""
+    urls = {
+        meaning: parsed.values(meaning) or next((variables[name].split() for name in names if variables.get(name)), ())
+        for meaning, names in _VARIABLES[parsed.installer].items()
+    }
+    base = () if parsed.has("no_index") else urls.pop("index_urls") or (_DEFAULT,)
+    urls.pop("index_urls", None)
+    found = [_kind(url) for url in (*(url for more in urls.values() for url in more), *base)]
+    strategy = parsed.value("index_strategy") or variables.get("UV_INDEX_STRATEGY") or "first-index"
+    return Places(
+        default=_DEFAULT in found,
+        variants=tuple(dict.fromkeys(kind for kind in found if kind not in (_DEFAULT, "every", "unknown"))),
+        every="every" in found,
+        unknown="unknown" in found,
+        merges=parsed.installer == "pip" or strategy != "first-index",
+    )
+
+
+def _kind(url: str) -> str:
+    """``default``, a variant, ``every`` or ``unknown``."""
+    url = url.rpartition("=")[2] if "=http" in url else url  # uv: NAME=URL
+    if url == _DEFAULT or _MIRROR.search(url):
+        return _DEFAULT
+    if match := _VARIANT.search(url):
+        return match[1]
+    return "every" if _EVERY_VARIANT.search(url) else "unknown"
+
+
+# pip's configuration in an image, as the variables that would say the same.
+#
+# Source: pip documentation, "Configuration": files of the system and of the user, and one that PIP_CONFIG_FILE names.
+
+
+_FILES = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/root/.pip/pip.conf", "/root/.config/pip/pip.conf")
+_SECTIONS = ("global", "install")
+
+
+def set_by(words: Sequence[str]) -> Mapping[str, str]:
+    """What ``pip config set global.index-url URL`` sets; nothing for another command."""
+    parsed = grammar.parse(words)
+    if parsed is None or parsed.installer != "pip" or parsed.verb != ("config",):
+        return {}
+    verb, key, *values = (*parsed.requirements, "", "")
+    section, dot, name = key.partition(".")
+    known = verb == "set" and dot and section in _SECTIONS
+    return {_variable(name): " ".join(values).strip()} if known else {}
+
+
+def _settings(command: Command, context: Context) -> Mapping[str, str]:
+    """What pip's configuration says, as far as it comes from files of the context."""
+    found: dict[str, str] = {}
+    for path in (*_FILES, *filter(None, (command.variables.get("PIP_CONFIG_FILE"),))):
+        parser = configparser.RawConfigParser(strict=False)
+        try:
+            parser.read_string(context.text(path, command) or "")
+        except configparser.Error:
+            continue
+        sections = (parser[section] for section in _SECTIONS if parser.has_section(section))
+        found |= {_variable(name): value for section in sections for name, value in section.items()}
+    return found
+
+
+def _is_configuration(copied: Copied) -> bool:
+    return any(posixpath.basename(path) == "pip.conf" for path in (copied.target, *copied.sources))
+
+
+def _variable(name: str) -> str:
+    return f"PIP_{name.upper().replace('-', '_')}"

@@ -1,4 +1,4 @@
-"""A Dockerfile as it is checked: stages, the commands that they run, and what was found."""
+"""A Dockerfile as it is checked: its stages, the commands that they run, and what was found."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class Copied:
     """What COPY or ADD puts into a stage from the build context, or a mount of RUN for one command.
 
     Attributes:
-        sources: Paths in the context; none for a document that the file holds itself.
-        target: As it is written; relative to ``folder``.
-        folder: The working directory there.
+        sources: Paths in the context; none for a document that is written in the Dockerfile itself.
+        target: As written, relative to ``directory``.
+        directory: The working directory.
         document: The text of such a document.
     """
 
     sources: tuple[str, ...]
     target: str
-    folder: str
+    directory: str
     document: str | None = None
 
 
@@ -29,27 +29,32 @@ class Command:
     """One simple command of a RUN instruction.
 
     Attributes:
-        line: Where its instruction begins, from 1.
-        words: With quotes and the variables that the file sets resolved.
-        variables: What is in force for it.
-        folder: Where it runs.
+        line: The line on which its instruction begins, from 1.
+        words: Without quotes, and with the variables that the file sets resolved.
+        variables: The variables in force.
+        directory: The working directory.
         copied: What its stage has from the context by then, in order.
     """
 
     line: int
     words: tuple[str, ...]
     variables: Mapping[str, str]
-    folder: str = "/"
+    directory: str = "/"
     copied: tuple[Copied, ...] = ()
+
+    @property
+    def program(self) -> str:
+        """The name of the program, without its directory."""
+        return self.words[0].rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An instruction as it is written, with the documents inside it.
+    """An instruction as written, with the documents inside it.
 
     Attributes:
-        line: Where it begins, from 1.
-        name: ``RUN``, in capitals; whatever stands there where it is no instruction.
+        line: The line on which it begins, from 1.
+        name: ``RUN``, in capitals; any other word for a line that is not an instruction.
     """
 
     line: int
@@ -62,13 +67,13 @@ class Stage:
     """One stage, and the earlier stage that it is built on.
 
     Attributes:
-        line: Of its FROM.
-        image: The image that it starts from, with variables resolved; where it is built on an earlier stage, its name.
-        commands: Those of this stage alone, in order.
+        line: The line of its FROM.
+        image: The image that it starts from, with variables resolved; the name of the earlier stage, if there is one.
+        commands: The commands of this stage, without those of ``base``, in order.
         variables: ENV and ARG in force at its end.
-        platform: Of ``FROM --platform``; empty where it is that of the build.
-        texts: Its instructions that run something, and what is no instruction.
-        outside: Names that ARG declares before the first FROM, and that no stage sees unless it declares them again.
+        platform: Value of ``FROM --platform``; empty for the platform of the build.
+        texts: Its instructions that run something, and lines that are not instructions.
+        outside: Names that ARG declares before the first FROM. No stage sees them unless it declares them again.
     """
 
     line: int
@@ -92,23 +97,32 @@ class Stage:
             yield from self.base.history()
         yield from self.commands
 
+    def followed(self) -> Iterator[tuple[Command, bool]]:
+        """Every command that led to it, and whether the command is of this stage and not of an earlier one."""
+        earlier = self.base.history() if self.base else ()
+        yield from ((command, False) for command in earlier)
+        yield from ((command, True) for command in self.commands)
+
+
+Severity = Literal["error", "warning"]
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something in a Dockerfile that will not work on the machines meant, or that puts what works at risk.
+    """Something in a Dockerfile that fails on a target machine, or that can make it fail.
 
     Attributes:
         line: From 1.
         code: Stable name: ``unpublished-build``.
-        level: ``error`` where it fails on a machine, ``warning`` where it can.
+        level: ``error`` if it fails on a machine, ``warning`` if it can.
         text: What is wrong, and why.
-        remedies: What to write in its place, the least change first.
-        source: Title of the source of the fact that it rests on.
+        remedies: What to write instead, the smallest change first.
+        source: Title of the source of the fact behind it.
     """
 
     line: int
     code: str
-    level: Literal["error", "warning"]
+    level: Severity
     text: str
     remedies: tuple[str, ...] = ()
     source: str | None = None
@@ -116,7 +130,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """Something that decides about CUDA and was not judged, and why."""
+    """Something that decides whether torch works and was not judged, and why."""
 
     line: int
     text: str
@@ -131,14 +145,12 @@ class Report:
     unjudged: tuple[Unjudged, ...] = field(default=())
 
 
-# A report in words, for a person. Pure.
-
-
 def describe(report: Report, name: str = "Dockerfile") -> str:
-    """The findings in the order of the file, each with what to write in its place; then what was not judged.
+    """The report as text: each finding with what to write instead, then what was not judged.
 
     Args:
-        name: Of the file.
+        report: The report.
+        name: Name of the file.
     """
     parts = ["\n".join(lines) for lines in _findings(report, name)]
     if not parts:

@@ -1,40 +1,44 @@
-"""The builds of a package that an installer finds, and which of them run on all the machines."""
+"""What every check of a Dockerfile is given: the machines, the published builds, and what is known of images."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from envsolve.advice.torch import preference
-from envsolve.dockerfile.read import Places
+from envsolve.dockerfile.installs import Context, Install, Places
+from envsolve.dockerfile.model import Command, Stage
 from envsolve.facts.builds import IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.channels import Distribution, Image
-from envsolve.machine.model import Machine
+from envsolve.machine.model import Machine, Platform
 from envsolve.planning.builds import BuildLine, list_builds
-from envsolve.rules.judge import as_judged
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.platform import libc_needed, libc_serves, python_tag
+from envsolve.rules.platform import libc_needed, libc_of, libc_serves, python_tag
 from envsolve.solve.family import Family
+from envsolve.values import CudaVersion
 
 _DEFAULT = "default"
+PYTORCH = "pytorch/pytorch"
+"""The repository of PyTorch's own images."""
 Libc: TypeAlias = tuple[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """What an installer runs in: it finds the wheels that fit, and sees no others.
+    """What an installer runs in. It finds only the wheels that fit.
 
     Attributes:
-        python: ``3.12``; None where it is not known.
-        libc: That of the image, whatever the machine's; None likewise.
+        python: ``3.12``; None if it is not known.
+        libc: The libc of the image, whatever the machine's; None if it is not known.
     """
 
     python: str | None = None
@@ -46,8 +50,9 @@ class Offer:
     """One build, with its verdict for each GPU.
 
     Attributes:
+        lines: The verdicts.
         place: Its place in the order in which ``envsolve plan`` tries builds.
-        requires: Requires-Dist lines, where they are known.
+        requires: Requires-Dist lines, if they are known.
     """
 
     lines: tuple[BuildLine, ...]
@@ -76,19 +81,19 @@ class Offer:
 
     @property
     def libc(self) -> Libc:
-        """The libc that its wheel asks for; the oldest glibc where its tag asks for none, since it was made on one."""
+        """The libc that its wheel requires; the oldest glibc if its tag names none, since it was built on one."""
         return libc_needed(self.build.platform) or ("glibc", (2, 0))
 
     def for_python(self, python: str | None) -> bool:
-        """Whether it has a wheel for a Python; where that is not known, it has."""
+        """Whether it has a wheel for a Python; an unknown Python does not count as no."""
         return python is None or python_tag(self.build.pythons, python) is not None
 
     def fits(self, within: Within) -> bool:
-        """Whether it has a wheel for a Python and a libc; what is not known does not count as no."""
+        """Whether it has a wheel for a Python and a libc; an unknown one does not count as no."""
         return self.for_python(within.python) and (within.libc is None or libc_serves(within.libc, self.libc))
 
     def needs(self, package: str) -> SpecifierSet | None:
-        """What it asks of another package's version; None where nothing is known of that."""
+        """The versions of another package that it requires; None if that is not known."""
         if package == "torch" and self.build.torch:
             return SpecifierSet(self.build.torch)
         for line in self.requires or ():
@@ -98,14 +103,14 @@ class Offer:
         return None
 
     def command(self, indexes: Mapping[str, IndexPlace]) -> str:
-        """What installs it and nothing else in its place."""
+        """The command that installs exactly this build."""
         place = indexes.get(self.build.index)
         where = f" --index-url {place.url.format(variant=self.build.variant)}" if place else ""
         return f"pip install {self.build.package}=={self.version}{where}"
 
 
 def offers(package: str, machines: Sequence[Machine], catalogue: Catalogue) -> tuple[Offer, ...]:
-    """Every build of a package that an installer finds by its name, newest first; none of what is not described."""
+    """Every build of a package that an installer finds by its name, newest first."""
     if package not in catalogue.packages() or not catalogue.builds(package):
         return ()
     simple = {_DEFAULT, *(name for name, place in catalogue.indexes.items() if place.kind == "simple")}
@@ -118,18 +123,21 @@ def offers(package: str, machines: Sequence[Machine], catalogue: Catalogue) -> t
         if line.index in simple:
             key = (line.version, line.local, line.variant, line.index, line.platform)
             together.setdefault((key, line.pythons), []).append(line)
-    judged = tuple(as_judged(machine, None, catalogue.drivers) for machine in machines)
-    place = preference(Family(catalogue, Facts.of(catalogue), judged, None), package)
+    place = preference(Family(catalogue, Facts.of(catalogue), tuple(machines), None), package)
     return tuple(Offer(tuple(lines), place(key[0], key[2]), requires.get(key)) for (key, _), lines in together.items())
 
 
 def found(
     known: Sequence[Offer], specifier: SpecifierSet, places: Places, within: Within, early: bool = False
 ) -> list[Offer]:
-    """Those that a specifier allows in the places where an installer looks.
+    """The builds that a specifier allows, in the places where an installer looks.
 
     Args:
-        early: Whether versions before a release are taken.
+        known: Builds of one package.
+        specifier: The versions.
+        places: Where the installer looks.
+        within: What it runs in.
+        early: Whether pre-releases are taken.
     """
     early = early or bool(specifier.prereleases)
     here = [offer for offer in known if offer.fits(within) and _is_in(offer, places)]
@@ -145,7 +153,7 @@ def _is_in(offer: Offer, places: Places) -> bool:
 
 
 def running(known: Iterable[Offer], within: Within) -> Iterator[Offer]:
-    """Those that run on every machine, in the order in which ``envsolve plan`` tries them.
+    """The builds that run on every machine, in the order in which ``envsolve plan`` tries them.
 
     Of one build on two indexes, the one whose file name contains the variant comes first.
     """
@@ -153,7 +161,20 @@ def running(known: Iterable[Offer], within: Within) -> Iterator[Offer]:
     return iter(sorted(good, key=lambda offer: (offer.place, not offer.build.local)))
 
 
-# What the name of an image says: which image it is wherever it is fetched from, and what stands in it.
+def failure(lines: Iterable[BuildLine]) -> tuple[BuildLine, str, str | None]:
+    """Of several verdicts that say no: the one for the machine's own platform, if any, its reasons and their source."""
+
+    def strange(line: BuildLine) -> int:
+        return sum(reason.ok is False and reason.rule == "platform" for reason in line.reasons)
+
+    line = min(lines, key=strange)
+    failed = [reason for reason in line.reasons if reason.ok is False]
+    reasons = [reason for reason in failed if not reason.rule.startswith("triton")] or failed
+    source = next((reason.source for reason in reasons if reason.source), None)
+    return line, "; ".join(reason.text for reason in reasons), source
+
+
+# Images.
 
 
 # The same images under the names of other registries.
@@ -165,11 +186,11 @@ _NGC_CUDA = "nvcr.io/nvidia/cuda"
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """An image's name, taken apart.
+    """The parts of an image's name.
 
     Attributes:
         repository: As the catalogue writes it: ``nvidia/cuda``, ``python``.
-        tag: ``latest`` where none is given; empty where a digest stands alone.
+        tag: ``latest`` if none is given; empty if there is only a digest.
     """
 
     repository: str
@@ -177,7 +198,7 @@ class Name:
 
     @classmethod
     def of(cls, text: str) -> Name:
-        """Read it."""
+        """Parse a name."""
         name, at, _ = text.partition("@")
         repository, colon, tag = name.rpartition(":")
         if not colon or "/" in tag:
@@ -188,22 +209,140 @@ class Name:
 
     @property
     def known(self) -> bool:
-        """Whether no variable that is given at build time stands in it."""
+        """Whether it has a tag and contains no variable that is given at build time."""
         return bool(self.tag) and "$" not in self.repository + self.tag
 
     def image(self, images: Sequence[Image]) -> Image | None:
-        """What the catalogue knows of it."""
+        """The catalogue's record of it."""
         return next((i for i in images if i.repository == self.repository and self.tag in i.tags), None)
 
     def python(self) -> str | None:
-        """The Python of the official images of Python."""
+        """The Python of an official image of Python."""
         match = re.match(r"(3\.\d+)(?![\d])", self.tag) if self.repository == "python" else None
         return match[1] if match else None
 
     def distribution(self, distributions: Mapping[str, Distribution]) -> Distribution | None:
-        """The distribution that it is an image of, or that its tag ends with."""
+        """The distribution that it is an image of, or that its tag names last."""
         for name in (self.repository + self.tag, *reversed(self.tag.split("-"))):
             known = distributions.get(re.sub(r"^(alpine)(?:\d.*|latest|edge)$", r"\1", name.removesuffix("-slim")))
             if known:
                 return known
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What every check is given.
+
+    Attributes:
+        machines: With what the driver's version implies.
+        final: The stage that becomes the image.
+        read: What pip and uv install by each command, by its identity: every check needs it.
+        offers: Every build of a package that the catalogue describes, newest first.
+    """
+
+    machines: tuple[Machine, ...]
+    catalogue: Catalogue
+    facts: Facts
+    final: Stage
+    context: Context
+    read: Mapping[int, tuple[Install, ...]]
+    offers: Callable[[str], tuple[Offer, ...]]
+
+    @property
+    def platform(self) -> Platform | None:
+        """The platform of the machines, if they have one in common."""
+        platforms = {machine.platform for machine in self.machines}
+        return next(iter(platforms)) if len(platforms) == 1 else None
+
+    def installs(self, commands: Iterable[Command]) -> tuple[Install, ...]:
+        """What pip and uv install among commands."""
+        return tuple(install for command in commands for install in self.read.get(id(command), ()))
+
+    def followed(self, stage: Stage) -> Iterator[tuple[Install, bool]]:
+        """The installs that led to a stage, and whether each is of the stage itself."""
+        for command, own in stage.followed():
+            yield from ((install, own) for install in self.installs((command,)))
+
+    def image(self, stage: Stage) -> Image | None:
+        """What is known of the image that a stage starts from in the end."""
+        return Name.of(stage.root.image).image(self.catalogue.images)
+
+    def distribution(self, stage: Stage) -> Distribution | None:
+        """The distribution of that image."""
+        image = self.image(stage)
+        if image is not None and image.distribution:
+            return self.catalogue.distributions.get(image.distribution)
+        return Name.of(stage.root.image).distribution(self.catalogue.distributions)
+
+    def knows(self, stage: Stage) -> bool:
+        """Whether the contents of its image are known. Images of toolkits, Pythons and distributions have no torch."""
+        return self.image(stage) is not None or self.distribution(stage) is not None
+
+    def within(self, stage: Stage) -> Within:
+        """The Python that ``pip`` is for in a stage, and its libc; None for what the image does not decide."""
+        distribution = self.distribution(stage)
+        own = Name.of(stage.root.image).python() or (distribution.python if distribution else None)
+        if own is not None and any(_brings_python(command, own) for command in stage.history()):
+            own = None
+        return Within(own, libc_of(Platform(libc=distribution.libc)) if distribution else None)
+
+    def image_torch(self, stage: Stage) -> tuple[Offer, ...]:
+        """The builds of torch in an image of PyTorch's; none for other images, or if they are not known."""
+        name, image = Name.of(stage.root.image), self.image(stage)
+        version = re.search(r"-cuda(\d+\.\d+)-", name.tag)
+        if image is None or image.repository != PYTORCH or version is None:
+            return ()
+        variant = CudaVersion.parse(version[1]).variant
+        return tuple(
+            offer
+            for offer in self.offers("torch")
+            if offer.build.version == image.version and offer.build.variant == variant
+        )
+
+    def taken(self, install: Install, package: str, within: Within) -> Offer | None:
+        """The build of a package that an install takes, if it names the package and its places are known."""
+        looks = self.looks(install, package)
+        for wanted in install.wanted:
+            if wanted.name == package and not wanted.requirement.url and not looks.unknown:
+                allowed = found(self.offers(package), wanted.requirement.specifier, looks, within, install.early)
+                return max(allowed, key=lambda offer: (offer.version, offer.refused is None), default=None)
+        return None
+
+    def looks(self, install: Install, package: str) -> Places:
+        """Where an install looks for a package."""
+        return install.looks(any(offer.build.index != _DEFAULT for offer in self.offers(package)))
+
+
+def pinned(specifier: SpecifierSet) -> str | None:
+    """The one version that a specifier allows; None also for a text that is not a version (``===foo``)."""
+    for one in specifier:
+        if one.operator in ("==", "==="):
+            try:
+                return str(one.version) if Version(one.version) else None
+            except InvalidVersion:
+                continue
+    return None
+
+
+def in_container(machine: Machine) -> Machine:
+    """A machine as an image sees it. An image brings its own libc, and is meant for a GPU, known or not."""
+    if machine.platform:
+        machine = replace(machine, platform=replace(machine.platform, libc=None))
+    return machine if machine.gpus or machine.driver else replace(machine, gpus=None)
+
+
+_ANOTHER_PYTHON = re.compile(r"(?i)(mini|ana)conda|mini(forge|mamba)|mambaforge|micromamba|pyenv|deadsnakes")
+
+
+def _brings_python(command: Command, own: str) -> bool:
+    """Whether a command installs another Python than the image's, or makes an environment with one."""
+    if command.program in ("conda", "mamba", "micromamba", "pyenv"):
+        return True
+    if command.program == "uv" and (command.words[1:2] != ("pip",) or "--python" in command.words):
+        return True
+    for word in command.words:
+        match = re.search(r"(?:^|/)(?:python|pip)[=@]?(3\.\d+)", word)
+        if _ANOTHER_PYTHON.search(word) or (match and match[1] != own):
+            return True
+    return False

@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from envsolve.dockerfile.context import set_by
+from envsolve.dockerfile.installs import set_by
 from envsolve.dockerfile.model import Command, Copied, Stage, Text
 from envsolve.errors import UsageError
 from envsolve.packages.shell import assigned, simple_commands, unset, words
@@ -141,7 +140,7 @@ class _Open:
     variables: dict[str, str]
     fixed: set[str]
     platform: str = ""
-    folder: str = "/"
+    directory: str = "/"
     commands: list[Command] = field(default_factory=list)
     texts: list[Text] = field(default_factory=list)
     copied: tuple[Copied, ...] = ()
@@ -204,7 +203,7 @@ def _opened(line: int, given: Sequence[str], stages: Sequence[Stage], opened: Ma
     if base is None:
         return _Open(line, image, name, None, {}, set(), platform)
     before = opened[base.line]
-    made = _Open(line, image, name, base, dict(base.variables), set(before.fixed), base.platform, before.folder)
+    made = _Open(line, image, name, base, dict(base.variables), set(before.fixed), base.platform, before.directory)
     made.copied, made.settings = before.copied, dict(before.settings)
     return made
 
@@ -223,7 +222,7 @@ def _read(one: Instruction, stage: _Open) -> None:
         stage.variables |= given
         stage.fixed |= set(given)
     elif one.name == "WORKDIR":
-        stage.folder = posixpath.join(stage.folder, " ".join(words(one.value, stage.variables)))
+        stage.directory = posixpath.join(stage.directory, " ".join(words(one.value, stage.variables)))
     elif one.name in ("COPY", "ADD"):
         stage.copied += tuple(_copied(one, stage))
     elif one.name == "RUN":
@@ -254,17 +253,17 @@ def _copied(one: Instruction, stage: _Open) -> Iterator[Copied]:
     if one.documents and given:
         for name, document in one.documents.items():
             target = posixpath.join(given[-1], name) if given[-1].endswith("/") else given[-1]
-            yield Copied((), target, stage.folder, document)
+            yield Copied((), target, stage.directory, document)
     elif len(given) > 1:
-        yield Copied(tuple(given[:-1]), given[-1], stage.folder)
+        yield Copied(tuple(given[:-1]), given[-1], stage.directory)
 
 
 def _commands(one: Instruction, stage: _Open) -> Iterator[Command]:
-    copied, folder = (*stage.copied, *_mounted(one.value, stage)), stage.folder
+    copied, directory = (*stage.copied, *_mounted(one.value, stage)), stage.directory
     for found, variables in simple_commands(shell_text(one), stage.variables):
         if found[0] == "cd" and len(found) > 1:
-            folder = posixpath.join(folder, found[1])
-        yield Command(one.line, found, {**stage.settings, **variables}, folder, copied)
+            directory = posixpath.join(directory, found[1])
+        yield Command(one.line, found, {**stage.settings, **variables}, directory, copied)
         stage.settings |= set_by(found)
 
 
@@ -274,91 +273,4 @@ def _mounted(value: str, stage: _Open) -> Iterator[Copied]:
         parts = dict(part.partition("=")[::2] for part in mount.split(","))
         target = parts.get("target") or parts.get("dst") or parts.get("destination")
         if parts.get("type", "bind") == "bind" and "from" not in parts and target:
-            yield Copied((parts.get("source") or parts.get("src") or ".",), target, stage.folder)
-
-
-# Where an installer looks for packages: the default index, PyTorch's of a variant, or somewhere unknown. Pure.
-
-
-_DEFAULT = "default"
-# PyTorch's own indexes and pages of links, and mirrors that keep its layout: /whl/cu126, /whl/torch_stable.html.
-_VARIANT = re.compile(r"/(?:whl|pytorch-wheels)/(cu\d+|cpu)(?:/.*)?/?$")
-_EVERY_VARIANT = re.compile(r"/(?:whl|pytorch-wheels)(?:/torch_stable\.html)?/?$")
-# Mirrors of the default index, which end as its own address does.
-_MIRROR = re.compile(r"//[^/]*pypi[^/]*/|/pypi(?:/[\w-]+)*/simple/?$|/pypi/?$")
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where an installer looks.
-
-    Attributes:
-        default: Whether on the default index.
-        variants: On PyTorch's indexes of these CUDA variants.
-        every: On PyTorch's page of all variants.
-        unknown: Somewhere else, too: a nightly index, a company's own, one that a variable names.
-        merges: Whether the best version of all places is taken, as pip does; uv takes the first place that has the
-            name, those that were added before the default one.
-    """
-
-    default: bool = True
-    variants: tuple[str, ...] = ()
-    every: bool = False
-    unknown: bool = False
-    merges: bool = True
-
-    @property
-    def text(self) -> str:
-        """In words."""
-        named = [f"the index of {variant}" for variant in self.variants]
-        named += ["PyTorch's page of all variants"] if self.every else []
-        named += ["the default index"] if self.default else []
-        return " or ".join(named)
-
-
-def places(given: Any, variables: Mapping[str, str], uv: bool) -> Places:
-    """Read them from options and variables. An option replaces its variable.
-
-    Args:
-        given: Parsed options, lists of addresses.
-        variables: In force for the command.
-        uv: Whether it is uv, which has names of its own for the variables.
-    """
-    if uv:
-        index = given.index_url or _variable(variables, "UV_DEFAULT_INDEX", "UV_INDEX_URL")
-        more = given.extra + (given.index or _variable(variables, "UV_INDEX", "UV_EXTRA_INDEX_URL"))
-        links = given.links or _variable(variables, "UV_FIND_LINKS")
-        strategy = given.index_strategy or variables.get("UV_INDEX_STRATEGY") or "first-index"
-    else:
-        index = given.index_url or given.index or _variable(variables, "PIP_INDEX_URL")
-        more = given.extra or _variable(variables, "PIP_EXTRA_INDEX_URL")
-        links = given.links or _variable(variables, "PIP_FIND_LINKS")
-        strategy = ""
-    base = () if given.no_index else index or (_DEFAULT,)
-    found = [_kind(address.rpartition("=")[2] if "=http" in address else address) for address in (*more, *links, *base)]
-    return Places(
-        default=_DEFAULT in found,
-        variants=tuple(dict.fromkeys(kind for kind in found if kind not in (_DEFAULT, "every", "unknown"))),
-        every="every" in found,
-        unknown="unknown" in found,
-        merges=strategy != "first-index",
-    )
-
-
-def of_backend(backend: str) -> Places:
-    """Where uv takes packages of PyTorch from with ``--torch-backend``."""
-    known = backend == "cpu" or re.fullmatch(r"cu\d+", backend)
-    return Places(default=False, variants=(backend,) if known else (), unknown=not known)
-
-
-def _variable(variables: Mapping[str, str], *names: str) -> Sequence[str]:
-    return next((variables[name].split() for name in names if variables.get(name)), [])
-
-
-def _kind(address: str) -> str:
-    """``default``, a variant, ``every`` or ``unknown``."""
-    if address == _DEFAULT or _MIRROR.search(address):
-        return _DEFAULT
-    if match := _VARIANT.search(address):
-        return match[1]
-    return "every" if _EVERY_VARIANT.search(address) else "unknown"
+            yield Copied((parts.get("source") or parts.get("src") or ".",), target, stage.directory)

@@ -15,7 +15,7 @@ from envsolve.diagnose.model import Diagnoses, ReportFacts, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report.read import read_report
 from envsolve.diagnose.scene import scene_of
-from envsolve.dockerfile.check import check_dockerfile
+from envsolve.dockerfile import check_dockerfile
 from envsolve.facts.channels import CondaBuild
 from envsolve.machine.model import Driver, Machine
 from envsolve.packages.commands import Change

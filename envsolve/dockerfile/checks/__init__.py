@@ -1,1 +1,0 @@
-"""One module a check: ``check(stage, asked)`` yields what it finds in a stage. Found by their files."""

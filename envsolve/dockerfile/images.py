@@ -1,0 +1,375 @@
+"""Checks of the image that a stage starts from: its tag, driver condition, Python, libc, torch and libraries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from envsolve.dockerfile.compiling import compiled, nvcc_code
+from envsolve.dockerfile.installs import Install
+from envsolve.dockerfile.model import Finding, Stage
+from envsolve.dockerfile.offers import PYTORCH, Asked, Name, Offer, Within, failure, found, pinned, running
+from envsolve.facts.channels import Distribution, Image, ImageRequirement
+from envsolve.machine.describe import one_line
+from envsolve.machine.model import Machine, Platform
+from envsolve.rules.nvidia.driver import compat_serves, driver_runs
+from envsolve.rules.platform import libc_of, libc_text
+from envsolve.values import CudaVersion, DriverVersion
+
+_TOOLKIT = "nvidia/cuda"
+
+
+# The tag, and what the container runtime requires of the driver.
+
+
+def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """The image must be published, maintained, for the machines' platform, and one that their drivers may start."""
+    name = Name.of(stage.image)
+    if stage is asked.final.root:
+        yield from _platform(stage, asked)
+    if stage.base is not None or not name.known:
+        return
+    known = [image for image in asked.catalogue.images if image.repository == name.repository]
+    image = asked.image(stage)
+    if image is None:
+        if name.repository == _TOOLKIT and _all_are_known(name.tag, known):
+            text = f"no image {name.repository}:{name.tag} is known to have been published"
+            yield Finding(stage.line, "image-unknown", "error", text, _near(known, name.tag))
+        return
+    if image.retired:
+        yield _retired(stage, name, image, known)
+    requirement = asked.catalogue.image_requirements.get(image.version) if image.cuda else None
+    if requirement is not None and stage is asked.final.root and not _overruled(asked.final):
+        for machine in asked.machines:
+            if not _starts_on(requirement, machine, asked):
+                yield _refused(stage, requirement, machine, asked)
+
+
+def _platform(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """``FROM --platform`` against the machines. A variable there stands for the platform of the build."""
+    system, _, arch = stage.platform.partition("/")
+    meant = {"amd64": "x86_64", "arm64": "aarch64"}.get(arch.partition("/")[0], arch)
+    machine = next((m for m in asked.machines if m.platform and m.platform.arch not in (None, meant)), None)
+    if machine is not None and system and "$" not in stage.platform:
+        text = f"the image is for {stage.platform}, and does not run on {one_line(machine)}"
+        yield Finding(stage.line, "image-platform", "error", text, ("leave --platform out, and give it to the build",))
+
+
+def _retired(stage: Stage, name: Name, image: Image, known: Sequence[Image]) -> Finding:
+    # Retired toolkit images are deleted. Docker's official images of Python stay, but are not built any more.
+    text = f"{name.repository}:{name.tag} is retired: "
+    if name.repository == "python":
+        remedies: tuple[str, ...] = ("take a Python that is maintained",)
+        text += "it gets no more fixes"
+    else:
+        remedies = _newer(known, image, name.tag)
+        text += "its publisher deletes such tags in time"
+    return Finding(stage.line, "image-retired", "warning", text, remedies)
+
+
+def _all_are_known(tag: str, known: Sequence[Image]) -> bool:
+    """Whether every tag of its version is known. Of newer versions the catalogue has only those seen in use."""
+    seen = {image.version for image in known if not image.source.endswith("dockerfiles")}
+    first = min((DriverVersion.parse(version) for version in seen), default=())
+    return not DriverVersion.parse(tag) or not first or DriverVersion.parse(tag.partition("-")[0]) < first
+
+
+def _overruled(final: Stage) -> bool:
+    """Whether the file replaces the image's driver condition, or switches it off."""
+    switched_off = final.variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true")
+    return switched_off or "NVIDIA_REQUIRE_CUDA" in final.variables
+
+
+def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, asked: Asked) -> Finding:
+    driver = machine.driver
+    have = f"driver {driver.version} reports CUDA {driver.cuda}" if driver else "the driver is older"
+    text = (
+        f"{stage.image} requires a driver for CUDA {requirement.cuda}; on {one_line(machine)} the container runtime "
+        f"refuses to start it, since {have}"
+    )
+    cuda = CudaVersion.parse(driver.cuda) if driver and driver.cuda else (0, 0)
+    older = [
+        i
+        for i in asked.catalogue.images
+        if i.repository == _TOOLKIT and not i.retired and CudaVersion.parse(i.version) <= cuda
+    ]
+    best = max(older, key=lambda image: DriverVersion.parse(image.version), default=None)
+    remedies = [f"start from an image of CUDA {best.version} or older"] if best else []
+    remedies.append("if wheels bring CUDA, start from an image without it: python:3.12-slim-bookworm")
+    fit = driver_runs(requirement.cuda, driver, "linux", asked.facts.toolkits, asked.facts.floors)
+    if fit.mode == "minor-version":
+        remedies.append(f"ENV NVIDIA_DISABLE_REQUIRE=1: this driver runs CUDA {cuda[0]} by minor-version compatibility")
+    source = asked.catalogue.source(requirement.source)
+    return Finding(stage.line, "image-driver", "error", text, tuple(remedies), source.title if source else None)
+
+
+def _near(known: Sequence[Image], tag: str) -> tuple[str, ...]:
+    """The tag that shares the most with what was written, of the same version or the next one."""
+    wanted = set(tag.split("-"))
+    family = tag.split("-")[-1].rstrip("0123456789.")
+    version = CudaVersion.parse(tag)
+
+    def distance(pair: tuple[Image, str]) -> tuple[CudaVersion, int, bool]:
+        image, other = pair
+        parts = other.split("-")
+        another = parts[-1].rstrip("0123456789.") != family
+        return CudaVersion.parse(image.version), -len(wanted & set(parts)), another
+
+    tags = ((i, t) for i in known if not i.retired and CudaVersion.parse(i.version) >= version for t in i.tags)
+    best = min(tags, key=distance, default=None)
+    return (f"FROM {best[0].repository}:{best[1]}",) if best else ()
+
+
+def _newer(known: Sequence[Image], image: Image, tag: str) -> tuple[str, ...]:
+    """The nearest release that is kept and has the same kind on the same distribution."""
+    kind = tag.removeprefix(f"{image.version}-").removesuffix(f"-{image.distribution}")
+    plain = kind.replace("cudnn8", "cudnn").replace("cudnn9", "cudnn")
+    kept = [
+        (DriverVersion.parse(i.version), own != kind, f"FROM {i.repository}:{i.version}-{own}-{i.distribution}")
+        for i in known
+        if not i.retired
+        and i.distribution == image.distribution
+        and DriverVersion.parse(i.version) > DriverVersion.parse(image.version)
+        for own in i.kinds
+        if own in (kind, plain)
+    ]
+    return tuple(text for _, _, text in sorted(kept)[:1])
+
+
+def _like(stage: Stage, asked: Asked, serves: Callable[[Distribution], bool]) -> Iterator[str]:
+    """The nearest image of the same kind on a distribution that serves.
+
+    The same release comes before newer ones of its CUDA major.
+    """
+    image, tag = asked.image(stage), Name.of(stage.root.image).tag
+    kind = next((k for k in image.kinds if f"-{k}-" in tag), None) if image else None
+    if image is None or kind is None:
+        return
+    found = []
+    for other in asked.catalogue.images:
+        distribution = asked.catalogue.distributions.get(other.distribution)
+        if _succeeds(other, image, kind) and distribution and serves(distribution) and _starts(other, asked):
+            alike = other.distribution.rstrip("0123456789.") == image.distribution.rstrip("0123456789.")
+            release = DriverVersion.parse(other.version)
+            rank = (other.version != image.version, not alike, release, DriverVersion.parse(distribution.python or ""))
+            found.append((rank, f"FROM {other.repository}:{other.version}-{kind}-{other.distribution}"))
+    yield from (text for _, text in sorted(found)[:1])
+
+
+def _succeeds(other: Image, image: Image, kind: str) -> bool:
+    """Whether an image is of the same release and kind, or of a newer one that is kept."""
+    newer = (
+        DriverVersion.parse(other.version) > DriverVersion.parse(image.version)
+        and CudaVersion.parse(other.version).major == CudaVersion.parse(image.version).major
+    )
+    follows = other.version == image.version or (newer and not other.retired)
+    return other.repository == image.repository and kind in other.kinds and follows
+
+
+def _starts(image: Image, asked: Asked) -> bool:
+    """Whether the container runtime starts an image on every machine."""
+    requirement = asked.catalogue.image_requirements.get(image.version) if image.cuda else None
+    return requirement is None or all(_starts_on(requirement, machine, asked) for machine in asked.machines)
+
+
+def _starts_on(requirement: ImageRequirement, machine: Machine, asked: Asked) -> bool:
+    """Whether the container runtime starts an image on a machine; an unknown driver does not count as no.
+
+    The condition names older driver branches together with the GPU brands that the compat ``libcuda`` supports.
+    """
+    driver = machine.driver
+    if driver is None or driver.cuda is None or CudaVersion.parse(driver.cuda) >= CudaVersion.parse(requirement.cuda):
+        return True
+    branch = (driver.version or "").partition(".")[0]
+    if not any(branch in older.branches for older in requirement.or_drivers):
+        return False
+    serves = compat_serves(_with_compat(machine, requirement.cuda), asked.facts.forward)
+    return serves is None or serves.ok is not False
+
+
+def _with_compat(machine: Machine, cuda: str) -> Machine:
+    """A machine in a container whose loader finds the compat ``libcuda`` of a CUDA version first."""
+    driver = machine.driver
+    return replace(machine, driver=replace(driver, compat_libcuda=str(CudaVersion.parse(cuda)))) if driver else machine
+
+
+# The libraries of the driver.
+
+
+def compat_libcuda(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """A compat ``libcuda`` first on the library path; elsewhere only the container runtime would use it (rule 8)."""
+    path = stage.variables.get("LD_LIBRARY_PATH", "")
+    image = asked.image(stage)
+    if not any(part.rstrip("/").endswith("compat") for part in path.split(":")) or image is None or not image.cuda:
+        return
+    cuda = str(CudaVersion.parse(image.cuda))
+    for machine in asked.machines:
+        reason = compat_serves(_with_compat(machine, cuda), asked.facts.forward)
+        if reason is not None and reason.ok is False:
+            text = (
+                f"LD_LIBRARY_PATH puts the compat libcuda of CUDA {cuda} first; on {one_line(machine)}: {reason.text}"
+            )
+            source = asked.catalogue.source(reason.source)
+            remedies = ("take the compat directory out of LD_LIBRARY_PATH",)
+            yield Finding(stage.line, "compat-libcuda", "error", text, remedies, source.title if source else None)
+
+
+_INSTALLERS = frozenset({"apt", "apt-get", "aptitude", "dnf", "yum", "microdnf", "zypper"})
+# The packages cuda and cuda-12-4 contain a driver, cuda-toolkit-12-4 does not. Source: CUDA Installation Guide for
+# Linux, "Meta Packages".
+_WHOLE = re.compile(r"cuda(-\d+-\d+)?")
+_DRIVER = re.compile(
+    r"cuda-drivers(-\d+)?|nvidia-(driver|utils|headless|dkms|kernel-\w+)(-[\w-]+)?|libnvidia-(compute|gl|ml|cfg)\w*(-[\w-]+)?"
+)
+
+
+def driver_in_image(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """A driver in the image clashes with the host's, which the container runtime mounts.
+
+    Source: NVIDIA Container Toolkit documentation.
+    """
+    for command in stage.commands:
+        if command.program not in _INSTALLERS or "install" not in command.words:
+            continue
+        for word in command.words[command.words.index("install") + 1 :]:
+            name = re.split("[=:]", word, maxsplit=1)[0]
+            if _WHOLE.fullmatch(name) or _DRIVER.fullmatch(name):
+                text = f"{name} brings a driver into the image, where the container runtime puts the host's: programs "
+                text += "that find libraries of the other version fail (Driver/library version mismatch)"
+                toolkit = name.replace("cuda", "cuda-toolkit", 1)
+                remedy = f"install {toolkit} instead" if _WHOLE.fullmatch(name) else "leave it out"
+                yield Finding(command.line, "driver-in-image", "warning", text, (remedy,))
+
+
+# The Python and the libc, which decide which wheels pip finds.
+
+
+def python(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """An old Python of the distribution keeps pip from every newer torch.
+
+    A torch that was chosen, has a wheel for that Python and runs is not a finding.
+    """
+    own_python = asked.within(stage).python
+    chosen = [install for install in asked.installs(stage.commands) if install.names("torch")]
+    if own_python is None or not chosen or all(_is_fine(install, own_python, asked) for install in chosen):
+        return
+    known = asked.offers("torch")
+    best, own = next(running(known, Within()), None), next(running(known, Within(own_python)), None)
+    if best is None or (own is not None and own.version.release >= best.version.release):
+        return
+    text = f"{stage.root.image} has Python {own_python}: "
+    text += (
+        f"the newest torch that runs on the machines with it is {own.build.version}; without that limit it is "
+        f"{best.build.version}"
+        if own
+        else f"no torch that runs on the machines has a wheel for it; {best.build.version} has for others"
+    )
+    yield Finding(stage.root.line, "base-python", "warning", text, tuple(_newer_python(stage, best, asked)))
+
+
+def _is_fine(install: Install, own_python: str, asked: Asked) -> bool:
+    """Whether the pinned torch runs with that Python."""
+    if not any(wanted.name == "torch" and pinned(wanted.requirement.specifier) for wanted in install.wanted):
+        return False
+    taken = asked.taken(install, "torch", Within(own_python))
+    return install.places.unknown or (taken is not None and taken.refused is None)
+
+
+def _newer_python(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
+    """The same image on a newer distribution if something is compiled in it, otherwise an official image of Python."""
+    if any(map(nvcc_code, stage.commands)) or any(
+        one for install in asked.installs(stage.commands) for one in compiled(install, asked)
+    ):
+        yield from _like(stage, asked, lambda found: bool(found.python and best.for_python(found.python)))
+    else:
+        images = [
+            i
+            for i in asked.catalogue.images
+            if i.repository == "python" and not i.retired and best.for_python(i.version)
+        ]
+        if images:
+            image = sorted(images, key=lambda i: DriverVersion.parse(i.version))[len(images) // 2]
+            yield f"FROM {image.repository}:{image.tags[0]}"
+    yield f"install a newer Python in it (uv venv --python {asked.catalogue.pythons[0]}), and use the pip of that one"
+
+
+def libc(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """pip finds no wheel that requires a newer glibc, or glibc on a musl system (rule 11)."""
+    within = asked.within(stage)
+    for install in asked.installs(stage.commands) if within.libc else ():
+        finding = next(_kept_off(install, stage, within, asked), None)
+        if finding:
+            yield finding
+            return
+
+
+def _kept_off(install: Install, stage: Stage, within: Within, asked: Asked) -> Iterator[Finding]:
+    for wanted in install.wanted:
+        looks, specifier = asked.looks(install, wanted.name), wanted.requirement.specifier
+        if wanted.requirement.url or looks.unknown or within.libc is None:
+            continue
+        known = asked.offers(wanted.name)
+        others = found(known, specifier, looks, Within(within.python), install.early)
+        if others and not found(known, specifier, looks, within, install.early):
+            needed = min((offer.libc for offer in others), key=lambda libc: libc[1])
+            text = f"{wanted.place}{stage.root.image} has {libc_text(within.libc)}, and every wheel of "
+            text += f"{wanted.requirement} is made for "
+            text += "glibc" if within.libc[0] == "musl" else f"{libc_text(needed)} or newer"
+            remedies = tuple(_newer_libc(stage, within, others, asked))
+            yield Finding(install.command.line, "image-libc", "error", text + ": pip finds none", remedies)
+
+
+def _newer_libc(stage: Stage, within: Within, others: Sequence[Offer], asked: Asked) -> Iterator[str]:
+    """The same toolkit image on a newer distribution, otherwise the official image of the same Python."""
+
+    def serves(distribution: Distribution) -> bool:
+        there = Within(distribution.python, libc_of(Platform(libc=distribution.libc)))
+        return there.libc is not None and any(offer.fits(there) for offer in others)
+
+    yield from _like(stage, asked, serves)
+    wanted = within.python or asked.catalogue.pythons[0]
+    tags = [i.tags[0] for i in asked.catalogue.images if (i.repository, i.version) == ("python", wanted)]
+    yield f"FROM python:{tags[0]}" if tags else f"start from an image with a newer glibc: python:{wanted}-slim-bookworm"
+
+
+# The torch that an image of PyTorch's brings.
+
+
+def torch(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """The torch of the image, if no install replaces it, is judged for the final image only."""
+    if stage is not asked.final:
+        return
+    brought = [offer for offer in asked.image_torch(stage) if offer.build.index != "default"]
+    brought = brought or list(asked.image_torch(stage))
+    named = any(install.names("torch") for install in asked.installs(stage.history()))
+    refused = [offer.refused for offer in brought if offer.refused]
+    if not brought or named or len(refused) < len(brought):
+        return
+    line, reasons, source = failure(refused)
+    text = (
+        f"{stage.root.image} brings torch {line.version} [{line.variant}], which does not run on "
+        f"{line.gpu or 'the machine'}: {reasons}"
+    )
+    yield Finding(stage.root.line, "image-torch", "error", text, tuple(_another_torch(stage, asked)), source)
+
+
+def _another_torch(stage: Stage, asked: Asked) -> Iterator[str]:
+    """The first of PyTorch's images of the same kind, in the order of plans, whose torch runs on every machine."""
+    own = stage.root.image.rpartition("-")[2]
+    tags = {
+        (image.version, CudaVersion.parse(kind.removeprefix("cuda")).variant): f"{image.version}-{kind}"
+        for image in asked.catalogue.images
+        if image.repository == PYTORCH and not image.retired
+        for kind in image.kinds
+        if kind.endswith(own)
+    }
+    good = (o.build for o in running(asked.offers("torch"), Within()) if o.without_triton is None)
+    best = next((tag for build in good if (tag := tags.get((build.version, build.variant)))), None)
+    if best:
+        yield f"FROM {PYTORCH}:{best}"
+    yield "install a torch that runs there: envsolve plan torch --target ... --format dockerfile"
+
+
+CHECKS = (compat_libcuda, driver_in_image, libc, python, tag, torch)

@@ -1,0 +1,300 @@
+"""Checks of the builds of torch and its family that installs take: published, running, and not replaced later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from envsolve.dockerfile.installs import Install, Places, Wanted, other_installer
+from envsolve.dockerfile.model import Command, Finding, Severity, Stage
+from envsolve.dockerfile.offers import PYTORCH, Asked, Name, Offer, Within, failure, found, pinned, running
+from envsolve.packages.commands import installer
+
+# Of these the catalogue has every release since the first one that it has.
+_COMPLETE = ("torch", "torchvision", "torchaudio")
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One package that an install names.
+
+    Attributes:
+        wanted: The package.
+        install: The install.
+        looks: Where it is looked for.
+        torch: The torch that is there or is installed with it, if known.
+        within: The Python and the libc, if known.
+        new: Whether the image certainly does not have it yet.
+        with_torch: Whether a torch is named up to here.
+        asked: The rest.
+    """
+
+    wanted: Wanted
+    install: Install
+    looks: Places
+    torch: Offer | None
+    within: Within
+    new: bool
+    with_torch: bool
+    asked: Asked
+
+    @property
+    def known(self) -> tuple[Offer, ...]:
+        return self.asked.offers(self.wanted.name)
+
+    @property
+    def version(self) -> str | None:
+        """The version that is pinned."""
+        return pinned(self.wanted.requirement.specifier)
+
+    def finding(
+        self, code: str, level: Severity, text: str, near: Iterable[Offer], source: str | None = None
+    ) -> Finding:
+        """A finding that proposes the best of some builds that run, then the best of all."""
+        fits = [offer for offer in self.known if self.wanted.name == "torch" or _goes_with(offer, self.torch)]
+        best = [next(running(some, self.within), None) for some in (near, fits)]
+        commands = dict.fromkeys(offer.command(self.asked.catalogue.indexes) for offer in best if offer)
+        remedies = tuple(commands) or ("envsolve plan torch --target ... says what would make it fit",)
+        if self.wanted.name == "triton":
+            remedies = ("leave it out: torch brings the Triton that goes with it",)
+        return Finding(self.install.command.line, code, level, self.wanted.place + text, remedies, source)
+
+
+def builds(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """Judge what each install would take. What follows from a torch that is refused is not reported again."""
+    within = asked.within(stage)
+    brought = asked.image_torch(stage)
+    torch = brought[0] if brought else None
+    there = {offer.build.package: offer for offer in brought}
+    named: set[str] = set(there)
+    for install, own in asked.followed(stage):
+        named |= {wanted.name for wanted in install.wanted}
+        torch = asked.taken(install, "torch", within) or torch
+        findings = []
+        for wanted in install.wanted if own else ():
+            looks = asked.looks(install, wanted.name)
+            if not asked.offers(wanted.name) or wanted.requirement.url or looks.unknown:
+                continue
+            case = _Case(wanted, install, looks, torch, within, asked.knows(stage), "torch" in named, asked)
+            if wanted.holds(asked.platform, within.python) is not True or _stays(case, there, bool(brought)):
+                continue
+            finding = _judged(case)
+            findings += [(wanted.name, finding)] if finding else []
+        there |= {w.name: taken for w in install.wanted if (taken := asked.taken(install, w.name, within))}
+        about_torch = [finding for name, finding in findings if name == "torch"]
+        yield from about_torch or [finding for _, finding in findings]
+
+
+def _stays(case: _Case, there: dict[str, Offer], of_pytorch: bool) -> bool:
+    """Whether what is installed satisfies the requirement, so that nothing is taken."""
+    if case.install.upgrade:
+        return False
+    installed = there.get(case.wanted.name)
+    if installed is not None:
+        return case.wanted.requirement.specifier.contains(installed.version, prereleases=True)
+    return of_pytorch and case.wanted.name in _COMPLETE and case.version is None
+
+
+def _judged(case: _Case) -> Finding | None:
+    allowed = found(case.known, case.wanted.requirement.specifier, case.looks, case.within, case.install.early)
+    if not allowed:
+        return _unpublished(case)
+    taken = _taken(case, allowed)
+    if not taken:
+        return None
+    name = case.wanted.name
+    other_ptxas = any(variable.startswith("TRITON_PTXAS") for variable in case.asked.final.variables)
+    # With another ptxas than its own, Triton's own does not decide what it runs on.
+    if name == "triton" and other_ptxas:
+        return None
+    if all(offer.refused for offer in taken):
+        # Beside torch, Triton is what torch.compile needs; alone it is the package that is meant to run.
+        return _without_triton(case, taken[0]) if name == "triton" and case.with_torch else _refused(case, taken)
+    runs = next((offer for offer in taken if offer.refused is None and offer.without_triton), None)
+    return _without_triton(case, runs) if runs is not None and name == "torch" and not other_ptxas else None
+
+
+def _taken(case: _Case, allowed: list[Offer]) -> list[Offer]:
+    """The builds of the version that the installer takes; none if that is not known."""
+    if case.wanted.name != "torch" and case.version is None:
+        if case.install.constrained or "torch" in case.install.unread:
+            return []
+        if case.install.dependencies:
+            allowed = [offer for offer in allowed if _goes_with(offer, case.torch)]
+    newest = max((offer.version for offer in allowed), default=None)
+    return [offer for offer in allowed if offer.version == newest]
+
+
+def _goes_with(offer: Offer, torch: Offer | None) -> bool:
+    """Whether an installer would put it beside a torch that it has chosen; unknown metadata does not count as no."""
+    if torch is None:
+        return True
+    needed, given = offer.needs("torch"), torch.needs(offer.build.package)
+    return (needed is None or needed.contains(torch.build.version, prereleases=True)) and (
+        given is None or given.contains(offer.build.version, prereleases=True)
+    )
+
+
+def _unpublished(case: _Case) -> Finding | None:
+    """No index that is looked at has it: where the version is instead, and in which variants.
+
+    None if the catalogue may not know the version, and if no wheel goes with the image's libc, which is a finding of
+    its own.
+    """
+    python, libc, same = case.within.python, case.within.libc, _same_version(case)
+    if same is None or (same and libc and not any(offer.fits(Within(libc=libc)) for offer in same)):
+        return None
+    text = f"{case.looks.text} has no {case.wanted.requirement}{f' for Python {python}' if python else ''}"
+    variants = sorted({offer.build.variant for offer in same}, key=_shorter)
+    pythons = sorted({key for offer in same for key in offer.build.pythons if key.startswith("cp")}, key=_shorter)
+    local = (case.version or "").partition("+")[2]
+    elsewhere = [offer for offer in same if offer.build.variant == local]
+    if not variants:
+        text += ": there is no such release"
+    elif python and not any(offer.for_python(python) for offer in same):
+        text += f"; its wheels are for {', '.join(pythons)}"
+    elif elsewhere:
+        text += f": that build is on the index of {local}"
+        same = elsewhere
+    else:
+        text += f"; that version was published only as {', '.join(variants)}"
+    return case.finding("unpublished-build", "error", text, same)
+
+
+def _same_version(case: _Case) -> list[Offer] | None:
+    """All builds of the versions that are asked for, on any index; None if the catalogue may not know them."""
+    specifier, version = case.wanted.requirement.specifier, case.version
+    complete = case.wanted.name in _COMPLETE
+    first, last = Version(case.known[-1].build.version), Version(case.known[0].build.version)
+    if version is None:
+        # A range may contain later releases, of which nothing is known.
+        named = [offer for offer in case.known if specifier.contains(offer.build.version)]
+        return named if named and complete and not specifier.contains(f"{last.major + 99}") else None
+    if Version(version).is_prerelease:
+        return None
+    same = [offer for offer in case.known if offer.build.version == Version(version).public]
+    return same if same or (complete and first < Version(version) < last) else None
+
+
+def _shorter(name: str) -> tuple[int, str]:
+    return len(name), name
+
+
+def _refused(case: _Case, taken: Sequence[Offer]) -> Finding:
+    line, reasons, source = failure(offer.refused or offer.build for offer in taken)
+    same = [offer for offer in case.known if offer.build.version == line.version]
+    text = f"{line.package} {taken[0].version} [{line.variant}] is taken, "
+    if line.variant == "cpu" and (case.looks.variants == ("cpu",) or line.local == "+cpu"):
+        return case.finding("cpu-build", "warning", f"{text}which makes no use of {line.gpu or 'a GPU'}", ())
+    text += f"which does not run on {line.gpu or 'the machine'}: {reasons}"
+    if case.version is None and not case.new:
+        text = f"if {case.install.command.program} finds none in the image, {text}"
+        return case.finding("build-does-not-run", "warning", text, same, source)
+    return case.finding("build-does-not-run", "error", text, same, source)
+
+
+def _without_triton(case: _Case, taken: Offer) -> Finding | None:
+    line = taken.without_triton or taken.refused
+    reasons = [r for r in line.reasons if r.ok is False and r.rule.startswith("triton")] if line else []
+    if line is None or not reasons:
+        return None
+    whose = "whose Triton (torch.compile) does" if line.package == "torch" else "whose kernels (torch.compile) do"
+    text = f"{line.package} {taken.version} [{line.variant}] is taken, {whose} not run on {line.gpu or 'the machine'}: "
+    text += "; ".join(reason.text for reason in reasons)
+    return case.finding("triton-does-not-run", "warning", text, (), reasons[0].source)
+
+
+# A later install that can replace the torch that was chosen.
+
+
+_HOLD = (
+    "before it: RUN pip list --format=freeze | grep -E '^(torch|triton)' > /held.txt, and in it: -c /held.txt",
+    "name torch and its index here as well",
+)
+
+
+def replaced(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """Follow the installs of a stage and of the stages that it is built on."""
+    before = f"the torch of {stage.root.image}" if Name.of(stage.root.image).repository == PYTORCH else None
+    brought = asked.image_torch(stage)
+    version, within = brought[0].build.version if brought else None, asked.within(stage)
+    for command, later in stage.followed():
+        if _conda_torch(command):
+            before, version = f"the torch of line {command.line}", None
+        for install in asked.installs((command,)):
+            own = [wanted for wanted in install.wanted if wanted.name == "torch"]
+            chosen = any(not wanted.file for wanted in own)
+            if before and later and not chosen and install.dependencies and not install.constrained:
+                yield from _replacing(before, version, install, asked)
+            if own:
+                taken = asked.taken(install, "torch", within)
+                before = f"{own[0].requirement} of line {command.line}"
+                version = taken.build.version if taken else pinned(own[0].requirement.specifier)
+
+
+def _conda_torch(command: Command) -> bool:
+    """Whether conda, or a program like it, installs PyTorch: ``pytorch=2.5``, ``conda-forge::pytorch``."""
+    installs = (other_installer(command) or "").endswith(("conda install", "mamba install"))
+    return installs and any(installer("conda").requested(word) == "pytorch" for word in command.words)
+
+
+def _replacing(before: str, version: str | None, install: Install, asked: Asked) -> Iterator[Finding]:
+    line = install.command.line
+    for wanted in install.wanted:
+        text = _how(wanted, before, version, asked)
+        if text:
+            yield Finding(line, "torch-replaced", "warning", wanted.place + text, _HOLD)
+            return
+    if install.files:
+        text = f"nothing holds {before} while {', '.join(install.files)} is installed: a line in it can replace it"
+        yield Finding(line, "torch-unheld", "warning", text, _HOLD[:1])
+
+
+def _how(wanted: Wanted, before: str, version: str | None, asked: Asked) -> str | None:
+    """How one requirement replaces a torch; None if it does not."""
+    if wanted.name == "torch":
+        asks = pinned(wanted.requirement.specifier)
+        other = asks is not None and version is not None and asks.partition("+")[0] != version
+        return f"{wanted.requirement} is asked for and replaces {before}" if other else None
+    allowed = [o for o in asked.offers(wanted.name) if wanted.requirement.specifier.contains(o.build.version)]
+    newest = max(allowed, key=lambda offer: offer.version, default=None)
+    needed = newest.needs("torch") if newest else None
+    if newest is None or needed is None or (version is not None and needed.contains(version, prereleases=True)):
+        return None
+    if version is None and not any(s.operator == "==" for s in needed):
+        return None
+    return (
+        f"{wanted.requirement} ({newest.build.version}) requires torch{needed}: unless that is {before}, pip replaces "
+        "it with the default index's build"
+    )
+
+
+# Options and variables of an install.
+
+
+def argument_scope(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """A variable that ARG declares only before the first FROM is empty in a stage.
+
+    Source: Dockerfile reference, "Understand how ARG and FROM interact".
+    """
+    for install in asked.installs(stage.commands):
+        named = re.findall(r"\$\{?(\w+)", " ".join(install.command.words))
+        for name in sorted(stage.outside.intersection(named) - set(install.command.variables)):
+            text = f"{name} is declared only before FROM, so it is empty in this stage"
+            yield Finding(install.command.line, "argument-scope", "error", text, (f"ARG {name} behind FROM",))
+
+
+def backend_auto(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """``--torch-backend auto`` takes CPU builds if it sees no driver. Source: uv's guide "Using uv with PyTorch"."""
+    for install in asked.installs(stage.commands):
+        if install.backend == "auto" and any(asked.offers(wanted.name) for wanted in install.wanted):
+            best = next(running(asked.offers("torch"), asked.within(stage)), None)
+            remedy = f"--torch-backend {best.build.variant}" if best else "name the variant: --torch-backend cu126"
+            text = "uv takes the variant of the driver that it sees; a build sees none, so it takes CPU builds"
+            yield Finding(install.command.line, "backend-auto", "error", text, (remedy,))
+
+
+CHECKS = (argument_scope, backend_auto, builds, replaced)

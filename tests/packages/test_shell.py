@@ -1,0 +1,32 @@
+"""Shell texts split into simple commands; rewriting commands is tested with the grammar, in test_commands.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from envsolve.packages.shell import simple_commands
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("set -ex; pip install a", ["set -ex", "pip install a"]),
+        ("bash -lc 'source /v/bin/activate && pip install a'", ["source /v/bin/activate", "pip install a"]),
+        ("/bin/sh -c \"bash -c 'pip install a'\"", ["pip install a"]),
+        ("conda run -n x --no-capture-output pip install a", ["pip install a"]),
+        ("sudo -H -u me env -u B A=1 pip install a", ["pip install a"]),
+        ("timeout 60 pip install a | tee log", ["pip install a", "tee log"]),
+        ('if [ -n "$X" ]; then pip install a; fi', ["[ -n $X ]", "pip install a", "fi"]),
+        ("pip install torch>=2 2>&1 > log", ["pip install torch"]),  # as a shell takes it: > writes a file
+        (
+            "pip install 'torch>=2' git+https://h/p#egg=p b  # it's one",
+            ["pip install torch>=2 git+https://h/p#egg=p b"],
+        ),
+        ("# isn't\npip install a", ["pip install a"]),
+        ("bash install.sh -c x", ["bash install.sh -c x"]),
+        ("W='a b'; pip install $W ${W}c", ["pip install a b a bc"]),
+        ("pip install a==`cat v`", ["pip install a==$", "cat v"]),
+    ],
+)
+def test_simple_commands(text: str, words: list[str]) -> None:
+    assert [" ".join(found) for found, _ in simple_commands(text, {})] == words
