@@ -1,12 +1,14 @@
-"""Runs one check script inside the interpreter that is verified: ``python harness.py SCRIPT FUNCTION [ARGUMENT]``.
+"""Runs one function of a check script inside the interpreter that is verified.
+
+``python harness.py SCRIPT FUNCTION [ARGUMENT]``
 
 This file, the scripts and the modules of ``shared`` import nothing of envsolve and keep to what Python 3.8 understands.
 The result is one JSON object in the file that ``ENVSOLVE_RESULT`` names, where no library's chatter can reach it, or on
 stdout without it. The exit code is 0 for pass and skip, 1 for fail.
 
-FUNCTION of the script is called with ARGUMENT where there is one. It returns a dict with ``detail`` to pass, raises
-:class:`unittest.SkipTest` for what cannot be tried here, and anything else to fail. ``NEEDS`` names the top-level
-modules without which it is skipped, ``VARIABLES`` the environment variables that a failure may come from.
+FUNCTION is called with ARGUMENT if there is one. It returns a dict with ``detail`` to pass, raises
+:class:`unittest.SkipTest` for what cannot be tried here, and anything else to fail. What its decorator declares decides
+whether it is skipped for want of a module, and which environment variables a failure names.
 """
 
 from __future__ import annotations
@@ -47,23 +49,25 @@ def load(path: str) -> Any:
 
 def outcome(path: str, function: str, arguments: list[str]) -> dict[str, Any]:
     """Run a function of the script and say how it ended."""
-    script = load(path)
-    missing = [name for name in script.NEEDS if importlib.util.find_spec(name) is None]
+    run = getattr(load(path), function)
+    declared = getattr(run, "declared", {})
+    needs = declared.get("needs", ())
+    missing = [name for name in needs if importlib.util.find_spec(name) is None]
     if missing:
         return {"status": "skip", "detail": " and ".join(missing) + " is not installed in this environment"}
-    on_a_gpu = function == "check" and script.RUNS_ON == "gpu"
     took = {}
     try:
-        if "torch" in script.NEEDS:
+        if "torch" in needs:
             took["imports"] = seconds_of_importing("torch")
-        return {"status": "pass", **took, **getattr(script, function)(*arguments)}
+        return {"status": "pass", **took, **run(*arguments)}
     except SkipTest as reason:
         return {"status": "skip", "detail": str(reason), **took}
     except Exception as error:
         with suppress(Exception):  # A library may have closed or replaced stderr.
             traceback.print_exc()
         words = "".join(traceback.format_exception_only(type(error), error)).strip()
-        notes = [*settings(script), *(memory(*arguments) if on_a_gpu else ())]
+        on_a_gpu = declared.get("runs_on") == "gpu"
+        notes = [*settings(declared.get("variables", ())), *(memory(*arguments) if on_a_gpu else ())]
         return {"status": "fail", "detail": "\n".join([words, *notes]), **took}
 
 
@@ -85,10 +89,9 @@ def seconds_of_importing(name: str) -> float:
     return time.monotonic() - started
 
 
-def settings(script: Any) -> list[str]:
+def settings(variables: Any) -> list[str]:
     """Say which of the variables that bear on the check are set: a failure may be theirs."""
-    names = [name for name in getattr(script, "VARIABLES", ()) if name in os.environ]
-    return [f"{name} is set to {os.environ[name]}" for name in names]
+    return [f"{name} is set to {os.environ[name]}" for name in variables if name in os.environ]
 
 
 def memory(ordinal: str) -> list[str]:

@@ -20,7 +20,7 @@ from envsolve.errors import UsageError
 from envsolve.system.processes import signals_raised
 from envsolve.verify.report import Probe
 from envsolve.verify.runner import DRIVER, HARNESS, ending
-from envsolve.verify.scripts import BUILT_IN, find_scripts, remove_abandoned
+from envsolve.verify.scripts import BUILT_IN, Script, find_scripts, remove_abandoned
 from envsolve.verify.target import Ran, Target, find_target
 
 _SCRIPT = Path(__file__).with_name("quick_script.py")
@@ -56,12 +56,12 @@ def probe(
             target = find_target(interpreter_of(prefix), time_limit, environ)
         except UsageError as error:
             return (Probe("python", None, "fails", error.message),)
-        return tuple(_steps(target, {script.name: script.path for script in find_scripts(folder)}))
+        return tuple(_steps(target, {s.name: s for s in find_scripts(folder) if s.runs_on != "architecture"}))
 
 
-def _steps(target: Target, scripts: Mapping[str, Path]) -> Iterator[Probe]:
+def _steps(target: Target, scripts: Mapping[str, Script]) -> Iterator[Probe]:
     """From the bottom up; what stands on a step that does not work is not tried."""
-    driver, devices = _tried(target, scripts[DRIVER], DRIVER, "check")
+    driver, devices = _tried(target, scripts[DRIVER].path, DRIVER, scripts[DRIVER].function)
     yield driver
     imported, _ = _tried(target, _SCRIPT, "torch-import", "torch_import")
     yield imported
@@ -77,8 +77,8 @@ def _steps(target: Target, scripts: Mapping[str, Path]) -> Iterator[Probe]:
         gpu = f"{ordinal}: {card}"
         if match := _CAPABILITY.search(card):
             yield _tried(target, _SCRIPT, "triton-ptxas", "triton_ptxas", match[1], gpu=gpu)[0]
-        for name in (name for name in KERNELS if name in scripts):
-            yield _tried(target, scripts[name], name, "check", str(ordinal), gpu=gpu)[0]
+        for script in (scripts[name] for name in KERNELS if name in scripts):
+            yield _tried(target, script.path, script.name, script.function, str(ordinal), gpu=gpu)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,8 @@ import site
 import sys
 from unittest import SkipTest
 
-NAME = "probe"
-RUNS_ON = "host"
-ORDER = 0
-NEEDS = ()  # What is needed is imported by each step itself, after it has said so.
-VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES")
-
-LIBRARY = re.compile(r"lib(?:cuda|cu(?:blas|dnn|fft|rand|solver|sparse|pti|dart)|nv|nccl)[\w-]*\.so[\d.]*$")
+# As in envsolve.binaries.library, which cannot be imported here.
+LIBRARY = re.compile(r"lib(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)[\w-]*\.so[\d.]*$")
 #: Where each line of Triton keeps its choice of a ptxas, newest first, and what it is asked with; None is the card.
 CHOICES = (
     ("triton.backends.nvidia.compiler", "get_ptxas", None),  # 3.3 and newer, by the card

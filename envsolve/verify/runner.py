@@ -96,12 +96,12 @@ def run_compile_checks(
     """
     if not gpus and (only is None or only):
         raise UsageError("no compute capability to compile for", hint="Name one, such as 9.0 (--gpu 9.0).")
-    scripts = [script for script in find_scripts(folder) if script.compiles]
+    scripts = [script for script in find_scripts(folder) if script.runs_on == "architecture"]
     wanted = scripts if only is None else [script for script in scripts if script.name in only]
     with signals_raised():
         remove_abandoned()
         target = replace(find_target(python, time_limit, environment), explain=explain)
-        steps = [Step(s, s.compiles, (str(gpu),), str(gpu)) for gpu in gpus for s in wanted if s.compiles]
+        steps = [Step(script, (str(gpu),), str(gpu)) for gpu in gpus for script in wanted]
         return _timed(target, lambda: [check for check, _ in _run(target, steps, places(1))])
 
 
@@ -110,7 +110,6 @@ class Step:
     """One call of a script: a check on one GPU, say."""
 
     script: Script
-    function: str
     arguments: tuple[str, ...] = ()
     gpu: str | None = None
 
@@ -128,14 +127,14 @@ def _checks_here(target: Target, scripts: Sequence[Script]) -> Iterator[Check]:
 
     Those of several GPUs have the machine for themselves, one after another.
     """
-    host = [Step(script, "check") for script in scripts if script.runs_on == "host"]
+    host = [Step(script) for script in scripts if script.runs_on == "host"]
     devices: tuple[str, ...] = ()
     for check, listed in _run(target, host[:1], 1):
         devices = listed or ()
         yield check
     single = [script for script in scripts if script.runs_on == "gpu"]
     on_one = [
-        Step(script, "check", (str(ordinal),), f"{ordinal}: {device}")
+        Step(script, (str(ordinal),), f"{ordinal}: {device}")
         for script in single
         for ordinal, device in enumerate(devices)
     ]
@@ -148,7 +147,7 @@ def _checks_here(target: Target, scripts: Sequence[Script]) -> Iterator[Check]:
         if len(devices) < 2:
             yield Check(script.name, None, "skip", 0.0, f"needs two GPUs; the driver lists {len(devices)}")
         else:
-            yield from (check for check, _ in _run(target, [Step(script, "check", (str(len(devices)),))], 1))
+            yield from (check for check, _ in _run(target, [Step(script, (str(len(devices)),))], 1))
 
 
 _Ended = tuple[Check, "tuple[str, ...] | None"]
@@ -160,7 +159,7 @@ def _run(target: Target, steps: Sequence[Step], at_once: int) -> list[_Ended]:
 
     Beside others a sound check may fail, for want of memory or time, or on a GPU that serves one process alone.
     """
-    starts = [partial(target.start, HARNESS, str(s.script.path), s.function, *s.arguments) for s in steps]
+    starts = [partial(target.start, HARNESS, str(s.script.path), s.script.function, *s.arguments) for s in steps]
     ended = {number: _ended(target, steps[number], ran) for number, ran in run_together(starts, at_once)}
     if at_once > 1 and len(steps) > 1:
         for number, start in enumerate(starts):

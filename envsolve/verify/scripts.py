@@ -1,4 +1,4 @@
-"""The check scripts of a folder: what each declares, read without importing it."""
+"""The checks that the scripts of a directory declare, read without importing them; and directories to run them in."""
 
 from __future__ import annotations
 
@@ -11,50 +11,52 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Literal
+
+import msgspec
 
 from envsolve.errors import EnvsolveError, UsageError
 
 RunsOn = Literal["host", "gpu", "gpus", "architecture"]
-_COMPILE = "compile_for"
-
 BUILT_IN = Path(__file__).parent / "checks"
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One check script.
+    """One check: a function of a script, as its decorator ``@check(NAME, ...)`` declares it.
 
     Attributes:
         path: The file.
-        name: Its ``NAME``, the check's name in reports.
-        runs_on: Its ``RUNS_ON``: ``host`` (once on the machine), ``gpu`` (once for each GPU present), ``gpus``
-            (once for all of them, where there are two or more) or ``architecture`` (once for each compute capability
-            asked for, no GPU needed).
-        order: Its ``ORDER``; checks run from low to high, so that the first failure is the most basic one.
-        quick: Its ``QUICK``: whether it is one of the few that show the most in the least time.
-        builds: Its ``BUILDS``: whether it needs a compiler for CUDA, which running an environment does not.
-        variables: Its ``VARIABLES``: environment variables that a failure may come from.
-        compiles: The function that compiles for a named compute capability without a GPU; None where it has none.
+        function: The function's name.
+        name: The check's name in reports; one that runs on a GPU may share it with one that compiles for another.
+        runs_on: ``host`` (once on the machine), ``gpu`` (once for each GPU present), ``gpus`` (once for all of them, if
+            there are two or more) or ``architecture`` (once for each compute capability asked for, without a GPU).
+        order: Checks run from low to high, so that the first failure is the most basic one.
+        needs: Top-level modules without which it is skipped.
+        variables: Environment variables that a failure may come from.
+        quick: Whether it is one of the few that show the most in the least time.
+        builds: Whether it needs a compiler for CUDA, which running an environment does not.
     """
 
     path: Path
+    function: str
     name: str
     runs_on: RunsOn
     order: int
+    needs: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     quick: bool = False
     builds: bool = False
-    compiles: str | None = None
-    variables: tuple[str, ...] = ()
 
 
 def find_scripts(folder: Path = BUILT_IN) -> tuple[Script, ...]:
-    """Read the declarations of every ``*.py`` in ``folder``, sorted by order, then name.
+    """Read the declarations in every ``*.py`` of ``folder``, sorted by order, then name.
 
     Raises:
-        ValueError: A script lacks a declaration or has a wrong one: a defect, as the scripts ship with envsolve.
+        ValueError: A script declares nothing or something wrong: a defect, as the scripts ship with envsolve.
     """
-    return tuple(sorted(map(_read, folder.glob("*.py")), key=lambda script: (script.order, script.name)))
+    found = [script for path in folder.glob("*.py") for script in _read(path)]
+    return tuple(sorted(found, key=lambda script: (script.order, script.name)))
 
 
 def chosen(scripts: Sequence[Script], names: Sequence[str], *, quick: bool) -> tuple[Script, ...]:
@@ -79,29 +81,29 @@ def expect_known(names: Sequence[str], known: Sequence[str], others: str) -> Non
         raise UsageError(f"there is no check {', '.join(unknown)}", hint=f"the checks are {', '.join(known)}; {others}")
 
 
-def _read(path: Path) -> Script:
-    body = ast.parse(path.read_text("utf-8")).body
-    constants = {
-        target.id: node.value.value
-        for node in body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    name, runs_on, order = (constants.get(key) for key in ("NAME", "RUNS_ON", "ORDER"))
-    if not isinstance(name, str) or runs_on not in get_args(RunsOn) or not isinstance(order, int):
-        raise ValueError(f"{path}: a check declares NAME, RUNS_ON ({', '.join(get_args(RunsOn))}) and ORDER")
-    functions = {node.name for node in body if isinstance(node, ast.FunctionDef)}
-    compiles = "check" if runs_on == "architecture" else _COMPILE if _COMPILE in functions else None
-    quick, builds = (constants.get(key) is True for key in ("QUICK", "BUILDS"))
-    return Script(path, name, cast("RunsOn", runs_on), order, quick, builds, compiles, _variables(body))
-
-
-def _variables(body: Sequence[ast.stmt]) -> tuple[str, ...]:
-    for node in body:
-        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["VARIABLES"]:
-            return tuple(ast.literal_eval(node.value))
-    return ()
+def _read(path: Path) -> list[Script]:
+    functions = (node for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.FunctionDef))
+    calls = ((f, d) for f in functions for d in f.decorator_list if isinstance(d, ast.Call))
+    try:
+        found = [
+            msgspec.convert(
+                {
+                    "path": str(path),
+                    "function": function.name,
+                    "name": ast.literal_eval(call.args[0]),
+                    **{str(word.arg): ast.literal_eval(word.value) for word in call.keywords},
+                },
+                Script,
+                dec_hook=lambda kind, value: kind(value),
+            )
+            for function, call in calls
+            if ast.unparse(call.func) == "check"
+        ]
+    except (msgspec.ValidationError, ValueError, IndexError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not found:
+        raise ValueError(f"{path}: no function is declared by @check(NAME, runs_on=..., order=...)")
+    return found
 
 
 # A folder for what one check writes, removed with it; what a killed run left behind is removed by the next run.

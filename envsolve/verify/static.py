@@ -220,7 +220,7 @@ def check_without_gpu(
         UsageError: As :func:`run_compile_checks`.
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
-    compiling = [script.name for script in find_scripts() if script.compiles]
+    compiling = [script.name for script in find_scripts() if script.runs_on == "architecture"]
     expect_known(only, [*NAMES, *compiling], "those that run on a GPU are there without --compile-only")
     gpus = tuple(dict.fromkeys(gpus))
     wanted = only or (*NAMES, *compiling)

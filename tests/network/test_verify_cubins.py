@@ -21,9 +21,9 @@ pytestmark = [
 def test_the_cubins_are_made_again_byte_by_byte(tools: Tools, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for folder in (BUILT_IN, BUILT_IN.with_name("shared")):
         monkeypatch.syspath_prepend(str(folder))
-    cubins = dict(importlib.import_module("driver_cubin").cubins())
+    cubins = dict(importlib.import_module("driver").cubins())
     kernel = tmp_path / "kernel.ptx"
-    kernel.write_bytes(importlib.import_module("driver_jit").ptx("6.0"))
+    kernel.write_bytes(importlib.import_module("driver").ptx("6.0"))
     made = {}
     for wheel, archs in (("cu11==11.8.89", (50, 60, 70, 80, 90)), ("cu12==12.8.93", (100, 120))):
         folder = tmp_path / wheel

@@ -13,12 +13,14 @@ from unittest import SkipTest
 import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
+from envsolve.binaries.library import CUDA_LIBRARY
 from envsolve.diagnose.signatures import explain
 from envsolve.values import ComputeCapability
 from envsolve.verify import runner
 from envsolve.verify.harness import load
+from envsolve.verify.quick_script import LIBRARY
 from envsolve.verify.scripts import BUILT_IN, find_scripts
-from tests.verify.faults import COMPILING, OF_COMPARISONS, ON_A_GPU
+from tests.verify.faults import COMPILING, OF_COMPARISONS, ON_A_GPU, file_of
 
 run_checks = partial(runner.run_checks, explain=explain)
 run_compile_checks = partial(runner.run_compile_checks, explain=explain)
@@ -29,7 +31,7 @@ HAS_GPU = any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 def test_the_shipped_checks_in_their_order() -> None:
-    assert [(script.name, script.runs_on) for script in find_scripts()] == [
+    assert [(script.name, script.runs_on) for script in find_scripts() if script.runs_on != "architecture"] == [
         ("driver", "host"),
         ("driver-cubin", "gpu"),
         ("driver-jit", "gpu"),
@@ -45,7 +47,6 @@ def test_the_shipped_checks_in_their_order() -> None:
         ("triton-dot", "gpu"),
         ("torch-compile", "gpu"),
         ("torch-extension", "gpu"),
-        ("triton-compile", "architecture"),
         ("torchvision-nms", "gpu"),
         ("flash-attn", "gpu"),
         ("xformers-attention", "gpu"),
@@ -58,12 +59,8 @@ def test_the_shipped_checks_in_their_order() -> None:
 def test_the_quick_the_building_and_the_compiling_ones() -> None:
     scripts = find_scripts()
     assert [s.name for s in scripts if s.quick] == ["driver", "driver-cubin", "driver-jit", "nvrtc", "torch-matmul"]
-    assert [s.name for s in scripts if s.builds] == ["nvcc", "torch-extension"]
-    assert {s.name: s.compiles for s in scripts if s.compiles} == {
-        "nvrtc": "compile_for",
-        "nvcc": "compile_for",
-        "triton-compile": "check",
-    }
+    assert [s.name for s in scripts if s.builds and s.runs_on == "gpu"] == ["nvcc", "torch-extension"]
+    assert [s.name for s in scripts if s.runs_on == "architecture"] == ["nvrtc", "nvcc", "triton-compile"]
 
 
 @pytest.mark.parametrize("path", [*sorted(BUILT_IN.glob("*.py")), *sorted(SHARED.glob("*.py"))], ids=lambda p: p.stem)
@@ -73,18 +70,23 @@ def test_a_check_stands_alone(path: Path) -> None:
     assert "envsolve" not in text
 
 
+def test_the_tried_interpreter_knows_the_names_of_libraries_by_the_same_pattern() -> None:
+    assert LIBRARY.pattern.startswith(CUDA_LIBRARY.pattern.partition("[")[0])
+
+
 FAULTS = [*ON_A_GPU, *COMPILING]
 
 
 def test_every_check_has_a_fault_that_is_seen() -> None:
-    assert {fault[0] for fault in FAULTS} == {path.name for path in BUILT_IN.glob("*.py")}
+    assert {fault[0] for fault in FAULTS} == {script.name for script in find_scripts()}
 
 
-@pytest.mark.parametrize(("file", "old", "new"), sorted({fault[:3] for fault in FAULTS}))
-def test_what_a_fault_breaks_stands_there(file: str, old: str, new: str) -> None:
-    text = (BUILT_IN / file).read_text()
+@pytest.mark.parametrize(("name", "old", "new"), sorted({fault[:3] for fault in FAULTS}))
+def test_what_a_fault_breaks_stands_there(name: str, old: str, new: str) -> None:
+    path = file_of(name)
+    text = path.read_text()
     assert old in text
-    compile(text.replace(old, new), file, "exec", dont_inherit=True)
+    compile(text.replace(old, new), str(path), "exec", dont_inherit=True)
 
 
 @pytest.mark.parametrize(("module", "old"), sorted((fault[0], fault[1]) for fault in OF_COMPARISONS))
@@ -92,10 +94,20 @@ def test_what_breaks_a_comparison_stands_there(module: str, old: str) -> None:
     assert old in (SHARED / module).read_text()
 
 
-@pytest.mark.parametrize("text", ["", "NAME = 'x'\nRUNS_ON = 'moon'\nORDER = 1", "NAME = 'x'\nRUNS_ON = 'gpu'"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "def f(): pass",
+        "@check('x', runs_on='moon', order=1)\ndef f(): pass",
+        "@check('x', runs_on='gpu')\ndef f(): pass",
+        "@check('x', runs_on='gpu', order=FIRST)\ndef f(): pass",
+        "@check(runs_on='gpu', order=1)\ndef f(): pass",
+    ],
+)
 def test_a_script_that_does_not_declare_itself(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.py").write_text(text)
-    with pytest.raises(ValueError, match="declares NAME"):
+    with pytest.raises(ValueError, match=r"x\.py"):
         find_scripts(tmp_path)
 
 
@@ -186,6 +198,7 @@ def test_a_driver_that_does_not_start(tmp_path: Path, number: int, text: str, st
 def test_a_card_that_is_hidden_is_none_to_be_used(
     monkeypatch: pytest.MonkeyPatch, hidden: str, error: type[Exception]
 ) -> None:
+    monkeypatch.syspath_prepend(str(SHARED))
     script = load(str(BUILT_IN / "driver.py"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     monkeypatch.setattr(script, "nvidia_card", lambda: "/dev/nvidia0")
@@ -276,14 +289,15 @@ def compilers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.network
 @pytest.mark.skipif(sys.platform != "linux", reason="Triton has wheels for Linux alone")
-@pytest.mark.parametrize(("file", "old", "new", "words", "cause"), COMPILING)
+@pytest.mark.parametrize(("name", "old", "new", "words", "cause"), COMPILING)
 def test_a_broken_compiling_check_fails(
-    tmp_path: Path, compilers: Path, file: str, old: str, new: str, words: str, cause: str | None
+    tmp_path: Path, compilers: Path, name: str, old: str, new: str, words: str, cause: str | None
 ) -> None:
-    shutil.copy(BUILT_IN / file, tmp_path)
-    (sound,) = run_compile_checks(compilers, [ComputeCapability(9, 0)], folder=tmp_path).checks
+    path = file_of(name)
+    shutil.copy(path, tmp_path)
+    (sound,) = run_compile_checks(compilers, [ComputeCapability(9, 0)], folder=tmp_path, only=[name]).checks
     assert sound.status == "pass", sound.detail
-    (tmp_path / file).write_text((BUILT_IN / file).read_text().replace(old, new))
-    (check,) = run_compile_checks(compilers, [ComputeCapability(9, 0)], folder=tmp_path).checks
+    (tmp_path / path.name).write_text(path.read_text().replace(old, new))
+    (check,) = run_compile_checks(compilers, [ComputeCapability(9, 0)], folder=tmp_path, only=[name]).checks
     assert (check.status, check.cause) == ("fail", cause), check.detail
     assert words in check.detail

@@ -17,8 +17,8 @@ from envsolve.planning.plan import DriverNeed
 from envsolve.verify import runner
 from envsolve.verify.expectations import Code, Expected, held_against
 from envsolve.verify.report import Check, Report, describe
-from envsolve.verify.scripts import BUILT_IN, find_scripts
-from tests.verify.faults import OF_COMPARISONS, ON_A_GPU, Fault
+from envsolve.verify.scripts import BUILT_IN
+from tests.verify.faults import OF_COMPARISONS, ON_A_GPU, Fault, file_of
 
 run_checks = partial(runner.run_checks, explain=explain)
 pytestmark = pytest.mark.gpu
@@ -104,14 +104,13 @@ def test_a_companion_works(name: str) -> None:
     assert check.status == "pass", check.detail
 
 
-@pytest.mark.parametrize(("file", "old", "new", "words", "cause"), ON_A_GPU, ids=map(_named, ON_A_GPU))
-def test_a_broken_check_fails(tmp_path: Path, file: str, old: str, new: str, words: str, cause: str | None) -> None:
-    text = (BUILT_IN / file).read_text()
+@pytest.mark.parametrize(("name", "old", "new", "words", "cause"), ON_A_GPU, ids=map(_named, ON_A_GPU))
+def test_a_broken_check_fails(tmp_path: Path, name: str, old: str, new: str, words: str, cause: str | None) -> None:
+    path = file_of(name)
+    text = path.read_text()
     assert old in text
-    (tmp_path / file).write_text(text.replace(old, new))
-    if file != "driver.py":
-        shutil.copy(BUILT_IN / "driver.py", tmp_path)
-    (name,) = (script.name for script in find_scripts(tmp_path) if script.path.name == file)
+    shutil.copy(BUILT_IN / "driver.py", tmp_path)
+    (tmp_path / path.name).write_text(text.replace(old, new))
     check = of(tmp_path, name)
     if check.status == "skip":
         pytest.skip(check.detail)

@@ -37,12 +37,14 @@ STARTS = """
 """
 #: Stands for verify's own, which would ask the real driver.
 DRIVER = f"""
-    NAME = "driver"; RUNS_ON = "host"; ORDER = 1; NEEDS = ()
-    def check(): return {{"detail": "CUDA 12.8 driver", "devices": [{CARD[3:]!r}]}}
+    from check_support import check
+    @check("driver", runs_on="host", order=1)
+    def start(): return {{"detail": "CUDA 12.8 driver", "devices": [{CARD[3:]!r}]}}
 """
 KERNEL = """
-    NAME = {name!r}; RUNS_ON = "gpu"; ORDER = 2; NEEDS = ("torch",)
-    def check(ordinal):
+    from check_support import check
+    @check({name!r}, runs_on="gpu", order=2, needs=("torch",))
+    def multiply(ordinal):
         {body}
         return {{"detail": "all values are the CPU's"}}
 """

@@ -27,9 +27,10 @@ PYTHON = Path(sys.executable)
 
 def write_check(folder: Path, body: str, *, name: str = "probe", runs_on: str = "host", needs: str = "()") -> Path:
     path = folder / f"{name}.py"
-    head = f"NAME = {name!r}\nRUNS_ON = {runs_on!r}\nORDER = 1\nNEEDS = {needs}\n"
+    declared = f"@check({name!r}, runs_on={runs_on!r}, order=1, needs={needs})\n"
     arguments = "" if runs_on == "host" else "argument"
-    path.write_text(head + f"def check({arguments}):\n" + textwrap.indent(textwrap.dedent(body), "    "))
+    head = f"from check_support import check\n{declared}def step({arguments}):\n"
+    path.write_text(head + textwrap.indent(textwrap.dedent(body), "    "))
     return path
 
 
@@ -305,7 +306,7 @@ def test_variables_reach_the_check_and_its_command(tmp_path: Path) -> None:
 
 def test_what_dies_without_a_word_is_told_with_the_variables_that_it_may_come_from(tmp_path: Path) -> None:
     path = write_check(tmp_path, "import os; os.abort()")
-    path.write_text("VARIABLES = ('TRITON_PTXAS_PATH', 'CUDA_HOME')\n" + path.read_text())
+    path.write_text(path.read_text().replace("order=1", "order=1, variables=('TRITON_PTXAS_PATH', 'CUDA_HOME')"))
     (check,) = run_checks(PYTHON, folder=tmp_path, environment={"TRITON_PTXAS_PATH": "/old/ptxas"}).checks
     assert check.detail.startswith("was killed by SIGABRT")
     assert check.detail.endswith("\nTRITON_PTXAS_PATH is set to /old/ptxas")

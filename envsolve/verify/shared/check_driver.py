@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -13,6 +14,7 @@ ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6
 CC_MAJOR, CC_MINOR = 75, 76
 # CUresult of cuda.h.
 OUT_OF_MEMORY, UNSUPPORTED_PTX_VERSION = 2, 222
+EM_CUDA = 190
 
 KERNEL = b"scale_and_add"
 COUNT, BLOCK = 1000, 128
@@ -26,6 +28,34 @@ class DriverError(RuntimeError):
         self.status = status
 
 
+def call(cuda, name, *arguments):
+    """Call the driver; fail in its own words."""
+    status = getattr(cuda, name)(*arguments)
+    if status:
+        text = ctypes.c_char_p()
+        cuda.cuGetErrorString(status, ctypes.byref(text))
+        words = (text.value or b"unknown error").decode(errors="replace")
+        raise DriverError("{} failed: {} (error {})".format(name, words, status), status)
+
+
+def number(cuda, name, *arguments):
+    """The integer that a call of the driver returns by its first argument."""
+    value = ctypes.c_int()
+    call(cuda, name, ctypes.byref(value), *arguments)
+    return value.value
+
+
+def version_of(cuda):
+    """The CUDA version of the driver, ``(13, 0)``."""
+    version = number(cuda, "cuDriverGetVersion")
+    return version // 1000, version % 1000 // 10
+
+
+def capability_of(cuda, device):
+    """The compute capability of a GPU, ``(9, 0)``."""
+    return tuple(number(cuda, "cuDeviceGetAttribute", attribute, device) for attribute in (CC_MAJOR, CC_MINOR))
+
+
 class Driver:
     """The primary context of one GPU."""
 
@@ -33,36 +63,16 @@ class Driver:
         os.environ["CUDA_CACHE_DISABLE"] = "1"  # An old compilation must not stand in for a new one.
         self.cuda = ctypes.CDLL(LIBRARY)
         self.call("cuInit", 0)
-        self.device, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(self.device), int(ordinal))
+        context = ctypes.c_void_p()
+        self.device = number(self.cuda, "cuDeviceGet", int(ordinal))
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self.call("cuCtxSetCurrent", context)
+        self.cuda_version = version_of(self.cuda)
+        self.capability = capability_of(self.cuda, self.device)
 
     def call(self, name, *arguments):
         """Call the driver; fail in its own words."""
-        status = getattr(self.cuda, name)(*arguments)
-        if status:
-            text = ctypes.c_char_p()
-            self.cuda.cuGetErrorString(status, ctypes.byref(text))
-            words = (text.value or b"unknown error").decode(errors="replace")
-            raise DriverError("{} failed: {} (error {})".format(name, words, status), status)
-
-    @property
-    def cuda_version(self):
-        """The CUDA version of the driver, ``(13, 0)``."""
-        version = ctypes.c_int()
-        self.call("cuDriverGetVersion", ctypes.byref(version))
-        return version.value // 1000, version.value % 1000 // 10
-
-    @property
-    def capability(self):
-        """The compute capability of the GPU, ``(9, 0)``."""
-        found = []
-        for attribute in (CC_MAJOR, CC_MINOR):
-            value = ctypes.c_int()
-            self.call("cuDeviceGetAttribute", ctypes.byref(value), attribute, self.device)
-            found.append(value.value)
-        return tuple(found)
+        call(self.cuda, name, *arguments)
 
     def load(self, image):
         """Load a cubin, or compile PTX; the words of the driver's own compiler are in the error."""
@@ -118,3 +128,18 @@ def free_memory(ordinal):
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
     return free.value >> 20
+
+
+def architecture_of(cubin):
+    """Read the SM number out of the header: low byte of e_flags up to ABI 7, the next byte from ABI 8 on."""
+    if cubin[:4] != b"\x7fELF" or struct.unpack_from("<H", cubin, 18)[0] != EM_CUDA:
+        raise RuntimeError("the compiled code is not a CUDA ELF file: it starts with {!r}".format(cubin[:20]))
+    abi, flags = cubin[8], struct.unpack_from("<I", cubin, 48)[0]
+    return (flags >> 8 if abi >= 8 else flags) & 0xFF
+
+
+def expect_architecture(cubin, wanted):
+    """Fail unless a cubin is for ``sm_<wanted>``."""
+    found = architecture_of(cubin)
+    if found != wanted:
+        raise RuntimeError("asked for sm_{}, and the cubin is for sm_{}".format(wanted, found))
