@@ -1,0 +1,83 @@
+"""``cuda-home-elsewhere``: a build takes another toolkit than the one that is meant (rule 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch_evidence
+from envsolve.diagnose.causes._toolkits import (
+    fault_of,
+    nvcc_fixes,
+    other_nvccs,
+    set_home,
+    toolkit_of,
+    toolkit_versions,
+    torch_cuda,
+)
+from envsolve.diagnose.causes.nvcc_torch_mismatch import nvcc_used, unsupported_gpus
+from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.scene import Scene
+from envsolve.environment.model import Environment
+from envsolve.values import CudaVersion
+
+CAUSE = Cause.of(__name__)
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """Two toolkits, and a build that mixes them or takes the wrong one; or a directory without a compiler."""
+    match fault_of(scene):
+        case "mismatch", match:
+            torch, nvcc = match.groups["torch"], nvcc_used(scene, match)
+            versions = {CudaVersion.parse(t.version) for t in scene.machine.toolkits or () if t.version}
+            taken = CudaVersion.parse(nvcc) in versions and len(versions) > 1
+            if taken and toolkit_of(scene, torch) and not unsupported_gpus(scene, torch):
+                evidence = (*lines(match), *torch_evidence(scene), *scene.gpu_evidence)
+                found = ("nvcc-torch-mismatch",)
+                fixes = set_home(scene, torch)
+                yield CAUSE.finding("elsewhere", Grounds.CONFIRMED, evidence, fixes, found, torch=torch, nvcc=nvcc)
+        case "headers", match:
+            fixes, found = _named(scene, match.group("nvcc")), ("nvcc-missing",)
+            values = {"nvcc": match.group("nvcc") or "another version", "headers": match.groups["headers"]}
+            yield CAUSE.finding("headers", Grounds.STATED, lines(match), fixes, found, **values)
+        case "taken", match:
+            other = other_nvccs(scene, match)[0]
+            fix, values = CAUSE.fix("cudacxx", nvcc=other), {"taken": match.groups["nvcc"], "other": other}
+            yield CAUSE.finding("taken", Grounds.SUGGESTED, lines(match), (fix,), **values)
+        case "several", match:
+            evidence = (*lines(match), *shown_variable(scene, "PATH"))
+            several = " and ".join(toolkit_versions(scene))
+            yield CAUSE.finding("several", Grounds.SUGGESTED, evidence, _named(scene, None), versions=several)
+        case "path", match:
+            path = match.group("path", "other")
+            yield CAUSE.finding("gone", Grounds.STATED, lines(match), nvcc_fixes(scene, torch_cuda(scene)), path=path)
+
+
+def _named(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
+    """Name the toolkit of torch's CUDA; if that is not known, each that the machine has."""
+    wanted = torch_cuda(scene) or cuda
+    for version in [wanted] if wanted else reversed(toolkit_versions(scene)):
+        toolkit = toolkit_of(scene, version)
+        yield CAUSE.fix("name", cuda=version, home=(toolkit.path if toolkit else None) or f"/usr/local/cuda-{version}")
+    yield CAUSE.fix("clean")
+
+
+def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Compare what CUDA_HOME names with what exists."""
+    tools = environment.tools
+    home, path = tools.cuda_home_toolkit, tools.path_toolkit
+    if tools.cuda_home is None:
+        return
+    if home is None:
+        what = CAUSE.words("no-toolkit", home=tools.cuda_home)
+    elif home.version and path and path.version and CudaVersion.parse(home.version) != CudaVersion.parse(path.version):
+        what = CAUSE.words("another", home=tools.cuda_home, cuda=home.version, path=path.version)
+    else:
+        return
+    evidence = (f"CUDA_HOME={tools.cuda_home}", *((f"PATH: {path.path}, CUDA {path.version}",) if path else ()))
+    cuda = environment.torch.cuda if environment.torch else None
+    fix = CAUSE.fix("unset", wanted=CAUSE.words("of-torch", cuda=cuda) if cuda else "")
+    if path and path.nvcc and path.version:
+        major = CudaVersion.parse(path.version).major
+        if cuda is None or major == CudaVersion.parse(cuda).major:
+            fix = CAUSE.fix("as-path", cuda=path.version, home=path.path)
+    yield CAUSE.finding("installed", Grounds.NOTICED, evidence, (fix,), what=what)

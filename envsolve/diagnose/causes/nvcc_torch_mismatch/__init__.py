@@ -1,0 +1,46 @@
+"""``nvcc-torch-mismatch``: the CUDA of nvcc is not torch's (rule 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.causes._toolkits import nvcc_fixes
+from envsolve.diagnose.model import Finding, Grounds
+from envsolve.diagnose.remedies.torch import replacements, with_another_python
+from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
+from envsolve.machine.model import Gpu
+from envsolve.rules.nvidia.code import libraries_serve
+from envsolve.values import CudaVersion
+
+CAUSE = Cause.of(__name__)
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """An nvcc of torch's CUDA helps only if that CUDA supports the GPU."""
+    match = CAUSE.first(scene)
+    if match is None:
+        return
+    torch = match.groups["torch"]
+    evidence = (*lines(match), *torch_evidence(scene), *scene.gpu_evidence)
+    if gpus := unsupported_gpus(scene, torch):
+        another = with_another_python(scene)
+        fixes = [another[1]] if another else replacements(scene)
+        yield CAUSE.finding("gpu", Grounds.CONFIRMED, evidence, fixes, torch=torch, gpus=gpu_names(gpus))
+    else:
+        fixes = nvcc_fixes(scene, torch)
+        yield CAUSE.finding("mismatch", Grounds.CONFIRMED, evidence, fixes, torch=torch, nvcc=nvcc_used(scene, match))
+
+
+def unsupported_gpus(scene: Scene, cuda: str) -> list[Gpu]:
+    """The GPUs that no toolkit of a CUDA version supports."""
+    known = [(gpu, gpu.cc) for gpu in scene.gpus]
+    toolkits, architectures = scene.facts.toolkits, scene.facts.architectures
+    return [gpu for gpu, cc in known if cc and libraries_serve(cuda, cc, toolkits, architectures).ok is False]
+
+
+def nvcc_used(scene: Scene, match: Match) -> str:
+    """The CUDA version of the nvcc that the build used, as far as the report shows it."""
+    nvcc = match.group("nvcc") or (str(CudaVersion.parse(scene.report.nvcc.value)) if scene.report.nvcc else None)
+    return nvcc or next((t.version for t in scene.machine.toolkits or () if t.version), None) or "another CUDA"
