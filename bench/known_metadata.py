@@ -19,8 +19,9 @@ from pathlib import Path
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from envsolve.errors import EnvsolveError
+from envsolve.facts.builds import KnownMetadata
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.evidence import KnownMetadata, Source
+from envsolve.facts.evidence import Source
 from envsolve.facts.files import KNOWN_METADATA, data_folder
 from envsolve.facts.maintain.steps import known_order, newest_metadata
 from envsolve.facts.maintain.update import dump_catalogue_file

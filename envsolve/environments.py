@@ -263,7 +263,7 @@ def describe(value: object) -> str:
     # Each value has its text beside it, except a machine and a plan.
     home = type(value).__module__
     module = {
-        "envsolve.machine.model": "envsolve.machine.describe",
+        "envsolve.machine.model": "envsolve.machine.model",
         "envsolve.planning.plan": "envsolve.formats.summary",
     }
     found = importlib.import_module(module.get(home, home)) if home.startswith("envsolve.") else None

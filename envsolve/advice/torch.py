@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envsolve.facts.builds import ANY, Build, IndexPlace
+from envsolve.facts.builds import ANY, Build, CondaBuild, IndexPlace
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.channels import CondaBuild
 from envsolve.machine.model import Gpu, Machine
 from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
 from envsolve.rules.nvidia import Facts

@@ -120,7 +120,7 @@ _BOUND = re.compile(r"'(\d+\.\d+)': \((?:MINIMUM_GCC_VERSION|\([\d, ]+\)), \((\d
 
 @dataclass(frozen=True, slots=True)
 class ExtensionNeeds:
-    """The measured fields of :class:`envsolve.facts.records.TorchExtension`."""
+    """The measured fields of :class:`envsolve.facts.builds.TorchExtension`."""
 
     cxx_standard: int
     archs: tuple[str, ...]

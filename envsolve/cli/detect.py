@@ -24,6 +24,6 @@ def command(
 
         deliver(dump_machine(machine), output)
     else:
-        from envsolve.machine.describe import describe
+        from envsolve.machine.model import describe
 
         deliver(describe(machine, verbose=SETTINGS.verbose), output)

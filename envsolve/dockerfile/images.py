@@ -11,9 +11,8 @@ from envsolve.dockerfile.compiling import compiled, nvcc_code
 from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Finding, Stage
 from envsolve.dockerfile.offers import PYTORCH, Asked, Name, Offer, Within, failure, found, pinned, running
-from envsolve.facts.channels import Distribution, Image, ImageRequirement
-from envsolve.machine.describe import one_line
-from envsolve.machine.model import Machine, Platform
+from envsolve.facts.hardware import Distribution, Image, ImageRequirement
+from envsolve.machine.model import Machine, Platform, one_line
 from envsolve.rules.nvidia.driver import compat_serves, driver_runs
 from envsolve.rules.platform import libc_of, libc_text
 from envsolve.values import CudaVersion, DriverVersion

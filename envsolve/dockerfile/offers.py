@@ -18,7 +18,7 @@ from envsolve.dockerfile.installs import Context, Install, Places
 from envsolve.dockerfile.model import Command, Stage
 from envsolve.facts.builds import IndexPlace
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.channels import Distribution, Image
+from envsolve.facts.hardware import Distribution, Image
 from envsolve.machine.model import Machine, Platform
 from envsolve.planning.builds import BuildLine, list_builds
 from envsolve.rules.nvidia import Facts

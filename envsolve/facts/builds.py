@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from envsolve.facts.evidence import Citation, Dispute, Evidence
+from envsolve.facts.evidence import Citation, Evidence, Fact
 from envsolve.values import CudaVersion
 
 #: Variant of a package with one build for every variant of torch (triton).
@@ -28,7 +28,7 @@ class FileFact(msgspec.Struct, frozen=True, gc=False):
     sources: tuple[str, ...] = ()
 
 
-class Build(msgspec.Struct, frozen=True, gc=False):
+class Build(Fact, frozen=True, gc=False):
     """One published build of a package: one version, variant and platform, for several Pythons.
 
     Attributes:
@@ -86,8 +86,6 @@ class Build(msgspec.Struct, frozen=True, gc=False):
     build_tag: str = ""
     libc: str | None = None
     files: Mapping[str, FileFact] = {}
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
     @property
     def cuda_version(self) -> CudaVersion | None:
@@ -113,7 +111,7 @@ def _tags(python: str) -> str:
     return f"{python.rstrip('t')}-{python}"
 
 
-class SourceProject(msgspec.Struct, frozen=True):
+class SourceProject(Fact, frozen=True):
     """A package that is compiled against the torch and CUDA at hand, or at run time, and what that takes.
 
     Attributes:
@@ -157,8 +155,6 @@ class SourceProject(msgspec.Struct, frozen=True):
     build_requires: tuple[str, ...] = ()
     wheel_packages: Mapping[str, str] = {}
     requires: tuple[str, ...] | None = None
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
 
 class FamilyMember(msgspec.Struct, frozen=True):
@@ -178,7 +174,7 @@ class FamilyMember(msgspec.Struct, frozen=True):
     source: str
 
 
-class PythonRelease(msgspec.Struct, frozen=True):
+class PythonRelease(Fact, frozen=True):
     """A Python feature release and how widely packages support it.
 
     Attributes:
@@ -190,8 +186,6 @@ class PythonRelease(msgspec.Struct, frozen=True):
     packages: int
     evidence: Evidence
     source: str
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
 
 class SharedFiles(msgspec.Struct, frozen=True):
@@ -233,7 +227,7 @@ class IndexPlace(msgspec.Struct, frozen=True):
 # What compiling an extension against torch asks of compilers.
 
 
-class TorchExtension(msgspec.Struct, frozen=True):
+class TorchExtension(Fact, frozen=True):
     """What one torch version asks of whoever compiles against it: its headers and ``torch.utils.cpp_extension``.
 
     Attributes:
@@ -253,11 +247,9 @@ class TorchExtension(msgspec.Struct, frozen=True):
     gcc: int | None = None
     gcc_min: int | None = None
     gcc_below: Mapping[str, int] = {}
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
 
-class ExtensionModule(msgspec.Struct, frozen=True):
+class ExtensionModule(Fact, frozen=True):
     """Which package a compiled module is of. Of several whose names a text has, the first record counts.
 
     Attributes:
@@ -269,11 +261,9 @@ class ExtensionModule(msgspec.Struct, frozen=True):
     package: str
     evidence: Evidence
     source: str
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
 
-class CxxStandard(msgspec.Struct, frozen=True):
+class CxxStandard(Fact, frozen=True):
     """The oldest compilers that implement a C++ standard under its final name and ``__cplusplus`` value.
 
     Attributes:
@@ -287,5 +277,99 @@ class CxxStandard(msgspec.Struct, frozen=True):
     evidence: Evidence
     source: str
     msvc_min: int | None = None
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
+
+
+class KnownMetadata(Fact, frozen=True, gc=False):
+    """The METADATA that wheels of one release have in common, as far as a resolver reads it.
+
+    A file's hash settles its contents: where an index states one of these hashes, this is what the file says.
+
+    Attributes:
+        package: Normalised.
+        sha256: Of each wheel.
+        requires: Requires-Dist lines.
+        extras: Provides-Extra, as METADATA spells them.
+    """
+
+    package: str
+    version: str
+    sha256: tuple[str, ...]
+    evidence: Evidence
+    source: str
+    requires: tuple[str, ...] = ()
+    requires_python: str | None = None
+    extras: tuple[str, ...] = ()
+
+
+# Conda channels, their builds, and what projects are called there.
+
+
+class CondaChannel(Fact, frozen=True):
+    """A conda channel of which there is more to know than its name.
+
+    Attributes:
+        name: As ``conda install -c`` takes it; a pattern where it ends in ``*``: ``nvidia/label/*``.
+        addresses: Addresses that mean it, besides its name at anaconda.org.
+        says: What it is, in words that go behind its name.
+        remedy: What to do about it, in words.
+        last: The last version that it has of a package, ``{"pytorch": "2.5.1"}``, where it ended.
+        clashes: Channels with which it should not be mixed, by name.
+        clash: Why, in words.
+    """
+
+    name: str
+    says: str
+    evidence: Evidence
+    source: str
+    addresses: tuple[str, ...] = ()
+    remedy: str | None = None
+    last: Mapping[str, str] = {}
+    clashes: tuple[str, ...] = ()
+    clash: str | None = None
+
+
+class CondaName(Fact, frozen=True):
+    """A project whose package on conda-forge has another name than on the package index: ``torch``, ``pytorch``."""
+
+    package: str
+    conda: str
+    evidence: Evidence
+    source: str
+
+
+class CondaBuild(Fact, frozen=True):
+    """One build of a package on a conda channel, for several Pythons.
+
+    Attributes:
+        channel: ``conda-forge`` or ``pytorch``.
+        subdir: ``linux-64``, ``linux-aarch64``, ``win-64``.
+        build: Pattern of its build strings as a match spec takes it, ``cuda129_*``.
+        number: Build number of the recipe. conda-forge adds 200 to it for CUDA and 100 for MKL.
+        pythons: Python versions, ``3.12``; empty where they are not known.
+        cuda: CUDA version that it is built with; None for a CPU build.
+        code: SASS and PTX, written as for :class:`envsolve.facts.builds.Build`.
+        libc: The libc that it asks for, ``glibc 2.17``.
+        triton: The Triton version that it depends on.
+        arm: Whether an aarch64 build is for servers (``sbsa``) or for Jetson (``tegra``).
+        depends: Dependencies that decide where it installs: ``__cuda``, ``cuda-version >=12.9,<13``.
+        constrains: Its run constraints.
+        released: ISO date of the recipe's change.
+    """
+
+    package: str
+    version: str
+    channel: str
+    subdir: str
+    build: str
+    number: int
+    evidence: Evidence
+    source: str
+    pythons: tuple[str, ...] = ()
+    cuda: str | None = None
+    code: tuple[str, ...] | None = None
+    libc: str | None = None
+    triton: str | None = None
+    arm: Literal["sbsa", "tegra"] | None = None
+    depends: tuple[str, ...] = ()
+    constrains: tuple[str, ...] = ()
+    released: str | None = None

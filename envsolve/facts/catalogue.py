@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.facts import files as kinds
 from envsolve.facts.builds import (
     Build,
-    CxxStandard,
-    ExtensionModule,
-    FamilyMember,
-    IndexPlace,
-    SharedFiles,
-    SourceProject,
-    TorchExtension,
+    KnownMetadata,
 )
-from envsolve.facts.channels import CondaBuild, CondaChannel, Distribution, Image, ImageRequirement
-from envsolve.facts.evidence import KnownMetadata, Precision, Source
+from envsolve.facts.evidence import Source
 from envsolve.facts.files import (
     CatalogueFile,
     Kind,
@@ -37,17 +30,20 @@ from envsolve.facts.files import (
     settle,
     warn,
 )
-from envsolve.facts.hardware import (
-    Architecture,
-    CompilerPackages,
-    DriverBranch,
-    Floor,
-    GpuModel,
-    Toolkit,
-    TritonRelease,
-)
 from envsolve.system.files import is_file
 from envsolve.values import PythonVersion
+
+Key = TypeVar("Key", str, int)
+
+
+def _table(kind: Kind[Record]) -> cached_property[tuple[Record, ...]]:
+    """An attribute of the catalogue: the records of a kind, read on first use."""
+    return cached_property(lambda catalogue: catalogue.records(kind))
+
+
+def _keyed(kind: Kind[Record], key: Callable[[Record], Key]) -> cached_property[Mapping[Key, Record]]:
+    """An attribute of the catalogue: the records of a kind by what tells them apart, read on first use."""
+    return cached_property(lambda catalogue: {key(record): record for record in catalogue.records(kind)})
 
 
 class Catalogue:
@@ -57,6 +53,47 @@ class Catalogue:
         folder: In place of the one of this installation; the user's own folder is then left aside.
         overlay: The user's own folder; where there is none, nothing is laid over.
     """
+
+    #: Triton releases and their assemblers.
+    tritons = _table(kinds.TRITONS)
+    #: CUDA toolkit releases.
+    toolkits = _table(kinds.TOOLKITS)
+    #: Driver floors of the CUDA families.
+    floors = _table(kinds.FLOORS)
+    #: Driver branches, oldest first.
+    drivers = _table(kinds.DRIVERS)
+    #: GPU models.
+    gpus = _table(kinds.GPUS)
+    #: Architectures by compute capability (``"8.9"``).
+    architectures = _keyed(kinds.ARCHITECTURES, lambda one: one.compute_capability)
+    #: Packages that make up a CUDA compiler.
+    compilers = _table(kinds.COMPILERS)
+    #: What compiling against torch takes, by torch's public version.
+    torch_extensions = _keyed(kinds.TORCH_EXTENSIONS, lambda one: one.version)
+    #: C++ standards and the compilers that have them.
+    cxx_standards = _keyed(kinds.CXX_STANDARDS, lambda one: one.standard)
+    #: Compiled modules and the packages that they are of.
+    extension_modules = _table(kinds.EXTENSION_MODULES)
+    #: Packages that install the files of others.
+    shared_files = _table(kinds.SHARED_FILES)
+    #: Packages that are compiled against the torch and CUDA at hand.
+    source_projects = _table(kinds.SOURCE_PROJECTS)
+    #: Container images.
+    images = _table(kinds.IMAGES)
+    #: What ``nvidia/cuda`` images ask of the driver, by toolkit release.
+    image_requirements = _keyed(kinds.IMAGE_REQUIREMENTS, lambda one: one.version)
+    #: Linux distributions by name, as image tags write it.
+    distributions = _keyed(kinds.DISTRIBUTIONS, lambda one: one.name)
+    #: Builds on conda channels.
+    conda = _table(kinds.CONDA)
+    #: Conda channels of which there is more to know than their names.
+    conda_channels = _table(kinds.CONDA_CHANNELS)
+    #: Torch-family packages by name.
+    family = _keyed(kinds.FAMILY, lambda one: one.package)
+    #: Package indexes outside the default one, by key.
+    indexes = _keyed(kinds.INDEXES, lambda one: one.name)
+    #: How often diagnoses were right, by the kind of their grounds.
+    precisions = _keyed(kinds.PRECISIONS, lambda one: one.grounds)
 
     def __init__(self, folder: Path | None = None, overlay: Path | None = None) -> None:
         self._folder = folder or data_folder()
@@ -79,104 +116,9 @@ class Catalogue:
         return tuple(sorted({file.rsplit("/", 1)[-1] for file in self.build_files}))
 
     @cached_property
-    def tritons(self) -> tuple[TritonRelease, ...]:
-        """Triton releases and their assemblers."""
-        return self._read(kinds.TRITONS)
-
-    @cached_property
-    def toolkits(self) -> tuple[Toolkit, ...]:
-        """CUDA toolkit releases."""
-        return self._read(kinds.TOOLKITS)
-
-    @cached_property
-    def floors(self) -> tuple[Floor, ...]:
-        """Driver floors of the CUDA families."""
-        return self._read(kinds.FLOORS)
-
-    @cached_property
-    def drivers(self) -> tuple[DriverBranch, ...]:
-        """Driver branches, oldest first."""
-        return self._read(kinds.DRIVERS)
-
-    @cached_property
-    def gpus(self) -> tuple[GpuModel, ...]:
-        """GPU models."""
-        return self._read(kinds.GPUS)
-
-    @cached_property
-    def architectures(self) -> Mapping[str, Architecture]:
-        """Architectures by compute capability (``"8.9"``)."""
-        return {a.compute_capability: a for a in self._read(kinds.ARCHITECTURES)}
-
-    @cached_property
-    def compilers(self) -> tuple[CompilerPackages, ...]:
-        """Packages that make up a CUDA compiler."""
-        return self._read(kinds.COMPILERS)
-
-    @cached_property
-    def torch_extensions(self) -> Mapping[str, TorchExtension]:
-        """What compiling against torch takes, by torch's public version."""
-        return {e.version: e for e in self._read(kinds.TORCH_EXTENSIONS)}
-
-    @cached_property
-    def cxx_standards(self) -> Mapping[int, CxxStandard]:
-        """C++ standards and the compilers that have them."""
-        return {s.standard: s for s in self._read(kinds.CXX_STANDARDS)}
-
-    @cached_property
-    def extension_modules(self) -> tuple[ExtensionModule, ...]:
-        """Compiled modules and the packages that they are of."""
-        return self._read(kinds.EXTENSION_MODULES)
-
-    @cached_property
-    def shared_files(self) -> tuple[SharedFiles, ...]:
-        """Packages that install the files of others."""
-        return self._read(kinds.SHARED_FILES)
-
-    @cached_property
-    def source_projects(self) -> tuple[SourceProject, ...]:
-        """Packages that are compiled against the torch and CUDA at hand."""
-        return self._read(kinds.SOURCE_PROJECTS)
-
-    @cached_property
-    def images(self) -> tuple[Image, ...]:
-        """Container images."""
-        return self._read(kinds.IMAGES)
-
-    @cached_property
-    def image_requirements(self) -> Mapping[str, ImageRequirement]:
-        """What ``nvidia/cuda`` images ask of the driver, by toolkit release."""
-        return {r.version: r for r in self._read(kinds.IMAGE_REQUIREMENTS)}
-
-    @cached_property
-    def distributions(self) -> Mapping[str, Distribution]:
-        """Linux distributions by name, as image tags write it."""
-        return {d.name: d for d in self._read(kinds.DISTRIBUTIONS)}
-
-    @cached_property
-    def conda(self) -> tuple[CondaBuild, ...]:
-        """Builds on conda channels."""
-        return self._read(kinds.CONDA)
-
-    @cached_property
-    def conda_channels(self) -> tuple[CondaChannel, ...]:
-        """Conda channels of which there is more to know than their names."""
-        return self._read(kinds.CONDA_CHANNELS)
-
-    @cached_property
     def conda_names(self) -> Mapping[str, str]:
         """Names on conda-forge by the names on the package index, where the two differ."""
         return {n.package: n.conda for n in self._read(kinds.CONDA_NAMES)}
-
-    @cached_property
-    def family(self) -> Mapping[str, FamilyMember]:
-        """Torch-family packages by name."""
-        return {m.package: m for m in self._read(kinds.FAMILY)}
-
-    @cached_property
-    def indexes(self) -> Mapping[str, IndexPlace]:
-        """Package indexes outside the default one, by key."""
-        return {p.name: p for p in self._read(kinds.INDEXES)}
 
     @cached_property
     def pythons(self) -> tuple[str, ...]:
@@ -188,11 +130,6 @@ class Catalogue:
         tags = {_TAG.fullmatch(tag) for build in self.builds("torch") for tag in build.pythons}
         known = {*support, *(f"3.{match[1]}" for match in tags if match)}
         return tuple(sorted(known, key=lambda python: (-support.get(python, 0), PythonVersion.parse(python))))
-
-    @cached_property
-    def precisions(self) -> Mapping[str, Precision]:
-        """How often diagnoses were right, by the kind of their grounds."""
-        return {p.grounds: p for p in self._read(kinds.PRECISIONS)}
 
     @cached_property
     def known_metadata(self) -> tuple[KnownMetadata, ...]:

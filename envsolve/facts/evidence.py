@@ -56,6 +56,18 @@ class Dispute(msgspec.Struct, frozen=True, gc=False):
     wins: str
 
 
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a fact beside its values and its source.
+
+    Attributes:
+        cited: How fields are known that are known in another way than the record, by name.
+        disputed: What other sources say of its fields.
+    """
+
+    cited: Mapping[str, Citation] = {}
+    disputed: tuple[Dispute, ...] = ()
+
+
 # Records of how far a diagnosis can be trusted.
 
 
@@ -73,30 +85,3 @@ class Precision(msgspec.Struct, frozen=True):
     of: int
     evidence: Evidence
     source: str
-
-
-# What wheels say of themselves in their METADATA.
-
-
-class KnownMetadata(msgspec.Struct, frozen=True, gc=False):
-    """The METADATA that wheels of one release have in common, as far as a resolver reads it.
-
-    A file's hash settles its contents: where an index states one of these hashes, this is what the file says.
-
-    Attributes:
-        package: Normalised.
-        sha256: Of each wheel.
-        requires: Requires-Dist lines.
-        extras: Provides-Extra, as METADATA spells them.
-    """
-
-    package: str
-    version: str
-    sha256: tuple[str, ...]
-    evidence: Evidence
-    source: str
-    requires: tuple[str, ...] = ()
-    requires_python: str | None = None
-    extras: tuple[str, ...] = ()
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()

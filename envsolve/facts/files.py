@@ -20,23 +20,29 @@ from msgspec.structs import force_setattr
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.facts.builds import (
     Build,
+    CondaBuild,
+    CondaChannel,
+    CondaName,
     CxxStandard,
     ExtensionModule,
     FamilyMember,
     IndexPlace,
+    KnownMetadata,
     PythonRelease,
     SharedFiles,
     SourceProject,
     TorchExtension,
 )
-from envsolve.facts.channels import CondaBuild, CondaChannel, CondaName, Distribution, Image, ImageRequirement
-from envsolve.facts.evidence import KnownMetadata, Precision, Source
+from envsolve.facts.evidence import Precision, Source
 from envsolve.facts.hardware import (
     Architecture,
     CompilerPackages,
+    Distribution,
     DriverBranch,
     Floor,
     GpuModel,
+    Image,
+    ImageRequirement,
     Toolkit,
     TritonRelease,
 )
@@ -66,62 +72,41 @@ class Kind(msgspec.Struct, Generic[Record], frozen=True):
         return tuple(getattr(record, field) for field in self.key)
 
 
-ARCHITECTURES = Kind("architectures", Architecture, ("compute_capability",))
-# Builds of one version, variant and platform may need a record for each of their Pythons: such records stand together.
-BUILDS = Kind("builds", Build, ("package", "index", "version", "local", "variant", "platform"))
-COMPILERS = Kind("compilers", CompilerPackages, ("manager", "first", "packages"))
-CONDA = Kind("conda", CondaBuild, ("package", "version", "channel", "subdir", "build", "number", "pythons"))
-CONDA_CHANNELS = Kind("conda_channels", CondaChannel, ("name",))
-CONDA_NAMES = Kind("conda_names", CondaName, ("package",))
-CXX_STANDARDS = Kind("cxx_standards", CxxStandard, ("standard",))
-DISTRIBUTIONS = Kind("distributions", Distribution, ("name",))
-DRIVERS = Kind("drivers", DriverBranch, ("branch",))
-EXTENSION_MODULES = Kind("extension_modules", ExtensionModule, ("name",))
-FAMILY = Kind("family", FamilyMember, ("package",))
-FLOORS = Kind("floors", Floor, ("first",))
-GPUS = Kind("gpus", GpuModel, ("name",))
-IMAGE_REQUIREMENTS = Kind("image_requirements", ImageRequirement, ("version",))
-IMAGES = Kind("images", Image, ("repository", "version", "distribution"))
-INDEXES = Kind("indexes", IndexPlace, ("name",))
-# Wheels of one release may differ in what they say: such records stand together.
-KNOWN_METADATA = Kind("known_metadata", KnownMetadata, ("package", "version", "sha256"))
-PRECISIONS = Kind("precisions", Precision, ("grounds",))
-PYTHONS = Kind("pythons", PythonRelease, ("version",))
-SHARED_FILES = Kind("shared_files", SharedFiles, ("package", "versions"))
-SOURCE_PROJECTS = Kind("source_projects", SourceProject, ("package", "versions"))
-TOOLKITS = Kind("toolkits", Toolkit, ("version",))
-TORCH_EXTENSIONS = Kind("torch_extensions", TorchExtension, ("version",))
-TRITONS = Kind("tritons", TritonRelease, ("version",))
+#: Every kind by its name, in the order in which they are listed to people.
+KINDS: dict[str, Kind[Any]] = {}
 
-KINDS: Mapping[str, Kind[Any]] = {
-    kind.name: kind
-    for kind in (
-        BUILDS,
-        TRITONS,
-        TOOLKITS,
-        COMPILERS,
-        TORCH_EXTENSIONS,
-        CXX_STANDARDS,
-        EXTENSION_MODULES,
-        DRIVERS,
-        FLOORS,
-        GPUS,
-        ARCHITECTURES,
-        CONDA,
-        CONDA_CHANNELS,
-        CONDA_NAMES,
-        IMAGES,
-        IMAGE_REQUIREMENTS,
-        DISTRIBUTIONS,
-        SOURCE_PROJECTS,
-        FAMILY,
-        INDEXES,
-        PYTHONS,
-        SHARED_FILES,
-        KNOWN_METADATA,
-        PRECISIONS,
-    )
-}
+
+def _kind(name: str, record: type[Record], *key: str) -> Kind[Record]:
+    KINDS[name] = kind = Kind(name, record, key)
+    return kind
+
+
+# Builds of one version, variant and platform may need a record for each of their Pythons: such records stand together.
+BUILDS = _kind("builds", Build, "package", "index", "version", "local", "variant", "platform")
+TRITONS = _kind("tritons", TritonRelease, "version")
+TOOLKITS = _kind("toolkits", Toolkit, "version")
+COMPILERS = _kind("compilers", CompilerPackages, "manager", "first", "packages")
+TORCH_EXTENSIONS = _kind("torch_extensions", TorchExtension, "version")
+CXX_STANDARDS = _kind("cxx_standards", CxxStandard, "standard")
+EXTENSION_MODULES = _kind("extension_modules", ExtensionModule, "name")
+DRIVERS = _kind("drivers", DriverBranch, "branch")
+FLOORS = _kind("floors", Floor, "first")
+GPUS = _kind("gpus", GpuModel, "name")
+ARCHITECTURES = _kind("architectures", Architecture, "compute_capability")
+CONDA = _kind("conda", CondaBuild, "package", "version", "channel", "subdir", "build", "number", "pythons")
+CONDA_CHANNELS = _kind("conda_channels", CondaChannel, "name")
+CONDA_NAMES = _kind("conda_names", CondaName, "package")
+IMAGES = _kind("images", Image, "repository", "version", "distribution")
+IMAGE_REQUIREMENTS = _kind("image_requirements", ImageRequirement, "version")
+DISTRIBUTIONS = _kind("distributions", Distribution, "name")
+SOURCE_PROJECTS = _kind("source_projects", SourceProject, "package", "versions")
+FAMILY = _kind("family", FamilyMember, "package")
+INDEXES = _kind("indexes", IndexPlace, "name")
+PYTHONS = _kind("pythons", PythonRelease, "version")
+SHARED_FILES = _kind("shared_files", SharedFiles, "package", "versions")
+# Wheels of one release may differ in what they say: such records stand together.
+KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
+PRECISIONS = _kind("precisions", Precision, "grounds")
 
 
 def kind_of(file: str) -> Kind[Any]:

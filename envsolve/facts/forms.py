@@ -16,8 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from envsolve.facts.builds import Build, SourceProject
-from envsolve.facts.evidence import KnownMetadata
+from envsolve.facts.builds import Build, KnownMetadata, SourceProject
 from envsolve.facts.hardware import Toolkit, TritonRelease
 
 

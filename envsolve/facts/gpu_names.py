@@ -159,9 +159,12 @@ def _named(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
     # A name without one of its characters is not it: most are told apart by that, and never taken into words.
     spelt = [model for model, characters in _characters(catalogue) if characters.issuperset(key)]
     exact = [model for model in spelt if "".join(_words(model.name)) == key]
-    if exact:
-        return exact
-    table = _forms(catalogue)
+    return exact or _shortened(words, catalogue)
+
+
+def _shortened(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
+    """Models that have the words as an alias, or in longer names."""
+    table, key = _forms(catalogue), "".join(words)
     aliased = [model for model, forms in table if any("".join(form) == key for form in forms)]
     wide = [(model, forms) for model, forms in table if any(set(words) <= set(form) for form in forms)]
     lengths = [(min((len(f) for f in forms if _holds(f, words)), default=0), model) for model, forms in wide]
@@ -169,7 +172,8 @@ def _named(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
     if aliased:
         return aliased + [model for model in holding if model not in aliased]
     # Without a number a word like "Ada" names a family: enough to say that it is ambiguous, never to pick a model.
-    if not holding or (not _has_number(words) and len({model.compute_capability for model, _ in wide}) == 1):
+    one_family = not _has_number(words) and len({model.compute_capability for model, _ in wide}) == 1
+    if not holding or one_family:
         return []
     return holding + [model for model, _ in wide if model not in holding]
 

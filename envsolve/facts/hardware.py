@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from envsolve.facts.evidence import Citation, Dispute, Evidence
+from envsolve.facts.evidence import Evidence, Fact
 from envsolve.values import CudaVersion, DriverVersion
 
 
@@ -26,7 +26,7 @@ class Floor(msgspec.Struct, frozen=True):
     source: str
 
 
-class DriverBranch(msgspec.Struct, frozen=True):
+class DriverBranch(Fact, frozen=True):
     """A driver branch: the CUDA version and PTX ISA it supports, and its life.
 
     Attributes:
@@ -44,8 +44,6 @@ class DriverBranch(msgspec.Struct, frozen=True):
     lts: bool = False
     kind: Literal["production", "lts", "new-feature"] | None = None
     end_of_life: str | None = None
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
     @property
     def cuda_version(self) -> CudaVersion:
@@ -53,7 +51,7 @@ class DriverBranch(msgspec.Struct, frozen=True):
         return CudaVersion.parse(self.cuda)
 
 
-class GpuModel(msgspec.Struct, frozen=True):
+class GpuModel(Fact, frozen=True):
     """A GPU as people name it.
 
     Attributes:
@@ -74,11 +72,9 @@ class GpuModel(msgspec.Struct, frozen=True):
     first_driver: str | None = None
     listed_in: str | None = None
     pci_ids: tuple[str, ...] = ()
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
 
-class Architecture(msgspec.Struct, frozen=True):
+class Architecture(Fact, frozen=True):
     """Life of a compute capability: the first driver branch that knows it and the last that still serves it.
 
     Attributes:
@@ -93,8 +89,6 @@ class Architecture(msgspec.Struct, frozen=True):
     source: str
     island: bool = False
     alias_of: str | None = None
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
 
 # CUDA toolkits, the packages that make up a compiler, and Triton's assemblers.
@@ -122,7 +116,7 @@ class Ptxas(msgspec.Struct, frozen=True):
     max_cc: str | None = None
 
 
-class TritonRelease(msgspec.Struct, frozen=True):
+class TritonRelease(Fact, frozen=True):
     """A Triton release line and the assemblers it bundles.
 
     Attributes:
@@ -152,11 +146,9 @@ class TritonRelease(msgspec.Struct, frozen=True):
     no_matrix_product: tuple[str, ...] = ()
     ptxas_first: str | None = None
     ptxas_last: str | None = None
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
 
-class Toolkit(msgspec.Struct, frozen=True):
+class Toolkit(Fact, frozen=True):
     """A CUDA toolkit release: the driver shipped with it, PTX ISA, architectures, host compiler limits."""
 
     version: str
@@ -169,8 +161,6 @@ class Toolkit(msgspec.Struct, frozen=True):
     gcc_max: int | None = None
     clang_below: int | None = None
     msvc_below: int | None = None
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
 
     @property
     def cuda_version(self) -> CudaVersion:
@@ -178,7 +168,7 @@ class Toolkit(msgspec.Struct, frozen=True):
         return CudaVersion.parse(self.version)
 
 
-class CompilerPackages(msgspec.Struct, frozen=True):
+class CompilerPackages(Fact, frozen=True):
     """The packages of one package manager that together make up a CUDA compiler, or a part of one.
 
     Attributes:
@@ -203,8 +193,85 @@ class CompilerPackages(msgspec.Struct, frozen=True):
     home: str | None = None
     ptxas: str | None = None
     ptxas_packages: tuple[str, ...] = ()
-    cited: Mapping[str, Citation] = {}
-    disputed: tuple[Dispute, ...] = ()
+
+
+# Container images, what their drivers must be, and the distributions that they are made of.
+
+
+class Image(Fact, frozen=True):
+    """The container images of one release on one distribution.
+
+    Attributes:
+        repository: ``nvidia/cuda``, ``pytorch/pytorch`` or ``python``.
+        version: First part of the tags: the version of the toolkit (``12.9.1``), of torch, or of Python (``3.12``).
+        kinds: Middle parts of the tags: ``base``, ``runtime``, ``cudnn-devel``, ``cuda12.6-cudnn9-runtime``.
+        cuda: Toolkit version inside; empty where the kinds say it, and where there is none.
+        distribution: Last part of the tags and key of ``distributions.json``, ``ubuntu22.04``; empty where tags
+            end with the kind.
+        cudnn: cuDNN in the kinds that have it, ``9.8.0``; None where it is not known.
+        architectures: ``x86_64``, ``aarch64``.
+        retired: Whether its publisher has retired it: such tags get deleted.
+    """
+
+    repository: str
+    version: str
+    kinds: tuple[str, ...]
+    evidence: Evidence
+    source: str
+    cuda: str = ""
+    distribution: str = ""
+    cudnn: str | None = None
+    architectures: tuple[str, ...] = ()
+    retired: bool = False
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The whole tags, ``12.9.1-cudnn-devel-ubuntu22.04``."""
+        return tuple("-".join(filter(None, (self.version, kind, self.distribution))) for kind in self.kinds)
+
+
+class OlderDrivers(msgspec.Struct, frozen=True):
+    """Driver branches that are accepted with cards of some brands: there the image's compat ``libcuda`` may serve.
+
+    Attributes:
+        brands: As the container runtime names them, ``tesla``.
+    """
+
+    brands: tuple[str, ...]
+    branches: tuple[str, ...]
+
+
+class ImageRequirement(Fact, frozen=True):
+    """``NVIDIA_REQUIRE_CUDA`` of the ``nvidia/cuda`` images of one toolkit release, as most of them have it.
+
+    Attributes:
+        version: Toolkit release in the tags, ``12.9.1``.
+        cuda: The container runtime starts the image where the driver reports this CUDA version or a newer one, ...
+        or_drivers: ... or where one of these holds.
+    """
+
+    version: str
+    cuda: str
+    evidence: Evidence
+    source: str
+    or_drivers: tuple[OlderDrivers, ...] = ()
+
+
+class Distribution(Fact, frozen=True):
+    """A release of a Linux distribution.
+
+    Attributes:
+        name: As image tags write it, ``ubuntu22.04``.
+        libc: ``glibc 2.35``.
+        python: Version of its own ``python3``; ``gcc`` is the major of its own gcc.
+    """
+
+    name: str
+    evidence: Evidence
+    source: str
+    libc: str | None = None
+    python: str | None = None
+    gcc: int | None = None
 
 
 def toolkit_of(cuda: str | None, toolkits: Iterable[Toolkit]) -> Toolkit | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from envsolve.errors import UsageError
 from envsolve.formats._packages import possible
-from envsolve.machine.describe import one_line
+from envsolve.machine.model import one_line
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan
 from envsolve.toolchain.model import SITE_PACKAGES
 

@@ -18,12 +18,10 @@ from packaging.requirements import Requirement
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.channels import Distribution, Image
-from envsolve.facts.hardware import DriverBranch
+from envsolve.facts.hardware import Distribution, DriverBranch, Image
 from envsolve.formats import requirements
 from envsolve.formats._packages import installable, is_compiled, is_tree, library_path
-from envsolve.machine.describe import one_line
-from envsolve.machine.model import Platform
+from envsolve.machine.model import Platform, one_line
 from envsolve.planning.lock import assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.rules.platform import assumed, libc_of, libc_serves

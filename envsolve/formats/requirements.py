@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.formats._packages import default_index, hashed, strong_hashes
-from envsolve.machine.describe import one_line
+from envsolve.machine.model import one_line
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 

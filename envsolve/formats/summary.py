@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from envsolve.formats._packages import no_lock, public
 from envsolve.formats._words import count, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
-from envsolve.machine.describe import one_line
+from envsolve.machine.model import one_line
 from envsolve.planning.plan import CondaTerms, Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.toolchain.model import Toolchain

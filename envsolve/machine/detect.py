@@ -11,17 +11,21 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from envsolve.machine.libcuda import (
+from envsolve.machine.model import Gpu, Interpreter, Machine, Platform
+from envsolve.machine.nvidia import (
+    Device,
     Libcuda,
+    NvmlAnswer,
     ask_libcuda,
     gpu_traces,
     is_compat,
     judge_driver,
     kernel_driver,
+    order_matters,
     own_library,
+    read_nvml,
+    visible,
 )
-from envsolve.machine.model import Gpu, Interpreter, Machine, Platform
-from envsolve.machine.nvidia import Device, NvmlAnswer, order_matters, read_nvml, visible
 from envsolve.machine.tools import (
     find_compilers,
     find_installers,
@@ -34,7 +38,7 @@ from envsolve.machine.tools import (
     read_toolkit,
     running_interpreter,
 )
-from envsolve.system.files import is_there, real_path
+from envsolve.system.files import is_there, read_stripped, real_path
 from envsolve.system.processes import ask
 from envsolve.values import processor
 
@@ -104,7 +108,7 @@ def distro(root: Path) -> Finding:
 
 def is_wsl(root: Path) -> bool:
     """Whether the kernel is that of Windows Subsystem for Linux (also seen from containers on it)."""
-    return "microsoft" in _read(root / "proc/sys/kernel/osrelease").lower()
+    return "microsoft" in read_stripped(root / "proc/sys/kernel/osrelease").lower()
 
 
 def container(root: Path, environ: Mapping[str, str]) -> Finding:
@@ -124,11 +128,11 @@ def container(root: Path, environ: Mapping[str, str]) -> Finding:
             return runtime, f"/{file}"
     for text, source in (
         (environ.get("container", ""), "container (environment)"),
-        (_read(root / "run/systemd/container"), "/run/systemd/container"),
+        (read_stripped(root / "run/systemd/container"), "/run/systemd/container"),
     ):
         if text:
             return text.strip().lower(), source
-    groups = _read(root / "proc/1/cgroup")
+    groups = read_stripped(root / "proc/1/cgroup")
     for word, runtime in _CGROUP_RUNTIMES:
         if word in groups:
             return runtime, "/proc/1/cgroup"
@@ -138,16 +142,9 @@ def container(root: Path, environ: Mapping[str, str]) -> Finding:
 def jetson(root: Path) -> Finding:
     """L4T release of a Jetson, ``36.3`` or ``36.4.3``."""
     source = "/etc/nv_tegra_release"
-    if match := _TEGRA_RELEASE.search(_read(root / source.lstrip("/"))):
+    if match := _TEGRA_RELEASE.search(read_stripped(root / source.lstrip("/"))):
         return f"{match[1]}.{match[2].removesuffix('.0')}", source
     return None, f"no {source}"
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 VARIABLES = (
@@ -198,7 +195,7 @@ def detect(
         root: Folder that stands for ``/``.
         environ: Environment to read and to give to child processes; the process's own by default.
         nvml: Asks NVML.
-        libcuda: Asks ``libcuda``; called as :func:`envsolve.machine.libcuda.ask_libcuda` is.
+        libcuda: Asks ``libcuda``; called as :func:`envsolve.machine.nvidia.ask_libcuda` is.
 
     Returns:
         The machine, with ``sources`` for what was read. ``gpus`` is empty only where it is known that no GPU is there

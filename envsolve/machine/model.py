@@ -7,8 +7,8 @@ The structs mirror the ``envsolve.machine/2`` JSON field by field. ``None`` mean
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import asdict, force_setattr, replace
@@ -19,6 +19,9 @@ Schema = Literal["envsolve.machine/1", "envsolve.machine/2"]
 SCHEMA: Schema = "envsolve.machine/2"
 SCHEMAS = get_args(Schema)
 NVIDIA = "nvidia"
+
+
+Found = TypeVar("Found")
 
 
 class Platform(msgspec.Struct, frozen=True):
@@ -232,14 +235,42 @@ def _driver(own: Driver | None, said: Driver | None) -> Driver | None:
     return replace(said, compat_libcuda=said.compat_libcuda or own.compat_libcuda)
 
 
+# A machine in words, for people.
+
+
+UNKNOWN = "unknown"
+_WIDTH = 12
+_LONGEST_VALUE = 100
+
+
+def describe(machine: Machine, *, verbose: bool = False) -> str:
+    """The machine as lines of text: one fact a line, "unknown" where it is not known.
+
+    Args:
+        machine: What to describe.
+        verbose: Also list every interpreter and installer, and where each field came from; leave no value out.
+    """
+    return "\n".join(f"{label:<{_WIDTH}}{text}".rstrip() for label, text in _lines(machine, verbose))
+
+
+def one_line(machine: Machine) -> str:
+    """The machine in one line: ``2x NVIDIA H100 (cc 9.0), driver 580.95, linux x86_64, glibc 2.35``.
+
+    Without its own Python: what is planned for it has one Python, and that may be another.
+    """
+    return ", ".join(filter(None, _traits(machine)))
+
+
 def told_apart(machines: Sequence[Machine]) -> tuple[str, ...]:
     """Each machine by its GPUs and what else tells it from the others: ``Tesla V100 (cc 7.0), driver 535.104.05``."""
-    every = [traits(machine) for machine in machines]
-    differing = [len({own[place] for own in every}) > 1 for place in range(len(traits(Machine())))]
-    return tuple(", ".join(t for place, t in enumerate(own) if t and (place == 0 or differing[place])) for own in every)
+    traits = [_traits(machine) for machine in machines]
+    differing = [len({own[place] for own in traits}) > 1 for place in range(len(_traits(Machine())))]
+    return tuple(
+        ", ".join(t for place, t in enumerate(own) if t and (place == 0 or differing[place])) for own in traits
+    )
 
 
-def traits(machine: Machine) -> tuple[str | None, ...]:
+def _traits(machine: Machine) -> tuple[str | None, ...]:
     """GPUs, driver, system, libc; None for what is not known."""
     platform, driver = machine.platform, machine.driver
     counts = Counter(gpu.label for gpu in machine.accelerators or ())
@@ -250,3 +281,90 @@ def traits(machine: Machine) -> tuple[str | None, ...]:
         " ".join(filter(None, (platform.os, platform.arch))) or None if platform else None,
         platform.libc if platform else None,
     )
+
+
+def _lines(machine: Machine, verbose: bool) -> Iterator[tuple[str, str]]:
+    yield "platform", _described(machine.platform)
+    yield "driver", _drivers(machine)
+    yield from _items("GPU", _gpus(machine), machine.sources.get("gpus"))
+    toolkits = _texts(machine.toolkits, lambda t: f"CUDA {t.version or UNKNOWN}{'' if t.nvcc else ', no nvcc'}")
+    yield from _items("toolkit", toolkits and _with_paths(toolkits, machine.toolkits))
+    compilers = _texts(machine.host_compilers, lambda c: f"{c.kind} {c.version or UNKNOWN}")
+    yield from _items("compiler", compilers and _with_paths(compilers, machine.host_compilers))
+    yield "python", machine.python or UNKNOWN
+    pythons = _texts(machine.pythons, lambda p: p.version)
+    installers = _texts(machine.installers, lambda i: f"{i.name} {i.version or UNKNOWN}")
+    for label, texts, found in (("pythons", pythons, machine.pythons), ("installers", installers, machine.installers)):
+        if texts is not None:
+            yield from _items(label, _with_paths(texts, found) if verbose else [", ".join(texts) or "none"])
+    for name, value in sorted((machine.environment or {}).items()):
+        yield "environment", f"{name}={value if verbose else _shortened(value)}"
+    for name, source in sorted(machine.sources.items()) if verbose else ():
+        yield "source", f"{name}: {source}"
+
+
+def _texts(found: Sequence[Found] | None, text: Callable[[Found], str]) -> list[str] | None:
+    return None if found is None else list(map(text, found))
+
+
+def _with_paths(texts: Sequence[str], found: Sequence[Any] | None) -> list[str]:
+    return [f"{text} ({one.path})" if one.path else text for text, one in zip(texts, found or (), strict=True)]
+
+
+def _items(label: str, texts: Sequence[str] | None, why: str | None = None) -> Iterator[tuple[str, str]]:
+    """One line per item with the label on the first; if there are none, the reason if it is known."""
+    if not texts:
+        word = UNKNOWN if texts is None else "none"
+        yield label, f"{word}: {why.removeprefix('unknown: ')}" if why else word
+    for index, text in enumerate(texts or ()):
+        yield label if index == 0 else "", text
+
+
+def _described(platform: Platform | None) -> str:
+    if platform is None:
+        return UNKNOWN
+    name = "-".join(filter(None, (platform.os, platform.arch))) or UNKNOWN
+    extras = [
+        platform.distro,
+        platform.libc,
+        "WSL" if platform.wsl else None,
+        f"in {platform.container}" if platform.container else None,
+        f"Jetson L4T {platform.jetson}" if platform.jetson else None,
+    ]
+    return ", ".join([name, *filter(None, extras)])
+
+
+def _drivers(machine: Machine) -> str:
+    driver: Driver | None = machine.driver
+    if driver is None:
+        why = machine.sources.get("driver")
+        return f"none: {why}" if why else UNKNOWN
+    text = f"{driver.version or UNKNOWN}, supports CUDA up to {driver.cuda or UNKNOWN}"
+    if driver.compat_libcuda:
+        text += f"; a compat libcuda of CUDA {driver.compat_libcuda} comes first on the loader path"
+    return text
+
+
+def _gpus(machine: Machine) -> list[str] | None:
+    """One line for all equal GPUs."""
+    if machine.accelerators is None:
+        return None
+    counts = Counter(map(_gpu, machine.accelerators))
+    return [f"{count}x {text}" if count > 1 else text for text, count in counts.items()]
+
+
+def _gpu(gpu: Accelerator) -> str:
+    own = gpu.vendor == NVIDIA
+    facts = [
+        gpu.name or "GPU",
+        f"{'compute capability' if own else f'{gpu.vendor}, architecture'} {gpu.arch or UNKNOWN}",
+        f"{gpu.memory_mib} MiB" if gpu.memory_mib is not None else None,
+        "MIG" if gpu.mig else None,
+    ]
+    return ", ".join(filter(None, facts))
+
+
+def _shortened(value: str) -> str:
+    if len(value) <= _LONGEST_VALUE:
+        return value
+    return f"{value[:_LONGEST_VALUE]}... ({len(value)} characters; --verbose shows all)"

@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envsolve.errors import IndexUnavailableError
-from envsolve.facts.evidence import KnownMetadata
+from envsolve.facts.builds import KnownMetadata
 
 
 class IndexFile(msgspec.Struct, frozen=True, gc=False):

@@ -11,9 +11,8 @@ from packaging.requirements import Requirement
 
 from envsolve.advice.conda import Attempt, refused
 from envsolve.advice.refusals import impossible_machine, unserved_system
-from envsolve.facts.builds import ANY, Build
+from envsolve.facts.builds import ANY, Build, CondaChannel
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.channels import CondaChannel
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.conda_inputs import of_requirement

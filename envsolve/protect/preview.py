@@ -22,9 +22,8 @@ from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.environment.model import Environment
 from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, UsageError, VerificationError
-from envsolve.facts.builds import Build
+from envsolve.facts.builds import Build, CondaBuild
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.channels import CondaBuild
 from envsolve.machine.model import Machine
 from envsolve.packages.commands import Change, Command, installer, parse
 from envsolve.packages.requirement_files import read_requirements

@@ -10,8 +10,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import structs
 
-from envsolve.facts.builds import Build
-from envsolve.facts.channels import CondaBuild
+from envsolve.facts.builds import Build, CondaBuild
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import TritonRelease, toolkit_of
 from envsolve.machine.model import Machine, Platform

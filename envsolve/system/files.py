@@ -40,6 +40,14 @@ def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes:
     return data
 
 
+def read_stripped(path: Path) -> str:
+    """The text of a file of the kernel or the system, without white space around it; empty if it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def is_file(path: Path) -> bool:
     """Whether a file is there; a folder that may not be entered holds none."""
     try:

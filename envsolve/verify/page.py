@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
-from envsolve.machine.describe import describe as describe_machine
+from envsolve.machine.model import describe as describe_machine
 from envsolve.verify.report import Check, Report, again, change_line, summary, writable
 
 # What decides about GPU code is shown; the rest of an environment folds away.

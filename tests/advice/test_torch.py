@@ -16,7 +16,7 @@ from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report.read import read_report
 from envsolve.diagnose.scene import scene_of
 from envsolve.dockerfile import check_dockerfile
-from envsolve.facts.channels import CondaBuild
+from envsolve.facts.builds import CondaBuild
 from envsolve.machine.model import Driver, Machine
 from envsolve.packages.commands import Change
 from envsolve.planning.builds import BuildLine, list_builds

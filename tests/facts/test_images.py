@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from envsolve.facts.builds import CondaBuild
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.channels import CondaBuild
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from envsolve.machine.describe import describe, one_line
 from envsolve.machine.model import (
     Accelerator,
     Driver,
@@ -13,6 +12,8 @@ from envsolve.machine.model import (
     Machine,
     Platform,
     Toolkit,
+    describe,
+    one_line,
     told_apart,
 )
 

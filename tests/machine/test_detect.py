@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from envsolve.machine.detect import detect
-from envsolve.machine.libcuda import Libcuda
 from envsolve.machine.model import Gpu, Machine
-from envsolve.machine.nvidia import NvmlAnswer, ask_nvml
+from envsolve.machine.nvidia import Libcuda, NvmlAnswer, ask_nvml
 from envsolve.machine.profile import dump_machine, parse_machine
 from tests.machine.fake_nvml import FakeGpu, FakeNvml, Refusal
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.machine.libcuda import (
+from envsolve.machine.model import Driver, Gpu
+from envsolve.machine.nvidia import (
     Libcuda,
+    NvmlAnswer,
     ask_libcuda,
     gpu_traces,
     is_compat,
@@ -16,8 +18,6 @@ from envsolve.machine.libcuda import (
     kernel_driver,
     own_library,
 )
-from envsolve.machine.model import Driver, Gpu
-from envsolve.machine.nvidia import NvmlAnswer
 
 PROPRIETARY = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.machine.libcuda import own_library
 from envsolve.machine.model import HostCompiler, Installer, Interpreter, Toolkit
+from envsolve.machine.nvidia import own_library
 from envsolve.machine.tools import (
     find_compilers,
     find_installers,

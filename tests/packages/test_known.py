@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from envsolve.facts.evidence import Evidence, KnownMetadata
+from envsolve.facts.builds import KnownMetadata
+from envsolve.facts.evidence import Evidence
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import KnownFiles
 from envsolve.packages.settings import IndexSettings

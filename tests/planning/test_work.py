@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from envsolve.cli import options
+from envsolve.facts.builds import KnownMetadata
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.evidence import Evidence, KnownMetadata
+from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import KnownFiles

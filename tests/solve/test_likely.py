@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from envsolve.facts.evidence import Evidence, KnownMetadata
+from envsolve.facts.builds import KnownMetadata
+from envsolve.facts.evidence import Evidence
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import KnownFiles
 from envsolve.rules.platform import Environment

@@ -18,9 +18,9 @@ from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
 from envsolve.facts import files
-from envsolve.facts.builds import Build, FileFact
+from envsolve.facts.builds import Build, FileFact, KnownMetadata
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.evidence import Evidence, KnownMetadata
+from envsolve.facts.evidence import Evidence
 from envsolve.facts.files import Kind
 from envsolve.facts.maintain.lookup import word_of
 from envsolve.facts.maintain.refresh import Index, canonical_requirement
@@ -167,26 +167,28 @@ def _compare(step: Step, known: Sequence[Any], fresh: Sequence[Any]) -> Iterator
 def _differences(step: Step, record: Any, fresh: Sequence[Any]) -> Iterator[tuple[str, object, object]]:
     if not fresh:
         yield "version", record.version, None
-        return
-    if isinstance(record, KnownMetadata):
+    elif isinstance(record, KnownMetadata):
         same = [other for other in fresh if not {*record.sha256}.isdisjoint(other.sha256)]
         yield from _fields(step, record, same[0]) if same else [("sha256", record.sha256, None)]
-        return
-    if not isinstance(record, Build):
+    elif isinstance(record, Build):
+        yield from _differences_of_build(step, record, fresh)
+    else:
         yield from _fields(step, record, fresh[0])
-        return
+
+
+def _differences_of_build(step: Step, record: Build, fresh: Sequence[Build]) -> Iterator[tuple[str, object, object]]:
     flavoured = [build for build in fresh if _one_flavour(record, build)]
     if not flavoured:
         yield "variant", record.variant, sorted({build.variant for build in fresh})
         return
     by_python = {python: build for build in flavoured for python in build.pythons}
-    if missing := [python for python in record.pythons if python not in by_python]:
+    present = [python for python in record.pythons if python in by_python]
+    if len(present) < len(record.pythons):
         yield "pythons", list(record.pythons), sorted(by_python)
-    for python in record.pythons:
-        if python not in missing:
-            yield from _files(python, record.files.get(python), by_python[python].files[python])
-    if present := [by_python[python] for python in record.pythons if python in by_python]:
-        yield from _fields(step, record, present[0])
+    for python in present:
+        yield from _files(python, record.files.get(python), by_python[python].files[python])
+    if present:
+        yield from _fields(step, record, by_python[present[0]])
 
 
 def _one_flavour(record: Build, fresh: Build) -> bool:

@@ -303,19 +303,24 @@ def _bound(
     alone = named is not None or (extension is not None and not extension.needs_torch)
     if not alone and any(b.torch is None for b in builds):
         return []
-    measured = (of_main or cuda_major(wheel)) if named is None else None
-    of_dependencies = _named(r.name for b in builds for r in _required(b.requires or ()))
-    major = named[0] if named else measured or (of_dependencies[0] if of_dependencies else None)
-    if major is None:
-        return []
+    measured = None if named else of_main or cuda_major(wheel)
     evidence = Evidence.MEASURED if measured or extension else Evidence.PUBLISHED
-    found = []
-    for build in builds:
-        cuda = ".".join(map(str, named)) if named and len(named) > 1 else cuda_of(major, build.torch, torches)
+    of_dependencies = (_named(_dependencies(builds)) or ())[:1]
+    version = named or ((measured,) if measured else of_dependencies)
+    if not version:
+        return []
+
+    def complete(build: Build) -> Build:
+        cuda = ".".join(map(str, version)) if len(version) > 1 else cuda_of(version[0], build.torch, torches)
         cuda = compiled_with(cuda, extension, toolkits) if extension else cuda
         bound = replace(build, variant=CudaVersion.parse(cuda).variant, cuda=cuda, evidence=evidence)
-        found.append(with_extension(bound, extension))
-    return found
+        return with_extension(bound, extension)
+
+    return list(map(complete, builds))
+
+
+def _dependencies(builds: Sequence[Build]) -> Iterator[str]:
+    return (requirement.name for build in builds for requirement in _required(build.requires or ()))
 
 
 def _named(names: Iterable[str]) -> tuple[int, ...] | None:

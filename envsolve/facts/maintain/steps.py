@@ -19,9 +19,9 @@ from envsolve.binaries.files import WheelFile
 from envsolve.binaries.tools import read_extension_needs
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts import files as kinds
-from envsolve.facts.builds import Build, TorchExtension
+from envsolve.facts.builds import Build, KnownMetadata, TorchExtension
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.evidence import Evidence, KnownMetadata
+from envsolve.facts.evidence import Evidence
 from envsolve.facts.files import Kind
 from envsolve.facts.hardware import Toolkit, TritonRelease
 from envsolve.facts.maintain.companions import bound_builds, extension_of

@@ -19,9 +19,9 @@ from packaging.version import Version
 
 from envsolve.errors import EnvsolveError, IndexUnavailableError
 from envsolve.facts import files
-from envsolve.facts.builds import Build
+from envsolve.facts.builds import Build, KnownMetadata
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.evidence import KnownMetadata, Source
+from envsolve.facts.evidence import Source
 from envsolve.facts.files import (
     SCHEMA,
     CatalogueFile,

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.channels import ImageRequirement
 from envsolve.facts.gpu_names import find_gpu
-from envsolve.facts.hardware import Architecture, DriverBranch, Floor, GpuModel, Toolkit, branch_of
+from envsolve.facts.hardware import Architecture, DriverBranch, Floor, GpuModel, ImageRequirement, Toolkit, branch_of
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.rules.verdict import DriverMode, Reason
 from envsolve.values import CudaVersion, DriverVersion
