@@ -109,17 +109,15 @@ def _pick(devices: Sequence[Device], entry: str) -> tuple[Gpu, ...] | None:
     if legacy := _LEGACY_MIG.fullmatch(entry):
         wanted = (int(legacy["gi"]), int(legacy["ci"]))
         owners = [device for device in devices if (device.gpu.uuid or "").startswith(legacy["gpu"])]
-        groups = [(part.gpu,) for device in owners for part in device.slices if part.instance == wanted]
+        groups: list[tuple[Gpu, ...]] = [
+            (part.gpu,) for device in owners for part in device.slices if part.instance == wanted
+        ]
     elif kind == "MIG-":
         parts = [part.gpu for device in devices for part in device.slices]
         groups = [(gpu,) for gpu in parts if (gpu.uuid or "").startswith(entry)]
     else:
-        return next(iter(found), None) if len(found := _by_uuid(devices, entry)) == 1 else None
+        groups = [device.seen for device in devices if (device.gpu.uuid or "").startswith(entry)]
     return groups[0] if len(groups) == 1 else None
-
-
-def _by_uuid(devices: Sequence[Device], prefix: str) -> list[tuple[Gpu, ...]]:
-    return [device.seen for device in devices if (device.gpu.uuid or "").startswith(prefix)]
 
 
 @dataclass(frozen=True, slots=True)
