@@ -50,7 +50,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no GPU": (lambda: envsolve.verify_compiles(sys.prefix, None), "no compute capability"),  # type: ignore[arg-type]
     "GPUs as text": (lambda: envsolve.verify_compiles(sys.prefix, "9.0"), "gpus: '9.0' is not a list"),
     "no interpreter": (lambda: envsolve.verify("no/such/env"), "does not exist"),
-    "no address": (lambda: envsolve.measure("https://[::"), "address to measure cannot be read"),
+    "no address": (lambda: envsolve.measure("https://[::"), "URL to measure cannot be read"),
     "nothing to measure": (lambda: envsolve.measure(Path("no/such.whl")), "cannot be read"),
     "a lock that is not there": (lambda: envsolve.install("no/such.toml", "prefix", machine=MACHINE), "no/such.toml"),
 }
