@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock, get_ident
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +26,8 @@ from envsolve.system.files import user_folder
 
 # Bytes on disk by key: whole or absent, never half; without a usable disk, nothing is kept and nothing fails.
 
+
+Value = TypeVar("Value")
 
 _CHECK = 4  # bytes of CRC-32 in front of each entry
 
@@ -136,60 +139,59 @@ class Store:
     def __init__(self, cache: DiskCache | None, clock: Callable[[], float] = time.time) -> None:
         self._cache = cache
         self.clock = clock
-        self._read_page = msgspec.msgpack.Decoder(CachedPage).decode
-        self._read_metadata = msgspec.msgpack.Decoder(CoreMetadata).decode
-        self._read_known = msgspec.msgpack.Decoder(dict[str, CoreMetadata]).decode
         self._write = msgspec.msgpack.Encoder().encode
         self._has_new = False
 
     def close(self) -> None:
-        """Write what is new of what was known; of two that do so at once, one has to find it again."""
-        if self._has_new and self._cache is not None:
-            self._cache.write(_KNOWN, "", self._write(self._known.copy()))
+        """Write the new entries of what the catalogue knows; if two runs do so at once, one has to find them again."""
+        if self._has_new:
+            self._keep(_KNOWN, "", self._known.copy())
             self._has_new = False
 
     def page(self, key: str) -> CachedPage | None:
         """The page under a key, fresh or stale."""
-        body = None if self._cache is None else self._cache.read(_PAGES, key)
-        try:
-            return None if body is None else self._read_page(body)
-        except msgspec.MsgspecError:
-            return None
+        return self._kept(_PAGES, key, _read_page)
 
     def keep_page(self, key: str, page: CachedPage) -> None:
         """Replace the page under a key."""
-        if self._cache is not None:
-            self._cache.write(_PAGES, key, self._write(page))
+        self._keep(_PAGES, key, page)
 
     def metadata(self, file: IndexFile) -> CoreMetadata | None:
-        """The metadata of exactly this file, if kept."""
-        body = None if self._cache is None else self._cache.read(_METADATA, _metadata_key(file))
-        try:
-            return None if body is None else self._read_metadata(body)
-        except msgspec.MsgspecError:
-            return None
+        """The metadata of exactly this file, if cached."""
+        return self._kept(_METADATA, _metadata_key(file), _read_metadata)
 
     def keep_metadata(self, file: IndexFile, metadata: CoreMetadata) -> None:
-        """Keep the metadata of a file."""
-        if self._cache is not None:
-            self._cache.write(_METADATA, _metadata_key(file), self._write(metadata))
+        """Cache the metadata of a file."""
+        self._keep(_METADATA, _metadata_key(file), metadata)
 
     def known(self, digest: str) -> CoreMetadata | None:
-        """The metadata of every file of this SHA-256, if the catalogue was ever asked for it."""
+        """The metadata of every file of this SHA-256, if an earlier run found it in the catalogue."""
         return self._known.get(digest)
 
     def keep_known(self, digest: str, metadata: CoreMetadata) -> None:
-        """Keep what the catalogue knows; it is written when the store is closed."""
+        """Cache what the catalogue knows; it is written when the store is closed."""
         self._known[digest] = metadata
         self._has_new = True
 
     @cached_property
     def _known(self) -> dict[str, CoreMetadata]:
-        body = None if self._cache is None else self._cache.read(_KNOWN, "")
+        return self._kept(_KNOWN, "", _read_known) or {}
+
+    def _kept(self, kind: str, key: str, decode: Callable[[memoryview], Value]) -> Value | None:
+        body = None if self._cache is None else self._cache.read(kind, key)
         try:
-            return {} if body is None else self._read_known(body)
+            return None if body is None else decode(body)
         except msgspec.MsgspecError:
-            return {}
+            return None
+
+    def _keep(self, kind: str, key: str, value: object) -> None:
+        if self._cache is not None:
+            self._cache.write(kind, key, self._write(value))
+
+
+_read_page = msgspec.msgpack.Decoder(CachedPage).decode
+_read_metadata = msgspec.msgpack.Decoder(CoreMetadata).decode
+_read_known = msgspec.msgpack.Decoder(dict[str, CoreMetadata]).decode
 
 
 def _metadata_key(file: IndexFile) -> str:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from packaging.utils import InvalidName, canonicalize_name
 
-from envsolve.errors import IndexUnavailableError, UsageError
+from envsolve.errors import UsageError
 from envsolve.packages.cache import DiskCache, Store, default_cache_dir
 from envsolve.packages.fetch import Fetcher
 from envsolve.packages.listing import Listing
@@ -120,20 +120,6 @@ class IndexClient:
             if found is not None:
                 return found
         return Listing("", self._default)
-
-    def also_listed(self, name: str) -> tuple[str, ...]:
-        """The extra indexes that list a project too, whoever serves it: what a caller may want to warn of.
-
-        Extra indexes that do not answer are left out.
-        """
-        found = []
-        for extra in self._extras:
-            try:
-                if self._page(name, extra, last=True):
-                    found.append(extra)
-            except IndexUnavailableError:
-                continue
-        return tuple(found)
 
     def prefetch(self, names: Iterable[str], index: str | None = None) -> bool:
         """Read projects from the cache, or start asking for them; a failure shows when :meth:`project` asks.

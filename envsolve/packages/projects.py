@@ -22,6 +22,7 @@ class ProjectTable(msgspec.Struct, frozen=True, rename="kebab"):
     """The part of ``[project]`` that a plan stands on."""
 
     name: str | None = None
+    version: str | None = None
     requires_python: str | None = None
     dependencies: tuple[str, ...] = ()
     optional_dependencies: dict[str, tuple[str, ...]] = {}

@@ -20,6 +20,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from envsolve.errors import UsageError
 from envsolve.packages.git import GitError, NoGitError, RevisionError, fetched
 from envsolve.packages.model import CoreMetadata, parse_metadata, requirement_text, specifier_text
+from envsolve.packages.projects import ProjectTable
 from envsolve.packages.urls import redact
 from envsolve.system.files import is_folder, read_regular
 
@@ -130,15 +131,6 @@ else:
 _IMPORTS_TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 
 
-class _Project(msgspec.Struct, frozen=True, rename="kebab"):
-    name: str
-    version: str = ""
-    requires_python: str | None = None
-    dependencies: tuple[str, ...] = ()
-    optional_dependencies: dict[str, tuple[str, ...]] = {}
-    dynamic: tuple[str, ...] = ()
-
-
 def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Read:
     """A tree with what its files say.
 
@@ -190,15 +182,17 @@ def _unpacked(text: bytes | None) -> CoreMetadata | None:
 
 def _declared(table: dict[str, Any]) -> CoreMetadata | None:
     try:
-        project = msgspec.convert(table.get("project"), _Project)
+        project = msgspec.convert(table.get("project"), ProjectTable)
     except msgspec.ValidationError:
+        return None
+    if project.name is None:
         return None
     lines = [*project.dependencies]
     for extra, more in project.optional_dependencies.items():
         lines += [_of_extra(line, extra) for line in more]
     return CoreMetadata(
         project.name,
-        "" if "version" in project.dynamic else project.version,
+        "" if "version" in project.dynamic else project.version or "",
         tuple(text for text in map(requirement_text, lines) if text),
         specifier_text(project.requires_python),
         tuple(project.optional_dependencies),

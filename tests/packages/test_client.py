@@ -37,7 +37,6 @@ def test_the_default_index_answers_alone_where_it_has_the_project(server: IndexS
     assert versions(files) == ["1.0"]
     assert files[0].index == main.url
     assert server.asked("/extra/") == 0
-    assert client.also_listed("corp.lib") == (extra.url,)
 
 
 def test_extras_serve_what_the_default_index_lacks_the_first_that_has_it(
