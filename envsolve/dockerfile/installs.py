@@ -204,8 +204,7 @@ def _install(command: Command, parsed: grammar.Command, context: Context) -> Ins
     lines = [line for path in named for line in read_lines(path, read) if line.role == "needs"]
     words = [(word, "") for word in parsed.requirements]
     for line in lines:
-        own = grammar.parse_options(line.words, parsed.installer)
-        parsed = parsed.adding(*(one for one in own.arguments if one.meaning != "requirements"))
+        parsed = parsed.adding(*(one for one in line.options.arguments if one.meaning != "requirements"))
         words += [(line.requirement, f"{line.path}:{line.number}")] if line.number and line.requirement else []
     there = {line.path for line in lines if line.number}
     files = [str(path) for path in dict.fromkeys(line.path for line in lines if not line.number) if path not in there]

@@ -10,12 +10,13 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from envsolve.errors import UsageError
+from envsolve.packages.commands import Command, Meaning, option_names, parse_options
 from envsolve.packages.projects import ask_project, ask_projects, load_project
 from envsolve.packages.requirements import (
     COMMAND_LINE,
@@ -36,9 +37,13 @@ _STDIN = Path("-")
 _FIRST_OPTION = re.compile(r"(?<!\S)-")
 _LINES = "a line holds one requirement, or -r, -c, -e, --index-url, --extra-index-url with a value, or --pre"
 
+# Options of pip that a plan takes from a file.
+_TAKEN: frozenset[Meaning] = frozenset(
+    {"files", "constraints", "editables", "index_urls", "extra_index_urls", "hashes", "prereleases"}
+)
 # Options of pip that change nothing in a plan, each with the reason that its note gives.
 _SET_ASIDE = {
-    "--find-links": "plans are made from package indexes alone",
+    "--find-links -f": "plans are made from package indexes alone",
     "--no-index": "plans are made from package indexes; use --offline to plan without the network",
     "--require-hashes": "plans in the pylock and requirements formats always carry hashes",
     "--trusted-host": "certificates are always checked",
@@ -46,25 +51,11 @@ _SET_ASIDE = {
     "--only-binary": "the plan takes a wheel wherever one fits",
     "--prefer-binary": "the plan takes a wheel wherever one fits",
     "--use-feature": "it is a matter of pip's",
-    "--config-settings": "it is a matter of the build",
+    "--config-settings -C --config-setting": "it is a matter of the build",
     "--global-option": "it is a matter of the build",
 }
 # The strong hashes of pip, with the hexadecimal digits of each.
 _DIGESTS = {"sha256": 64, "sha384": 96, "sha512": 128}
-_FLAGS = ("--pre", "--no-index", "--require-hashes", "--prefer-binary")
-_WITH_VALUE = (
-    *("--requirement", "--constraint", "--editable", "--index-url", "--extra-index-url", "--hash"),
-    *(option for option in _SET_ASIDE if option not in _FLAGS),
-)
-_SHORT = {
-    "-r": "--requirement",
-    "-c": "--constraint",
-    "-e": "--editable",
-    "-i": "--index-url",
-    "-f": "--find-links",
-    "-C": "--config-settings",
-    "--config-setting": "--config-settings",
-}
 # The text of a file, by the rules of pip's "Requirements File Format": a backslash joins lines, ``#`` after white
 # space starts a comment, ``${NAME}`` is a variable, a byte order mark or a ``coding:`` comment tells the encoding.
 
@@ -149,8 +140,7 @@ class Line(msgspec.Struct, frozen=True):
         number: From 1; 0 if the whole file is meant.
         role: Whether the file's requirements are needs or constraints.
         requirement: The text in front of the options; empty if there is none.
-        words: The words of the options, as on a command line.
-        options: Values by the long name of the option; True for a flag.
+        options: The options, parsed as on pip's command line.
         problem: Why the line, or the file, cannot be read; the other attributes then say what could be.
     """
 
@@ -158,8 +148,7 @@ class Line(msgspec.Struct, frozen=True):
     number: int
     role: Role
     requirement: str = ""
-    words: tuple[str, ...] = ()
-    options: Mapping[str, Any] = {}
+    options: Command = Command("pip", ())
     problem: UsageError | None = None
 
     @property
@@ -207,9 +196,9 @@ def read_lines(
         return
     for number, content in logical_lines(text):
         line = _parsed(content, Line(path, number, role), variables)
-        roles: tuple[tuple[str, Role], ...] = (("--requirement", role), ("--constraint", "constraints"))
-        for option, inner in roles:
-            for name in line.options.get(option, ()):
+        roles: tuple[tuple[Meaning, Role], ...] = (("files", role), ("constraints", "constraints"))
+        for meaning, inner in roles:
+            for name in line.options.values(meaning):
                 yield from read_lines(path.parent / name, read, inner, variables=variables, trail=(*trail, identity))
         yield line
 
@@ -225,13 +214,16 @@ def _parsed(content: str, line: Line, variables: Mapping[str, str] | None) -> Li
     requirement, rest = (content[: match.start()], content[match.start() :]) if match else (content, "")
     line = replace(line, requirement=requirement.strip())
     try:
-        line = replace(line, words=tuple(shlex.split(rest)))
+        line = replace(line, options=parse_options(shlex.split(rest), "pip"))
     except ValueError as error:
         return replace(line, problem=wrong(line.origin, f"{rest}: {error}"))
-    try:
-        return replace(line, options=_options(line.words))
-    except ValueError as error:
-        return replace(line, problem=wrong(line.origin, str(error), _LINES))
+    for one in line.options.arguments:
+        if one.meaning == "unknown" and one.name in option_names("pip"):
+            return replace(line, problem=wrong(line.origin, f"{one.name} has no value", _LINES))
+        if one.meaning not in _TAKEN and not any(one.name in names.split() for names in _SET_ASIDE):
+            what = f"{one.name or one.value} is not an option of a requirement file"
+            return replace(line, problem=wrong(line.origin, what, _LINES))
+    return line
 
 
 def read_file(path: Path, role: Role = "needs") -> Asked:
@@ -267,19 +259,21 @@ def _asked(line: Line) -> Iterator[Asked]:
     if line.problem is not None:
         raise line.problem
     options, origin = line.options, line.origin
-    hashes = tuple(_digest(text, origin) for text in options.get("--hash", ()))
+    hashes = tuple(_digest(text, origin) for text in options.values("hashes"))
     if hashes and not line.requirement:
         raise wrong(origin, "--hash stands without a requirement", "write it behind the requirement that it is of")
     if line.requirement:
         yield _ask(line.requirement, origin, line.role, hashes)
-    for text in options.get("--editable", ()):
+    for text in options.values("editables"):
         yield _ask(text, origin, line.role)
     yield Asked(
-        index_urls=tuple(options.get("--index-url", ())),
-        extra_index_urls=tuple(options.get("--extra-index-url", ())),
-        prereleases="--pre" in options,
+        index_urls=options.values("index_urls"),
+        extra_index_urls=options.values("extra_index_urls"),
+        prereleases=options.has("prereleases"),
         notes=tuple(
-            f"{origin}: {option} is set aside: {reason}" for option, reason in _SET_ASIDE.items() if option in options
+            f"{origin}: {names.split()[0]} is set aside: {reason}"
+            for names, reason in _SET_ASIDE.items()
+            if any(one.name in names.split() for one in options.arguments)
         ),
     )
 
@@ -311,31 +305,6 @@ def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> As
         hint = "constrain the version, or ask for the address as a requirement"
         raise wrong(origin, f"an address is not supported in constraints: {need.requirement.name}", hint)
     return Asked(constraints=(need,))
-
-
-def _options(words: Sequence[str]) -> dict[str, Any]:
-    """The values of the options by name.
-
-    Raises:
-        ValueError: A word is no option of a requirement file, or lacks its value.
-    """
-    found: dict[str, Any] = {}
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if not name.startswith("--"):  # -rFILE
-            name, value = word[:2], word[2:].removeprefix("=")
-        name = _SHORT.get(name, name)
-        if name in _FLAGS and not value and not equals:
-            found[name] = True
-        elif name in _WITH_VALUE:
-            value = value if value or equals else next(rest, "")
-            if not value:
-                raise ValueError(f"{word} has no value")
-            found.setdefault(name, []).append(value)
-        else:
-            raise ValueError(f"{word} is not an option of a requirement file")
-    return found
 
 
 def read_requirements(

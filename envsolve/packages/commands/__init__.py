@@ -255,6 +255,12 @@ def parse_options(words: Sequence[str], name: str) -> Command:
     return Command(name, (), arguments=_arguments(words, installer(name)))
 
 
+def option_names(name: str) -> frozenset[str]:
+    """Every spelling of every option of an installer."""
+    valued, flags = _tables(name)
+    return frozenset({*valued, *flags})
+
+
 def translated(command: Command, name: str) -> Command:
     """The same install or uninstall for another pip-like installer: options under the names that it prefers.
 
