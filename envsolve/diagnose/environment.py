@@ -14,11 +14,10 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 from envsolve.binaries.library import CUDA_LIBRARY
-from envsolve.diagnose.causes import environment_checks
+from envsolve.diagnose.causes import environment_checks, torch_replaced
 from envsolve.diagnose.environment_advice import addressed
 from envsolve.diagnose.environment_checks import compiling, running
 from envsolve.diagnose.environment_checks.running.shadowed import off_the_path
-from envsolve.diagnose.environment_checks.running.two_torches import CONSEQUENCES
 from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Remedy, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report.packages import read_installed
@@ -64,11 +63,6 @@ def _of(folder: ModuleType) -> tuple[Check, ...]:
 
 _LINE = re.compile(r"line (\d+)")
 
-_ELSEWHERE = (
-    "Python imports {seen} from {place}, though the environment's own paths lead to {own}. Something moves the path "
-    "while Python starts: code in a .pth file, sitecustomize, the hook of an editable install, or a start script. "
-    "What is installed and what runs are two different builds."
-)
 _MAPPED = (
     "The process has mapped {name} from {place}, and not the environment's own copy of {owner}, and {step} does not "
     "work in it. Torch's libraries are made for the copies that were installed with them. Nothing has to be "
@@ -116,7 +110,7 @@ def held_against(
     environment: Environment, probes: Sequence[Probe], answers: Sequence[Finding | RuledOut]
 ) -> list[Finding | RuledOut]:
     """What the probes alone show, before the other answers; doubts that a run has dispelled are ruled out."""
-    seen = [*_imported_elsewhere(environment, probes), *_mapped_elsewhere(environment, probes)]
+    seen = [*torch_replaced.from_probes(environment, probes), *_mapped_elsewhere(environment, probes)]
     if not _everything_works(probes):
         return [*seen, *answers]
     return [*seen, *(_dispelled(answer) for answer in answers)]
@@ -131,24 +125,6 @@ def _dispelled(answer: Finding | RuledOut) -> Finding | RuledOut:
     if isinstance(answer, Finding) and answer.grounds is Grounds.NOTICED and answer.cause.startswith("library-"):
         return RuledOut(f"{answer.cause}: {answer.evidence[0]}; yet every kernel that was tried gave right values")
     return answer
-
-
-def _imported_elsewhere(environment: Environment, probes: Sequence[Probe]) -> Iterator[Finding]:
-    own = environment.torch
-    for probe in probes:
-        file, version = probe.seen.get("file"), probe.seen.get("version")
-        if own is None or file is None:
-            continue
-        site = Path(file).parent.parent
-        if site == real_path(Path(own.site)) or version == own.version:
-            continue
-        text = _ELSEWHERE.format(seen=f"torch {version}", place=site, own=own.label)
-        evidence = (f"{probe.name}: torch {version} from {file}", f"{own.site}/torch/version.py: {own.label}")
-        remedy = Remedy(
-            "Find what puts that folder first, and take it out: python -v shows in which order.",
-            f"{environment.prefix}/bin/python -v -c 'import torch' 2>&1 | grep -m 40 -E 'sitecustomize|\\.pth|torch'",
-        )
-        yield Finding("torch-replaced", Grounds.READ, text, evidence, (remedy,), CONSEQUENCES)
 
 
 def _mapped_elsewhere(environment: Environment, probes: Sequence[Probe]) -> Iterator[Finding | RuledOut]:

@@ -1,0 +1,41 @@
+"""``out-of-memory``: too little memory, on the GPU or on the host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._shared import Cause, lines
+from envsolve.diagnose.model import Finding, Grounds, RuledOut
+from envsolve.diagnose.scene import Scene
+
+CAUSE = Cause.of(__name__)
+#: Which memory ran out, the most specific words first, and what helps.
+_FIXES = {
+    "build": ("jobs", "architectures"),
+    "shared": ("shm-size", "host-ipc"),
+    "nccl": ("shm-size", "host-ipc"),
+    "host": ("smaller-tensor",),
+    "gpu": ("others", "smaller", "segments"),
+}
+_AMOUNT = re.compile(r"[Tt]ried to allocate ([\d.]+ ?\w+)")
+
+
+def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """Which memory ran out."""
+    match = CAUSE.first(scene, *_FIXES)
+    if match is None:
+        return
+    role = match.signature.role
+    if role == "nccl" and not _in_small_shared_memory(scene):
+        yield CAUSE.ruled_out("system-call")
+        return
+    requested = _AMOUNT.search(scene.report.text)
+    amount = CAUSE.words("amount", amount=requested[1]) if requested else ""
+    grounds = Grounds.SUGGESTED if role == "nccl" else Grounds.STATED
+    yield CAUSE.finding(role, grounds, lines(match), map(CAUSE.fix, _FIXES[role]), amount=amount)
+
+
+def _in_small_shared_memory(scene: Scene) -> bool:
+    """Whether NCCL may have met a container's 64 MB: a call that was not permitted is another matter."""
+    return scene.in_container and not scene.mentions("permission denied", "connection refused", "no route to host")
