@@ -1,0 +1,63 @@
+"""``triton-torch-mismatch``: not the Triton that torch pins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.causes._triton import pin_of
+from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
+from envsolve.diagnose.remedies.torch import led_by, replacements
+from envsolve.diagnose.scene import Scene, public
+from envsolve.environment.model import Environment, needs, pinned, satisfies, torch_distribution
+
+CAUSE = Cause.of(__name__)
+_NAMES = ("triton", "pytorch-triton")
+#: The project that builds Triton for Windows; it adds a number of its own to the names of Triton's releases.
+_WINDOWS = "triton-windows"
+
+
+def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """Torch's pin decides."""
+    match = CAUSE.first(scene)
+    if match is None:
+        return
+    on_windows = scene.os == "windows"
+    if match.signature.id == "triton-missing" and on_windows:
+        yield CAUSE.ruled_out("windows")
+        return
+    installed = scene.report.installed
+    pin = match.group("want") or pin_of(scene)
+    have = match.group("have") or public(installed, "triton") or public(installed, _WINDOWS)
+    have = have.partition(".post")[0] if have and on_windows else have
+    grounds = Grounds.CONFIRMED if pin and have and pin != have else Grounds.STATED
+    if pin and have == pin and match.signature.id == "triton-import":
+        # The pair is right, so the import comes from a third package.
+        grounds = Grounds.SUGGESTED
+    pairs = CAUSE.words("pins" if pin else "pins-one", torch=scene.torch.label if scene.torch else "torch", pin=pin)
+    pairs += CAUSE.words("installed", have=have) if have else ""
+    evidence = (*lines(match), *torch_evidence(scene))
+    yield CAUSE.finding("mismatch", grounds, evidence, _fixes(scene, pin, have), pairs=pairs)
+
+
+def _fixes(scene: Scene, pin: str | None, have: str | None) -> list[Fix]:
+    fixes = []
+    if pin and have == pin:
+        fixes.append(CAUSE.fix("third"))
+    elif pin:
+        requirement = f"{_WINDOWS}=={pin}.*" if scene.os == "windows" else f"triton=={pin}"
+        fixes.append(CAUSE.fix("pinned", requirement=f'"{requirement}"'))
+    fixes += [led_by(CAUSE.words("together"), fix) for fix in replacements(scene)[-1:]]
+    return fixes or [CAUSE.fix("reinstall")]
+
+
+def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Compare the Triton that is imported with torch's requirement."""
+    own = torch_distribution(environment)
+    for name, requirement in needs(environment, own).items():
+        have, pin = environment.distribution(name), pinned(requirement)
+        if own is None or name not in _NAMES or have is None or satisfies(have.version, requirement.specifier):
+            continue
+        evidence = (f"{own.info}: requires {pin}", f"{have.info}: {have.label}")
+        fix, values = CAUSE.fix("pinned", requirement=pin), {"torch": own.label, "pin": pin, "have": have.label}
+        yield CAUSE.finding("installed", Grounds.READ, evidence, (fix,), explains=(), **values)
