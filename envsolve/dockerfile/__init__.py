@@ -44,8 +44,10 @@ def check_dockerfile(
     judged = tuple(in_container(as_judged(machine, None, catalogue.drivers)) for machine in machines)
     known = cache(lambda name: offers(name, judged, catalogue))
     files = Context(context)
+    # By identity, since a command has a mapping and cannot be hashed.
     read = {id(command): tuple(installs((command,), files)) for stage in stages for command in stage.commands}
     asked = Asked(judged, catalogue, Facts.of(catalogue), stages[-1], files, read, known)
+    # Stages that are built on one another lead to the same finding more than once.
     found = dict.fromkeys(f for check in CHECKS for stage in stages for f in check(stage, asked))
     left = dict.fromkeys(one for stage in stages for one in unjudged(stage, asked))
     if not any(machine.gpus or machine.driver for machine in judged):
@@ -82,7 +84,7 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
 
 
 def _unread(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
-    """Instructions in which something is installed or compiled by no command that was read."""
+    """Instructions that install or compile something in a way that is not read."""
     installing = {install.command.line for install in asked.installs(stage.commands)}
     others = {c.line for c in stage.commands if other_installer(c) or nvcc_code(c) is not None}
     for text in stage.texts:
@@ -90,7 +92,7 @@ def _unread(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
             if _DECIDES.search(text.text):
                 yield Unjudged(text.line, "ONBUILD: what it does to the images that are built on this one")
         elif text.name != "RUN":
-            yield Unjudged(text.line, f"{text.name[:40]!r} is no instruction that builders know: they stop there")
+            yield Unjudged(text.line, f"{text.name[:40]!r} is not an instruction, so builders stop there")
             return
         elif _DECIDES.search(text.text) and text.line not in installing | others:
             yield Unjudged(text.line, "something is installed or compiled in a way that is not read")
@@ -100,29 +102,29 @@ def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
     line = install.command.line
     for file in install.files:
         if "$" in file:
-            yield Unjudged(line, "a requirement file that is named as the image is built")
+            yield Unjudged(line, "a requirement file whose name is given at build time")
         elif file.endswith(".toml"):
             yield Unjudged(line, f"{file}: what it asks for is not read")
         else:
             yield Unjudged(line, f"{file} is not in the build context that was read (--context DIR)")
     for name in sorted(install.unread):
         if asked.offers(name):
-            yield Unjudged(line, f"{name}: its version is given as the image is built")
+            yield Unjudged(line, f"{name}: its version is given at build time")
     for word in install.strange:
-        why = "is given as the image is built" if "$" in word else "is no requirement that pip reads"
+        why = "is given at build time" if "$" in word else "is not a requirement that pip reads"
         yield Unjudged(line, f"{word} {why}")
     for source in install.sources:
         yield from _of_source(source, install, asked)
     for wanted in install.wanted:
         known = asked.offers(wanted.name) and not wanted.requirement.url and install.backend != "auto"
         if known and asked.looks(install, wanted.name).unknown:
-            yield Unjudged(line, f"{wanted.name}: it is looked for where the catalogue has no facts of")
+            yield Unjudged(line, f"{wanted.name}: the catalogue has no facts about the index that it comes from")
         elif known and _is_new(wanted, asked):
-            yield Unjudged(line, f"{wanted.requirement} is of no release that the catalogue has facts of")
+            yield Unjudged(line, f"{wanted.requirement} is no release that the catalogue has facts about")
 
 
 def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged]:
-    """A wheel that is named by its address, and what a source tree depends on."""
+    """A wheel that is named by its URL, and the dependencies of a source tree."""
     name = unquote(source.partition("#")[0].rpartition("/")[2])
     if name.endswith(".whl"):
         try:
@@ -130,13 +132,13 @@ def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged
         except InvalidWheelFilename:
             return
         if asked.offers(package):
-            yield Unjudged(install.command.line, f"{name}: a wheel that is named by its address")
+            yield Unjudged(install.command.line, f"{name}: a wheel that is named by its URL")
     elif install.dependencies and " @ " not in source:
         yield Unjudged(install.command.line, f"{source}: what it depends on is not read")
 
 
 def _is_new(wanted: Wanted, asked: Asked) -> bool:
-    """Whether one version is asked for that is newer than every one that is known."""
+    """Whether a version is pinned that is newer than every known one."""
     version = pinned(wanted.requirement.specifier)
     known = max(asked.offers(wanted.name), key=lambda offer: offer.version).version
     return version is not None and Version(version) > known and Version(version).release != known.release
@@ -145,4 +147,4 @@ def _is_new(wanted: Wanted, asked: Asked) -> bool:
 def _instead(other: str) -> str:
     if other.startswith(("conda", "mamba", "micromamba")):
         return "conda packages are chosen with envsolve plan --manager conda"
-    return "what it installs stands in its lock file, which is not read"
+    return "it installs from its lock file, which is not read"

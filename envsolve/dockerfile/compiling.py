@@ -57,6 +57,7 @@ def compiled(install: Install, asked: Asked) -> Iterator[Compiled]:
         places = asked.looks(install, wanted.name)
         if project is None or wanted.requirement.url or places.unknown:
             continue
+        # Pre-releases and other Pythons count as well: only if no wheel fits at all is it certainly compiled.
         if not found(asked.offers(wanted.name), wanted.requirement.specifier, places, Within(), early=True):
             yield _of(project, wanted.name)
     for source in install.sources:
@@ -66,6 +67,7 @@ def compiled(install: Install, asked: Asked) -> Iterator[Compiled]:
             yield _of(project, source)
         elif not install.isolated and "://" not in source:
             setup = asked.context.text(posixpath.join(source.partition("[")[0], "setup.py"), install.command)
+            # An isolated build cannot import torch, so it has no extension of torch's.
             if setup is None or "CUDAExtension" in setup:
                 yield Compiled(source, ARCH_LIST, defaults=False, sure=setup is not None)
 
@@ -82,6 +84,7 @@ def _project(name: str, version: str | None, asked: Asked) -> SourceProject | No
         for project in asked.catalogue.source_projects
         if project.package == name and (version is None or SpecifierSet(project.versions).contains(version, True))
     ]
+    # Without a pin, pip takes the newest version, which the last record covers.
     project = known[-1] if known else None
     return project if project and project.compiles != "use" and "nvcc" in project.tools else None
 
@@ -90,6 +93,7 @@ def _project(name: str, version: str | None, asked: Asked) -> SourceProject | No
 
 
 _ARCH = re.compile(r"(?:sm|compute)_\d{2,3}[af]?\b")
+# With these options nvcc compiles nothing.
 _ASKS = frozenset({"-V", "--version", "-h", "--help", "--list-gpu-arch", "--list-gpu-code", "-arch-ls", "-code-ls"})
 NATIVE = "native"
 """Instead of code: the GPUs that are present during compilation."""
@@ -245,6 +249,7 @@ def nvcc(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """What nvcc, or cmake for it, is told to compile for, against each GPU."""
     toolkit = _toolkit(stage, asked)
     pairs = [(m, gpu, gpu.cc) for m in asked.machines for gpu in m.gpus or () if gpu.cc is not None]
+    # -arch=sm_NN replaces all -gencode options, so it is proposed only if there is one target.
     alone = len({cc for _, _, cc in pairs}) == 1
     for command in stage.commands:
         code = nvcc_code(command)
@@ -261,6 +266,7 @@ def _judged(
 ) -> tuple[Severity, str, str | None] | None:
     """Level and text, and the remedy if it is not to compile for the GPU as well; None if the code runs."""
     architectures = asked.facts.architectures
+    # First what no option can change.
     if toolkit and not best_code(toolkit.archs, cc, architectures)[0].usable:
         remedy = f"take an image whose toolkit knows {cc.sm}"
         return "error", f"nvcc {toolkit.version} makes no code that runs on {gpu.label}", remedy
@@ -310,6 +316,7 @@ def toolkit(stage: Stage, asked: Asked) -> Iterator[Finding]:
     for install, own in asked.followed(stage):
         taken = asked.taken(install, "torch", within)
         variant = Variant.parse(taken.build.variant) if taken else None
+        # A torch whose build is not known ends what is known of the torch before it.
         if install.names("torch"):
             cuda = variant.cuda if variant else None
         one = next(compiled(install, asked), None)

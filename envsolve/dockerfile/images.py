@@ -17,6 +17,7 @@ from envsolve.rules.nvidia.driver import compat_serves, driver_runs
 from envsolve.rules.platform import libc_of, libc_text
 from envsolve.values import CudaVersion, DriverVersion
 
+# The only repository whose older tags the catalogue knows completely.
 _TOOLKIT = "nvidia/cuda"
 
 
@@ -28,6 +29,7 @@ def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
     name = Name.of(stage.image)
     if stage is asked.final.root:
         yield from _platform(stage, asked)
+    # A stage on another stage has that stage's image, which is judged there.
     if stage.base is not None or not name.known:
         return
     known = [image for image in asked.catalogue.images if image.repository == name.repository]
@@ -97,6 +99,7 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
     best = max(older, key=lambda image: DriverVersion.parse(image.version), default=None)
     remedies = [f"start from an image of CUDA {best.version} or older"] if best else []
     remedies.append("if wheels bring CUDA, start from an image without it: python:3.12-slim-bookworm")
+    # Toolkit images refuse by a condition on the driver that ignores minor-version compatibility.
     fit = driver_runs(requirement.cuda, driver, "linux", asked.facts.toolkits, asked.facts.floors)
     if fit.mode == "minor-version":
         remedies.append(f"ENV NVIDIA_DISABLE_REQUIRE=1: this driver runs CUDA {cuda[0]} by minor-version compatibility")
@@ -124,6 +127,7 @@ def _near(known: Sequence[Image], tag: str) -> tuple[str, ...]:
 def _newer(known: Sequence[Image], image: Image, tag: str) -> tuple[str, ...]:
     """The nearest release that is kept and has the same kind on the same distribution."""
     kind = tag.removeprefix(f"{image.version}-").removesuffix(f"-{image.distribution}")
+    # Newer tags say cudnn without its major version.
     plain = kind.replace("cudnn8", "cudnn").replace("cudnn9", "cudnn")
     kept = [
         (DriverVersion.parse(i.version), own != kind, f"FROM {i.repository}:{i.version}-{own}-{i.distribution}")
@@ -254,6 +258,7 @@ def python(stage: Stage, asked: Asked) -> Iterator[Finding]:
     chosen = [install for install in asked.installs(stage.commands) if install.names("torch")]
     if own_python is None or not chosen or all(_is_fine(install, own_python, asked) for install in chosen):
         return
+    # The order of plans, not the newest version: a newer torch need not run on the machines.
     known = asked.offers("torch")
     best, own = next(running(known, Within()), None), next(running(known, Within(own_python)), None)
     if best is None or (own is not None and own.version.release >= best.version.release):
@@ -289,6 +294,7 @@ def _newer_python(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
             if i.repository == "python" and not i.retired and best.for_python(i.version)
         ]
         if images:
+            # The middle one: the newest Python lacks wheels of many packages, the oldest is retired first.
             image = sorted(images, key=lambda i: DriverVersion.parse(i.version))[len(images) // 2]
             yield f"FROM {image.repository}:{image.tags[0]}"
     yield f"install a newer Python in it (uv venv --python {asked.catalogue.pythons[0]}), and use the pip of that one"
@@ -356,6 +362,7 @@ def torch(stage: Stage, asked: Asked) -> Iterator[Finding]:
 
 def _another_torch(stage: Stage, asked: Asked) -> Iterator[str]:
     """The first of PyTorch's images of the same kind, in the order of plans, whose torch runs on every machine."""
+    # runtime or devel
     own = stage.root.image.rpartition("-")[2]
     tags = {
         (image.version, CudaVersion.parse(kind.removeprefix("cuda")).variant): f"{image.version}-{kind}"

@@ -19,7 +19,7 @@ from envsolve.packages.commands import Meaning
 from envsolve.packages.requirement_files import read_lines
 from envsolve.system.files import is_folder, read_regular, real_path
 
-# Files that name each other twice over would be read without end.
+# Forty files that each name the next one twice would be read 2**40 times.
 _MOST_FILES = 64
 
 
@@ -193,7 +193,41 @@ def installs(commands: Sequence[Command], context: Context) -> Iterator[Install]
 
 
 def _install(command: Command, parsed: grammar.Command, context: Context) -> Install:
-    """An install with its requirement files, whose options count as if they were on the command line, as in pip."""
+    parsed, words, files = _with_files(command, parsed, context)
+    is_uv, prefix = parsed.installer == "uv", parsed.installer.upper()
+    # uv reads configuration of its own, of which an image rarely has any.
+    settings = {} if is_uv else _settings(command, context)
+    variables = {**settings, **command.variables}
+    places = _places(parsed, variables)
+    if not settings and not is_uv and any(_is_configuration(copied) for copied in command.copied):
+        files.append("pip.conf")
+        places = replace(places, unknown=True)
+    wanted, unread, strange, sources = _sorted(words)
+    backend = parsed.value("backend") or variables.get("UV_TORCH_BACKEND")
+    return Install(
+        command=command,
+        wanted=tuple(wanted),
+        unread=frozenset(unread),
+        strange=tuple(strange),
+        sources=(*parsed.values("editables"), *sources),
+        files=tuple(files),
+        places=places,
+        backend=backend or None if is_uv else None,
+        constrained=parsed.has("constraints") or bool(variables.get(f"{prefix}_CONSTRAINT")),
+        isolated=not parsed.has("no_build_isolation") and not variables.get(f"{prefix}_NO_BUILD_ISOLATION"),
+        dependencies=not parsed.has("no_deps"),
+        early=parsed.has("prereleases"),
+        upgrade=parsed.has("upgrade", "force_reinstall"),
+    )
+
+
+def _with_files(
+    command: Command, parsed: grammar.Command, context: Context
+) -> tuple[grammar.Command, list[tuple[str, str]], list[str]]:
+    """The command with the options of its requirement files; each requirement and its place; files that are not there.
+
+    Options in a file count as if they were on the command line, as in pip.
+    """
     opened: list[PurePosixPath] = []
 
     def read(path: PurePosixPath) -> str | None:
@@ -205,34 +239,12 @@ def _install(command: Command, parsed: grammar.Command, context: Context) -> Ins
     words = [(word, "") for word in parsed.requirements]
     for line in lines:
         parsed = parsed.adding(*(one for one in line.options.arguments if one.meaning != "requirements"))
-        words += [(line.requirement, f"{line.path}:{line.number}")] if line.number and line.requirement else []
+        if line.number and line.requirement:
+            words.append((line.requirement, f"{line.path}:{line.number}"))
+    # A file that names itself has lines, and one without a number that says so.
     there = {line.path for line in lines if line.number}
-    files = [str(path) for path in dict.fromkeys(line.path for line in lines if not line.number) if path not in there]
-
-    is_uv = parsed.installer == "uv"
-    settings = {} if is_uv else _settings(command, context)
-    variables = {**settings, **command.variables}
-    places = _places(parsed, variables)
-    if not settings and not is_uv and any(_is_configuration(copied) for copied in command.copied):
-        files.append("pip.conf")
-        places = replace(places, unknown=True)
-    wanted, unread, strange, sources = _sorted(words)
-    prefix = parsed.installer.upper()
-    return Install(
-        command=command,
-        wanted=tuple(wanted),
-        unread=frozenset(unread),
-        strange=tuple(strange),
-        sources=(*parsed.values("editables"), *sources),
-        files=tuple(files),
-        places=places,
-        backend=(parsed.value("backend") or variables.get("UV_TORCH_BACKEND") or None) if is_uv else None,
-        constrained=parsed.has("constraints") or bool(variables.get(f"{prefix}_CONSTRAINT")),
-        isolated=not parsed.has("no_build_isolation") and not variables.get(f"{prefix}_NO_BUILD_ISOLATION"),
-        dependencies=not parsed.has("no_deps"),
-        early=parsed.has("prereleases"),
-        upgrade=parsed.has("upgrade", "force_reinstall"),
-    )
+    missing = dict.fromkeys(str(line.path) for line in lines if not line.number and line.path not in there)
+    return parsed, words, list(missing)
 
 
 def _sorted(words: Sequence[tuple[str, str]]) -> tuple[list[Wanted], list[str], list[str], list[str]]:

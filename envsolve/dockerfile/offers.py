@@ -121,6 +121,7 @@ def offers(package: str, machines: Sequence[Machine], catalogue: Catalogue) -> t
     together: dict[tuple[tuple[str, str, str, str, str], tuple[str, ...]], list[BuildLine]] = {}
     for line in list_builds(package, machines, None, catalogue).builds:
         if line.index in simple:
+            # One build is listed once for each GPU.
             key = (line.version, line.local, line.variant, line.index, line.platform)
             together.setdefault((key, line.pythons), []).append(line)
     place = preference(Family(catalogue, Facts.of(catalogue), tuple(machines), None), package)
@@ -141,6 +142,7 @@ def found(
     """
     early = early or bool(specifier.prereleases)
     here = [offer for offer in known if offer.fits(within) and _is_in(offer, places)]
+    # uv takes all versions from the first index that has the name, and looks at the default index last.
     if not places.merges and any(offer.build.index != _DEFAULT for offer in here):
         here = [offer for offer in here if offer.build.index != _DEFAULT]
     return [offer for offer in here if specifier.contains(offer.version, prereleases=early)]
@@ -149,6 +151,7 @@ def found(
 def _is_in(offer: Offer, places: Places) -> bool:
     if offer.build.index == _DEFAULT:
         return places.default
+    # A companion with one build for all variants is on the index of each.
     return places.every or offer.build.variant in (*places.variants, *(("any",) if places.variants else ()))
 
 
@@ -169,6 +172,7 @@ def failure(lines: Iterable[BuildLine]) -> tuple[BuildLine, str, str | None]:
 
     line = min(lines, key=strange)
     failed = [reason for reason in line.reasons if reason.ok is False]
+    # Without torch.compile Triton does not decide; if nothing else fails, it does.
     reasons = [reason for reason in failed if not reason.rule.startswith("triton")] or failed
     source = next((reason.source for reason in reasons if reason.source), None)
     return line, "; ".join(reason.text for reason in reasons), source
@@ -177,7 +181,7 @@ def failure(lines: Iterable[BuildLine]) -> tuple[BuildLine, str, str | None]:
 # Images.
 
 
-# The same images under the names of other registries.
+# Mirrors that serve the same images under the same names.
 _HOSTS = re.compile(
     r"^(?:(?:docker\.io|index\.docker\.io|registry-1\.docker\.io|public\.ecr\.aws/docker|mirror\.gcr\.io)/)"
 )
@@ -283,6 +287,7 @@ class Asked:
         """The Python that ``pip`` is for in a stage, and its libc; None for what the image does not decide."""
         distribution = self.distribution(stage)
         own = Name.of(stage.root.image).python() or (distribution.python if distribution else None)
+        # Which pip is first on PATH afterwards is not known.
         if own is not None and any(_brings_python(command, own) for command in stage.history()):
             own = None
         return Within(own, libc_of(Platform(libc=distribution.libc)) if distribution else None)
@@ -317,6 +322,7 @@ class Asked:
 def pinned(specifier: SpecifierSet) -> str | None:
     """The one version that a specifier allows; None also for a text that is not a version (``===foo``)."""
     for one in specifier:
+        # === compares texts, so it accepts words that are not versions.
         if one.operator in ("==", "==="):
             try:
                 return str(one.version) if Version(one.version) else None

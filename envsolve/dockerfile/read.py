@@ -1,4 +1,4 @@
-"""Reading a Dockerfile: stages, variables, the commands of RUN instructions, and what is copied in before them."""
+"""Dockerfiles read into stages: variables, the commands of RUN instructions, and what is copied in before them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,8 @@ from envsolve.errors import UsageError
 from envsolve.packages.shell import assigned, simple_commands, unset, words
 from envsolve.system.files import read_regular
 
-# A Dockerfile split into instructions, with the documents that are written inside it. Pure.
-#
-# dockerfile-parse splits the text. It knows neither documents (``RUN <<EOF``) nor a byte order mark: documents are
-# folded
-# away before, so that their lines are not read as instructions.
+# dockerfile-parse splits the text into instructions. It supports neither documents (``RUN <<EOF``) nor a byte order
+# mark, so documents are cut out first: their lines are not instructions.
 
 
 _OPENED = re.compile(r"(?<!<)<<(-?)([\"']?)([A-Za-z_]\w*)\2")
@@ -32,10 +29,10 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        line: Where it begins, from 1.
+        line: The line on which it begins, from 1.
         name: ``RUN``, in capitals.
-        value: What follows it, continued lines joined.
-        documents: What is written inside the file for it, by the word that ends each.
+        value: The rest, with continued lines joined.
+        documents: Its documents, by the word that ends each.
     """
 
     line: int
@@ -45,7 +42,7 @@ class Instruction:
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """The instructions of a Dockerfile, in order; comments are none."""
+    """The instructions of a Dockerfile, in order, without comments."""
     from dockerfile_parse import DockerfileParser
 
     text = re.sub(r"\r\n?", "\n", text.removeprefix("\ufeff"))
@@ -61,7 +58,7 @@ def instructions(text: str) -> Iterator[Instruction]:
 
 
 def shell_text(instruction: Instruction) -> str:
-    """What a shell is given to run by a RUN: the document, where the words before it name no program but a shell."""
+    """The text that the shell of a RUN runs: the document, if no program but a shell is named before it."""
     value = re.sub(r"^(\s*--\w+(=\S+)?)+", "", instruction.value)
     if instruction.documents:
         program = _OPENED.sub("", value).strip()
@@ -71,7 +68,7 @@ def shell_text(instruction: Instruction) -> str:
 
 
 def _escape(text: str) -> str:
-    """What continues a line: a backslash, if no directive at the top of the file says otherwise."""
+    """The character that continues a line: a backslash, unless a directive at the top of the file says otherwise."""
     for line in text.split("\n"):
         if not re.match(r"\s*#\s*\w+\s*=", line):
             break
@@ -81,7 +78,8 @@ def _escape(text: str) -> str:
 
 
 def _continued(lines: Sequence[str], escape: str) -> Iterator[str]:
-    """Lines as dockerfile-parse joins them: builders pass over blanks behind a backslash, and over empty lines."""
+    """Lines as dockerfile-parse joins them."""
+    # Builders ignore blanks behind a backslash and empty lines in a continued instruction. dockerfile-parse does not.
     continued = False
     for line in lines:
         said = line.strip()
@@ -94,7 +92,7 @@ def _continued(lines: Sequence[str], escape: str) -> Iterator[str]:
 
 
 def _fold(lines: list[str], escape: str) -> tuple[list[str], dict[int, dict[str, str]]]:
-    """The text with every document blanked out, so that lines keep their numbers; documents by the line before them."""
+    """The text without its documents, with the same line numbers, and the documents by the line before each."""
     documents: dict[int, dict[str, str]] = {}
     number, inside = 0, False
     while number < len(lines):
@@ -119,7 +117,7 @@ def _end(lines: Sequence[str], start: int, word: str, indented: bool) -> int | N
 
 # Source: Dockerfile reference. ENTRYPOINT and CMD run where the image runs.
 _BUILDS_NOTHING = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL"})
-# Beyond what anybody writes, locks inside included.
+# Beyond what people write, even with a lock file in a document.
 _LARGEST = 2**20
 _RUNS_NOTHING = _BUILDS_NOTHING | {"ADD", "COPY", "ENV", "SHELL", "USER", "VOLUME", "WORKDIR"}
 
@@ -129,8 +127,8 @@ class _Open:
     """A stage that is being read.
 
     Attributes:
-        fixed: Names that ENV gave a value: an ARG of that name does not change it.
-        settings: Those of pip, in the form of variables, which go before them.
+        fixed: Names that ENV set. ARG does not change them.
+        settings: What ``pip config`` sets, as variables, which override it.
     """
 
     line: int
@@ -156,7 +154,7 @@ def read_file(path: Path) -> str:
     """The text of a Dockerfile.
 
     Raises:
-        UsageError: It cannot be read, or is no text in UTF-8.
+        UsageError: It cannot be read, or is not text in UTF-8.
     """
     try:
         data = read_regular(path, _LARGEST)
@@ -165,7 +163,7 @@ def read_file(path: Path) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise UsageError(f"{path} is UTF-16, which no builder reads", hint="save it as UTF-8")
     if b"\0" in data:
-        raise UsageError(f"{path} is no text", hint="name a Dockerfile")
+        raise UsageError(f"{path} is not text", hint="name a Dockerfile")
     return data.decode("utf-8", "replace")
 
 
@@ -173,7 +171,7 @@ def read_stages(text: str) -> tuple[Stage, ...]:
     """The stages of a Dockerfile, in order.
 
     Raises:
-        UsageError: It has no FROM, so it is no Dockerfile.
+        UsageError: It has no FROM.
     """
     outside: dict[str, str] = {}
     stages: list[Stage] = []
@@ -209,7 +207,7 @@ def _opened(line: int, given: Sequence[str], stages: Sequence[Stage], opened: Ma
 
 
 def _argument(one: Instruction, outside: dict[str, str], stage: _Open | None) -> None:
-    """ARG. Without a default, whoever builds may give a value: it stays as it is written."""
+    """ARG. Without a default its value is given at build time, so the variable stays as it is written."""
     scope = outside if stage is None else stage.variables
     for name, default in _declared(one.value, scope):
         if stage is None or name not in stage.fixed:
@@ -243,7 +241,7 @@ def _declared(value: str, scope: Mapping[str, str]) -> Iterator[tuple[str, str |
 
 
 def _copied(one: Instruction, stage: _Open) -> Iterator[Copied]:
-    """What comes from the context, or from the file itself; what comes from another stage or image is not known."""
+    """What is copied from the context or from documents. The files of other stages and images are not known."""
     given = words(one.value, stage.variables)
     while given and given[0].startswith("--"):
         if given[0].startswith("--from"):
@@ -268,7 +266,7 @@ def _commands(one: Instruction, stage: _Open) -> Iterator[Command]:
 
 
 def _mounted(value: str, stage: _Open) -> Iterator[Copied]:
-    """Files of the context that a RUN sees while it runs."""
+    """Files of the context that are mounted for one RUN."""
     for mount in re.findall(r"--mount=(\S+)", value):
         parts = dict(part.partition("=")[::2] for part in mount.split(","))
         target = parts.get("target") or parts.get("dst") or parts.get("destination")

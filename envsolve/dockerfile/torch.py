@@ -84,17 +84,20 @@ def builds(stage: Stage, asked: Asked) -> Iterator[Finding]:
             finding = _judged(case)
             findings += [(wanted.name, finding)] if finding else []
         there |= {w.name: taken for w in install.wanted if (taken := asked.taken(install, w.name, within))}
+        # Companions fail for the same reason as their torch.
         about_torch = [finding for name, finding in findings if name == "torch"]
         yield from about_torch or [finding for _, finding in findings]
 
 
 def _stays(case: _Case, there: dict[str, Offer], of_pytorch: bool) -> bool:
     """Whether what is installed satisfies the requirement, so that nothing is taken."""
+    # pip keeps an installed version that satisfies the requirement, unless it is told to upgrade.
     if case.install.upgrade:
         return False
     installed = there.get(case.wanted.name)
     if installed is not None:
         return case.wanted.requirement.specifier.contains(installed.version, prereleases=True)
+    # PyTorch's images have these three, in versions that the catalogue does not record.
     return of_pytorch and case.wanted.name in _COMPLETE and case.version is None
 
 
@@ -120,6 +123,7 @@ def _judged(case: _Case) -> Finding | None:
 def _taken(case: _Case, allowed: list[Offer]) -> list[Offer]:
     """The builds of the version that the installer takes; none if that is not known."""
     if case.wanted.name != "torch" and case.version is None:
+        # Constraints and unknown versions of torch decide which companion pip backtracks to.
         if case.install.constrained or "torch" in case.install.unread:
             return []
         if case.install.dependencies:
@@ -173,6 +177,7 @@ def _same_version(case: _Case) -> list[Offer] | None:
         # A range may contain later releases, of which nothing is known.
         named = [offer for offer in case.known if specifier.contains(offer.build.version)]
         return named if named and complete and not specifier.contains(f"{last.major + 99}") else None
+    # The catalogue knows no pre-releases.
     if Version(version).is_prerelease:
         return None
     same = [offer for offer in case.known if offer.build.version == Version(version).public]
@@ -190,6 +195,7 @@ def _refused(case: _Case, taken: Sequence[Offer]) -> Finding:
     if line.variant == "cpu" and (case.looks.variants == ("cpu",) or line.local == "+cpu"):
         return case.finding("cpu-build", "warning", f"{text}which makes no use of {line.gpu or 'a GPU'}", ())
     text += f"which does not run on {line.gpu or 'the machine'}: {reasons}"
+    # Without a pin, pip keeps a torch that an unknown image may have.
     if case.version is None and not case.new:
         text = f"if {case.install.command.program} finds none in the image, {text}"
         return case.finding("build-does-not-run", "warning", text, same, source)
@@ -264,6 +270,7 @@ def _how(wanted: Wanted, before: str, version: str | None, asked: Asked) -> str 
     needed = newest.needs("torch") if newest else None
     if newest is None or needed is None or (version is not None and needed.contains(version, prereleases=True)):
         return None
+    # A range would be satisfied by most versions; only an exact pin is likely to differ from an unknown torch.
     if version is None and not any(s.operator == "==" for s in needed):
         return None
     return (

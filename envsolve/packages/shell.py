@@ -15,9 +15,9 @@ Simple: TypeAlias = tuple[tuple[str, ...], Mapping[str, str]]
 
 _SEPARATORS = frozenset(";&|()\n")
 _REDIRECTS = frozenset("<>&")
-# What may stand before a command, and is not one.
+# Words that can precede a command without being one.
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time", "exec", "command"})
-# Programs that run the command behind their own options, with those options that take a value.
+# Programs that run the command after their own options; the options that take a value.
 _WRAPPERS: Mapping[str, frozenset[str]] = {
     "sudo": frozenset({"-u", "-g", "-C", "-D"}),
     "env": frozenset({"-u", "-C", "--unset", "--chdir"}),
@@ -34,7 +34,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?([-+])([^}]*))?\})")
 _BACKTICKS = re.compile(r"`([^`\n]*)`")
 _QUOTED_OR_COMMENT = re.compile(r"('[^']*'|\"(?:\\.|[^\"\\])*\"|\\.)|(?<![^\s;&|(])#[^\n]*", re.DOTALL)
-# A shell inside a shell inside a shell is as deep as files go; what is deeper is no longer a file of this kind.
+# Files go as deep as a shell in a shell in a shell. A limit, since the text may be hostile.
 _DEPTH = 4
 
 
@@ -49,12 +49,12 @@ def simple_commands(text: str, scope: Mapping[str, str]) -> Iterator[Simple]:
 
 
 def words(text: str, scope: Mapping[str, str]) -> list[str]:
-    """The words of an instruction that is no shell text, with variables resolved."""
+    """The words of an instruction that is not a shell text, with variables resolved."""
     return [resolved(token, scope) for token in _tokens(text, "\n") if not set(token) <= {"\n"}]
 
 
 def resolved(word: str, scope: Mapping[str, str]) -> str:
-    """A word with the variables that the file sets; those that it does not know stay as they are written."""
+    """A word with the known variables resolved; unknown ones stay as they are written."""
 
     def given(match: re.Match[str]) -> str:
         name, operator, other = match[1] or match[2], match[3], match[4]
@@ -69,7 +69,7 @@ def resolved(word: str, scope: Mapping[str, str]) -> str:
 
 
 def unset(name: str) -> str:
-    """The value of a variable that whoever builds may give: as it is written."""
+    """The value of a variable that is given at build time: as it is written."""
     return f"${{{name}}}"
 
 
@@ -100,7 +100,7 @@ def _command(found: list[str], scope: dict[str, str], depth: int) -> Iterator[Si
 
 
 def _unwrapped(found: Sequence[str], given: dict[str, str]) -> Sequence[str]:
-    """A command without what stands before it; assignments go into ``given``."""
+    """A command without its wrappers; assignments go into ``given``."""
     while found:
         pair = assigned(found[0])
         name = found[0].rsplit("/", 1)[-1]
@@ -125,7 +125,7 @@ def _behind_options(found: Sequence[str], values: frozenset[str]) -> Sequence[st
 
 
 def _inner(found: Sequence[str]) -> str | None:
-    """The text that a shell is given to run: ``bash -lc 'TEXT'``."""
+    """The text in ``bash -lc 'TEXT'`` or ``eval TEXT``."""
     if not found or not _SHELL.fullmatch(found[0]):
         return "\n".join(found[1:]) if found and found[0] == "eval" else None
     for number, word in enumerate(found[1:], 1):
@@ -137,7 +137,7 @@ def _inner(found: Sequence[str]) -> str | None:
 
 
 def _json_list(text: str) -> list[str] | None:
-    """The words of the form without a shell."""
+    """The words of a RUN in the exec form."""
     if not text.lstrip().startswith("["):
         return None
     try:
@@ -153,7 +153,7 @@ def _split(text: str, scope: Mapping[str, str]) -> Iterator[list[str]]:
     for token in _tokens(_BACKTICKS.sub(r"$(\1)", text), ";&|()\n<>"):
         if set(token) <= _REDIRECTS and set(token) & set("<>"):
             redirected = True
-            # The number of what is redirected: 2>&1.
+            # The shell lexer takes the number in 2>&1 for a word.
             if found and found[-1] in ("1", "2"):
                 found.pop()
         elif set(token) <= _SEPARATORS:
@@ -163,15 +163,15 @@ def _split(text: str, scope: Mapping[str, str]) -> Iterator[list[str]]:
             redirected = False
         elif found or token not in _KEYWORDS:
             word = resolved(token, scope)
-            # As a shell splits what a variable holds.
+            # A shell splits the value of an unquoted variable. Quotes are gone here; most such words are lists.
             found += word.split() if _VARIABLE.fullmatch(token) and found else [word]
     if found:
         yield found
 
 
 def _tokens(text: str, punctuation: str) -> list[str]:
-    """Words and punctuation of a shell text; split at blanks where its quotes do not match."""
-    # Before quotes are looked for, since an apostrophe in a comment would open one.
+    """Words and punctuation of a shell text, split at blanks if its quotes do not match."""
+    # Comments first, since an apostrophe in one would open a quote.
     text = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or "", text)
     lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars=punctuation)
     lexer.commenters = ""

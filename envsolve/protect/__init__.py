@@ -1,4 +1,1 @@
-"""What an installer's command would do to torch and its family, before it does it; and pins that prevent it."""
-
-
-# Carrying out the least remedy of an environment, and putting back what was there before.
+"""Preview what an install would do to torch, pin torch, fix an environment, and restore its earlier state."""

@@ -59,6 +59,7 @@ def find_fix(prefix: Path, machines: Sequence[Machine], catalogue: Catalogue, en
         ImpossibleError: The fix is not a command that pip or uv can run.
         EnvsolveError: The installer cannot do it.
     """
+    # The fix of the first diagnosis: later ones are often consequences of it.
     found = answer("", machines, None, prefix, catalogue, environ).diagnoses
     if not found:
         return None
@@ -69,6 +70,7 @@ def find_fix(prefix: Path, machines: Sequence[Machine], catalogue: Catalogue, en
     changes: list[Change] = []
     for step in steps_of(remedy.command, environment.prefix, environ):
         if installer(step.command.installer).dry_run(step.command) is None:
+            # pip uninstall has no dry run, and removes exactly what it is told to.
             gone = (p.name for p in packages_of(environment) if p.name in step.command.requirements)
             changes += [Change(name, version_of(environment, name, "pip"), None) for name in gone]
             continue
@@ -93,6 +95,7 @@ def apply_fix(
     environment = read_outline(prefix, environ)
     steps = steps_of(fix.command, fix.prefix, environ)
     state = State(prefix=fix.prefix, cause=fix.cause, commands=(fix.command,), packages=packages_of(environment))
+    # Saved before anything runs, so that even a killed process leaves a state to restore.
     path = save(state)
     try:
         with signals_raised(signal.SIGINT, hint="the environment is as it was before"):
@@ -105,6 +108,7 @@ def apply_fix(
             raise
         message = f"{error.message}\nThe environment is as it was before."
         raise VerificationError(message, hint=error.hint) from error
+    # A fix that leaves its own cause is wrong about this environment, whatever else it improved.
     if any(diagnosis.cause == fix.cause for diagnosis in remaining):
         put_back(state, catalogue, environ, on_line)
         path.unlink()

@@ -1,7 +1,7 @@
-"""Constraints left in an environment, so that plain installs keep its torch; and taken out again.
+"""Constraints in an environment, so that plain installs keep its torch.
 
-pip reads ``pip.conf`` in the environment that it runs in, conda ``conda-meta/pinned``. uv reads nothing there: the same
-file of constraints is for its ``UV_CONSTRAINT``.
+pip reads ``pip.conf`` in the environment that it runs in, conda reads ``conda-meta/pinned``. uv reads no file
+there; ``UV_CONSTRAINT`` can name the same constraints.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.install.record import BEGIN, CONFIG, END, without_block
 from envsolve.system.files import read_regular, replace_file
 
-#: torch itself by its names on package indexes and conda channels.
+# The names of torch on package indexes and on conda channels.
 TORCH = frozenset({"torch", "pytorch"})
-#: What decides a conda torch's flavour, or is a part of it.
+# conda splits torch into these packages, or chooses its variant by them.
 _CONDA = frozenset({"pytorch", "pytorch-gpu", "pytorch-cpu", "pytorch-cuda", "libtorch", "cuda-version"})
-FOLDER = ".envsolve"
+DIRECTORY = ".envsolve"
 CONSTRAINTS = "constraints.txt"
 _OWN_PINS = "conda-pinned.txt"
 
@@ -39,21 +39,21 @@ class Kept:
 
 
 def write(prefix: Path, catalogue: Catalogue, environ: Mapping[str, str]) -> Kept:
-    """Hold torch, its family and what it needs of NVIDIA at the versions that are installed.
+    """Pin torch, its family and the GPU libraries that it requires to the installed versions.
 
     Raises:
         UsageError: There is no environment, no torch in it, or its configuration has constraints of its own.
-        EnvsolveError: A file cannot be written; each is whole, the old one or the new one.
+        EnvsolveError: A file cannot be written; the old one is then still there.
     """
     environment = read_outline(prefix, environ)
     wheels = pins_of(environment, catalogue, "pip")
     records = pins_of(environment, catalogue, "conda")
     if not wheels and not records:
-        raise UsageError(f"there is no torch in {prefix} that could be kept")
+        raise UsageError(f"there is no torch in {prefix} to pin")
     root = Path(environment.prefix)
     files = {}
     if wheels:
-        files[root / FOLDER / CONSTRAINTS] = _text(f"{name}=={version}" for name, version in wheels.items())
+        files[root / DIRECTORY / CONSTRAINTS] = _text(f"{name}=={version}" for name, version in wheels.items())
         files[root / CONFIG] = _with_constraint(root)
     if records:
         files |= _pinned(root, records)
@@ -62,10 +62,10 @@ def write(prefix: Path, catalogue: Catalogue, environ: Mapping[str, str]) -> Kep
 
 
 def remove(prefix: Path) -> Kept:
-    """Take out what :func:`write` left, and nothing else.
+    """Remove what :func:`write` wrote, and nothing else.
 
     Raises:
-        UsageError: There is no folder at ``prefix``.
+        UsageError: There is no directory at ``prefix``.
         EnvsolveError: A file cannot be changed.
     """
     root = prefix.absolute()
@@ -74,13 +74,13 @@ def remove(prefix: Path) -> Kept:
     config = _read(root / CONFIG)
     if BEGIN in config:
         files[root / CONFIG] = without_block(config)
-    own = _read(root / FOLDER / _OWN_PINS).splitlines()
+    own = _read(root / DIRECTORY / _OWN_PINS).splitlines()
     if own:
         lines = _read(root / "conda-meta/pinned").splitlines()
         files[root / "conda-meta/pinned"] = _text(line for line in lines if line not in own)
-        files[root / FOLDER / _OWN_PINS] = ""
-    if _read(root / FOLDER / CONSTRAINTS):
-        files[root / FOLDER / CONSTRAINTS] = ""
+        files[root / DIRECTORY / _OWN_PINS] = ""
+    if _read(root / DIRECTORY / CONSTRAINTS):
+        files[root / DIRECTORY / CONSTRAINTS] = ""
     _replace(files)
     for path in files:
         if not _read(path).strip():
@@ -92,15 +92,13 @@ def _notes(root: Path, wheels: bool, environment: Environment, environ: Mapping[
     notes = []
     if wheels:
         notes.append(
-            "uv reads no configuration in an environment. It honours: export UV_CONSTRAINT="
-            f"{_unbroken(root / FOLDER / CONSTRAINTS)}"
+            "uv reads no configuration in an environment. For uv, run: export UV_CONSTRAINT="
+            f"{_unbroken(root / DIRECTORY / CONSTRAINTS)}"
         )
     if environ.get("PIP_CONFIG_FILE") or environ.get("PIP_CONSTRAINT"):
-        notes.append(
-            "This shell sets PIP_CONFIG_FILE or PIP_CONSTRAINT, which pip heeds before the environment's file."
-        )
+        notes.append("This shell sets PIP_CONFIG_FILE or PIP_CONSTRAINT, which override the environment's pip.conf.")
     if environment.kind == "pixi":
-        notes.append("pixi writes the environment anew from its manifest: pin pytorch there, too.")
+        notes.append("pixi rewrites the environment from its manifest: pin pytorch there as well.")
     return tuple(notes)
 
 
@@ -113,15 +111,16 @@ def _with_constraint(root: Path) -> str:
     path = root / CONFIG
     kept = without_block(_read(path))
     parser = configparser.RawConfigParser()
-    file = root / FOLDER / CONSTRAINTS
+    file = root / DIRECTORY / CONSTRAINTS
     line = f"constraint = {_unbroken(file)}"
     try:
         parser.read_string(kept, str(path))
     except configparser.Error as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint="mend it; pip reads it the same way") from error
+        raise UsageError(f"{path} cannot be read: {error}", hint="fix the file; pip cannot read it either") from error
     if any(parser.has_option(section, "constraint") for section in ("global", "install")):
         raise UsageError(f"{path} has a constraint of its own", hint=f"add {file} to that line yourself")
     if parser.has_section("install"):
+        # A second [install] section would be an error for pip, so the line goes into the user's own.
         lines = kept.splitlines()
         at = next(n for n, text in enumerate(lines) if text.strip() == "[install]") + 1
         return _text([*lines[:at], BEGIN, line, END, *lines[at:]])
@@ -129,18 +128,21 @@ def _with_constraint(root: Path) -> str:
 
 
 def _unbroken(file: Path) -> str:
-    """A path as pip and uv take it among others: both split the value at white space, and take addresses, too."""
+    """The path as pip and uv read it: both split the value at white space, and accept URLs."""
+    # A path with a blank would be read as two files.
     return file.as_uri() if any(character.isspace() for character in str(file)) else str(file)
 
 
 def _pinned(root: Path, records: Mapping[str, str]) -> dict[Path, str]:
-    """conda's file of pins with ours added; which lines are ours is kept beside, for mamba knows no comments there."""
+    """conda's file of pins with ours added."""
+    # mamba does not support comments in that file, so our lines are also listed in a file of our own.
     path = root / "conda-meta/pinned"
-    own = set(_read(root / FOLDER / _OWN_PINS).splitlines())
+    own = set(_read(root / DIRECTORY / _OWN_PINS).splitlines())
     theirs = [line for line in _read(path).splitlines() if line not in own]
+    # A pin of the user's stays in force; a second one for the same package could contradict it.
     held = {line.replace("=", " ").replace(":", " ").split()[0].lower() for line in theirs if line.strip()}
     ours = [f"{name}={version}" for name, version in records.items() if name not in held]
-    return {path: _text([*theirs, *ours]), root / FOLDER / _OWN_PINS: _text(ours)}
+    return {path: _text([*theirs, *ours]), root / DIRECTORY / _OWN_PINS: _text(ours)}
 
 
 def _text(lines: Iterable[str]) -> str:
@@ -169,14 +171,14 @@ def _replace(files: Mapping[Path, str]) -> None:
 
 
 def family_of(environment: Environment, catalogue: Catalogue) -> frozenset[str]:
-    """The names of torch, of what must agree with it, and of what it needs of NVIDIA and Triton in this environment."""
+    """The names of torch, of the packages that must agree with it, and of its GPU libraries in this environment."""
     own = needs(environment, torch_distribution(environment))
     bound = {name for name in own if name.startswith(("nvidia-", "triton", "pytorch-triton"))}
     return frozenset({*catalogue.family, *_CONDA, *bound})
 
 
 def version_of(environment: Environment, name: str, installer: str, *, exact: bool = False) -> str | None:
-    """The version of a package that an installer sees in an environment; None where it sees none.
+    """The version of a package that an installer sees in an environment; None if it sees none.
 
     Args:
         environment: The environment.
@@ -184,6 +186,7 @@ def version_of(environment: Environment, name: str, installer: str, *, exact: bo
         installer: ``pip`` and ``uv`` see distributions, ``conda`` its own records.
         exact: With the build string, for conda: ``2.7.1=cuda126_py312_200``.
     """
+    # An install does not change distributions of other sites, such as PYTHONPATH.
     if installer != "conda":
         return next((d.version for d in environment.named(name) if _is_own(environment, d.site)), None)
     record = next((p for p in environment.conda if canonicalize_name(p.name) == canonicalize_name(name)), None)
@@ -193,7 +196,7 @@ def version_of(environment: Environment, name: str, installer: str, *, exact: bo
 
 
 def pins_of(environment: Environment, catalogue: Catalogue, installer: str) -> dict[str, str]:
-    """The exact versions of what belongs to the environment's torch, by name; empty where it has no torch."""
+    """The exact versions of the packages that belong to the environment's torch, by name; empty without a torch."""
     names = sorted(family_of(environment, catalogue))
     found = {name: version for name in names if (version := version_of(environment, name, installer, exact=True))}
     return found if TORCH & found.keys() else {}

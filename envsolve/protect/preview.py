@@ -37,6 +37,7 @@ SCHEMA: Literal["envsolve.forecast/1"] = "envsolve.forecast/1"
 
 _SHOWN_LINES = 12
 _WIDTH = 100
+# Named as the source of each version in the causes that a preview reports.
 _SOURCE = "the installer's dry run"
 
 
@@ -175,6 +176,7 @@ def _changes_of(command: Command, environ: Mapping[str, str]) -> tuple[Environme
 
 def _requested(command: Command) -> frozenset[str] | None:
     """Names of the packages that a command asks for; None if it asks for everything that it changes."""
+    # A sync applies a lock file or a list of requirements as a whole.
     if "sync" in command.verb:
         return None
     one = installer(command.installer)
@@ -198,6 +200,7 @@ def _keeping(
     """The same command with pins on what it would replace; None if the installer finds no such solution."""
     one = installer(command.installer)
     versions = {n: v for n in unasked if (v := version_of(environment, n, command.installer, exact=True))}
+    # Pins as further requirements: unlike constraints, every installer accepts them on its command line.
     pinned = command.adding(requirements=[one.pin(name, version) for name, version in versions.items()])
     try:
         environment, changes = _changes_of(pinned, environ)
@@ -214,6 +217,7 @@ def report_after(before: ReportFacts, changes: Sequence[Change], catalogue: Cata
     """A report of an environment after changes, without what was read from the files of a torch that is replaced."""
     installed = dict(before.installed)
     for change in changes:
+        # torch and pytorch are one package to the rules: the new one replaces either.
         if change.name in TORCH:
             for name in TORCH:
                 installed.pop(name, None)
@@ -285,6 +289,7 @@ def _is_unasked(
     """Whether an installed package changes although neither it nor the torch that requires it is asked for."""
     if requested is None or change.before is None or not change.is_another or change.name in requested:
         return False
+    # Who asks for torch accepts the Triton and the GPU libraries that it requires.
     asks_torch = torch is not None and torch.name in requested
     return not (asks_torch and (change.name == "triton" or change.name not in catalogue.family))
 

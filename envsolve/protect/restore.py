@@ -1,4 +1,4 @@
-"""From what an environment holds now back to a saved state, through the installer that it has."""
+"""The saved state of an environment, and restoring it through the environment's own installer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ from envsolve.errors import EnvsolveError, ImpossibleError, UsageError, Verifica
 from envsolve.facts.catalogue import Catalogue
 from envsolve.install.errors import explained
 from envsolve.packages.commands import Command
+from envsolve.protect.keep import DIRECTORY
 from envsolve.protect.preview import read_command
 from envsolve.system.files import dump, read_regular, replace_file
 from envsolve.system.processes import stream
 
-# The exact state of an environment's packages, saved before it is changed.
-
-
 SCHEMA: Literal["envsolve.state/1"] = "envsolve.state/1"
-FOLDER = ".envsolve"
 _NAME = re.compile(r"state-(\d+)\.json")
+# A limit, so that a damaged file cannot exhaust the memory.
 _LARGEST_RECORD = 64 << 20
 
 
@@ -39,9 +37,9 @@ class Package:
     Attributes:
         name: Normalised name.
         version: With its local part.
-        files: sha256 over the paths and hashes that RECORD lists, metadata and scripts left out: two builds of one
-            version differ in it. None where there is no RECORD.
-        source: What an installer takes it by where it came from no index: ``name @ address``, ``-e folder``.
+        files: sha256 over the paths and hashes in RECORD, without metadata and scripts. Two builds of one version
+            differ in it. None if there is no RECORD.
+        source: The requirement for a package that is not from an index: ``name @ URL``, ``-e directory``.
     """
 
     name: str
@@ -55,9 +53,9 @@ class State:
     """What an environment held.
 
     Attributes:
-        prefix: Its root folder.
-        cause: What was to be mended.
-        commands: What was then run.
+        prefix: Its root directory.
+        cause: The cause that was fixed.
+        commands: The commands that were run.
         packages: Every distribution of its own, by name.
     """
 
@@ -73,7 +71,7 @@ class _Vcs(msgspec.Struct, frozen=True):
     commit_id: str
 
 
-class _Folder(msgspec.Struct, frozen=True):
+class _Directory(msgspec.Struct, frozen=True):
     editable: bool = False
 
 
@@ -82,27 +80,27 @@ class _Origin(msgspec.Struct, frozen=True):
 
     url: str
     vcs_info: _Vcs | None = None
-    dir_info: _Folder | None = None
+    dir_info: _Directory | None = None
 
 
 def packages_of(environment: Environment) -> tuple[Package, ...]:
-    """The distributions that lie in the environment itself, by name."""
+    """The distributions that are installed in the environment itself, by name."""
     own = {site.path for site in environment.sites if site.origin == "environment"}
     found = (_package(d) for d in environment.distributions if d.site in own)
     return tuple(sorted(found, key=lambda package: package.name))
 
 
 def save(state: State) -> Path:
-    """Write a state into its environment, beside earlier ones.
+    """Write a state into its environment, next to earlier ones.
 
     Raises:
         EnvsolveError: It cannot be written.
     """
-    folder = Path(state.prefix) / FOLDER
-    number = max((n for n, _ in _saved(folder)), default=0) + 1
-    path = folder / f"state-{number}.json"
+    directory = Path(state.prefix) / DIRECTORY
+    number = max((n for n, _ in _saved(directory)), default=0) + 1
+    path = directory / f"state-{number}.json"
     try:
-        folder.mkdir(exist_ok=True)
+        directory.mkdir(exist_ok=True)
         replace_file(path, dump(state))
     except OSError as error:
         raise EnvsolveError(
@@ -112,12 +110,12 @@ def save(state: State) -> Path:
 
 
 def last(prefix: Path) -> tuple[Path, State]:
-    """The state that was saved last.
+    """The most recently saved state.
 
     Raises:
         UsageError: There is none, or it cannot be read.
     """
-    found = max(_saved(prefix / FOLDER), default=None)
+    found = max(_saved(prefix / DIRECTORY), default=None)
     if found is None:
         raise UsageError(f"no earlier state of {prefix} is saved", hint="`envsolve diagnose --fix` saves one")
     path = found[1]
@@ -127,8 +125,8 @@ def last(prefix: Path) -> tuple[Path, State]:
         raise UsageError(f"{path} cannot be read: {error}") from error
 
 
-def _saved(folder: Path) -> Iterator[tuple[int, Path]]:
-    for path in folder.glob("state-*.json"):
+def _saved(directory: Path) -> Iterator[tuple[int, Path]]:
+    for path in directory.glob("state-*.json"):
         if match := _NAME.fullmatch(path.name):
             yield int(match[1]), path
 
@@ -142,6 +140,7 @@ def _digest(distribution: Distribution) -> str | None:
         text = read_regular(Path(distribution.info) / "RECORD", _LARGEST_RECORD).decode("utf-8", "replace")
     except OSError:
         return None
+    # Installers rewrite scripts, and write metadata such as INSTALLER of their own.
     rows = (line for line in text.splitlines() if line and "sha256=" in line)
     kept = sorted(row for row in rows if ".dist-info/" not in row and not row.startswith(("../", "/")))
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()
@@ -156,14 +155,15 @@ def _source(distribution: Distribution) -> str | None:
         return None
     if origin.dir_info and origin.dir_info.editable:
         return f"-e {origin.url.removeprefix('file://')}"
-    address = f"{origin.vcs_info.vcs}+{origin.url}@{origin.vcs_info.commit_id}" if origin.vcs_info else origin.url
-    return f"{distribution.name} @ {address}"
+    url = f"{origin.vcs_info.vcs}+{origin.url}@{origin.vcs_info.commit_id}" if origin.vcs_info else origin.url
+    return f"{distribution.name} @ {url}"
 
 
 # The command line of a fix as steps, each an installer's command on the environment; and running them.
 
 
 _VARIABLE = re.compile(r"([A-Z_][A-Z0-9_]*)=(.*)", re.DOTALL)
+# A fix with any of these but && is for a person to run.
 _OPERATORS = "&|;<>()"
 
 
@@ -227,7 +227,7 @@ def carry_out(steps: Sequence[Step], environ: Mapping[str, str], on_line: Callab
     """Run steps to their end, one after the other.
 
     Raises:
-        EnvsolveError: One fails; those after it are not run.
+        EnvsolveError: One fails. Later steps are not run.
     """
     for step in steps:
         ended = stream(step.command.words, environ={**environ, **step.variables}, on_line=on_line)
@@ -235,22 +235,24 @@ def carry_out(steps: Sequence[Step], environ: Mapping[str, str], on_line: Callab
             raise explained(step.command.installer, ended.returncode, ended.stderr.splitlines())
 
 
-_FLAVOUR = re.compile(r"\+(cpu|cu\d+)$")
+# The restoring commands.
+
+
+_VARIANT = re.compile(r"\+(cpu|cu\d+)$")
 
 
 def restoring(state: State, environment: Environment, catalogue: Catalogue) -> tuple[str, ...]:
-    """The commands that put a state back; none where it is there.
-
-    Packages of a CUDA flavour come from PyTorch's own index, as their version says; all others from the user's.
-    """
+    """The commands that restore a state; none if the environment is in it."""
     now = {package.name: package for package in packages_of(environment)}
     then = {package.name: package for package in state.packages}
     extra = [name for name in now if name not in then]
     groups: dict[str, list[str]] = {}
     for name, package in then.items():
         if now.get(name) != package:
+            # A version with a variant, 2.14.1+cu126, is only on PyTorch's own index.
             groups.setdefault(_index(package, catalogue), []).append(shlex.quote(_requirement(package)))
     commands = [f"pip uninstall -y {' '.join(map(shlex.quote, extra))}"] if extra else []
+    # Without dependencies: the state lists every package, so none may come from a resolver.
     commands += [f"pip install --force-reinstall --no-deps {' '.join(n)}{index}" for index, n in groups.items()]
     return tuple(in_environment(command, environment) for command in commands)
 
@@ -258,13 +260,13 @@ def restoring(state: State, environment: Environment, catalogue: Catalogue) -> t
 def put_back(
     state: State, catalogue: Catalogue, environ: Mapping[str, str], on_line: Callable[[str], None]
 ) -> tuple[str, ...]:
-    """Put a state back, and look whether it is there.
+    """Restore a state, and check that the environment is in it.
 
     Returns:
-        The names of what was put back or removed.
+        The names of the packages that were restored or removed.
 
     Raises:
-        VerificationError: It could not be; the hint says exactly what to run.
+        VerificationError: It could not be restored; the hint says exactly what to run.
     """
     prefix = Path(state.prefix)
     environment = read_outline(prefix, environ)
@@ -275,14 +277,14 @@ def put_back(
             carry_out(steps_of(command, environment.prefix, environ), environ, on_line)
     except EnvsolveError as error:
         raise VerificationError(
-            f"the earlier state of {prefix} could not be put back: {error.message}", hint=_by_hand(commands)
+            f"the earlier state of {prefix} could not be restored: {error.message}", hint=_by_hand(commands)
         ) from error
     after = read_outline(prefix, environ)
     remain = restoring(state, after, catalogue)
     if remain:
         wrong = ", ".join(_differences(state, packages_of(after)))
         raise VerificationError(
-            f"the earlier state of {prefix} is not back: {wrong} differ, though the installer was content",
+            f"could not restore {prefix}: {wrong} still differ although the installer succeeded",
             hint=_by_hand(remain),
         )
     return tuple(_differences(state, before))
@@ -302,7 +304,8 @@ def _requirement(package: Package) -> str:
 
 
 def _index(package: Package, catalogue: Catalogue) -> str:
-    match = _FLAVOUR.search(package.version or "")
+    """The option for PyTorch's own index, for a package that only that index has."""
+    match = _VARIANT.search(package.version or "")
     place = catalogue.indexes.get("pytorch")
     if match is None or place is None or package.source:
         return ""

@@ -241,17 +241,17 @@ def test_requirement_files_and_setup_of_the_context_are_read(catalogue: Catalogu
         ("RUN pip install $WHAT\n", "$WHAT is given"),
         ("RUN for one in torch torchvision; do pip install $one; done\n", "$one is given"),
         ("RUN pip install torch==`cat version`x\n", "its version is given"),
-        ("RUN pip install torch==2.0.0-cu121\n", "no requirement"),
+        ("RUN pip install torch==2.0.0-cu121\n", "not a requirement"),
         ("RUN pip install torch==99\n", "no release"),
         ("RUN pip install https://a/torch-2.0.0%2Bcu118-cp310-cp310-linux_x86_64.whl\n", "+cu118"),
-        ("RUN pip install ./torch-2.0.0-cp310-cp310-linux_x86_64.whl\n", "named by its address"),
+        ("RUN pip install ./torch-2.0.0-cp310-cp310-linux_x86_64.whl\n", "named by its URL"),
         ("RUN pip install .\n", "what it depends on"),
         ("RUN pip download torch\n", "in a way that is not read"),
         ("RUN <<EOF python3\nimport os\nos.system('pip install torch')\nEOF\n", "in a way that is not read"),
         ("RUN <<A cat > /x && bash <<B\nhello\nA\npip install torch\nB\n", "in a way that is not read"),
         ("ONBUILD RUN pip install torch\n", "ONBUILD"),
-        ("RUN <<EOF\npip install torch==2.9.0\n", "no instruction"),  # which never ends
-        ("{% if gpu %}\n{% endif %}\n", "no instruction"),
+        ("RUN <<EOF\npip install torch==2.9.0\n", "not an instruction"),  # which never ends
+        ("{% if gpu %}\n{% endif %}\n", "not an instruction"),
         ("FROM\n", "no image"),
     ],
 )

@@ -95,7 +95,7 @@ def test_what_builders_pass_over_in_continued_lines() -> None:
 
 @pytest.mark.parametrize(
     ("data", "says"),
-    [("FROM a\n".encode("utf-16"), "UTF-16"), (b"FROM a\0\n", "no text"), (b"FROM a\n" + b"#" * 2**20, "1 MiB")],
+    [("FROM a\n".encode("utf-16"), "UTF-16"), (b"FROM a\0\n", "not text"), (b"FROM a\n" + b"#" * 2**20, "1 MiB")],
 )
 def test_what_is_no_text_or_endless_is_refused(data: bytes, says: str, tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_bytes(data)

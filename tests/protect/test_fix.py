@@ -152,7 +152,7 @@ def test_what_cannot_be_put_back_is_said_with_what_to_run(shop: Workshop) -> Non
     default.projects["torch"].clear()
     shop.variables["UV_NO_CACHE"] = "1"
     done = shop.diagnose("--restore", code=4)
-    assert "could not be put back" in done.stderr
+    assert "could not be restored" in done.stderr
     assert "--force-reinstall --no-deps helper==2 torch==2.15.0" in done.stderr
     assert list((shop.prefix / ".envsolve").glob("state-*.json"))
 

@@ -128,6 +128,7 @@ class Command:
 
 
 def _rendered(arguments: Sequence[Argument]) -> Iterator[str]:
+    # After -- every word is a requirement, so it is written only if the next word needs it.
     ended = False
     for one in arguments:
         if one.meaning == "requirements" and not ended and _is_option(one.value or ""):
@@ -243,6 +244,7 @@ def installers() -> tuple[Installer, ...]:
 
 def parse(words: Sequence[str]) -> Command | None:
     """Parse a command line; None if it does not start a known package manager."""
+    # First match: no two installers share a program.
     for one in installers():
         length = _program_length(words, one)
         if length:
@@ -361,6 +363,7 @@ def _spelled_out(
     for n, letter in enumerate(word[1:], 1):
         name = f"-{letter}"
         if name in valued:
+            # clap (uv) and argparse (conda) accept -p=VALUE; optparse (pip) takes the sign for a part of the value.
             value = word[n + 1 :].removeprefix("=") or next(rest, None)
             return None if value is None else [*options, Argument(name, valued[name], value)]
         if name not in flags:

@@ -82,6 +82,7 @@ class Conda:
 
     def read_dry_run(self, out: str, err: str) -> tuple[Path | None, tuple[Change, ...]]:
         """Read the JSON on standard output."""
+        # Other output may precede the JSON.
         answer = msgspec.json.decode(out[out.find("{") :], type=_Answer)
         if not answer.success:
             raise ValueError("it failed")
@@ -102,6 +103,7 @@ class Conda:
 
 
 def _change(name: str, removed: _Package | None, linked: _Package | None) -> Change:
+    # conda and micromamba name this field differently.
     build = (linked.build_string or linked.build) if linked else ""
     return Change(
         name,

@@ -54,7 +54,7 @@ class Pip:
         "-r --requirement": "files",
         "-c --constraint": "constraints",
         "-e --editable": "editables",
-        # pip takes any unique prefix of a long option. People write this one.
+        # optparse accepts any unique prefix of a long option. People write this one.
         "--index-url -i --pypi-url --index": "index_urls",
         "--extra-index-url": "extra_index_urls",
         "--find-links -f": "find_links",
@@ -103,6 +103,7 @@ class Pip:
         found = shutil.which(command.program[0], path=environ.get("PATH"))
         if found is None:
             raise UsageError(f"there is no program {command.program[0]}")
+        # A pip that belongs to no environment is a script, which names its interpreter in its first line.
         program = Path(found)
         if is_environment(program.absolute().parent.parent) or _PYTHON.fullmatch(program.name):
             return prefix_of(program)
@@ -110,6 +111,7 @@ class Pip:
 
     def read_dry_run(self, out: str, err: str) -> tuple[Path | None, tuple[Change, ...]]:
         """Read the report on standard output."""
+        # Warnings of the interpreter may precede the report.
         report = msgspec.json.decode(out[out.find("{") :], type=_Report)
         return None, tuple(_change(item) for item in report.install)
 

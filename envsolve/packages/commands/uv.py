@@ -19,8 +19,10 @@ from envsolve.system.files import is_file
 from envsolve.system.processes import ask
 
 _WITH_DRY_RUN = frozenset({("sync",), ("pip", "sync"), ("pip", "install"), ("pip", "uninstall")})
+# What uv 0.4 to 0.13 print for people, since they share no machine-readable form.
 _LINE = re.compile(r" ([-+~]) (?P<name>[\w.-]+)==(?P<version>[^\s(]+)")
 _PLACE = re.compile(r"(?m)^(?:Using Python \S+|Would use project) environment at: (?P<place>.+)$")
+# uv may start several interpreters to find one.
 _ASK_SECONDS = 20.0
 
 
