@@ -15,9 +15,9 @@ from types import ModuleType
 
 from envsolve.binaries.library import CUDA_LIBRARY
 from envsolve.diagnose.causes import environment_checks, torch_replaced
+from envsolve.diagnose.causes.library_shadowed import off_the_path
 from envsolve.diagnose.environment_advice import addressed
 from envsolve.diagnose.environment_checks import compiling, running
-from envsolve.diagnose.environment_checks.running.shadowed import off_the_path
 from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Remedy, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report.packages import read_installed

@@ -1,0 +1,84 @@
+"""``library-shadowed``: another copy of a library is loaded before the environment's own."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePosixPath
+
+from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
+from envsolve.diagnose.causes.library_mismatch import wheels_of_two_majors
+from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
+from envsolve.environment.loader import Shadow, shadows
+from envsolve.environment.model import Environment, release
+from envsolve.system.files import real_path
+
+CAUSE = Cause.of(__name__)
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """A symbol or a version that the copy which was loaded lacks."""
+    match = CAUSE.first(scene)
+    if match and wheels_of_two_majors(scene, match) is None:
+        yield _shadowed(scene, match)
+    if match := CAUSE.first(scene, "libstdcxx"):
+        fixes = (CAUSE.fix("own-libstdcxx"), CAUSE.fix("newer-libstdcxx"))
+        yield CAUSE.finding("libstdcxx", Grounds.STATED, lines(match), fixes, (), missing=match.groups["need"])
+
+
+def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Libraries that come before the environment's own and are older, or of unknown age."""
+    found = [(s, how) for s in shadows(environment) if (how := _older(environment, s))]
+    if not found:
+        return
+    shadow, how = found[0]
+    yield CAUSE.finding(
+        "found",
+        # The name of a copy may not tell its release: it may be the same one.
+        Grounds.READ if shadow.outside_version is not None else Grounds.NOTICED,
+        (f"{s.outside}: found before {s.own} ({h})" for s, h in found),
+        off_the_path(environment, {shadow.folder for shadow, _ in found}),
+        explains=(),
+        needed_by=PurePosixPath(shadow.needed_by.path).name,
+        name=shadow.name,
+        directory=shadow.folder,
+        how=how,
+        owner=shadow.owner or "the environment",
+    )
+
+
+def off_the_path(environment: Environment, directories: Collection[str]) -> Iterator[Remedy]:
+    """Commands that take directories off the loader's path and leave the others on it."""
+    bad = {real_path(Path(directory)) for directory in directories}
+    listed = [entry.path for entry in environment.loader if entry.origin == "LD_LIBRARY_PATH"]
+    rest = [path for path in listed if real_path(Path(path)) not in bad]
+    if not listed:
+        yield CAUSE.fix("other-origin")
+        return
+    yield CAUSE.fix("rest", rest=shlex.quote(":".join(rest))) if rest else CAUSE.fix("unset-path")
+    yield CAUSE.fix("start-up-file")
+
+
+def _shadowed(scene: Scene, match: Match) -> Finding:
+    path = shown_variable(scene, "LD_LIBRARY_PATH")
+    missing = match.group("symbol", "library") or ""
+    if not missing and "built" in match.groups:
+        missing = CAUSE.words("built", built=match.groups["built"], found=match.groups["found"])
+    library = next((name for name in ("nvjitlink", "cudnn") if name in match.quote.lower()), "cublas")
+    module = "jax" if match.signature.id == "jax-older-library" else "torch"
+    fixes = (CAUSE.fix(name, library=library, module=module) for name in ("unset", "first", "look"))
+    grounds = Grounds.CONFIRMED if path else Grounds.STATED
+    return CAUSE.finding("shadowed", grounds, (*lines(match), *path), fixes, missing=missing)
+
+
+def _older(environment: Environment, shadow: Shadow) -> str | None:
+    """How the copy outside differs, in words; None if it is the same or newer, which works as well."""
+    owner = environment.distribution(shadow.owner) if shadow.owner else None
+    own, outside = release(owner.version if owner else None), release(shadow.outside_version)
+    if not own or not outside or owner is None:
+        return CAUSE.words("unknown-release", beside=f", beside {owner.version}" if owner else "")
+    shared = min(len(own), len(outside))
+    older = outside[:shared] < own[:shared]
+    return CAUSE.words("older", outside=shadow.outside_version, own=owner.version) if older else None
