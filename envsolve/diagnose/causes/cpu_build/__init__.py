@@ -1,0 +1,108 @@
+"""``cpu-build``: a build without CUDA where a GPU is to be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.remedies.torch import conda_remedies, jetson_remedies, led_by, replacements
+from envsolve.diagnose.scene import Scene, Torch
+from envsolve.diagnose.signatures import Match
+from envsolve.machine.model import Platform
+from envsolve.rules.platform import same_system
+from envsolve.solve.family import DEFAULT
+
+CAUSE = Cause.of(__name__)
+#: Lines of a list of what is installed: nobody complains in them.
+_LISTED = frozenset({"cpu-local", "cpu-conda", "torch-cuda-none"})
+_OF_A_MISSING_GPU = frozenset(
+    {
+        *("cpu-build", "no-driver", "driver-needs-reload", "driver-too-old", "torch-replaced", "mixed-flavours"),
+        *("index-confusion", "no-such-build", "virtual-package-missing", "no-kernel-for-gpu", "nvcc-missing"),
+    }
+)
+
+
+def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
+    """A CPU build is proved by its own version, by what it says, or by the catalogue."""
+    torch, strong, weak = scene.torch, CAUSE.first(scene), _weak(scene)
+    proved = torch is not None and torch.variant == "cpu"
+    other = torch is not None and torch.variant is not None and not proved
+    if torch and other and torch.cuda and strong is None:
+        yield CAUSE.ruled_out("cuda-build", torch=torch.label)
+        return
+    if not (strong or weak or proved) or (scene.machine.gpus == () and strong is None):
+        return
+    if other and strong and strong.signature.id in ("cpu-local", "cpu-torch-words"):
+        return
+    # Torch's library for CUDA is part of every CUDA build.
+    lacks = scene.first("torch-library-missing") if strong else None
+    lacks = lacks if lacks and "cuda" in lacks.groups["library"] else None
+    grounds = Grounds.CONFIRMED if lacks else _grounds(scene, strong, proved)
+    evidence = (*lines(strong or weak, lacks), *torch_evidence(scene), *scene.gpu_evidence)
+    what = f"torch {torch.version} [cpu]" if torch and torch.version else CAUSE.words("installed")
+    explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks else []))
+    yield CAUSE.finding("cpu", grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))
+
+
+def _weak(scene: Scene) -> Match | None:
+    """Words that a missing driver gives, too; on a Jetson, CUDA that is not available in a build from elsewhere."""
+    found = CAUSE.first(scene, "weak")
+    if found is None and scene.is_jetson and not _is_jetsons(scene.torch):
+        return scene.first("cuda-unavailable")
+    return found
+
+
+def _is_jetsons(torch: Torch | None) -> bool:
+    """Whether torch is one of the vendor's own builds, ``2.1.0a0+41361538.nv23.06``."""
+    return torch is not None and torch.version is not None and "a0" in torch.version
+
+
+def _grounds(scene: Scene, strong: Match | None, proved: bool) -> Grounds:
+    if proved and scene.gpus:
+        return Grounds.DERIVED
+    # A text that only shows a CPU build's version, on a machine of which no GPU is known, may be what was wanted.
+    if strong is None or (strong.signature.id in _LISTED and any(_of_another_kind(m) for m in scene.matches)):
+        return Grounds.SUGGESTED
+    if proved:
+        return Grounds.CONFIRMED
+    # People also speak of the CPU build that they do not have.
+    spoken = strong.signature.id == "cpu-torch-words" and not scene.first("cuda-unavailable")
+    return Grounds.SUGGESTED if spoken else Grounds.STATED
+
+
+def _of_another_kind(match: Match) -> bool:
+    """Whether words are about something that has nothing to do with a missing GPU."""
+    return bool(match.signature.causes) and not _OF_A_MISSING_GPU & set(match.signature.causes)
+
+
+def _why(scene: Scene) -> str:
+    if scene.is_jetson:
+        return CAUSE.words("jetson")
+    version = scene.torch.version if scene.torch else None
+    platform = scene.machine.platform or Platform()
+    here = [
+        b
+        for b in scene.catalogue.builds("torch")
+        if b.version == version and b.index == DEFAULT and same_system(b.platform, platform)
+    ]
+    if here and all(b.variant == "cpu" for b in here):
+        return CAUSE.words("platform", version=version, platform=f"{platform.os} {platform.arch}")
+    if scene.mentions("whl/cpu"):
+        return CAUSE.words("index")
+    return CAUSE.words("conda" if scene.mentions("conda", "mamba", "pixi") else "unknown")
+
+
+def _fixes(scene: Scene) -> tuple[Remedy, ...]:
+    if "jax" in scene.report.installed or scene.first("jax-cpu"):
+        return (CAUSE.fix("jax"),)
+    by_conda = conda_remedies(scene) if scene.first("cpu-conda") or scene.by_conda else ()
+    if jetson := jetson_remedies(scene):
+        return (*by_conda, *jetson)
+    found = replacements(scene)
+    if not by_conda:
+        return found
+    cuda = (scene.driver.cuda if scene.driver else None) or "12.9"
+    blind = led_by(CAUSE.words("blind"), by_conda[0])
+    return (*by_conda, Remedy(blind.text, f"CONDA_OVERRIDE_CUDA={cuda} {by_conda[0].command}"), *found)

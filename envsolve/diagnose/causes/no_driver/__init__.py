@@ -1,0 +1,66 @@
+"""``no-driver``: there is no driver, or it shows the program no GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.scene import Scene
+
+CAUSE = Cause.of(__name__)
+#: Words of a CPU build that a machine without a driver gives, too.
+_CPU_BUILD = ("cpu-deserialize", "infer-device", "jax-cpu")
+_NO_GPUS = re.compile(r"docker run\b(?![^\n]*(?:--gpus|--runtime|--device|NVIDIA_VISIBLE))[^\n]*")
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """Tell a hidden GPU and a container without GPUs from a missing driver."""
+    if Cause("driver-needs-reload").first(scene, "mismatch"):
+        return
+    strong = CAUSE.first(scene)
+    match = strong or CAUSE.first(scene, "weak") or scene.first(*_CPU_BUILD)
+    if match is None:
+        yield from _without_gpus(scene)
+        return
+    hidden = scene.report.variables.get("CUDA_VISIBLE_DEVICES")
+    evidence = (*lines(match), *scene.driver_evidence)
+    grounds = Grounds.STATED if strong else Grounds.SUGGESTED
+    if match.signature.id == "stub-library":
+        yield CAUSE.finding("stub", grounds, evidence, [CAUSE.fix("no-stubs")])
+    elif hidden is not None and hidden.value.strip("\"' ") in ("", "-1", "NoDevFiles", "none", "None"):
+        shown = (*evidence, f"{hidden.where}: {hidden.quote}")
+        yield CAUSE.finding("hidden", Grounds.CONFIRMED, shown, [CAUSE.fix("unhide")], value=hidden.value or "nothing")
+    elif scene.in_container or match.signature.id == "docker-no-gpu":
+        yield CAUSE.finding("container", grounds, evidence, _container(scene))
+    else:
+        yield CAUSE.finding("host", grounds, evidence, _host(scene))
+
+
+def _without_gpus(scene: Scene) -> Iterator[Finding]:
+    """A container that was started without asking for GPUs, in which CUDA is not available."""
+    unavailable = scene.first("cuda-unavailable")
+    if scene.in_container and unavailable and scene.mentions("/dev/nvidia", "cdi "):
+        fixes = (CAUSE.fix("device-files"), CAUSE.fix("list-devices"))
+        yield CAUSE.finding("devices", Grounds.SUGGESTED, lines(unavailable), fixes)
+        return
+    started = next((seen for seen in scene.report.commands if _NO_GPUS.search(seen.value)), None)
+    cuda = scene.torch is not None and scene.torch.cuda is not None
+    if started and cuda and scene.mentions("false") and scene.mentions("is_available", "cuda available"):
+        evidence = (f"{started.where}: {started.quote}", *torch_evidence(scene))
+        yield CAUSE.finding("container", Grounds.SUGGESTED, evidence, _container(scene))
+
+
+def _container(scene: Scene) -> Iterator[Remedy]:
+    yield CAUSE.fix("podman" if scene.mentions("podman") else "docker")
+    yield CAUSE.fix("container-toolkit")
+    yield CAUSE.fix("host-driver")
+
+
+def _host(scene: Scene) -> Iterator[Remedy]:
+    yield CAUSE.fix("look")
+    if scene.mentions("slurm", "srun", "sbatch", "login node", "cluster"):
+        yield CAUSE.fix("cluster")
+    wsl = scene.machine.platform is not None and scene.machine.platform.wsl
+    yield CAUSE.fix("wsl" if wsl else "install")

@@ -1,0 +1,103 @@
+"""``ptx-newer-than-driver``: the driver had to compile code from PTX that it cannot read (rule 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envsolve.diagnose.causes._shared import Cause, driver_text, gpu_names, lines
+from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.remedies.tools import compat_package, driver_knowing
+from envsolve.diagnose.remedies.torch import archs_for, replacements, source_of
+from envsolve.diagnose.scene import Scene
+from envsolve.values import CudaVersion, DriverVersion
+
+CAUSE = Cause.of(__name__)
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """Compare the PTX's toolkit with the driver's CUDA version."""
+    error = CAUSE.first(scene)
+    if error is None:
+        return
+    made_with, have = _toolkit(scene), _read_by_driver(scene)
+    newer = bool(made_with and have and CudaVersion.parse(made_with) > CudaVersion.parse(have))
+    own = have is None or (scene.driver and scene.driver.cuda)
+    yield CAUSE.finding(
+        "newer",
+        Grounds.CONFIRMED if newer else Grounds.STATED,
+        (*lines(error, scene.first("built-with")), *scene.driver_evidence, *scene.gpu_evidence),
+        _fixes(scene, made_with if newer else None, have),
+        made=CAUSE.words("made-with", cuda=made_with) if made_with else CAUSE.words("made-with-newer"),
+        driver=driver_text(scene) if own else CAUSE.words("reads", cuda=have),
+    )
+
+
+def _read_by_driver(scene: Scene) -> str | None:
+    """The CUDA version whose PTX the driver reads: its own, else what its compiler says in the error."""
+    if scene.driver and scene.driver.cuda:
+        return scene.driver.cuda
+    version = scene.first("jit-version")
+    return _cuda_of_ptx(scene, version.groups["known"]) if version else None
+
+
+def _toolkit(scene: Scene) -> str | None:
+    """The toolkit that wrote the PTX: the error's own PTX version tells best, then who compiled, then torch's."""
+    if version := scene.first("jit-version"):
+        return _cuda_of_ptx(scene, version.groups["asked"])
+    if stated := scene.first("built-with"):
+        return stated.groups["cuda"]
+    nvcc = str(CudaVersion.parse(scene.report.nvcc.value)) if scene.report.nvcc else None
+    if nvcc and scene.first("from-source"):
+        return nvcc
+    if scene.torch and scene.torch.cuda:
+        return scene.torch.cuda
+    compilers = {t.version for t in scene.machine.toolkits or () if t.nvcc and t.version}
+    return nvcc or (str(CudaVersion.parse(compilers.pop())) if len(compilers) == 1 else None)
+
+
+def _cuda_of_ptx(scene: Scene, ptx_isa: str) -> str | None:
+    """The first toolkit, ``12.1``, that writes a PTX version, ``8.1``; else the first driver's that reads it."""
+    wanted = DriverVersion.parse(ptx_isa)
+    toolkit = next((t for t in scene.catalogue.toolkits if DriverVersion.parse(t.ptx_isa) >= wanted), None)
+    if toolkit and toolkit.ptx_isa == ptx_isa:
+        return str(CudaVersion.parse(toolkit.version))
+    return next((b.cuda for b in scene.catalogue.drivers if DriverVersion.parse(b.ptx_isa) >= wanted), None)
+
+
+def _fixes(scene: Scene, newer: str | None, have: str | None) -> Iterator[Remedy]:
+    torch, native = scene.torch, archs_for(scene, scene.gpus)
+    if torch and torch.code and scene.unserved([code for code in torch.code if code.startswith("sm_")]):
+        yield from replacements(scene)
+    yield from _older_package(scene, have)
+    if scene.first("from-source") or scene.report.nvcc or not scene.about_torch:
+        yield _compile(scene, native)
+    elif not any(name in scene.report.installed for name in ("cudatoolkit", "numba")):
+        code = ", ".join(f"sm_{cc.replace('.', '')}" for cc in native.split(";")) if native else "sm_XY"
+        yield CAUSE.fix("build-with-code", gpus=gpu_names(scene.gpus), code=code)
+    if have and newer:
+        yield CAUSE.fix("older-toolkit", cuda=have)
+    if newer:
+        yield from filter(None, (compat_package(scene, newer), driver_knowing(scene, newer)))
+    else:
+        yield CAUSE.fix("newer-driver")
+
+
+def _older_package(scene: Scene, have: str | None) -> Iterator[Remedy]:
+    """A conda toolkit is one package, and can follow the driver."""
+    if have and "cudatoolkit" in scene.report.installed:
+        yield CAUSE.fix("cudatoolkit", cuda=have)
+    elif have and "numba" in scene.report.installed:
+        yield CAUSE.fix("numba" if CudaVersion.parse(have).major >= 12 else "numba-cudatoolkit", cuda=have)
+
+
+def _compile(scene: Scene, native: str) -> Remedy:
+    if not native:
+        return CAUSE.fix("compile-any")
+    if scene.about_torch:
+        options = "--no-build-isolation --force-reinstall --no-deps"
+        command = f'TORCH_CUDA_ARCH_LIST="{native}" pip install {options} {source_of(scene)}'
+    else:
+        names = [cc.replace(".", "") for cc in native.split(";")]
+        flags = " ".join(f"-gencode arch=compute_{name},code=sm_{name}" for name in names)
+        command = f'nvcc {flags} ...  # with CMake: -DCMAKE_CUDA_ARCHITECTURES="{";".join(names)}"'
+    return CAUSE.fix("compile", gpus=gpu_names(scene.gpus), command=command)
