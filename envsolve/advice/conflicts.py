@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -109,17 +110,18 @@ def failing(
     """
     matching = [option for option in family.judged(package) if option.matches(specifier)]
     named = [option for option in matching if _for_these(option, family)]
-    with_cuda = [option for option in named if option.build.variant != "cpu"]
     if matching and not named:
         yield _published_elsewhere(package, matching[0], family)
-    if named and not with_cuda:
+    if not named:
+        return
+    with_cuda = [option for option in named if option.build.variant != "cpu"]
+    if not with_cuda:
         yield from _told([o for o in matching if o.build.cuda and o not in named][:1], family, ())
     # That a CPU build does not use the GPU is only worth saying where nothing else was asked for.
-    options = with_cuda or named
-    of_flavour = [option for option in options if flavour in (None, option.build.variant)]
-    if options and not of_flavour:
-        newest = [option for option in named if option.version.public == named[0].version.public]
-        yield ConflictFact(published_as(package, named[0].version.public, newest))
+    of_flavour = [option for option in with_cuda or named if flavour in (None, option.build.variant)]
+    if not of_flavour:
+        version = named[0].version.public
+        yield ConflictFact(published_as(package, version, [o for o in named if o.version.public == version]))
     yield from _told(of_flavour, family, kinds)
 
 
@@ -163,45 +165,64 @@ def describe_clash(
     clashes: Sequence[Clash], family: Family, pool: Pool, constraints: Mapping[str, SpecifierSet]
 ) -> Conflict:
     """Say which needs exclude each other, what exists of the package that they fight about, and what could give way."""
-    # Every version of a package that was tried stands in the clash; the newest speaks for it, the oldest bounds it.
+    # The conflict holds every version of a package that was tried: the newest and the oldest are enough.
     parties = _parties(clashes)
-    facts = [text for party in parties for text in _sentences(party)]
     newest = [party[0] for party in parties]
+    asked = [clash.need for clash in newest if isinstance(clash.need, PackageNeed)]
+    facts = [ConflictFact(text) for party in parties for text in _sentences(party)]
     failures: list[ConflictFact] = []
-    others: list[Fix] = []
-    for name in dict.fromkeys(c.need.name for c in newest if isinstance(c.need, PackageNeed)):
-        needs = [c.need for c in newest if isinstance(c.need, PackageNeed) and c.need.key == name]
-        constraint = constraints.get(name, SpecifierSet())
-        wanted = _specifier(needs) & constraint
-        if str(constraint):
-            facts.append(f"{name}{constraint} is a constraint")
-            others.append(Fix(f"relax the constraint {name}{constraint}"))
-        if addresses := [need for need in needs if need.url]:
-            facts.append(_one_place(name, addresses, wanted))
-            others += _other_places(name, addresses)
-            continue
-        facts += _what_exists(name, wanted, family, pool)
-        if family.owns(name) and not _is_there(name, wanted, family):
-            failures += failing(name, wanted, family)
-            others += _pythons_with(name, wanted, family)
+    fixes = [*_remedies(newest), *_lacking(newest, family, pool)]
+    for name in dict.fromkeys(need.name for need in asked):
+        needs = [need for need in asked if need.key == name]
+        about = _about_package(name, needs, constraints.get(name, SpecifierSet()), family, pool)
+        facts += map(ConflictFact, about.facts)
+        failures += about.failures
+        fixes += about.fixes
     if needed := [c.need.requires_python for c in newest if isinstance(c.need, PythonNeed)]:
-        facts.append(f"the environment's Python is {pool.environment.full_version.removesuffix('.0')}")
+        own = pool.environment.full_version.removesuffix(".0")
+        facts.append(ConflictFact(f"the environment's Python is {own}"))
         allowed = [p for p in family.pythons if all(admits_python(required, p) for required in needed)]
-        others += [Fix(f"use another Python: {', '.join(allowed)}")] if allowed else []
-    found = [*map(ConflictFact, facts), *failures]
+        fixes += [Fix(f"use another Python: {', '.join(allowed)}")] if allowed else []
     # A package that has no build here may have sent the solver back through all versions of what needs it.
     for name in family.barren:
-        found += failing(name, SpecifierSet(), family)
-    asked = [c.need for c in newest if c.parent is None and isinstance(c.need, PackageNeed)]
-    lacking = [
-        remedy
-        for need in asked
-        if not (need.url or family.owns(need.name))
-        for remedy in _found_elsewhere(need, family, pool)
-    ]
-    others += [remedy for name in family.barren for remedy in _other_pythons(name, family)]
-    ways = (*_remedies(newest), *lacking, *others)
-    return Conflict(tuple(found), tuple(dict.fromkeys(ways)) or tuple(_without_parents(newest)))
+        failures += failing(name, SpecifierSet(), family)
+        fixes += _other_pythons(name, family)
+    return Conflict((*facts, *failures), tuple(dict.fromkeys(fixes)) or tuple(_without_parents(newest)))
+
+
+class _About(msgspec.Struct):
+    """What a conflict says of one package."""
+
+    facts: list[str]
+    failures: list[ConflictFact]
+    fixes: list[Fix]
+
+
+def _about_package(
+    name: str, needs: Sequence[PackageNeed], constraint: SpecifierSet, family: Family, pool: Pool
+) -> _About:
+    """What exists of a package that is fought about, and which demand on it could be changed."""
+    about = _About([], [], [])
+    wanted = _specifier(needs) & constraint
+    if str(constraint):
+        about.facts.append(f"{name}{constraint} is a constraint")
+        about.fixes.append(Fix(f"relax the constraint {name}{constraint}"))
+    if addresses := [need for need in needs if need.url]:
+        about.facts.append(_one_place(name, addresses, wanted))
+        about.fixes += _other_places(name, addresses)
+        return about
+    about.facts += _what_exists(name, wanted, family, pool)
+    if family.owns(name) and not _is_there(name, wanted, family):
+        about.failures += failing(name, wanted, family)
+        about.fixes += _pythons_with(name, wanted, family)
+    return about
+
+
+def _lacking(newest: Sequence[Clash], family: Family, pool: Pool) -> Iterator[Fix]:
+    """Where else there is what the request asks for and no index has."""
+    for need in (clash.need for clash in newest if clash.parent is None):
+        if isinstance(need, PackageNeed) and not need.url and not family.owns(need.name):
+            yield from _found_elsewhere(need, family, pool)
 
 
 def _parties(clashes: Sequence[Clash]) -> list[list[Clash]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from packaging.specifiers import SpecifierSet
 
+from envsolve.facts.builds import SourceProject
 from envsolve.facts.catalogue import Catalogue, pythons
 from envsolve.machine.model import Machine
 from envsolve.rules.nvidia import Facts
@@ -120,17 +121,17 @@ def extension_without_code(
             ConflictFact(f"{name} {versions} compiles for cc {oldest} and newer", source.title if source else None),
             *(ConflictFact(f"the machine has {label}") for label in cards.values()),
         )
-        older = (
-            other
-            for other in reversed(catalogue.source_projects)
-            if other.package == name and all(cc >= ComputeCapability.parse(other.min_cc or "0.0") for cc in cards)
-        )
+        older = [other for other in catalogue.source_projects if other.package == name and _compiles_for(other, cards)]
         remedies = (
             *(
                 Fix(f"ask for '{name}{other.versions}'", unlocks=f"it compiles for {' and '.join(cards.values())}")
-                for other in older
+                for other in reversed(older)
             ),
             Fix(f"leave {name} out", unlocks="the rest of the plan"),
         )
         return Conflict(facts, remedies)
     return None
+
+
+def _compiles_for(project: SourceProject, cards: Iterable[ComputeCapability]) -> bool:
+    return all(cc >= ComputeCapability.parse(project.min_cc or "0.0") for cc in cards)

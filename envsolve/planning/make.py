@@ -63,7 +63,7 @@ from envsolve.solve.outcome import Caution, Conflict
 from envsolve.solve.preferences import cutoff_of, versions_kept
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution, UnsolvableError, solve
-from envsolve.toolchain.model import about_other_sources, about_trees
+from envsolve.toolchain.model import Compiled, Toolchain, about_other_sources, about_trees
 from envsolve.toolchain.plan import about_missing_tools, where_it_runs
 from envsolve.values import PythonVersion
 
@@ -84,11 +84,7 @@ def choose_python(asked: Asked, machines: Sequence[Machine], family: Family) -> 
     own = python_of(machines)
     if own and admits_python(asked.requires_python, own):
         return own
-    installed = [{str(PythonVersion.parse(one.version)) for one in m.pythons} for m in machines if m.pythons]
-    allowed = [python for python in family.catalogue.pythons if python in family.pythons]
-    pythons = sorted(
-        allowed or family.catalogue.pythons, key=lambda python: not all(python in some for some in installed)
-    )
+    pythons = _candidate_pythons(machines, family)
     wanted = [(canonicalize_name(n.requirement.name), n.requirement.specifier) for n in asked.needs]
     of_family = [(name, specifier) for name, specifier in wanted if family.owns(name)]
     running = (p for p in pythons if all(_runs(replace(family, python=p), *demand) for demand in of_family))
@@ -96,12 +92,20 @@ def choose_python(asked: Asked, machines: Sequence[Machine], family: Family) -> 
     return next(running, None) or next(published, None) or pythons[0]
 
 
+def _candidate_pythons(machines: Sequence[Machine], family: Family) -> list[str]:
+    """The Pythons that the projects allow (all, if they allow none of those with builds), installed ones first."""
+    installed = [{str(PythonVersion.parse(one.version)) for one in m.pythons} for m in machines if m.pythons]
+    known = family.catalogue.pythons
+    allowed = [python for python in known if python in family.pythons]
+    return sorted(allowed or known, key=lambda python: not all(python in some for some in installed))
+
+
 def _runs(family: Family, name: str, specifier: SpecifierSet) -> bool:
     return any(option.matches(specifier) for option in family.options(name))
 
 
 def _published(family: Family, python: str, name: str, specifier: SpecifierSet) -> bool:
-    """Whether what is asked for has a build for a Python; what no build meets is asked for in any flavour."""
+    """Whether what is asked for has a build for a Python; what no build meets is asked for in any variant."""
     options = family.judged(name)
     met = [o for o in options if o.matches(specifier)] or [o for o in options if o.matches(without_flavour(specifier))]
     return any(python_tag(build.pythons, python) for option in met for build in option.builds)
@@ -207,12 +211,6 @@ def make_plan(
         return _impossible(frame, nothing.conflict)
 
 
-def _about_binding(solution: Solution, family: Family, limits: Limits) -> Iterator[Caution]:
-    """Which machine costs the others something: a question, and an import, for several alone."""
-    if len(family.machines) > 1:
-        yield from about_binding(solution, family, limits)
-
-
 def _impossible(frame: Plan, conflict: Conflict) -> Plan:
     return structs.replace(frame, status="impossible", conflict=conflict.facts, remedies=conflict.remedies)
 
@@ -238,64 +236,87 @@ def _digests(needs: Sequence[Need], environment: Environment) -> dict[str, froze
 
 
 def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -> Plan:
-    solution, pinned, provider, family = found.solution, found.pinned, found.provider, found.family
+    """The plan of a solution; impossible if it would compile or run nothing on the GPUs."""
+    solution, pinned, family = found.solution, found.pinned, found.family
     machines, facts = family.machines, family.facts
-    trees = {package.name: package.tree for package in pinned.packages if package.tree}
-    chosen = [c.candidate for c in solution.chosen.values() if c.candidate.name not in trees]
-    guessed = [c.label for c in chosen if not provider.metadata(c).exact]
-    yanked = [
-        c.candidate.label for c in solution.chosen.values() if c.candidate.file and c.candidate.file.yanked is not None
-    ]
-    cautions: list[Caution] = [
-        *frame.warnings,
-        *about_machines(frame.machines, python, facts),
-        *about_compat(machines, facts),
-        *about_systems(environments_of(machines, python)),
-        *about_torch(solution, family),
-        *_about_binding(solution, family, found.limits),
-        *about_packages(pinned.packages, solution, guessed, yanked),
-        *about_runtime(solution, family),
-        *about_unjudged(solution, family, {one.name for one in compiled_in(found, asked)}),
-        *about_indexes(pinned.unreached, frame.catalogue_date),
-    ]
-    if found.assembler:
-        cautions.append(found.assembler.caution(found.version(found.assembler.package)))
-    deciding = solution.chosen.get("torch") or solution.chosen.get(TRITON)
-    option = deciding.candidate.option if deciding else None
-    if option is not None and option.verdict.level is Level.NONE:
-        return _impossible(frame, no_triton(option, family))
-    unread = (deciding is not None and option is None) or any(tree.unread for tree in trees.values())
-    known = not unread and (option is None or option.verdict.level.usable)
-    judged = judged_builds(solution, machines, python, facts)
-    toolchain, environment = None, dict(found.assembler.environment) if found.assembler else {}
-    compiled, torchless = compiled_in(found, asked), "torch" not in solution.chosen
-    unserved = extension_without_code(compiled, machines, family.catalogue)
-    if unserved is not None:
+    compiled = compiled_in(found, asked)
+    deciding = _deciding(solution)
+    if deciding is not None and deciding.verdict.level is Level.NONE:
+        return _impossible(frame, no_triton(deciding, family))
+    if (unserved := extension_without_code(compiled, machines, family.catalogue)) is not None:
         return _impossible(frame, unserved)
+    judged = judged_builds(solution, machines, python, facts)
+    toolchain: Toolchain | None = None
+    about: list[Caution] = []
+    environment = dict(found.assembler.environment) if found.assembler else {}
     taken = off_index(solution, family)
     if compiled or (taken and found.torch):
-        toolchain, about = toolchain_of(found, compiled)
-        cautions += about if compiled else ()
-        cautions += about_missing_tools(toolchain, {p.name: p.version for p in pinned.packages})
+        toolchain, cautions = toolchain_of(found, compiled)
+        about += cautions if compiled else ()
+        about += about_missing_tools(toolchain, {p.name: p.version for p in pinned.packages})
         environment |= where_it_runs(toolchain)
-        # Without torch it is the driver that says which nvcc fits; a compiler may be one that no fact is known of.
-        lacking = (toolchain.nvcc is None and torchless) or toolchain.host_compiler is None
-        known = known and not (toolchain.compiles and lacking)
     compiled_for = driver_of_code(toolchain.nvcc, machines, facts) if toolchain and toolchain.nvcc else None
     if found.torch:
         at_install = [one for one in compiled if one.when != "use"]
-        cautions += about_elsewhere(at_install, found.torch, found.ready, family)
-    cautions += about_off_index(pinned.packages, taken)
-    cautions += about_other_sources(pinned.packages, compiled)
-    cautions += about_trees(pinned.packages, family.catalogue)
+        about += about_elsewhere(at_install, found.torch, found.ready, family)
+    warnings = (
+        *frame.warnings,
+        *_about_choice(frame, found, compiled, python),
+        *about,
+        *about_off_index(pinned.packages, taken),
+        *about_other_sources(pinned.packages, compiled),
+        *about_trees(pinned.packages, family.catalogue),
+    )
     return structs.replace(
         frame,
-        status="ok" if known else "unknown",
+        status="ok" if _is_known(found, toolchain) else "unknown",
         cuda=solution.flavour,
         packages=pinned.packages,
         support=support_of(judged),
         driver=driver_need(judged) or compiled_for,
         environment=environment,
         toolchain=toolchain,
-        warnings=tuple(dict.fromkeys(cautions)),
+        warnings=tuple(dict.fromkeys(warnings)),
     )
+
+
+def _deciding(solution: Solution) -> Option | None:
+    """The build that decides whether GPUs are used: torch, or Triton if it is planned without torch."""
+    deciding = solution.chosen.get("torch") or solution.chosen.get(TRITON)
+    return deciding.candidate.option if deciding else None
+
+
+def _is_known(found: Resolved, toolchain: Toolchain | None) -> bool:
+    """Whether everything that decides whether the plan works is known."""
+    chosen, deciding = found.solution.chosen, _deciding(found.solution)
+    if any(package.tree and package.tree.unread for package in found.pinned.packages):
+        return False
+    if deciding is None and ("torch" in chosen or TRITON in chosen):
+        return False  # it was asked for by URL
+    if deciding is not None and not deciding.verdict.level.usable:
+        return False
+    if toolchain is None or not toolchain.compiles:
+        return True
+    # Without torch the driver decides which nvcc fits; there may be no facts about a host compiler.
+    return toolchain.host_compiler is not None and (toolchain.nvcc is not None or "torch" in chosen)
+
+
+def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], python: str) -> Iterator[Caution]:
+    """What to know about the machines and about the packages that were chosen for them."""
+    solution, pinned, family = found.solution, found.pinned, found.family
+    machines, facts = family.machines, family.facts
+    trees = {package.name for package in pinned.packages if package.tree}
+    candidates = [chosen.candidate for chosen in solution.chosen.values()]
+    guessed = [c.label for c in candidates if c.name not in trees and not found.provider.metadata(c).exact]
+    yanked = [c.label for c in candidates if c.file and c.file.yanked is not None]
+    yield from about_machines(frame.machines, python, facts)
+    yield from about_compat(machines, facts)
+    yield from about_systems(environments_of(machines, python))
+    yield from about_torch(solution, family)
+    yield from about_binding(solution, family, found.limits)
+    yield from about_packages(pinned.packages, solution, guessed, yanked)
+    yield from about_runtime(solution, family)
+    yield from about_unjudged(solution, family, {one.name for one in compiled})
+    yield from about_indexes(pinned.unreached, frame.catalogue_date)
+    if found.assembler:
+        yield found.assembler.caution(found.version(found.assembler.package))

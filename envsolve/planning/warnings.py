@@ -8,7 +8,7 @@ from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import toolkit_of
-from envsolve.machine.model import Machine
+from envsolve.machine.model import Machine, Platform
 from envsolve.planning.rounds import assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
@@ -38,47 +38,53 @@ def about_python(requires_python: str | None, machines: Sequence[Machine], pytho
 
 def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> Iterator[Caution]:
     """Facts of the machines that decide and are not known, or that the plan cannot all follow."""
-    drivers = facts.drivers
     pythons = sorted({machine.python for machine in machines if machine.python})
     if len(pythons) > 1:
         text = f"the machines name Python {' and '.join(pythons)}; the plan is for {python}"
         yield Caution("python-differs", text, "choose another with --python, or plan for each machine alone")
     for machine in machines:
-        system = machine.platform
-        if system is None or system.os is None or system.arch is None:
-            named = assumed(system)
-            text = f"the machine's platform is not known; {named.os}-{named.arch} is assumed"
-            yield Caution("platform-unknown", text, "name it: --platform, or in the target")
-        if libc_of(system) is None and not (system and system.os == "windows"):
-            needed = ".".join(map(str, ASSUMED_GLIBC))
-            text = f"the machine's libc is not known; glibc {needed} or newer is assumed"
-            yield Caution("libc-unknown", text, "check it there with: ldd --version")
-        if machine.gpus is None:
-            text = "the machine's GPUs are not known, so no build could be judged for them"
-            yield Caution(
-                "gpu-unknown", text, "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine"
-            )
-        for other in dict.fromkeys(one for one in machine.accelerators or () if one.vendor not in VENDORS):
-            text = f"{other.label}: GPUs of this vendor are not judged, so no build is known to use it"
-            yield Caution("accelerator-not-judged", text, None)
-        for gpu in dict.fromkeys(gpu for gpu in machine.gpus or () if gpu.cc is None):
-            text = f"the compute capability of {gpu.label} is not known, so no build could be judged for it"
-            yield Caution("gpu-unknown", text, "name it: --gpu 8.9 (nvidia-smi --query-gpu=compute_cap --format=csv)")
-        if machine.gpus and not (machine.driver and (machine.driver.version or machine.driver.cuda)):
+        yield from _about_platform(machine.platform)
+        yield from _about_gpus(machine)
+        yield from _about_driver(machine, facts)
+
+
+def _about_platform(platform: Platform | None) -> Iterator[Caution]:
+    if platform is None or platform.os is None or platform.arch is None:
+        named = assumed(platform)
+        text = f"the machine's platform is not known; {named.os}-{named.arch} is assumed"
+        yield Caution("platform-unknown", text, "name it: --platform, or in the target")
+    if libc_of(platform) is None and not (platform and platform.os == "windows"):
+        needed = ".".join(map(str, ASSUMED_GLIBC))
+        text = f"the machine's libc is not known; glibc {needed} or newer is assumed"
+        yield Caution("libc-unknown", text, "check it there with: ldd --version")
+
+
+def _about_gpus(machine: Machine) -> Iterator[Caution]:
+    if machine.gpus is None:
+        text = "the machine's GPUs are not known, so no build could be judged for them"
+        yield Caution("gpu-unknown", text, "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine")
+    for other in dict.fromkeys(one for one in machine.accelerators or () if one.vendor not in VENDORS):
+        text = f"{other.label}: GPUs of this vendor are not judged, so no build is known to use it"
+        yield Caution("accelerator-not-judged", text, None)
+    for gpu in dict.fromkeys(gpu for gpu in machine.gpus or () if gpu.cc is None):
+        text = f"the compute capability of {gpu.label} is not known, so no build could be judged for it"
+        yield Caution("gpu-unknown", text, "name it: --gpu 8.9 (nvidia-smi --query-gpu=compute_cap --format=csv)")
+
+
+def _about_driver(machine: Machine, facts: Facts) -> Iterator[Caution]:
+    driver, branches = machine.driver, facts.drivers
+    if driver is None or not (driver.version or driver.cuda):
+        if machine.gpus:
             text = "the machine's driver is not known, so whether it runs this CUDA is not known"
             yield Caution("driver-unknown", text, "name it: --driver VERSION (nvidia-smi shows it)")
-        version = machine.driver.version if machine.driver else None
-        if version and drivers and DriverVersion.parse(version).branch > DriverVersion.parse(drivers[-1].branch).branch:
-            text = f"driver {version} is newer than the newest branch that the facts know (R{drivers[-1].branch})"
-            yield Caution(
-                "driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known"
-            )
-        branch = overstated_cuda(machine.driver, drivers)
-        if branch and machine.driver:
-            text = f"driver {version} supports CUDA {branch.cuda} of its own, not {machine.driver.cuda}"
-            yield Caution(
-                "driver-cuda-overstated", text, "a cuda-compat libcuda may report more; the driver was judged"
-            )
+        return
+    newest = branches[-1].branch if branches else None
+    if newest and driver.version and DriverVersion.parse(driver.version).branch > DriverVersion.parse(newest).branch:
+        text = f"driver {driver.version} is newer than the newest branch that the facts know (R{newest})"
+        yield Caution("driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known")
+    if branch := overstated_cuda(driver, branches):
+        text = f"driver {driver.version} supports CUDA {branch.cuda} of its own, not {driver.cuda}"
+        yield Caution("driver-cuda-overstated", text, "a cuda-compat libcuda may report more; the driver was judged")
 
 
 def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[Caution]:
@@ -191,12 +197,18 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
     major = CudaVersion.parse(option.build.cuda).major
     pinned = {line for build in family.catalogue.builds("torch") for line in build.requires or ()}
     runtime = {found[0] for found in map(cuda_suffix, pinned) if found}
-    others = [n for n in solution.chosen if (found := cuda_suffix(n)) and found[0] in runtime and found[1] != major]
+    suffixes = {name: suffix for name in solution.chosen if (suffix := cuda_suffix(name))}
+    others = [name for name, (project, other) in suffixes.items() if project in runtime and other != major]
     if others:
         askers = [n for n, chosen in solution.chosen.items() if n not in others and {*chosen.requires} & {*others}]
         whose = f"; {', '.join(askers)} needs them" if askers else ""
         text = f"{', '.join(others)} beside a torch for CUDA {major}{whose}"
         yield Caution("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
+    yield from _about_kernels(solution, major)
+
+
+def _about_kernels(solution: Solution, major: int) -> Iterator[Caution]:
+    """Packages for every variant whose kernels are for another CUDA major than torch's."""
     for name, chosen in solution.chosen.items():
         own = chosen.candidate.option.build if chosen.candidate.option else None
         if own and own.variant == ANY and own.cuda and CudaVersion.parse(own.cuda).major != major:

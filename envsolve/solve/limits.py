@@ -43,27 +43,30 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
     if limits.flavour:
         yield Limit("flavour", limits.flavour, f"the CUDA flavour {limits.flavour} was asked for")
     if family.cutoff:
-        yield Limit(
-            "cutoff", family.cutoff, f"nothing published from {family.cutoff.partition('T')[0]} on is considered"
-        )
-    have = "the machine has" if len(family.machines) == 1 else "the machines have"
+        day = family.cutoff.partition("T")[0]
+        yield Limit("cutoff", family.cutoff, f"nothing published from {day} on is considered")
+    several = len(family.machines) > 1
+    have = "the machines have" if several else "the machine has"
     libcs = dict.fromkeys(m.platform.libc for m in family.machines if m.platform and m.platform.libc)
     if libcs:
         yield Limit("libc", "", f"{have} {' and '.join(libcs)}")
     if family.python:
-        required = f", as requires-python is {family.requires_python}" if family.requires_python else ""
-        yield Limit("python", family.python, f"the environment's Python is {family.python}{required}")
-    one = "the machine" if len(family.machines) == 1 else "a machine"
-    for driver in sorted({name for machine in family.machines if (name := driver_name(machine))}):
-        yield Limit("driver", driver, f"{one} has driver {driver}")
-    cards = {gpu.label: gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc}
-    for label, cc in cards.items():
-        yield Limit("gpus", label, f"{one} has {label}, which needs code that {cc.sm} runs")
-    if not cards and family.wants_cpu:
-        yield Limit("gpus", "", f"{have} no NVIDIA GPU")
+        yield Limit("python", family.python, f"the environment's Python is {family.python}")
+    yield from _of_accelerators(family, "a machine has" if several else "the machine has", have)
     for name, specifier in sorted(limits.asked.items(), key=lambda pair: pair[0] == "torch"):
         if str(specifier) or name != "torch":
             yield Limit("asked", name, f"{name}{specifier} was asked for")
+
+
+def _of_accelerators(family: Family, one_has: str, all_have: str) -> Iterator[Limit]:
+    """The drivers and GPUs of the machines, or that they have no GPU."""
+    for driver in sorted({name for machine in family.machines if (name := driver_name(machine))}):
+        yield Limit("driver", driver, f"{one_has} driver {driver}")
+    gpus = {gpu.label: gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc}
+    for label, cc in gpus.items():
+        yield Limit("gpus", label, f"{one_has} {label}, which needs code that {cc.sm} runs")
+    if not gpus and family.wants_cpu:
+        yield Limit("gpus", "", f"{all_have} no NVIDIA GPU")
 
 
 def best_under(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[Option, ...] | None:

@@ -118,14 +118,9 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         needs = list(requirements[identifier])
         # As it is now: what a criterion was made with may be barred later on, but never comes to be empty.
         bad = self.barred.union(incompatibilities[identifier])
-        if identifier == FLAVOUR:
-            common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
-            return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common and c not in bad]
-        if identifier == PYTHON:
-            return []
-        holders = {FilesCandidate(need.holder, need.key) for need in needs if isinstance(need, FilesNeed)}
-        if holders:
-            return [holder for holder in holders if len(holders) == 1 and holder not in bad]
+        stand_ins = self._stand_ins(identifier, needs)
+        if stand_ins is not None:
+            return [candidate for candidate in stand_ins if candidate not in bad]
         name, _, extra = identifier.rstrip("]").partition("[")
         fixed = self._fixed(needs, extra or None)
         if fixed is not None:
@@ -133,6 +128,17 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             return [fixed] if fits else []
         published = self._published(name, extra or None, needs)
         return lambda: (c for c in published() if c not in bad)
+
+    def _stand_ins(self, identifier: str, needs: Sequence[AnyNeed]) -> Sequence[AnyCandidate] | None:
+        """The candidates for what is no package: the variant, the Python, the owner of files; None for a package."""
+        if identifier == FLAVOUR:
+            common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
+            return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common]
+        if identifier == PYTHON:
+            return ()
+        holders = {FilesCandidate(need.holder, need.key) for need in needs if isinstance(need, FilesNeed)}
+        # Two packages that install the same files exclude each other.
+        return (tuple(holders) if len(holders) == 1 else ()) if holders else None
 
     def _fixed(self, needs: Sequence[AnyNeed], extra: str | None) -> Candidate | None:
         """The candidate that a need names outright: the one that an extra extends, or a direct reference."""

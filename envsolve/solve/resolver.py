@@ -301,18 +301,18 @@ def _solution(mapping: Mapping[str, AnyCandidate], edges: Sequence[_Edge], round
         if isinstance(edge.need, PackageNeed):
             askers.setdefault(edge.need.name, []).append(edge)
     candidates = {key: mapping[key] for key in sorted(_reached(children))}
-    keys: dict[str, list[str]] = {}
-    for key, candidate in candidates.items():
+    # A package has a candidate for itself and one for each of its extras.
+    packages: dict[str, list[Candidate]] = {}
+    for candidate in candidates.values():
         if isinstance(candidate, Candidate):
-            keys.setdefault(candidate.name, []).append(key)
+            packages.setdefault(candidate.name, []).append(candidate)
     chosen = {}
-    for name, own in keys.items():
-        base, *stand_ins = (c for key in own if isinstance(c := candidates[key], Candidate))
-        needs = (edge.need for key in own for edge in children.get(key, ()))
+    for name, (base, *with_extra) in packages.items():
+        needs = [edge.need for own in (base, *with_extra) for edge in children.get(own.key, ())]
         requires = {need.name for need in needs if isinstance(need, PackageNeed)} - {name}
-        why = dict.fromkeys(_reason(edge, candidates) for edge in askers.get(name, ()))
-        extras = tuple(c.extra for c in stand_ins if c.extra)
-        chosen[name] = Chosen(base, extras, tuple(sorted(requires)), tuple(w for w in why if w))
+        why = dict.fromkeys(filter(None, (_reason(edge, candidates) for edge in askers.get(name, ()))))
+        extras = tuple(one.extra for one in with_extra if one.extra)
+        chosen[name] = Chosen(base, extras, tuple(sorted(requires)), tuple(why))
     flavours = [c.variant for c in candidates.values() if isinstance(c, FlavourCandidate)]
     return Solution(chosen, flavours[0] if flavours else None, rounds)
 

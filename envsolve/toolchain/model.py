@@ -41,9 +41,9 @@ class Toolchain(msgspec.Struct, frozen=True):
         checks: What was seen to hold: that the nvcc knows the cards, that no PTX is left to an older driver.
     """
 
-    nvcc: str | None
-    host_compiler: str | None
-    TORCH_CUDA_ARCH_LIST: str | None
+    nvcc: str | None = None
+    host_compiler: str | None = None
+    TORCH_CUDA_ARCH_LIST: str | None = None
     host_compilers: str | None = None
     compiles: tuple[str, ...] = ()
     build_requires: tuple[str, ...] = ()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from envsolve.facts.hardware import CompilerPackages
@@ -20,28 +18,10 @@ _CONDAS = ("micromamba", "mamba", "conda")
 _WITH_APT = ("debian", "ubuntu")
 
 
-class Nvcc(msgspec.Struct, frozen=True):
-    """An nvcc of one CUDA version.
-
-    Attributes:
-        cuda: ``13.0``.
-        origin: The machines' own toolkit, packages that the plan takes up, or None where neither has it.
-        home: ``CUDA_HOME``; None where ``origin`` is.
-        packages: What each package manager installs for it.
-        command: How to get one where ``origin`` is None and some package manager has it.
-    """
-
-    cuda: str
-    origin: Literal["machine", "pip"] | None
-    home: str | None
-    packages: Mapping[str, tuple[str, ...]]
-    command: str | None = None
-
-
 def nvcc_of(
     cuda: str, libraries: Sequence[str], machines: Sequence[Machine], compilers: Sequence[CompilerPackages]
-) -> Nvcc:
-    """Where the nvcc of a CUDA version is nearest at hand.
+) -> Toolchain:
+    """Where the nvcc of a CUDA version is nearest at hand: a toolchain of which nothing else is settled.
 
     The machines' own goes first: nothing is downloaded for it. Of package managers the default index is the nearest,
     since the environment is made from it anyway; from CUDA 13 on it has a whole nvcc.
@@ -58,15 +38,15 @@ def nvcc_of(
     packages = {manager: _filled(one, cuda, libraries) for manager, one in holders.items()}
     own = own_toolkit(cuda, machines)
     if own is not None:
-        return Nvcc(cuda, "machine", own, packages)
+        return Toolchain(nvcc=cuda, nvcc_from="machine", CUDA_HOME=own, nvcc_packages=packages)
     if "pip" in holders and all(m.platform is None or m.platform.os in (None, "linux") for m in machines):
-        return Nvcc(cuda, "pip", holders["pip"].home, packages)
-    return Nvcc(cuda, None, None, packages, _command(cuda, holders, packages, machines))
+        return Toolchain(nvcc=cuda, nvcc_from="pip", CUDA_HOME=holders["pip"].home, nvcc_packages=packages)
+    return Toolchain(nvcc=cuda, nvcc_packages=packages, get_nvcc=_command(cuda, holders, packages, machines))
 
 
 def reach_of(cuda: str, machines: Sequence[Machine], compilers: Sequence[CompilerPackages]) -> int:
     """How near at hand the nvcc of a CUDA version is: 0 on the machines, 1 in the plan, 2 elsewhere."""
-    return {"machine": 0, "pip": 1, None: 2}[nvcc_of(cuda, (), machines, compilers).origin]
+    return {"machine": 0, "pip": 1, None: 2}[nvcc_of(cuda, (), machines, compilers).nvcc_from]
 
 
 def own_toolkit(cuda: str, machines: Sequence[Machine]) -> str | None:
@@ -104,13 +84,18 @@ def _command(
         home = (holders["apt"].home or "").format(cuda=cuda)
         return f"sudo apt-get install {shlex.join(packages['apt'])} && export CUDA_HOME={home}"
     if "conda" in packages:
-        place, below = f"~/cuda-{cuda}", (holders["conda"].home or ".").removeprefix(".")
-        home = f"{place}/{below}" if below else place
-        # What the packages depend on is in their own channel alone, which a conda need not have among its own.
-        channels = dict.fromkeys(line.partition("::")[0] for line in packages["conda"])
-        wanted = [word for channel in channels for word in ("-c", channel)] + [*packages["conda"]]
-        return f"{program or _CONDAS[0]} create -y -p {place} {shlex.join(wanted)} && export CUDA_HOME={home}"
+        return _conda_command(cuda, program or _CONDAS[0], holders["conda"].home or ".", packages["conda"])
     return None
+
+
+def _conda_command(cuda: str, program: str, home: str, packages: Sequence[str]) -> str:
+    prefix = f"~/cuda-{cuda}"
+    below = home.removeprefix(".")
+    # What the packages depend on is only in their own channel, which a conda need not have among its own.
+    channels = dict.fromkeys(line.partition("::")[0] for line in packages)
+    wanted = [word for channel in channels for word in ("-c", channel)] + [*packages]
+    cuda_home = f"{prefix}/{below}" if below else prefix
+    return f"{program} create -y -p {prefix} {shlex.join(wanted)} && export CUDA_HOME={cuda_home}"
 
 
 # What is compiled on Windows: with a compiler that the catalogue has no facts of, and by nobody here.

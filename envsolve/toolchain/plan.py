@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -26,7 +27,7 @@ from envsolve.rules.nvidia.toolchain import (
 from envsolve.rules.verdict import Reason
 from envsolve.solve.outcome import Caution
 from envsolve.toolchain.model import Compiled, Toolchain
-from envsolve.toolchain.nvcc import Nvcc, nvcc_of, own_toolkit, reach_of
+from envsolve.toolchain.nvcc import nvcc_of, own_toolkit, reach_of
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
 _NOT_ISOLATED = "without build isolation (--no-build-isolation), so that the build sees what is in this plan"
@@ -55,30 +56,22 @@ def toolchain_for(
     gcc = _with_standards(gcc_for(torch, facts) if torch else gcc_without_torch(cuda, facts), compiled, facts)
     archs, listed = arch_list(torch, cards, facts) if torch else (None, None)
     projects = [one.project for one in compiled if one.project]
-    nvcc = _nvcc(cuda, projects, machines, catalogue) if cuda else None
-    toolchain = Toolchain(
-        nvcc=cuda,
+    libraries = dict.fromkeys(name for project in projects for name in project.cuda_libraries)
+    own = nvcc_of(cuda, tuple(libraries), machines, catalogue.compilers) if cuda else Toolchain()
+    toolchain = replace(
+        own,
         host_compiler=_host_compiler(gcc, machines),
         TORCH_CUDA_ARCH_LIST=archs,
         host_compilers=_in_words(gcc),
         compiles=tuple(one.name for one in compiled if one.when != "use"),
         compiles_at_use=tuple(one.name for one in compiled if one.when != "install"),
         build_requires=tuple(dict.fromkeys(line for one in compiled for line in one.build_requires)),
-        nvcc_packages=nvcc.packages if nvcc else {},
-        nvcc_from=nvcc.origin if nvcc else None,
-        CUDA_HOME=nvcc.home if nvcc else None,
         gcc_min=gcc.first,
         gcc_max=gcc.last,
         environment=_variables(projects, archs, cards, facts),
-        get_nvcc=nvcc.command if nvcc else None,
         checks=tuple(_checks(cuda, knows, listed, driver_cuda)),
     )
-    cautions = [*_about_compiling(toolchain)]
-    cautions += [Caution("toolchain", r.text) for r in (knows, listed) if r is not None and r.ok is False]
-    if listed is not None and listed.ok is None:
-        cautions.append(Caution("toolchain", listed.text, "name the GPUs: --gpu, --target, --machine"))
-    if cuda is None and knows.ok is None:
-        cautions.append(Caution("toolchain", knows.text, "name the driver: --driver, --target, --machine"))
+    cautions = [*_about_compiling(toolchain), *_about_limits(cuda, knows, listed)]
     cautions += _about_host(toolchain, gcc, machines)
     cautions += _about_nvcc(toolchain, torch, machines, driver_cuda, catalogue)
     for one in compiled:
@@ -137,11 +130,6 @@ def _cuda(
     return nvcc_without_torch(
         driver_cuda, cards, lambda cuda: reach_of(str(CudaVersion.parse(cuda)), machines, catalogue.compilers), facts
     )
-
-
-def _nvcc(cuda: str, projects: Sequence[SourceProject], machines: Sequence[Machine], catalogue: Catalogue) -> Nvcc:
-    libraries = dict.fromkeys(name for project in projects for name in project.cuda_libraries)
-    return nvcc_of(cuda, tuple(libraries), machines, catalogue.compilers)
 
 
 def _variables(
@@ -224,6 +212,18 @@ def _about_compiling(toolchain: Toolchain) -> Iterator[Caution]:
         yield Caution("compiles-at-use", text, "a g++ within these limits must be there, too")
 
 
+def _about_limits(cuda: str | None, knows: Reason, listed: Reason | None) -> Iterator[Caution]:
+    """What the nvcc cannot do for the GPUs, and what is not known of it."""
+    if knows.ok is False:
+        yield Caution("toolchain", knows.text)
+    elif knows.ok is None and cuda is None:
+        yield Caution("toolchain", knows.text, "name the driver: --driver, --target, --machine")
+    if listed is not None and not listed.ok:
+        yield Caution(
+            "toolchain", listed.text, "name the GPUs: --gpu, --target, --machine" if listed.ok is None else None
+        )
+
+
 def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]) -> Iterator[Caution]:
     """Host compilers on the machines that do not serve."""
     bounds = "; ".join(reason.text for reason in gcc.reasons)
@@ -275,7 +275,7 @@ def _other_flavours(
     for variant, cuda in dict.fromkeys((b.variant, b.cuda) for b in same):
         if cuda is None or driver_cuda is None or CudaVersion.parse(cuda).major > CudaVersion.parse(driver_cuda).major:
             continue
-        origin = nvcc_of(cuda, (), machines, catalogue.compilers).origin
+        origin = nvcc_of(cuda, (), machines, catalogue.compilers).nvcc_from
         if origin is not None and knows_cards(cuda, _cards(machines), CompilerFacts.of(catalogue)).ok:
             yield f"--cuda {variant}, {told[origin]}"
 

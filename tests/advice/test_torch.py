@@ -185,7 +185,8 @@ class Channel:
 
 
 def candidate(record: CondaBuild) -> Candidate:
-    build = record.build.replace("*", f"_py312_h0_{record.number + 200 * bool(record.cuda)}")
+    python = "".join(record.pythons[-1].split(".")) if record.pythons else "312"
+    build = record.build.replace("*", f"_py{python}_h0_{record.number + 200 * bool(record.cuda)}")
     filename = f"pytorch-{record.version}-{build}-{record.arm}.conda"
     depends = [*([f"cuda-version >={record.cuda}"] if record.cuda else []), *record.depends]
     return Candidate(
