@@ -51,7 +51,8 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
     if libcs:
         yield Limit("libc", "", f"{have} {' and '.join(libcs)}")
     if family.python:
-        yield Limit("python", family.python, f"the environment's Python is {family.python}")
+        required = f", as requires-python is {family.requires_python}" if family.requires_python else ""
+        yield Limit("python", family.python, f"the environment's Python is {family.python}{required}")
     yield from _of_accelerators(family, "a machine has" if several else "the machine has", have)
     for name, specifier in sorted(limits.asked.items(), key=lambda pair: pair[0] == "torch"):
         if str(specifier) or name != "torch":
