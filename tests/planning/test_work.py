@@ -30,8 +30,7 @@ from envsolve.packages.settings import IndexSettings
 from envsolve.planning import make
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request, plan
-from envsolve.rules import judge as judging
-from envsolve.rules import judge as tables
+from envsolve.rules import nvidia
 from envsolve.rules.judge import Judge
 from envsolve.rules.nvidia import Facts, Nvidia
 from envsolve.rules.nvidia.code import triton_pin
@@ -199,12 +198,8 @@ def test_no_verdict_works_out_anew_what_the_machine_alone_decides(monkeypatch: p
     catalogue = Catalogue()
     facts = Facts.of(catalogue)
     calls: Counter[str] = Counter()
-    for module, names in (
-        (judging, ("lifted", "can_exist", "driver_runs", "triton_runs")),
-        (tables, ("best_code", "libraries_serve")),
-    ):
-        for name in names:
-            monkeypatch.setattr(module, name, partial(_counted, calls, getattr(module, name)))
+    for name in ("lifted", "can_exist", "driver_runs", "triton_runs", "best_code", "libraries_serve"):
+        monkeypatch.setattr(nvidia, name, partial(_counted, calls, getattr(nvidia, name)))
     machines = [
         Machine(
             platform=Platform("linux", "x86_64", "glibc 2.35"),
