@@ -77,7 +77,10 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     for command in stage.commands:
         other = other_installer(command)
         if other:
-            yield Unjudged(command.line, f"{other}: {_instead(other)}")
+            by_conda = command.program in ("conda", "mamba", "micromamba")
+            why = "conda packages are chosen with envsolve plan --manager conda"
+            why = why if by_conda else "it installs from its lock file, which is not read"
+            yield Unjudged(command.line, f"{other}: {why}")
     for install in asked.installs(stage.commands):
         yield from _of(install, asked)
     yield from _unread(stage, asked)
@@ -142,9 +145,3 @@ def _is_new(wanted: Wanted, asked: Asked) -> bool:
     version = pinned(wanted.requirement.specifier)
     known = max(asked.offers(wanted.name), key=lambda offer: offer.version).version
     return version is not None and Version(version) > known and Version(version).release != known.release
-
-
-def _instead(other: str) -> str:
-    if other.startswith(("conda", "mamba", "micromamba")):
-        return "conda packages are chosen with envsolve plan --manager conda"
-    return "it installs from its lock file, which is not read"

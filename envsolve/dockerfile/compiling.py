@@ -180,9 +180,10 @@ def arch_list(stage: Stage, asked: Asked) -> Iterator[Finding]:
     gpus = {cc: found_gpus[cc] for cc in sorted(found_gpus)}
     if not gpus:
         return
+    has_nvcc = asked.image(stage) is not None and "devel" in Name.of(stage.root.image).tag.split("-")
     for install in asked.installs(stage.commands):
         for one in compiled(install, asked):
-            if one.sure or _has_nvcc(stage, asked):
+            if one.sure or has_nvcc:
                 # An image that nobody knows may set the variables.
                 level: Severity = one.level if asked.knows(stage) else "warning"
                 yield from _not_forced(one, install, level)
@@ -233,10 +234,6 @@ def _not_in_toolkit(
             text = f"{one.name} is compiled by nvcc {toolkit.version}, which makes no code that runs on {gpu.label}"
             remedies = (f"take an image whose toolkit knows {cc.sm}",)
             yield Finding(install.command.line, "arch-list", "error", text, remedies)
-
-
-def _has_nvcc(stage: Stage, asked: Asked) -> bool:
-    return asked.image(stage) is not None and "devel" in Name.of(stage.root.image).tag.split("-")
 
 
 def _toolkit(stage: Stage, asked: Asked) -> Toolkit | None:

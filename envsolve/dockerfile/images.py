@@ -40,9 +40,19 @@ def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
             yield Finding(stage.line, "image-unknown", "error", text, _near(known, name.tag))
         return
     if image.retired:
-        yield _retired(stage, name, image, known)
+        # Retired toolkit images are deleted. Docker's official images of Python stay, but are not built any more.
+        is_python = name.repository == "python"
+        what = "it gets no more fixes" if is_python else "its publisher deletes such tags in time"
+        remedies = ("take a Python that is maintained",) if is_python else _newer(known, image, name.tag)
+        text = f"{name.repository}:{name.tag} is retired: {what}"
+        yield Finding(stage.line, "image-retired", "warning", text, remedies)
     requirement = asked.catalogue.image_requirements.get(image.version) if image.cuda else None
-    if requirement is not None and stage is asked.final.root and not _overruled(asked.final):
+    variables = asked.final.variables
+    # The file itself may replace the condition, or switch it off.
+    off = (
+        variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true") or "NVIDIA_REQUIRE_CUDA" in variables
+    )
+    if requirement is not None and stage is asked.final.root and not off:
         for machine in asked.machines:
             if not _starts_on(requirement, machine, asked):
                 yield _refused(stage, requirement, machine, asked)
@@ -58,29 +68,11 @@ def _platform(stage: Stage, asked: Asked) -> Iterator[Finding]:
         yield Finding(stage.line, "image-platform", "error", text, ("leave --platform out, and give it to the build",))
 
 
-def _retired(stage: Stage, name: Name, image: Image, known: Sequence[Image]) -> Finding:
-    # Retired toolkit images are deleted. Docker's official images of Python stay, but are not built any more.
-    text = f"{name.repository}:{name.tag} is retired: "
-    if name.repository == "python":
-        remedies: tuple[str, ...] = ("take a Python that is maintained",)
-        text += "it gets no more fixes"
-    else:
-        remedies = _newer(known, image, name.tag)
-        text += "its publisher deletes such tags in time"
-    return Finding(stage.line, "image-retired", "warning", text, remedies)
-
-
 def _all_are_known(tag: str, known: Sequence[Image]) -> bool:
     """Whether every tag of its version is known. Of newer versions the catalogue has only those seen in use."""
     seen = {image.version for image in known if not image.source.endswith("dockerfiles")}
     first = min((DriverVersion.parse(version) for version in seen), default=())
     return not DriverVersion.parse(tag) or not first or DriverVersion.parse(tag.partition("-")[0]) < first
-
-
-def _overruled(final: Stage) -> bool:
-    """Whether the file replaces the image's driver condition, or switches it off."""
-    switched_off = final.variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true")
-    return switched_off or "NVIDIA_REQUIRE_CUDA" in final.variables
 
 
 def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, asked: Asked) -> Finding:
@@ -103,8 +95,7 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
     fit = driver_runs(requirement.cuda, driver, "linux", asked.facts.toolkits, asked.facts.floors)
     if fit.mode == "minor-version":
         remedies.append(f"ENV NVIDIA_DISABLE_REQUIRE=1: this driver runs CUDA {cuda[0]} by minor-version compatibility")
-    source = asked.catalogue.source(requirement.source)
-    return Finding(stage.line, "image-driver", "error", text, tuple(remedies), source.title if source else None)
+    return Finding(stage.line, "image-driver", "error", text, tuple(remedies), asked.title(requirement.source))
 
 
 def _near(known: Sequence[Image], tag: str) -> tuple[str, ...]:
@@ -214,9 +205,8 @@ def compat_libcuda(stage: Stage, asked: Asked) -> Iterator[Finding]:
             text = (
                 f"LD_LIBRARY_PATH puts the compat libcuda of CUDA {cuda} first; on {one_line(machine)}: {reason.text}"
             )
-            source = asked.catalogue.source(reason.source)
             remedies = ("take the compat directory out of LD_LIBRARY_PATH",)
-            yield Finding(stage.line, "compat-libcuda", "error", text, remedies, source.title if source else None)
+            yield Finding(stage.line, "compat-libcuda", "error", text, remedies, asked.title(reason.source))
 
 
 _INSTALLERS = frozenset({"apt", "apt-get", "aptitude", "dnf", "yum", "microdnf", "zypper"})

@@ -199,7 +199,8 @@ def _install(command: Command, parsed: grammar.Command, context: Context) -> Ins
     settings = {} if is_uv else _settings(command, context)
     variables = {**settings, **command.variables}
     places = _places(parsed, variables)
-    if not settings and not is_uv and any(_is_configuration(copied) for copied in command.copied):
+    copied = (path for one in command.copied for path in (one.target, *one.sources))
+    if not settings and not is_uv and any(posixpath.basename(path) == "pip.conf" for path in copied):
         files.append("pip.conf")
         places = replace(places, unknown=True)
     wanted, unread, strange, sources = _sorted(words)
@@ -371,10 +372,6 @@ def _settings(command: Command, context: Context) -> Mapping[str, str]:
         sections = (parser[section] for section in _SECTIONS if parser.has_section(section))
         found |= {_variable(name): value for section in sections for name, value in section.items()}
     return found
-
-
-def _is_configuration(copied: Copied) -> bool:
-    return any(posixpath.basename(path) == "pip.conf" for path in (copied.target, *copied.sources))
 
 
 def _variable(name: str) -> str:

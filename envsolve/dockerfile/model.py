@@ -152,16 +152,12 @@ def describe(report: Report, name: str = "Dockerfile") -> str:
         report: The report.
         name: Name of the file.
     """
-    parts = ["\n".join(lines) for lines in _findings(report, name)]
-    if not parts:
-        parts = [f"{name}: nothing found that would fail on the machines"]
-    if report.unjudged:
-        parts.append("\n".join(f"{name}:{one.line}: not judged: {one.text}" for one in report.unjudged))
-    return "\n\n".join(parts)
-
-
-def _findings(report: Report, name: str) -> Iterator[list[str]]:
+    parts = []
     for finding in report.findings:
         lines = [f"{name}:{finding.line}: {finding.level}: {finding.text} [{finding.code}]"]
         lines += [f"    {'->' if number == 0 else 'or'} {remedy}" for number, remedy in enumerate(finding.remedies)]
-        yield lines
+        parts.append("\n".join(lines))
+    parts = parts or [f"{name}: nothing found that would fail on the machines"]
+    if report.unjudged:
+        parts.append("\n".join(f"{name}:{one.line}: not judged: {one.text}" for one in report.unjudged))
+    return "\n\n".join(parts)

@@ -259,6 +259,11 @@ class Asked:
         platforms = {machine.platform for machine in self.machines}
         return next(iter(platforms)) if len(platforms) == 1 else None
 
+    def title(self, source: str | None) -> str | None:
+        """The title of a source of the catalogue."""
+        found = self.catalogue.source(source)
+        return found.title if found else None
+
     def installs(self, commands: Iterable[Command]) -> tuple[Install, ...]:
         """What pip and uv install among commands."""
         return tuple(install for command in commands for install in self.read.get(id(command), ()))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from envsolve.dockerfile.installs import Install, Places, Wanted, other_installer
-from envsolve.dockerfile.model import Command, Finding, Severity, Stage
+from envsolve.dockerfile.model import Finding, Severity, Stage
 from envsolve.dockerfile.offers import PYTORCH, Asked, Name, Offer, Within, failure, found, pinned, running
 from envsolve.packages.commands import installer
 
@@ -228,7 +228,8 @@ def replaced(stage: Stage, asked: Asked) -> Iterator[Finding]:
     brought = asked.image_torch(stage)
     version, within = brought[0].build.version if brought else None, asked.within(stage)
     for command, later in stage.followed():
-        if _conda_torch(command):
+        by_conda = (other_installer(command) or "").endswith(("conda install", "mamba install"))
+        if by_conda and any(installer("conda").requested(word) == "pytorch" for word in command.words):
             before, version = f"the torch of line {command.line}", None
         for install in asked.installs((command,)):
             own = [wanted for wanted in install.wanted if wanted.name == "torch"]
@@ -239,12 +240,6 @@ def replaced(stage: Stage, asked: Asked) -> Iterator[Finding]:
                 taken = asked.taken(install, "torch", within)
                 before = f"{own[0].requirement} of line {command.line}"
                 version = taken.build.version if taken else pinned(own[0].requirement.specifier)
-
-
-def _conda_torch(command: Command) -> bool:
-    """Whether conda, or a program like it, installs PyTorch: ``pytorch=2.5``, ``conda-forge::pytorch``."""
-    installs = (other_installer(command) or "").endswith(("conda install", "mamba install"))
-    return installs and any(installer("conda").requested(word) == "pytorch" for word in command.words)
 
 
 def _replacing(before: str, version: str | None, install: Install, asked: Asked) -> Iterator[Finding]:

@@ -250,7 +250,9 @@ def restoring(state: State, environment: Environment, catalogue: Catalogue) -> t
     for name, package in then.items():
         if now.get(name) != package:
             # A version with a variant, 2.14.1+cu126, is only on PyTorch's own index.
-            groups.setdefault(_index(package, catalogue), []).append(shlex.quote(_requirement(package)))
+            groups.setdefault(_index(package, catalogue), []).append(
+                shlex.quote(package.source or f"{name}=={package.version}")
+            )
     commands = [f"pip uninstall -y {' '.join(map(shlex.quote, extra))}"] if extra else []
     # Without dependencies: the state lists every package, so none may come from a resolver.
     commands += [f"pip install --force-reinstall --no-deps {' '.join(n)}{index}" for index, n in groups.items()]
@@ -277,7 +279,8 @@ def put_back(
             carry_out(steps_of(command, environment.prefix, environ), environ, on_line)
     except EnvsolveError as error:
         raise VerificationError(
-            f"the earlier state of {prefix} could not be restored: {error.message}", hint=_by_hand(commands)
+            f"the earlier state of {prefix} could not be restored: {error.message}",
+            hint=f"run: {' && '.join(commands)}",
         ) from error
     after = read_outline(prefix, environ)
     remain = restoring(state, after, catalogue)
@@ -285,7 +288,7 @@ def put_back(
         wrong = ", ".join(_differences(state, packages_of(after)))
         raise VerificationError(
             f"could not restore {prefix}: {wrong} still differ although the installer succeeded",
-            hint=_by_hand(remain),
+            hint=f"run: {' && '.join(remain)}",
         )
     return tuple(_differences(state, before))
 
@@ -293,14 +296,6 @@ def put_back(
 def _differences(state: State, packages: tuple[Package, ...]) -> Iterator[str]:
     now, then = ({p.name: p for p in side} for side in (packages, state.packages))
     yield from (name for name in sorted({**now, **then}) if now.get(name) != then.get(name))
-
-
-def _by_hand(commands: tuple[str, ...]) -> str:
-    return f"run: {' && '.join(commands)}"
-
-
-def _requirement(package: Package) -> str:
-    return package.source or f"{package.name}=={package.version}"
 
 
 def _index(package: Package, catalogue: Catalogue) -> str:
