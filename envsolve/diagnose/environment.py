@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 import shlex
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path, PurePosixPath
-from types import ModuleType
 
 from envsolve.binaries.library import CUDA_LIBRARY
 from envsolve.diagnose.causes import environment_checks, torch_replaced
 from envsolve.diagnose.causes.library_shadowed import off_the_path
 from envsolve.diagnose.environment_advice import addressed
-from envsolve.diagnose.environment_checks import compiling, running
 from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Remedy, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report.packages import read_installed
@@ -29,29 +24,6 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.system.files import real_path
 from envsolve.verify.report import Probe
-
-# The checks of an environment, found by their folders.
-
-
-Check = Callable[[Environment, Scene], Iterator[Finding]]
-
-
-@cache
-def running_checks() -> tuple[Check, ...]:
-    """What keeps torch, or what stands on it, from running; by name of the module."""
-    return (*_of(running), *environment_checks("running"))
-
-
-@cache
-def compiling_checks() -> tuple[Check, ...]:
-    """What keeps kernels from being compiled."""
-    return (*_of(compiling), *environment_checks("compiling"))
-
-
-def _of(folder: ModuleType) -> tuple[Check, ...]:
-    names = sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if not module.name.startswith("_"))
-    return tuple(importlib.import_module(f"{folder.__name__}.{name}").check for name in names)
-
 
 # What was tried in an environment, as text for the same reasoning and as findings of its own. Pure.
 #
@@ -192,9 +164,9 @@ def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]
     Of equal grounds the earlier is told first: what keeps torch from running, by files, then by the rules alone.
     """
     return [
-        *(finding for check in running_checks() for finding in check(environment, scene)),
+        *(finding for check in environment_checks("running") for finding in check(environment, scene)),
         *(_by_files(answer) for answer in weighed(scene)),
-        *(finding for check in compiling_checks() for finding in check(environment, scene)),
+        *(finding for check in environment_checks("compiling") for finding in check(environment, scene)),
     ]
 
 

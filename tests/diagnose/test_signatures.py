@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import runpy
+import shutil
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envsolve.diagnose.cause_files import Signature, causes, signatures
+from envsolve.diagnose import cause_files
+from envsolve.diagnose.cause_files import DIRECTORY, PAGE, Signature, causes, code_of, signatures, with_table
 from envsolve.diagnose.signatures import cause_of, find_matches
 
+ROOT = Path(__file__).parents[2]
 SIGNATURES = signatures()
 CODES = set(causes().files)
 #: Characters and pieces that patterns repeat over, so that a pattern with two ways to match them is found out.
@@ -130,3 +137,43 @@ def test_of_several_signatures_the_specific_one_decides() -> None:
     assert cause_of(driver) == "ptx-newer-than-driver"
     assert cause_of(program) == "triton-ptxas-too-old"
     assert cause_of("all is well") is None
+
+
+def test_the_list_of_causes_in_the_documentation_is_todays() -> None:
+    page = (ROOT / "docs" / PAGE).read_text("utf-8")
+    assert page == with_table(page), "run: make catalogue-docs"
+
+
+def test_every_cause_has_a_module_that_weighs_it_and_whose_texts_are_all_in_its_file() -> None:
+    """Names of texts in the code, literal ones, are in the file, and no text of the file is left over."""
+    directories = [path.parent for path in sorted(DIRECTORY.glob("*/cause.toml"))]
+    assert [code_of(d.name) for d in directories] == list(causes().files)
+    for directory in directories:
+        module = importlib.import_module(f"envsolve.diagnose.causes.{directory.name}")
+        assert hasattr(module, "from_report") or hasattr(module, "from_environment"), directory
+        file = causes().files[code_of(directory.name)]
+        assert set(file.explains) <= CODES
+        source = "".join(path.read_text("utf-8") for path in DIRECTORY.rglob("*.py"))
+        unused = [name for name in (*file.explanations, *file.fixes, *file.words) if f'"{name}"' not in source]
+        assert not set(unused) - {s.id for s in file.signatures}, directory
+
+
+def test_the_compiled_causes_are_those_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the build hook writes is read as the files are, and a file of other causes is not used."""
+    found = causes()
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))["GeneratedFilesHook"]
+    built = tmp_path / "envsolve" / "diagnose" / "causes"
+    shutil.copytree(DIRECTORY, built, ignore=shutil.ignore_patterns("*.py", "_compiled.json", "__pycache__"))
+    hook._write_causes(SimpleNamespace(root=str(tmp_path)))
+    compiled = built / "_compiled.json"
+    monkeypatch.setattr(cause_files, "_COMPILED", compiled)
+    monkeypatch.setattr(cause_files, "_parsed", None)
+    try:
+        causes.cache_clear()
+        assert causes() == found
+        compiled.write_bytes(compiled.read_bytes().replace(b'"digest": "', b'"digest": "0'))
+        causes.cache_clear()
+        with pytest.raises(TypeError):
+            causes()
+    finally:
+        causes.cache_clear()

@@ -25,10 +25,9 @@ FromEnvironment = Callable[[Environment, Scene], Iterator[Finding]]
 @cache
 def report_checks() -> tuple[FromReport, ...]:
     """What each cause makes of a report, in the order of their codes."""
-    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg and not m.name.startswith("_"))
-    old = tuple(importlib.import_module(f"{__name__}.{name}").weigh for name in names)
-    checks = (getattr(importlib.import_module(f"{__name__}.{name}"), "from_report", None) for name in _directories())
-    return (*old, *(check for check in checks if check is not None))
+    modules = (importlib.import_module(f"{__name__}.{name}") for name in _directories())
+    checks = (getattr(module, "from_report", None) for module in modules)
+    return tuple(check for check in checks if check is not None)
 
 
 @cache

@@ -239,7 +239,12 @@ BROKEN: list[tuple[Callable[[World], None], str, str, str | None]] = [
     (half_removed_cudnn, "lock-incomplete", CUDNN, "--no-deps nvidia-cudnn-cu12==9.10.2.21"),
     (cut_off_cudnn, "lock-incomplete", "libcudnn_ops.so.9: shorter", "--no-deps nvidia-cudnn-cu12==9.10.2.21"),
     (emptied_cudnn, "lock-incomplete", "libcudnn.so.9: shorter", "--no-deps nvidia-cudnn-cu12==9.10.2.21"),
-    (cudnn_never_installed, "lock-incomplete", "libcudnn.so.9, which is nowhere", "nvidia-cudnn-cu12==9.10.2.21"),
+    (
+        cudnn_never_installed,
+        "lock-incomplete",
+        "libcudnn.so.9, which the loader",
+        "nvidia-cudnn-cu12==9.10.2.21",
+    ),
     (half_removed_torch, "lock-incomplete", "libtorch_cuda.so", "torch==2.8.0+cu128 --index-url https://"),
     (numpy_2, "library-mismatch", "numpy-2.1.0.dist-info", '"numpy<2"'),
     (torch_of_the_user, "torch-replaced", "torch 2.5.1+cu124, imported", "export PYTHONNOUSERSITE=1"),

@@ -28,22 +28,26 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """A CPU build is proved by its own version, by what it says, or by the catalogue."""
     torch, strong, weak = scene.torch, CAUSE.first(scene), _weak(scene)
     proved = torch is not None and torch.variant == "cpu"
-    other = torch is not None and torch.variant is not None and not proved
-    if torch and other and torch.cuda and strong is None:
-        yield CAUSE.ruled_out("cuda-build", torch=torch.label)
-        return
+    if torch and torch.variant not in (None, "cpu"):
+        if torch.cuda and strong is None:
+            yield CAUSE.ruled_out("cuda-build", torch=torch.label)
+            return
+        if strong and strong.signature.id in ("cpu-local", "cpu-torch-words"):
+            return
     if not (strong or weak or proved) or (scene.machine.gpus == () and strong is None):
         return
-    if other and strong and strong.signature.id in ("cpu-local", "cpu-torch-words"):
-        return
-    # Torch's library for CUDA is part of every CUDA build.
-    lacks = scene.first("torch-library-missing") if strong else None
-    lacks = lacks if lacks and "cuda" in lacks.groups["library"] else None
+    lacks = _cuda_library(scene) if strong else None
     grounds = Grounds.CONFIRMED if lacks else _grounds(scene, strong, proved)
     evidence = (*lines(strong or weak, lacks), *torch_evidence(scene), *scene.gpu_evidence)
     what = f"torch {torch.version} [cpu]" if torch and torch.version else CAUSE.words("installed")
     explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks else []))
     yield CAUSE.finding("cpu", grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))
+
+
+def _cuda_library(scene: Scene) -> Match | None:
+    """Torch's library for CUDA, if it is missing: it is part of every CUDA build."""
+    match = scene.first("torch-library-missing")
+    return match if match and "cuda" in match.groups["library"] else None
 
 
 def _weak(scene: Scene) -> Match | None:

@@ -1,4 +1,4 @@
-"""``lock-incomplete``: what torch needs to be loaded is not all there, never installed or removed in part."""
+"""What torch needs to be loaded and is not there: never installed, or partly removed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from packaging.requirements import Requirement
 
 from envsolve.binaries.library import LIBRARY_FILE
+from envsolve.diagnose.causes._shared import Cause
 from envsolve.diagnose.environment_advice import very_torch
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.scene import Scene
@@ -26,20 +27,12 @@ from envsolve.environment.model import (
 
 _RUNTIME = re.compile(r"nvidia-[a-z0-9-]+|triton|pytorch-triton|cuda-bindings|cuda-toolkit")
 
-_EXPLANATION = (
-    "Torch's wheel does not hold NVIDIA's libraries; it requires them as wheels of their own, and loads them from "
-    "there. Here {what}. A lock made for another platform, an install without dependencies, or an uninstall that "
-    "took files of two wheels leaves such a gap, and installing what is missing closes it."
-)
-_CONDA = (
-    "conda's records name files that are gone: {what}. Something outside conda removed them, most often pip or a "
-    "copy that was cut off. Installing the package again puts them back."
-)
+_CAUSE = Cause("lock-incomplete")
 
 
 @dataclass(frozen=True, slots=True)
 class _Gaps:
-    """What of torch's needs is not there.
+    """What torch needs and is not there.
 
     Attributes:
         absent: Requirements of which nothing is installed.
@@ -59,13 +52,13 @@ class _Gaps:
         return bool(self.absent or self.broken or self.nowhere)
 
 
-def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
-    """Hold what torch requires against what is there: distributions, the files of their records, and needed names."""
+def missing_parts(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Compare what torch requires with what is there: distributions, the files of their records, and needed names."""
     torch = environment.torch
     if torch is not None and (gaps := _gaps(environment, torch)):
-        text = _EXPLANATION.format(what=", and ".join(_words(gaps)))
         evidence = (*_evidence(environment, torch, gaps), *environment.unreadable)
-        yield Finding("lock-incomplete", Grounds.READ, text, evidence, (_remedy(scene, torch, gaps),))
+        what = ", and ".join(_words(gaps))
+        yield _CAUSE.finding("gap", Grounds.READ, evidence, [_fix(scene, torch, gaps)], what=what)
     yield from _conda(environment)
 
 
@@ -78,7 +71,7 @@ def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
     cut = tuple(library for library in environment.gpu_libraries if library.cut_off and library.owner in names)
     short = {library.owner for library in cut}
     return _Gaps(
-        # What another copy stands in for is no gap: conda and system packagers bring the libraries without the wheels.
+        # conda and system packagers bring the libraries without the wheels: what another copy provides is no gap.
         tuple(r for name, r in wanted.items() if name not in names and (nowhere or "triton" in name)),
         tuple(d for d in there if _lost(d)),
         tuple(d for d in there if _lost(d) or d.name in short),
@@ -98,7 +91,7 @@ def _words(gaps: _Gaps) -> Iterator[str]:
     yield from (f"{PurePosixPath(_lost(d)[0]).name} of {d.label} is gone" for d in gaps.halved)
     yield from (f"{PurePosixPath(library.path).name} of {library.owner} is cut off" for library in gaps.cut)
     if gaps.nowhere and not (gaps.absent or gaps.broken):
-        yield f"{_listed(gaps.nowhere)} {'is' if len(gaps.nowhere) == 1 else 'are'} nowhere on the loader's way"
+        yield f"{_listed(gaps.nowhere)} {'is' if len(gaps.nowhere) == 1 else 'are'} not found by the loader"
 
 
 def _evidence(environment: Environment, torch: TorchFiles, gaps: _Gaps) -> Iterator[str]:
@@ -110,11 +103,11 @@ def _evidence(environment: Environment, torch: TorchFiles, gaps: _Gaps) -> Itera
         yield f"{distribution.info}/RECORD: files that are gone: {count}, {_lost(distribution)[0]} among them"
     yield from (f"{library.path}: shorter than its own header says" for library in gaps.cut)
     if gaps.nowhere:
-        yield f"{torch.site}/torch/lib: needs {_listed(gaps.nowhere)}, which is nowhere on the loader's way"
+        yield f"{torch.site}/torch/lib: needs {_listed(gaps.nowhere)}, which the loader does not find"
     yield f"{torch.site}/torch/version.py: {torch.label}"
 
 
-def _remedy(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Remedy:
+def _fix(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Remedy:
     installed = {d.name: d.version for d in gaps.broken}
     steps = []
     if gaps.absent:
@@ -124,20 +117,17 @@ def _remedy(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Remedy:
     if "torch" in installed:
         steps.append(f"pip install --force-reinstall --no-deps {very_torch(scene, torch)}")
     if steps:
-        return Remedy("Install what is missing, in the releases that this torch pins.", " && ".join(steps))
-    command = f"pip install --force-reinstall {very_torch(scene, torch)}"
-    return Remedy("Install torch again with all that it requires.", command)
+        return _CAUSE.fix("missing", command=" && ".join(steps))
+    return _CAUSE.fix("torch", torch=very_torch(scene, torch))
 
 
 def _conda(environment: Environment) -> Iterator[Finding]:
     broken = [p for p in environment.conda if any(LIBRARY_FILE.search(path) for path in p.missing)]
-    if environment.kind not in ("conda", "pixi") or not broken:
-        return
-    what = _listed([f"{PurePosixPath(p.missing[0]).name} of {p.name} {p.version}" for p in broken])
-    evidence = tuple(f"{p.record}: {p.missing[0]} is gone" for p in broken)
-    names = " ".join(f"{p.name}={p.version}={p.build}" for p in broken)
-    remedy = Remedy("Install those packages again.", f"conda install --force-reinstall {names}")
-    yield Finding("lock-incomplete", Grounds.READ, _CONDA.format(what=what), evidence, (remedy,))
+    if environment.kind in ("conda", "pixi") and broken:
+        what = _listed([f"{PurePosixPath(p.missing[0]).name} of {p.name} {p.version}" for p in broken])
+        evidence = (f"{p.record}: {p.missing[0]} is gone" for p in broken)
+        packages = " ".join(f"{p.name}={p.version}={p.build}" for p in broken)
+        yield _CAUSE.finding("conda", Grounds.READ, evidence, [_CAUSE.fix("conda", packages=packages)], what=what)
 
 
 def _listed(names: Sequence[str], most: int = 3) -> str:

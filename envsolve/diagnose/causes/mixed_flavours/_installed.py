@@ -1,10 +1,11 @@
-"""``mixed-flavours`` as binaries show it: another CUDA, another C++ ABI, or another torch than the one at hand."""
+"""Extensions whose binaries show another CUDA, another C++ ABI, or another torch than the one that is imported."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from envsolve.diagnose.causes._shared import Cause
 from envsolve.diagnose.environment_advice import companion_for_torch, rebuild
 from envsolve.diagnose.model import Finding, Grounds, Remedy
 from envsolve.diagnose.remedies.torch import replacements
@@ -15,28 +16,21 @@ from envsolve.values import CudaVersion
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
 _CUDA_PARTS = ("libtorch_cuda.so", "libc10_cuda.so")
 
-_EXPLANATION = (
-    "{package} is compiled against one torch, one CUDA and one C++ ABI, and loads beside no other: {reason}. "
-    "Installers compare versions alone, and not even those where a wheel names no torch, so such a pair installs "
-    "without a complaint. {package} must come in the build for this torch."
-)
+_CAUSE = Cause("mixed-flavours")
 
 
-def check(environment: Environment, scene: Scene) -> Iterator[Finding]:
-    """Hold every package with libraries that need torch's against the torch that is imported."""
+def disagreeing_extensions(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Packages whose libraries need torch's and were made for another one than the torch that is imported."""
     torch = environment.torch
-    if torch is None:
-        return
-    for extension in environment.extensions or ():
+    for extension in (environment.extensions or ()) if torch else ():
         distribution = environment.distribution(extension.package)
-        if distribution is None:
+        if torch is None or distribution is None:
             continue
-        reasons = list(_reasons(environment, torch, distribution, extension))
-        if reasons:
-            text = _EXPLANATION.format(package=distribution.label, reason=reasons[0][0])
+        if reasons := list(_reasons(environment, torch, distribution, extension)):
             evidence = (*(shown for _, shown in reasons), f"{torch.site}/torch/version.py: {torch.label}")
-            remedies = tuple(_remedies(environment, scene, extension.package))
-            yield Finding("mixed-flavours", Grounds.READ, text, evidence, remedies)
+            fixes = _fixes(environment, scene, extension.package)
+            values = {"package": distribution.label, "reason": reasons[0][0]}
+            yield _CAUSE.finding("installed", Grounds.READ, evidence, fixes, (), **values)
 
 
 def _reasons(
@@ -46,16 +40,16 @@ def _reasons(
     public = (torch.version or "").partition("+")[0]
     requirement = needs(environment, distribution).get("torch")
     if requirement and public and not satisfies(public, requirement.specifier):
-        text = f"it requires torch{requirement.specifier}, and {torch.label} is there"
+        text = _CAUSE.words("requires", specifier=requirement.specifier, torch=torch.label)
         yield text, f"{distribution.info}/METADATA: Requires-Dist: {requirement}"
     yield from _cuda_reasons(environment, torch, distribution)
     if torch.cuda and extension.stated and extension.stated.endswith("+cpu"):
-        yield "it is a build without CUDA kernels, and torch has CUDA", f"{distribution.info}: {extension.stated}"
+        yield _CAUSE.words("without-kernels"), f"{distribution.info}: {extension.stated}"
     if None not in (torch.cxx11_abi, extension.cxx11_abi) and torch.cxx11_abi != extension.cxx11_abi:
         old, new = "the C++ ABI from before C++11", "the C++11 ABI"
         has, wants = (new, old) if torch.cxx11_abi else (old, new)
         shown = f"{distribution.site}/{extension.libraries[0]}: calls torch by {wants}, which torch does not have"
-        yield f"it expects {wants}, and torch is compiled with {has}", shown
+        yield _CAUSE.words("abi", wants=wants, has=has), shown
 
 
 def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Distribution) -> Iterator[tuple[str, str]]:
@@ -65,15 +59,15 @@ def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Dis
     if torch.cuda and majors and CudaVersion.parse(torch.cuda).major not in majors:
         major, path = max(majors.items())
         yield (
-            f"it needs the runtime of CUDA {major}, and torch has CUDA {torch.cuda}",
+            _CAUSE.words("runtime", major=major, cuda=torch.cuda),
             f"{path}: needs libcudart.so.{major}",
         )
     part = next(((lib.path, name) for lib in own for name in lib.needed if name in _CUDA_PARTS), None)
     if torch.cuda is None and torch.version and part:
-        yield f"it needs torch's CUDA part, and {torch.label} has none", f"{part[0]}: needs {part[1]}"
+        yield _CAUSE.words("no-part", torch=torch.label), f"{part[0]}: needs {part[1]}"
 
 
-def _remedies(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:
+def _fixes(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:
     if found := companion_for_torch(scene, package):
         yield found
         return
