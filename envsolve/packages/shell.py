@@ -80,6 +80,7 @@ def assigned(word: str) -> tuple[str, str] | None:
 
 
 def _commands(text: str, scope: dict[str, str], depth: int) -> Iterator[Simple]:
+    # A text that begins like the exec form and is not valid JSON is run by the shell, as builders do.
     listed = _json_list(text)
     for found in [[resolved(word, scope) for word in listed]] if listed else _split(text, scope):
         yield from _command(found, scope, depth)
@@ -111,6 +112,7 @@ def _unwrapped(found: Sequence[str], given: dict[str, str]) -> Sequence[str]:
             found = _behind_options(found[1:], _WRAPPERS[name])
             if name == "timeout":
                 found = found[1:]
+        # conda run and the like: the command behind it is what runs.
         elif name in _RUNNERS and len(found) > 1 and found[1] == "run":
             found = _behind_options(found[2:], _RUNNER_VALUES)
         else:
@@ -204,6 +206,7 @@ def edit(text: str, change: Callable[[Command, Mapping[str, str]], Command]) -> 
             continue
         variables = dict(word.partition("=")[::2] for word in words[:count])
         changed = change(command, variables)
+        # Rendering normalises spellings, so an unchanged command keeps its text.
         if changed != command:
             pieces += [text[end:first], " ".join((*words[:count], *changed.words))]
             end = last

@@ -269,6 +269,7 @@ def translated(command: Command, name: str) -> Command:
     A flag whose meaning the other installer does not have, as ``--yes`` for uv, is dropped.
     """
     target = installer(name)
+    # The first spelling of a table is the one that the installer's own documentation uses.
     names: dict[Meaning, str] = {}
     for spellings, meaning in (*target.valued.items(), *target.flags.items()):
         names.setdefault(meaning, spellings.split()[0])
@@ -290,9 +291,11 @@ def _program_length(words: Sequence[str], one: Installer) -> int:
     """How many words start an installer; 0 if they do not."""
     if not words:
         return 0
+    # Words of a shell text keep their quotes, and Windows separates directories by backslashes.
     name = PurePosixPath(words[0].strip("'\"").replace("\\", "/")).name
     if one.program.fullmatch(name):
         return 1
+    # Only flags may precede -m: with a script or -c, the rest is not pip's.
     if one.module and _PYTHON.fullmatch(name) and "-m" in words[1:-1]:
         at = words.index("-m")
         if words[at + 1] == one.module and all(word.startswith("-") for word in words[1:at]):
