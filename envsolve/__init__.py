@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from envsolve.planning.builds import builds as builds
     from envsolve.planning.builds import judge as judge
     from envsolve.planning.plan import Plan as Plan
+    from envsolve.planning.plans import plan as plan
+    from envsolve.planning.plans import plan_groups as plan_groups
+    from envsolve.planning.plans import what_if as what_if
     from envsolve.planning.request import Request as Request
-    from envsolve.planning.request import plan as plan
-    from envsolve.planning.request import plan_groups as plan_groups
-    from envsolve.planning.request import what_if as what_if
 
 #: When this process began to run envsolve, in nanoseconds since the epoch.
 STARTED = _now()
@@ -85,7 +85,8 @@ _MODULES = {
     "machine.model": ("Machine",),
     "planning.builds": ("builds", "judge"),
     "planning.plan": ("Plan",),
-    "planning.request": ("Request", "plan", "plan_groups", "what_if"),
+    "planning.plans": ("plan", "plan_groups", "what_if"),
+    "planning.request": ("Request",),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_PLACES)

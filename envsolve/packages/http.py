@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -19,7 +20,6 @@ from requests.exceptions import InvalidProxyURL, InvalidSchema, InvalidURL, Miss
 from requests.utils import get_environ_proxies
 from urllib3 import exceptions as errors
 
-from envsolve import __version__
 from envsolve.errors import IndexUnavailableError
 from envsolve.packages.adapter import (
     Adapter,
@@ -35,6 +35,9 @@ from envsolve.packages.adapter import (
 from envsolve.packages.model import DeniedError
 from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials, origin, redact
+
+# Not an import: the root names all of the public API, so that this module would depend on everything.
+_VERSION: str = sys.modules["envsolve"].__version__
 
 Result = TypeVar("Result")
 
@@ -64,7 +67,7 @@ class Session:
         retry = BoundedRetry.of(settings.retries, self._timeouts, self._closing)
         adapter = Adapter(self._context, retry, connections)
         self._session = _Requests()
-        self._session.headers["User-Agent"] = f"envsolve/{__version__}"
+        self._session.headers["User-Agent"] = f"envsolve/{_VERSION}"
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)

@@ -5,6 +5,7 @@ The structs mirror the ``envsolve.plan/1`` JSON field by field.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import Literal
 
@@ -115,9 +116,8 @@ class Plan(msgspec.Struct, frozen=True):
             IndexUnavailableError: The format requires hashes that the plan lacks.
         """
         # The formats are built on plans, so they are above this package, and only the public API knows both.
-        from envsolve import render
-
-        return render(self, format)
+        rendered: str = importlib.import_module("envsolve").render(self, format)
+        return rendered
 
     def to_pylock(self) -> str:
         """Write the plan as a ``pylock.toml``; errors are those of :meth:`render`."""
@@ -140,6 +140,12 @@ class Plan(msgspec.Struct, frozen=True):
             # The schema has a default, so that conversion alone would take any object for a plan.
             if not (isinstance(raw, dict) and raw.get("schema") == SCHEMA):
                 raise UsageError(f"not the JSON of a plan: its schema is not {SCHEMA}", hint=hint)
+            if isinstance(fixes := raw.get("remedies"), list):
+                # Diagnoses and plans share one value, whose text a plan/1 calls the action.
+                raw["remedies"] = [
+                    {"text": fix.get("action"), "unlocks": fix.get("unlocks")} if isinstance(fix, dict) else fix
+                    for fix in fixes
+                ]
             return msgspec.convert(raw, type=cls)
         except msgspec.MsgspecError as error:
             raise UsageError(f"not the JSON of a plan: {error}", hint=hint) from None

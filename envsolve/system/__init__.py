@@ -1,1 +1,1 @@
-"""system"""
+"""The operating system: files, child processes, arguments."""

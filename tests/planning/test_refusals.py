@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from envsolve.machine.model import Platform
+from envsolve.planning.plan import Plan
 from tests.smallworld import OLD, World
 
 
@@ -13,6 +14,12 @@ def test_an_impossible_machine_is_refused_with_the_reason(torch_world: World) ->
     assert plan.status == "impossible"
     assert "570" in plan.conflict[0].fact
     assert torch_world.server.asked("/") == 0
+
+
+def test_a_refusal_survives_json(torch_world: World) -> None:
+    plan = torch_world.plan("torch", target="RTX 5090, driver 560.35.03")
+    assert plan.remedies
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_a_pin_without_code_for_the_card_is_an_irreducible_conflict_with_remedies(torch_world: World) -> None:

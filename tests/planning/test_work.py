@@ -29,7 +29,8 @@ from envsolve.packages.model import KnownFiles
 from envsolve.packages.settings import IndexSettings
 from envsolve.planning import make
 from envsolve.planning.plan import Plan
-from envsolve.planning.request import Request, plan
+from envsolve.planning.plans import plan
+from envsolve.planning.request import Request
 from envsolve.rules import nvidia
 from envsolve.rules.judge import Judge
 from envsolve.rules.nvidia import Facts, Nvidia
