@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from envsolve.binaries.library import CUDA_LIBRARY
-from envsolve.diagnose.causes import environment_checks, torch_replaced
-from envsolve.diagnose.causes.library_shadowed import off_the_path
+from envsolve.diagnose.causes import environment_checks, library_shadowed, torch_replaced
 from envsolve.diagnose.environment_advice import addressed
 from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Remedy, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
@@ -22,7 +20,6 @@ from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.environment.model import Environment, torch_distribution
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
-from envsolve.system.files import real_path
 from envsolve.verify.report import Probe
 
 # What was tried in an environment, as text for the same reasoning and as findings of its own. Pure.
@@ -34,12 +31,6 @@ from envsolve.verify.report import Probe
 
 
 _LINE = re.compile(r"line (\d+)")
-
-_MAPPED = (
-    "The process has mapped {name} from {place}, and not the environment's own copy of {owner}, and {step} does not "
-    "work in it. Torch's libraries are made for the copies that were installed with them. Nothing has to be "
-    "installed: the other copy must leave the loader's way."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +73,7 @@ def held_against(
     environment: Environment, probes: Sequence[Probe], answers: Sequence[Finding | RuledOut]
 ) -> list[Finding | RuledOut]:
     """What the probes alone show, before the other answers; doubts that a run has dispelled are ruled out."""
-    seen = [*torch_replaced.from_probes(environment, probes), *_mapped_elsewhere(environment, probes)]
+    seen = [*torch_replaced.from_probes(environment, probes), *library_shadowed.from_probes(environment, probes)]
     if not _everything_works(probes):
         return [*seen, *answers]
     return [*seen, *(_dispelled(answer) for answer in answers)]
@@ -97,31 +88,6 @@ def _dispelled(answer: Finding | RuledOut) -> Finding | RuledOut:
     if isinstance(answer, Finding) and answer.grounds is Grounds.NOTICED and answer.cause.startswith("library-"):
         return RuledOut(f"{answer.cause}: {answer.evidence[0]}; yet every kernel that was tried gave right values")
     return answer
-
-
-def _mapped_elsewhere(environment: Environment, probes: Sequence[Probe]) -> Iterator[Finding | RuledOut]:
-    """Copies of the environment's own CUDA libraries that came from elsewhere."""
-    own = {library.soname: library for library in environment.libraries}
-    inside = {str(real_path(Path(environment.prefix))), *(library.real for library in environment.libraries)}
-    failed = next((probe for probe in probes if probe.failed and probe.name != "driver"), None)
-    told: dict[str, str] = {}
-    for probe in probes:
-        for place in probe.seen.get("mapped", "").splitlines():
-            name = PurePosixPath(place).name
-            known = next((s for s in own if name == s or name.startswith(f"{s}.")), None)
-            foreign = place not in inside and not any(place.startswith(f"{folder}/") for folder in inside)
-            if known and CUDA_LIBRARY.fullmatch(known) and foreign:
-                told.setdefault(known, place)
-    if not told:
-        return
-    if failed is None:
-        yield from (RuledOut(f"{place} is mapped in place of {own[n].path}, and works") for n, place in told.items())
-        return
-    name, place = next(iter(told.items()))
-    text = _MAPPED.format(name=name, place=place, owner=own[name].owner or "that", step=failed.name)
-    evidence = tuple(f"mapped: {place}, not {own[n].path}" for n, place in told.items())
-    folders = {str(PurePosixPath(place).parent) for place in told.values()}
-    yield Finding("library-shadowed", Grounds.READ, text, evidence, tuple(off_the_path(environment, folders)))
 
 
 def diagnose_environment(

@@ -1,4 +1,4 @@
-"""All that the weighings look at: the report, the machines as judged, the signatures found, and the facts."""
+"""What causes are weighed on: the report, the machines as judged, the signatures found, and the facts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from envsolve.diagnose.cause_files import signatures
 from envsolve.diagnose.model import ReportFacts, Seen
+from envsolve.diagnose.report.observation import cuda_of_number
 from envsolve.diagnose.signatures import Match, find_matches
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
@@ -22,9 +23,9 @@ from envsolve.rules.nvidia.driver import overstated_cuda
 from envsolve.rules.platform import same_system
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import DEFAULT, Family
-from envsolve.values import ComputeCapability, CudaVersion, PythonVersion
+from envsolve.values import ComputeCapability, CudaVersion, PythonVersion, Variant
 
-# The torch at hand: what the report says of it, and what the catalogue knows of that build.
+# The torch of a report: what the report says of it, and what the catalogue knows of that build.
 
 
 #: Names under which torch is installed, the most telling first; ``libtorch`` is its C++ distribution.
@@ -38,11 +39,11 @@ class Torch:
     """The torch of a report.
 
     Attributes:
-        version: Public version; None where only its CUDA or its code is known.
-        variant: ``cu126`` or ``cpu``; None where unknown.
+        version: Public version; None if only its CUDA or its code is known.
+        variant: ``cu126`` or ``cpu``; None if unknown.
         cuda: The toolkit inside, ``12.6``.
-        code: GPU code that it carries.
-        code_from: Where ``code`` was learnt.
+        code: GPU code that it contains.
+        code_from: Where ``code`` is known from.
         build: The catalogue's record of it.
         evidence: Where the report shows it.
     """
@@ -62,7 +63,7 @@ class Torch:
 
 
 def torch_of(report: ReportFacts, machine: Machine, catalogue: Catalogue) -> Torch | None:
-    """The torch that a report speaks of; None where it speaks of none."""
+    """The torch of a report; None if the report does not mention one."""
     name = next((n for n in _NAMES if n in report.installed), None)
     seen = report.installed[name] if name else None
     if seen is None and report.cuda is None and report.arch_list is None:
@@ -71,20 +72,22 @@ def torch_of(report: ReportFacts, machine: Machine, catalogue: Catalogue) -> Tor
     stated = _VARIANT.match(local)
     variant = stated[0] if stated else _variant_of(report, name)
     build = _build(version, variant, bool(local), machine, catalogue) if version and name != "libtorch" else None
-    variant = variant or (build.variant if build else None)
+    if build is not None:
+        variant = variant or build.variant
     code, code_from = _code(report, build)
     if code is None and version is None and variant is not None:
-        code, code_from = _code_of_flavour(variant, machine, catalogue)
-    cuda = _MINOR.match(report.cuda.value) if report.cuda else None
-    return Torch(
-        version,
-        variant,
-        cuda[0] if cuda else (build.cuda if build else _cuda_of(variant)),
-        code,
-        code_from,
-        build,
-        tuple(shown(s) for s in (seen, report.cuda, report.arch_list) if s is not None),
-    )
+        code, code_from = _code_of_variant(variant, machine, catalogue)
+    evidence = tuple(shown(fact) for fact in (seen, report.cuda, report.arch_list) if fact is not None)
+    return Torch(version, variant, _cuda(report, build, variant), code, code_from, build, evidence)
+
+
+def _cuda(report: ReportFacts, build: Build | None, variant: str | None) -> str | None:
+    """The toolkit of torch: as reported, otherwise of the build, otherwise of its variant."""
+    reported = _MINOR.match(report.cuda.value) if report.cuda else None
+    if reported or build:
+        return reported[0] if reported else build.cuda if build else None
+    parsed = Variant.parse(variant) if variant else None
+    return parsed.version if parsed and parsed.cuda else None
 
 
 def shown(seen: Seen[str] | Seen[tuple[str, ...]]) -> str:
@@ -106,10 +109,6 @@ def _variant_of(report: ReportFacts, name: str | None) -> str | None:
     return "cpu" if name == "pytorch-cpu" or (toolkit is not None and toolkit.value == "none") else None
 
 
-def _cuda_of(variant: str | None) -> str | None:
-    return f"{variant[2:-1]}.{variant[-1]}" if variant and variant.startswith("cu") else None
-
-
 def _build(version: str, variant: str | None, local: bool, machine: Machine, catalogue: Catalogue) -> Build | None:
     """The catalogue's build; a version without a local part that names no variant is the default index's."""
     platform = machine.platform or Platform()
@@ -122,14 +121,14 @@ def _build(version: str, variant: str | None, local: bool, machine: Machine, cat
     return builds[0] if builds else None
 
 
-def _code_of_flavour(variant: str, machine: Machine, catalogue: Catalogue) -> tuple[tuple[str, ...] | None, str | None]:
-    """All code that builds of a flavour carry: what is not among it, no version of the flavour has."""
+def _code_of_variant(variant: str, machine: Machine, catalogue: Catalogue) -> tuple[tuple[str, ...] | None, str | None]:
+    """All code that builds of a variant contain: no version of the variant has other code."""
     platform = machine.platform or Platform()
     builds = [b for b in catalogue.builds("torch") if b.variant == variant and same_system(b.platform, platform)]
     if not builds or any(not build.code for build in builds):
         return None, None
     every = tuple(dict.fromkeys(code for build in builds for code in build.code or ()))
-    return every, f"the catalogue: no torch build of {variant} carries more than {' '.join(every)}"
+    return every, f"the catalogue: no torch build of {variant} contains more than {' '.join(every)}"
 
 
 def _code(report: ReportFacts, build: Build | None) -> tuple[tuple[str, ...] | None, str | None]:
@@ -145,7 +144,7 @@ class Scene:
     """One report with what is needed to weigh it.
 
     Attributes:
-        machines: The machines that the answer must serve, as builds are judged on them; the report's own first.
+        machines: The machines that the answer must support, as builds are judged on them; the report's own first.
         matches: The signatures that the text shows.
     """
 
@@ -201,7 +200,7 @@ class Scene:
 
     @property
     def in_container(self) -> bool:
-        """Whether the report tells of a container."""
+        """Whether the report mentions a container."""
         platform = self.machine.platform
         known = platform is not None and platform.container is not None
         return known or bool(self.report.images) or self.mentions("docker", "container", "podman", "apptainer")
@@ -219,7 +218,7 @@ class Scene:
 
     @cached_property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The different cards of all machines whose compute capability is known."""
+        """The different GPUs of all machines whose compute capability is known."""
         every = (gpu for machine in self.machines for gpu in machine.gpus or () if gpu.compute_capability)
         return tuple({gpu.compute_capability: gpu for gpu in every}.values())
 
@@ -231,7 +230,7 @@ class Scene:
 
     @cached_property
     def torch(self) -> Torch | None:
-        """The torch at hand."""
+        """The torch of the report."""
         return torch_of(self.report, self.machine, self.catalogue)
 
     @cached_property
@@ -245,14 +244,14 @@ class Scene:
         return Family(self.catalogue, self.facts, machines, self.python)
 
     def level(self, code: Sequence[str], gpu: Gpu) -> Level:
-        """How GPU code reaches a card, by rules 3 and 4."""
+        """How GPU code runs on a GPU, by rules 3 and 4."""
         cc = gpu.cc
         return best_code(code, cc, self.facts.architectures)[0] if cc else Level.UNKNOWN
 
     def unserved(self, code: Sequence[str], cuda: str | None = None) -> tuple[Gpu, ...]:
-        """The cards that code does not reach.
+        """The GPUs that code does not run on.
 
-        PTX alone counts only where the libraries of its CUDA are known to serve the card (rule 5).
+        PTX by itself counts only if the libraries of its CUDA are known to support the GPU (rule 5).
         """
         return tuple(gpu for gpu in self.gpus if not self._reaches(code, gpu, cuda))
 
@@ -275,7 +274,7 @@ class Scene:
 
     @property
     def gpu_evidence(self) -> tuple[str, ...]:
-        """Where the cards are known from."""
+        """Where the GPUs are known from."""
         where = self.machine.sources.get("gpus", "the machine")
         return (f"{where}: " + ", ".join(gpu.label for gpu in self.gpus),) if self.gpus else ()
 
@@ -285,7 +284,7 @@ def scene_of(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogu
 
     Args:
         report: What was read.
-        others: Further machines that the answer must serve.
+        others: Further machines that the answer must support.
         catalogue: The facts.
     """
     matches = find_matches(report.text, signatures())
@@ -295,22 +294,21 @@ def scene_of(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogu
 
 
 def _with_driver_of_error(machine: Machine, matches: Sequence[Match]) -> Machine:
-    """A machine whose driver only the error names: ``found version 12040`` is a driver for CUDA 12.4."""
+    """The machine, with the driver of the error if no other is known: ``found version 12040`` is one for CUDA 12.4."""
     found = next((m.groups["found"] for m in matches if m.signature.id == "driver-old-found" and m.groups), None)
     driver = machine.driver
     if found is None or (driver is not None and (driver.version or driver.cuda)):
         return machine
-    number = int(found[:6])
-    return replace(machine, driver=Driver(cuda=f"{number // 1000}.{number % 1000 // 10}"))
+    return replace(machine, driver=Driver(cuda=cuda_of_number(found[:6])))
 
 
 def _with_gpu_of_warning(machine: Machine, matches: Sequence[Match]) -> Machine:
-    """A machine whose cards only torch's warning names."""
+    """The machine, with the GPUs of torch's warning if no others are known."""
     if machine.gpus and any(gpu.compute_capability for gpu in machine.gpus):
         return machine
-    cards = {}
+    gpus = {}
     for match in matches:
         if match.signature.id in ("arch-warning", "arch-range-warning"):
-            cc = match.groups.get("cc") or f"{match.groups['sm'][:-1]}.{match.groups['sm'][-1]}"
-            cards[cc] = Gpu(match.groups["gpu"], str(ComputeCapability.parse(cc)))
-    return replace(machine, gpus=tuple(cards.values())) if cards else machine
+            cc = str(ComputeCapability.parse(match.groups.get("cc") or match.groups["sm"]))
+            gpus[cc] = Gpu(match.groups["gpu"], cc)
+    return replace(machine, gpus=tuple(gpus.values())) if gpus else machine

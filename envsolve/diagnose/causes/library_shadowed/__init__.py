@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from envsolve.binaries.library import CUDA_LIBRARY
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
 from envsolve.diagnose.causes.library_mismatch import wheels_of_two_majors
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.loader import Shadow, shadows
-from envsolve.environment.model import Environment, release
+from envsolve.environment.model import Environment, Library, release
 from envsolve.system.files import real_path
+from envsolve.verify.report import Probe
 
 CAUSE = Cause.of(__name__)
 
@@ -47,6 +49,43 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
         how=how,
         owner=shadow.owner or "the environment",
     )
+
+
+def from_probes(environment: Environment, probes: Sequence[Probe]) -> Iterator[Finding | RuledOut]:
+    """Copies of the environment's own CUDA libraries that a process mapped from elsewhere."""
+    own = {library.soname: library for library in environment.libraries}
+    mapped = _mapped_from_elsewhere(environment, own, probes)
+    failed = next((probe for probe in probes if probe.failed and probe.name != "driver"), None)
+    if failed is None:
+        yield from (CAUSE.ruled_out("works", place=place, own=own[name].path) for name, place in mapped.items())
+        return
+    for name, place in list(mapped.items())[:1]:
+        yield CAUSE.finding(
+            "mapped",
+            Grounds.READ,
+            (f"mapped: {place}, not {own[name].path}" for name, place in mapped.items()),
+            off_the_path(environment, {str(PurePosixPath(place).parent) for place in mapped.values()}),
+            explains=(),
+            name=name,
+            place=place,
+            owner=own[name].owner or "that",
+            step=failed.name,
+        )
+
+
+def _mapped_from_elsewhere(
+    environment: Environment, own: Mapping[str, Library], probes: Sequence[Probe]
+) -> dict[str, str]:
+    """The file by the name of the library that it replaces."""
+    inside = {str(real_path(Path(environment.prefix))), *(library.real for library in environment.libraries)}
+    found: dict[str, str] = {}
+    for place in (line for probe in probes for line in probe.seen.get("mapped", "").splitlines()):
+        name = PurePosixPath(place).name
+        known = next((soname for soname in own if name == soname or name.startswith(f"{soname}.")), None)
+        foreign = place not in inside and not any(place.startswith(f"{directory}/") for directory in inside)
+        if known and CUDA_LIBRARY.fullmatch(known) and foreign:
+            found.setdefault(known, place)
+    return found
 
 
 def off_the_path(environment: Environment, directories: Collection[str]) -> Iterator[Remedy]:
