@@ -27,9 +27,16 @@ def facts(what: str, *which: str) -> Facts:
         UsageError: It knows nothing that matches.
     """
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.facts.maintain.lookup import find_facts
+    from envsolve.facts.files import Kind
+    from envsolve.facts.maintain.lookup import find_facts, find_records
 
-    return find_facts(Catalogue(), what, items(which, str, "which"))
+    narrowed = items(which, str, "which")
+    if what.casefold() in ("signature", "signatures"):
+        from envsolve.diagnose.cause_files import Signature, causes
+
+        found = causes()
+        return find_records(Kind("signatures", Signature, ("id",)), found.signatures, found.sources, narrowed)
+    return find_facts(Catalogue(), what, narrowed)
 
 
 def facts_summary() -> Summary:

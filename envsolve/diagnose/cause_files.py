@@ -60,7 +60,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     causes: tuple[str, ...] = ()
 
 
-class Fix(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FixText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One way to remove a cause, with ``str.format`` placeholders.
 
     Attributes:
@@ -96,7 +96,7 @@ class CauseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sources: Mapping[str, Source] = {}
     signatures: tuple[Signature, ...] = ()
     explanations: Mapping[str, str] = {}
-    fixes: Mapping[str, Fix] = {}
+    fixes: Mapping[str, FixText] = {}
     words: Mapping[str, str] = {}
 
 
@@ -183,7 +183,7 @@ def _folded(file: CauseFile) -> CauseFile:
         file,
         title=_fold(file.title),
         explanations={name: _fold(text) for name, text in file.explanations.items()},
-        fixes={name: Fix(_fold(fix.text), fix.command) for name, fix in file.fixes.items()},
+        fixes={name: FixText(_fold(fix.text), fix.command) for name, fix in file.fixes.items()},
         words={name: _fold(text) for name, text in file.words.items()},
     )
 

@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.model import Fix
 from envsolve.diagnose.remedies.torch import pair_with, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -161,21 +161,21 @@ def python_of(tag: str) -> str:
     return f"{match[1]}.{match[2] or 0}" if match else "0"
 
 
-def nearest(scene: Scene, name: str, wanted: str) -> tuple[Remedy, ...]:
+def nearest(scene: Scene, name: str, wanted: str) -> tuple[Fix, ...]:
     """The same version in a variant that exists, then the best there is."""
     version = re.search(r"\d+(?:\.\d+)+", wanted)
     specifiers: Iterable[SpecifierSet] = ([SpecifierSet(f"=={version[0]}")] if version else []) + [SpecifierSet()]
     return tuple(remedy for specifier in specifiers if (remedy := pair_with(scene, {name: specifier})))
 
 
-def python_for(scene: Scene, range_: str) -> Remedy:
+def python_for(scene: Scene, range_: str) -> Fix:
     """An environment with a Python for which torch is published, else with the one that a range names."""
     another = with_another_python(scene)
     return another[1] if another else another_python(range_)
 
 
-def another_python(range_: str) -> Remedy:
+def another_python(range_: str) -> Fix:
     """An environment with the Python that a range names."""
     version = re.search(r"3\.\d+", range_)
     python = version[0] if version else "3.12"
-    return Remedy(f"Make an environment with Python {python}.", f"uv venv --python {python}")
+    return Fix(f"Make an environment with Python {python}.", f"uv venv --python {python}")

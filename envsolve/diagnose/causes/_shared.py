@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from envsolve.diagnose.cause_files import CauseFile, causes, code_of
-from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut, Seen
+from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut, Seen
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment
@@ -46,7 +46,7 @@ class Cause:
         explanation: str,
         grounds: Grounds,
         evidence: Iterable[str],
-        fixes: Iterable[Remedy] = (),
+        fixes: Iterable[Fix] = (),
         explains: Collection[str] | None = None,
         **values: object,
     ) -> Finding:
@@ -64,10 +64,10 @@ class Cause:
         explained = self.file.explains if explains is None else frozenset(explains)
         return Finding(self.code, grounds, text, tuple(evidence), tuple(fixes), explained)
 
-    def fix(self, name: str, **values: object) -> Remedy:
+    def fix(self, name: str, **values: object) -> Fix:
         """A fix of the file, its placeholders filled in."""
         fix = self.file.fixes[name]
-        return Remedy(fix.text.format(**values), fix.command.format(**values) if fix.command else None)
+        return Fix(fix.text.format(**values), fix.command.format(**values) if fix.command else None)
 
     def words(self, name: str, **values: object) -> str:
         """A part of a sentence from the file, its placeholders filled in."""

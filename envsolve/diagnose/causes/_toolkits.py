@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Literal
 
 from envsolve.diagnose.causes._shared import Cause
-from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.model import Fix
 from envsolve.diagnose.remedies.tools import nvcc_remedies
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -63,7 +63,7 @@ def toolkit_of(scene: Scene, cuda: str | None) -> Toolkit | None:
     return next((t for t in toolkits if t.cuda_version == wanted), None)
 
 
-def set_home(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
+def set_home(scene: Scene, cuda: str | None) -> Iterator[Fix]:
     """Name the toolkit of a CUDA version to the build."""
     toolkit = toolkit_of(scene, cuda)
     if toolkit is not None:
@@ -73,7 +73,7 @@ def set_home(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
         yield _MISSING.fix("look-for-home", cuda=cuda)
 
 
-def nvcc_fixes(scene: Scene, cuda: str | None) -> tuple[Remedy, ...]:
+def nvcc_fixes(scene: Scene, cuda: str | None) -> tuple[Fix, ...]:
     """Ways to an nvcc of a CUDA version: one that the machine has, then one that is installed."""
     return (*set_home(scene, cuda), *nvcc_remedies(scene, cuda))
 

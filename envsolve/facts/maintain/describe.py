@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Source
-from envsolve.facts.files import BUILDS, KINDS, Kind
+from envsolve.facts.files import BUILDS, Kind
 from envsolve.facts.maintain.lookup import Facts, Summary, heading, word_of
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def describe_facts(found: Facts, *, requires: bool = False) -> str:
         if name == BUILDS.name:
             blocks.append("\n".join(_table(_build_rows(records))))
         if len(records) <= _IN_FULL:
-            blocks += ("\n".join(_in_full(KINDS[name], record, numbers, requires)) for record in records)
+            blocks += ("\n".join(_in_full(found.kinds[name], record, numbers, requires)) for record in records)
         elif name != BUILDS.name:
-            blocks.append("\n".join(f"{_title(KINDS[name], r)}  ({r.evidence.value})" for r in records))
+            blocks.append("\n".join(f"{_title(found.kinds[name], r)}  ({r.evidence.value})" for r in records))
     blocks.append("\n".join(_source_lines(found.sources, numbers)))
     return "\n\n".join(blocks) + "\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ class Facts:
 
     records: Mapping[str, tuple[Any, ...]]
     sources: Mapping[str, Source]
+    kinds: Mapping[str, Kind[Any]] = field(default_factory=lambda: KINDS)
 
     @property
     def builds(self) -> tuple[Build, ...]:
@@ -62,6 +63,17 @@ def find_facts(catalogue: Catalogue, what: str, which: Sequence[str]) -> Facts:
         raise _unknown(catalogue, what, name)
     named = {key for records in found.values() for record in records for key in sources_of(record)}
     return Facts(found, {key: source for key in sorted(named) if (source := catalogue.source(key))})
+
+
+def find_records(kind: Kind[Any], records: Sequence[Any], sources: Mapping[str, Source], which: Sequence[str]) -> Facts:
+    """What is known of one thing that is not in the catalogue's files, such as the signatures of the causes.
+
+    Raises:
+        UsageError: Nothing such is known; the hint names what is.
+    """
+    found = _matching(kind, records, which)
+    named = {key for record in found for key in sources_of(record)}
+    return Facts({kind.name: found}, {key: sources[key] for key in sorted(named)}, {kind.name: kind})
 
 
 def _compiled(projects: Sequence[SourceProject], which: Sequence[str]) -> tuple[SourceProject, ...]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines
-from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.remedies.torch import installer, led_by, pair_with
 from envsolve.diagnose.scene import Scene
 
@@ -33,7 +33,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield CAUSE.ruled_out("not-installed")
 
 
-def _fixes(scene: Scene) -> Iterator[Remedy]:
+def _fixes(scene: Scene) -> Iterator[Fix]:
     if (scene.torch is None or scene.torch.version is None) and (first := pair_with(scene, {})):
         yield led_by("First of all", first)
     named = _INSTALLED.search(scene.report.text)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from envsolve.diagnose.causes._shared import Cause, capitalized, driver_text, lines, shown_variable
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.tools import driver_knowing, is_data_centre
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
@@ -57,7 +57,7 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
     yield CAUSE.finding("found", Grounds.READ, evidence, [fix], explains=(), why=reason.text)
 
 
-def _fixes(scene: Scene) -> Iterator[Remedy]:
+def _fixes(scene: Scene) -> Iterator[Fix]:
     yield CAUSE.fix("path")
     if scene.in_container:
         yield CAUSE.fix("image")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
-from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.remedies.torch import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
@@ -98,7 +98,7 @@ def _why(scene: Scene) -> str:
     return CAUSE.words("conda" if scene.mentions("conda", "mamba", "pixi") else "unknown")
 
 
-def _fixes(scene: Scene) -> tuple[Remedy, ...]:
+def _fixes(scene: Scene) -> tuple[Fix, ...]:
     if "jax" in scene.report.installed or scene.first("jax-cpu"):
         return (CAUSE.fix("jax"),)
     by_conda = conda_remedies(scene) if scene.first("cpu-conda") or scene.by_conda else ()
@@ -109,4 +109,4 @@ def _fixes(scene: Scene) -> tuple[Remedy, ...]:
         return found
     cuda = (scene.driver.cuda if scene.driver else None) or "12.9"
     blind = led_by(CAUSE.words("blind"), by_conda[0])
-    return (*by_conda, Remedy(blind.text, f"CONDA_OVERRIDE_CUDA={cuda} {by_conda[0].command}"), *found)
+    return (*by_conda, Fix(blind.text, f"CONDA_OVERRIDE_CUDA={cuda} {by_conda[0].command}"), *found)

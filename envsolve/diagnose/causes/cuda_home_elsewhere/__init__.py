@@ -15,7 +15,7 @@ from envsolve.diagnose.causes._toolkits import (
     torch_cuda,
 )
 from envsolve.diagnose.causes.nvcc_torch_mismatch import nvcc_used, unsupported_gpus
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
 from envsolve.values import CudaVersion
@@ -52,7 +52,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
             yield CAUSE.finding("gone", Grounds.STATED, lines(match), nvcc_fixes(scene, torch_cuda(scene)), path=path)
 
 
-def _named(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
+def _named(scene: Scene, cuda: str | None) -> Iterator[Fix]:
     """Name the toolkit of torch's CUDA; if that is not known, each that the machine has."""
     wanted = torch_cuda(scene) or cuda
     for version in [wanted] if wanted else reversed(toolkit_versions(scene)):

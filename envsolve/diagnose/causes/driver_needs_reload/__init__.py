@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 
@@ -29,7 +29,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("mismatch", grounds, lines(match), (reboot,))
 
 
-def _fabric_fixes(scene: Scene, match: Match) -> Iterator[Remedy]:
+def _fabric_fixes(scene: Scene, match: Match) -> Iterator[Fix]:
     driver = match.group("driver") or (scene.driver.version if scene.driver else None)
     if driver:
         yield CAUSE.fix("fabric-install", driver=driver, branch=driver.partition(".")[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, capitalized, driver_text, lines, torch_evidence
-from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.remedies.tools import driver_running
 from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
@@ -46,7 +46,7 @@ def _says_unavailable(scene: Scene) -> bool:
     return not scene.report.text.strip() or scene.mentions("is_available", "cuda available", "cuda is not available")
 
 
-def _fixes(scene: Scene) -> tuple[Remedy, ...]:
+def _fixes(scene: Scene) -> tuple[Fix, ...]:
     cuda = scene.torch.cuda if scene.torch else None
     driver = driver_running(scene, cuda) if cuda else None
     another = with_another_python(scene)
@@ -54,7 +54,7 @@ def _fixes(scene: Scene) -> tuple[Remedy, ...]:
     return tuple(filter(None, found)) or (CAUSE.fix("other-build"),)
 
 
-def _cudatoolkit(scene: Scene) -> Remedy | None:
+def _cudatoolkit(scene: Scene) -> Fix | None:
     """Builds older than the catalogue's: conda's cudatoolkit package names the variant."""
     torch, cuda = scene.torch, scene.driver.cuda if scene.driver else None
     if torch is None or torch.version is None or torch.build or not cuda or not cuda.startswith(("9", "10")):

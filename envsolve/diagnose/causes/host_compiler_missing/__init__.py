@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, installed_triton, lines, system_install
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment
@@ -33,7 +33,7 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
         yield CAUSE.finding("triton", Grounds.READ, evidence, fixes)
 
 
-def _fixes(scene: Scene, match: Match) -> Iterator[Remedy]:
+def _fixes(scene: Scene, match: Match) -> Iterator[Fix]:
     if match.signature.id == "msvc-missing" or scene.os == "windows":
         yield CAUSE.fix("msvc")
         return

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, gcc_command, lines, toolkit_known
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.tools import gcc_range
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -70,7 +70,7 @@ def _have(scene: Scene, match: Match) -> str:
     return f"{known.kind} {known.version}" if known and known.version else "another one"
 
 
-def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Remedy]:
+def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Fix]:
     if match.signature.id == "msvc-unsupported":
         yield _older_msvc(match, toolkit)
         return
@@ -87,7 +87,7 @@ def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Reme
         yield CAUSE.fix("conda-libraries")
 
 
-def _older_msvc(match: Match, toolkit: Toolkit | None) -> Remedy:
+def _older_msvc(match: Match, toolkit: Toolkit | None) -> Fix:
     """The toolset below the limit: ``_MSC_VER`` 1940 begins with toolset 14.40, so that 14.39 is the last below it."""
     if toolkit and toolkit.msvc_below:
         return CAUSE.fix("toolset", last=f"14.{toolkit.msvc_below - 1901}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, driver_text, lines
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.tools import driver_knowing
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -30,7 +30,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         )
 
 
-def _fixes(scene: Scene, gate: Match, have: str | None) -> Iterator[Remedy]:
+def _fixes(scene: Scene, gate: Match, have: str | None) -> Iterator[Fix]:
     if gate.groups["what"].lower() != "cuda":
         yield CAUSE.fix("other-image")
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from envsolve.diagnose.causes._asked import looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
-from envsolve.diagnose.model import Finding, Grounds, Remedy, Seen
+from envsolve.diagnose.model import Finding, Fix, Grounds, Seen
 from envsolve.diagnose.remedies.torch import installer, replacements
 from envsolve.diagnose.scene import Scene, shown
 
@@ -29,7 +29,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield from _looked_up(scene)
 
 
-def _confused(name: str, grounds: Grounds, evidence: Iterable[str], fixes: Iterable[Remedy], **values: str) -> Finding:
+def _confused(name: str, grounds: Grounds, evidence: Iterable[str], fixes: Iterable[Fix], **values: str) -> Finding:
     return CAUSE.finding(name, grounds, evidence, fixes, ("no-such-build", "python-caps-build"), **values)
 
 
@@ -77,7 +77,7 @@ def _variant_asked(seen: Seen[str]) -> tuple[Seen[str], str] | None:
     return seen, match["variant"]
 
 
-def _bind(scene: Scene) -> Iterator[Remedy]:
+def _bind(scene: Scene) -> Iterator[Fix]:
     """The index named for torch only, by whichever tool is in use."""
     named = re.search(r"\btorch==(?P<version>\d[\w.]*)\+(?P<variant>cu\d{2,3})", scene.report.text)
     match = named or re.search(r"/whl/(?P<variant>cu\d{2,3})\b", scene.report.text)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from envsolve.diagnose.causes._asked import asked_for
 from envsolve.diagnose.causes._shared import Cause, lines
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.torch import conda_remedies, replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -51,7 +51,7 @@ def _finding(
     scene: Scene,
     grounds: Grounds,
     matches: list[Match],
-    fixes: Iterable[Remedy],
+    fixes: Iterable[Fix],
     need: str,
     have: str | None = None,
     hidden: str = "",
@@ -95,7 +95,7 @@ def _refused(scene: Scene) -> tuple[Libc, list[Match]] | None:
     return None
 
 
-def _fixes(scene: Scene, by: str | None = None) -> Iterator[Remedy]:
+def _fixes(scene: Scene, by: str | None = None) -> Iterator[Fix]:
     """Builds for an older glibc, if torch requires the newer one; else what was compiled elsewhere, built here."""
     if by and not _is_torchs(by):
         yield CAUSE.fix("rebuild", library=by.rpartition("/")[2])

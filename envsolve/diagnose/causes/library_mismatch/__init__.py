@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.causes.library_mismatch._wheels import overlapping_wheels
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, shown
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment, release
@@ -70,12 +70,12 @@ def wheels_of_two_majors(scene: Scene, match: Match) -> Finding | None:
     return CAUSE.finding("two-majors", Grounds.CONFIRMED, evidence, [fix], consequences, **values)
 
 
-def _program_fix(program: str) -> Remedy:
+def _program_fix(program: str) -> Fix:
     command = CAUSE.file.words.get(program)
     return CAUSE.fix("program" if command else "program-build", program=program, command=command)
 
 
-def _for_cudnn8(scene: Scene) -> Iterator[Remedy]:
+def _for_cudnn8(scene: Scene) -> Iterator[Fix]:
     if scene.mentions("ctranslate2", "faster-whisper", "faster_whisper", "whisperx"):
         yield CAUSE.fix("ctranslate2")
     if scene.mentions("onnxruntime"):
@@ -84,7 +84,7 @@ def _for_cudnn8(scene: Scene) -> Iterator[Remedy]:
     yield CAUSE.fix("cudnn8")
 
 
-def _one_cudnn(scene: Scene) -> Iterator[Remedy]:
+def _one_cudnn(scene: Scene) -> Iterator[Fix]:
     yield CAUSE.fix("unset")
     build = scene.torch.build if scene.torch else None
     pins = [line for line in (build.requires if build else None) or () if "cudnn" in line]

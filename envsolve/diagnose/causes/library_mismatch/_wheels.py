@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from envsolve.binaries.library import LIBRARY_FILE
 from envsolve.diagnose.causes._shared import Cause
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.environment.model import (
     Distribution,
     Environment,
@@ -53,7 +53,7 @@ def _overlaps(environment: Environment, wheels: Sequence[Distribution]) -> Itera
                 yield _CAUSE.finding("overlap", Grounds.READ, evidence, _untangle(one, other, keeps), **values)
 
 
-def _untangle(one: Distribution, other: Distribution, keeps: Sequence[Distribution]) -> Iterator[Remedy]:
+def _untangle(one: Distribution, other: Distribution, keeps: Sequence[Distribution]) -> Iterator[Fix]:
     pin = f"{one.name}=={one.version}"
     if not keeps:
         yield _CAUSE.fix("remove-other", other=other.name, one=one.label, pin=pin)

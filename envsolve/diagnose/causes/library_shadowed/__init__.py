@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from envsolve.binaries.library import CUDA_LIBRARY
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
 from envsolve.diagnose.causes.library_mismatch import wheels_of_two_majors
-from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.loader import Shadow, shadows
@@ -88,7 +88,7 @@ def _mapped_from_elsewhere(
     return found
 
 
-def off_the_path(environment: Environment, directories: Collection[str]) -> Iterator[Remedy]:
+def off_the_path(environment: Environment, directories: Collection[str]) -> Iterator[Fix]:
     """Commands that take directories off the loader's path and leave the others on it."""
     bad = {real_path(Path(directory)) for directory in directories}
     listed = [entry.path for entry in environment.loader if entry.origin == "LD_LIBRARY_PATH"]

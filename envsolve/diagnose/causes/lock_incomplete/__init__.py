@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.causes.lock_incomplete._installed import missing_parts
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -59,7 +59,7 @@ def _pins(scene: Scene) -> list[str]:
     return [f"{r.name}{r.specifier}" for r in names if r.name not in scene.report.installed]
 
 
-def _fixes(scene: Scene) -> Iterator[Remedy]:
+def _fixes(scene: Scene) -> Iterator[Fix]:
     torch = scene.torch
     if torch and (pins := _pins(scene)):
         yield CAUSE.fix("pins", torch=torch.label, pins=" ".join(pins))
@@ -70,7 +70,7 @@ def _fixes(scene: Scene) -> Iterator[Remedy]:
     yield _new_lock(scene)
 
 
-def _new_lock(scene: Scene) -> Remedy:
+def _new_lock(scene: Scene) -> Fix:
     if scene.mentions("poetry"):
         return CAUSE.fix("poetry")
     if scene.mentions("uv sync", "uv.lock"):

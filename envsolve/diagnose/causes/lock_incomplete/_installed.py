@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from envsolve.binaries.library import LIBRARY_FILE
 from envsolve.diagnose.causes._shared import Cause
 from envsolve.diagnose.environment_advice import very_torch
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.loader import unresolved
 from envsolve.environment.model import (
@@ -107,7 +107,7 @@ def _evidence(environment: Environment, torch: TorchFiles, gaps: _Gaps) -> Itera
     yield f"{torch.site}/torch/version.py: {torch.label}"
 
 
-def _fix(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Remedy:
+def _fix(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Fix:
     installed = {d.name: d.version for d in gaps.broken}
     steps = []
     if gaps.absent:

@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 from envsolve.diagnose.causes._shared import Cause, lines
 from envsolve.diagnose.causes.mixed_flavours._installed import disagreeing_extensions
 from envsolve.diagnose.causes.mixed_flavours._symbols import from_linker
-from envsolve.diagnose.model import Finding, Grounds, Remedy, RuledOut
+from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.remedies.torch import pair_with
 from envsolve.diagnose.scene import Scene, Torch, shown
 from envsolve.environment.model import Environment
@@ -80,7 +80,7 @@ def _stand_in(torch: Torch) -> Build:
     return Build("torch", version, variant, "any", (), "default", Evidence.INFERRED, "", cuda=torch.cuda)
 
 
-def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Remedy]:
+def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
     """The companion for this torch, the torch for this companion, then the nearest pair."""
     exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
     companion = SpecifierSet(f"=={scene.report.installed[name].value.partition('+')[0]}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause
 from envsolve.diagnose.environment_advice import companion_for_torch, rebuild
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
@@ -67,7 +67,7 @@ def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Dis
         yield _CAUSE.words("no-part", torch=torch.label), f"{part[0]}: needs {part[1]}"
 
 
-def _fixes(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:
+def _fixes(environment: Environment, scene: Scene, package: str) -> Iterator[Fix]:
     if found := companion_for_torch(scene, package):
         yield found
         return

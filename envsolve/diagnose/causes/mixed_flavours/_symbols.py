@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from packaging.specifiers import SpecifierSet
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.torch import extension_named, pair_with
 from envsolve.diagnose.scene import Scene, public
 from envsolve.diagnose.signatures import Match
@@ -33,7 +33,7 @@ def from_linker(scene: Scene) -> Iterator[Finding]:
         yield _stated("library", evidence, _rebuild(scene, companion), library=_CAUSE.words("other-libraries"))
 
 
-def _stated(name: str, evidence: tuple[str, ...], fixes: Iterator[Remedy], **values: str) -> Finding:
+def _stated(name: str, evidence: tuple[str, ...], fixes: Iterator[Fix], **values: str) -> Finding:
     return _CAUSE.finding(name, Grounds.STATED, evidence, fixes, (), **values)
 
 
@@ -58,7 +58,7 @@ def _from_symbol(scene: Scene, match: Match, evidence: tuple[str, ...]) -> Findi
     return _CAUSE.finding("abi", grounds, evidence, fixes, (), made=made, other=other, sign=sign)
 
 
-def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Remedy]:
+def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
     """The wheel of the other ABI, if the project publishes both."""
     have, want = ("TRUE", "FALSE") if new else ("FALSE", "TRUE")
     named = [w for w in _WHEEL.findall(scene.report.text) if f"abi{have}".lower() in w.lower()]
@@ -71,7 +71,7 @@ def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Remedy]:
     yield from _rebuild(scene, match)
 
 
-def _rebuild(scene: Scene, match: Match) -> Iterator[Remedy]:
+def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
     """The build for this torch that the catalogue knows; else how to find one, or to compile it."""
     package, torch = extension_named(scene, match.quote), scene.torch
     if package and torch and torch.version and scene.family.follows_torch(package):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 
 CAUSE = Cause.of(__name__)
@@ -52,13 +52,13 @@ def _without_gpus(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("container", Grounds.SUGGESTED, evidence, _container(scene))
 
 
-def _container(scene: Scene) -> Iterator[Remedy]:
+def _container(scene: Scene) -> Iterator[Fix]:
     yield CAUSE.fix("podman" if scene.mentions("podman") else "docker")
     yield CAUSE.fix("container-toolkit")
     yield CAUSE.fix("host-driver")
 
 
-def _host(scene: Scene) -> Iterator[Remedy]:
+def _host(scene: Scene) -> Iterator[Fix]:
     yield CAUSE.fix("look")
     if scene.mentions("slurm", "srun", "sbatch", "login node", "cluster"):
         yield CAUSE.fix("cluster")

@@ -8,7 +8,7 @@ from envsolve.diagnose.causes._gpu_code import about_libtorch, failure, harmless
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
 from envsolve.diagnose.environment_advice import companion_for_torch
 from envsolve.diagnose.environment_advice import rebuild as rebuild_installed
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.torch import (
     extension_named,
     jetson_remedies,
@@ -95,14 +95,14 @@ def _another_binary(scene: Scene, match: Match) -> Finding:
     )
 
 
-def _for_extension(scene: Scene) -> Iterator[Remedy]:
+def _for_extension(scene: Scene) -> Iterator[Fix]:
     name = extension_named(scene)
     yield from rebuild(scene, scene.gpus)
     yield from jetson_remedies(scene)
     yield CAUSE.fix("newer-release", package=name) if name else CAUSE.fix("newer-extension")
 
 
-def _for_unread(scene: Scene) -> Iterator[Remedy]:
+def _for_unread(scene: Scene) -> Iterator[Fix]:
     """The code of the binary that failed is not known: torch first, if the report is about torch."""
     # If neither the torch nor the GPUs are known, no other torch is known to be better.
     if scene.torch is not None or (scene.gpus and scene.mentions("torch")):
@@ -112,7 +112,7 @@ def _for_unread(scene: Scene) -> Iterator[Remedy]:
     yield from rebuild(scene, scene.gpus)
 
 
-def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Remedy, ...]:
+def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Fix, ...]:
     """If a machine has several kinds of GPUs, use only those that are supported; else only the newest."""
     gpus = scene.machine.gpus or ()
     kinds = {gpu.compute_capability for gpu in gpus if gpu.compute_capability}

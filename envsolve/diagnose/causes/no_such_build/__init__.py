@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.tools import image_remedies
 from envsolve.diagnose.remedies.torch import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.scene import Scene
@@ -42,7 +42,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield _unknown(match, match.group("url", "file", "named"), jetson_remedies(scene) or replacements(scene))
 
 
-def _unknown(match: Match, asked: str | None, fixes: Iterable[Remedy], channel: str = "") -> Finding:
+def _unknown(match: Match, asked: str | None, fixes: Iterable[Fix], channel: str = "") -> Finding:
     return CAUSE.finding("unknown", Grounds.STATED, lines(match), fixes, asked=asked, channel=channel)
 
 
@@ -95,7 +95,7 @@ def _channels(scene: Scene) -> str:
     return " " + CAUSE.words("channel", subdir=subdir["subdir"]) if subdir else ""
 
 
-def _conda(scene: Scene) -> Iterator[Remedy]:
+def _conda(scene: Scene) -> Iterator[Fix]:
     for remedy in conda_remedies(scene)[-1:]:
         yield led_by(CAUSE.words("conda-forge"), remedy)
     yield from replacements(scene)[:1]

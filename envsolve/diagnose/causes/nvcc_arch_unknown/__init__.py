@@ -75,8 +75,12 @@ def _fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolk
         level, other = best_code(toolkit.archs, cc, scene.facts.architectures)
         if other is not None and level.usable:
             yield CAUSE.fix("other", other=other.cc, cc=cc)
-    if gpus and not _required(gpus, cc):
-        return
+    if not gpus or _required(gpus, cc):
+        yield from _knowing_fixes(scene, arch, toolkit, knowing)
+
+
+def _knowing_fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolkit]) -> Iterator[Fix]:
+    """An nvcc of torch's CUDA major that knows the architecture; without one, a torch for another CUDA."""
     torch = scene.torch.cuda if scene.torch else None
     major = CudaVersion.parse(torch or (toolkit.version if toolkit else knowing[-1].version if knowing else "0")).major
     within = [t for t in knowing if t.cuda_version.major == major]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, driver_text, gpu_names, lines
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.tools import compat_package, driver_knowing
 from envsolve.diagnose.remedies.torch import archs_for, replacements, source_of
 from envsolve.diagnose.scene import Scene
@@ -64,7 +64,7 @@ def _cuda_of_ptx(scene: Scene, ptx_isa: str) -> str | None:
     return next((b.cuda for b in scene.catalogue.drivers if DriverVersion.parse(b.ptx_isa) >= wanted), None)
 
 
-def _fixes(scene: Scene, newer: str | None, have: str | None) -> Iterator[Remedy]:
+def _fixes(scene: Scene, newer: str | None, have: str | None) -> Iterator[Fix]:
     torch, native = scene.torch, archs_for(scene, scene.gpus)
     if torch and torch.code and scene.unserved([code for code in torch.code if code.startswith("sm_")]):
         yield from replacements(scene)
@@ -82,7 +82,7 @@ def _fixes(scene: Scene, newer: str | None, have: str | None) -> Iterator[Remedy
         yield CAUSE.fix("newer-driver")
 
 
-def _older_package(scene: Scene, have: str | None) -> Iterator[Remedy]:
+def _older_package(scene: Scene, have: str | None) -> Iterator[Fix]:
     """A conda toolkit is one package, and can follow the driver."""
     if have and "cudatoolkit" in scene.report.installed:
         yield CAUSE.fix("cudatoolkit", cuda=have)
@@ -90,7 +90,7 @@ def _older_package(scene: Scene, have: str | None) -> Iterator[Remedy]:
         yield CAUSE.fix("numba" if CudaVersion.parse(have).major >= 12 else "numba-cudatoolkit", cuda=have)
 
 
-def _compile(scene: Scene, native: str) -> Remedy:
+def _compile(scene: Scene, native: str) -> Fix:
     if not native:
         return CAUSE.fix("compile-any")
     if scene.about_torch:

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from envsolve.diagnose.causes._asked import Asked, another_python, looked_up, nearest, python_for
 from envsolve.diagnose.causes._gpu_code import failure, lacking
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.remedies.torch import conda_remedies, led_by, replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -75,7 +75,7 @@ def _other_wheels(scene: Scene, match: Match) -> Finding:
 def _published(
     grounds: Grounds,
     evidence: Iterable[str],
-    fixes: Iterable[Remedy],
+    fixes: Iterable[Fix],
     asked: str,
     python: str | None,
     pythons: list[str],
@@ -89,7 +89,7 @@ def _out_of_range(
     scene: Scene,
     matches: list[Match],
     range_: str,
-    fixes: Iterable[Remedy],
+    fixes: Iterable[Fix],
     explains: tuple[str, ...] = (),
     have: str | None = None,
 ) -> Finding:
@@ -97,7 +97,7 @@ def _out_of_range(
     return CAUSE.finding("range", Grounds.STATED, lines(*matches), fixes, explains, **values)
 
 
-def _conda(scene: Scene) -> Iterator[Remedy]:
+def _conda(scene: Scene) -> Iterator[Fix]:
     for remedy in conda_remedies(scene)[-1:]:
         yield led_by(Cause("no-such-build").words("conda-forge"), remedy)
     yield from replacements(scene)[:1]

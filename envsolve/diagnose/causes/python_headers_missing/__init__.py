@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, installed_triton, lines, system_install
-from envsolve.diagnose.model import Finding, Grounds, Remedy
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
 from envsolve.values import PythonVersion
@@ -31,7 +31,7 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
         yield CAUSE.finding("triton", Grounds.READ, (f"{triton.info}: {triton.label}", missing), fixes)
 
 
-def _fixes(scene: Scene) -> Iterator[Remedy]:
+def _fixes(scene: Scene) -> Iterator[Fix]:
     python = scene.python
     if scene.os == "windows":
         digits = (python or "3.X").replace(".", "")
@@ -42,14 +42,14 @@ def _fixes(scene: Scene) -> Iterator[Remedy]:
     yield CAUSE.fix("managed", python=python or "3.12")
 
 
-def _environment_fixes(environment: Environment, scene: Scene) -> Iterator[Remedy]:
+def _environment_fixes(environment: Environment, scene: Scene) -> Iterator[Fix]:
     python = str(PythonVersion.parse(environment.python)) if environment.python else "3"
     if environment.base == "/usr":
         yield _package(scene, python, f"Python {python}")
     yield CAUSE.fix("managed-environment", python=python)
 
 
-def _package(scene: Scene, python: str, interpreter: str) -> Remedy:
+def _package(scene: Scene, python: str, interpreter: str) -> Fix:
     install = system_install(scene)
     suffix = "devel" if "dnf" in install else "dev"
     return CAUSE.fix("package", install=install, python=python, suffix=suffix, interpreter=interpreter)

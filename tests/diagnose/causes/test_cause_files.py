@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envsolve.catalogue import facts
 from envsolve.diagnose import cause_files
 from envsolve.diagnose.cause_files import DIRECTORY, PAGE, Signature, causes, code_of, signatures, with_table
 from envsolve.diagnose.signatures import cause_of, find_matches
+from envsolve.facts.maintain.describe import describe_facts
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SIGNATURES = signatures()
 CODES = set(causes().files)
 #: Characters and pieces that patterns repeat over, so that a pattern with two ways to match them is found out.
@@ -153,7 +155,7 @@ def test_every_cause_has_a_module_that_weighs_it_and_whose_texts_are_all_in_its_
         assert hasattr(module, "from_report") or hasattr(module, "from_environment"), directory
         file = causes().files[code_of(directory.name)]
         assert set(file.explains) <= CODES
-        source = "".join(path.read_text("utf-8") for path in DIRECTORY.rglob("*.py"))
+        source = "".join(path.read_text("utf-8") for path in DIRECTORY.parent.rglob("*.py"))
         unused = [name for name in (*file.explanations, *file.fixes, *file.words) if f'"{name}"' not in source]
         assert not set(unused) - {s.id for s in file.signatures}, directory
 
@@ -177,3 +179,10 @@ def test_the_compiled_causes_are_those_of_the_files(tmp_path: Path, monkeypatch:
             causes()
     finally:
         causes.cache_clear()
+
+
+def test_a_signature_is_shown_with_its_source() -> None:
+    found = facts("signature", "numpy-abi")
+    assert [s.id for s in found.records["signatures"]] == ["numpy-abi"]
+    assert list(found.sources) == ["nvlibs"]
+    assert "numpy.dtype size changed" in describe_facts(found).replace("\\", "")
