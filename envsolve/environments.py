@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from envsolve.install.errors import Progress
     from envsolve.machine.model import Machine
     from envsolve.planning.plan import Plan
-    from envsolve.verify.context import Context
+    from envsolve.verify.expectations import Context
     from envsolve.verify.report import Probe, Report
 
 
@@ -213,7 +213,7 @@ def _interpreter(prefix: StrPath) -> Path:
 
 
 def _context(plan: StrPath | None, before: StrPath | None) -> Context:
-    from envsolve.verify.context import read_context
+    from envsolve.verify.expectations import read_context
 
     files = [path_of(file, name) if file is not None else None for name, file in (("plan", plan), ("before", before))]
     return read_context(detect(), *files)
@@ -231,7 +231,7 @@ def probe(prefix: StrPath, *, time_limit: float = 60.0, environ: Mapping[str, st
         UsageError: The time limit is not positive.
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
-    from envsolve.verify.quick import probe as try_out
+    from envsolve.verify.runner import probe as try_out
 
     return try_out(path_of(prefix, "prefix"), environ, time_limit=time_limit)
 

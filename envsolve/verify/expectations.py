@@ -1,4 +1,4 @@
-"""What was expected against what was seen: a surprise fails, also where the numbers agree."""
+"""What a plan, a lock or an earlier report expects, compared with what the checks saw; a surprise fails."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ from envsolve.rules.verdict import Level
 from envsolve.system.files import read_regular
 from envsolve.toolchain.model import SITE_PACKAGES, Toolchain
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
-from envsolve.verify.report import PLAN, Check, Report, Status
-
-# What a plan or a lock expects of an environment, in the terms that checks see.
-
+from envsolve.verify.report import PLAN, Check, Report, Status, compared, read_report, with_machine
 
 _HINT = "envsolve plan ... --format json -o FILE makes one, and --format pylock a lock"
 _KINDS: Mapping[str, Literal["sass", "ptx"]] = {"native": "sass", "family": "sass", "ptx": "ptx"}
@@ -369,3 +366,34 @@ def _same_version(have: str, wanted: str) -> bool:
     except InvalidVersion:
         return have == wanted
     return found == planned if planned.local else found.public == planned.public
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a report is made on and compared with: the machine, a plan, an earlier report."""
+
+    machine: Machine
+    expected: Expected | None
+    before: Report | None
+
+    def around(self, report: Report) -> Report:
+        """The report with its machine, held against the plan, and compared with the earlier one."""
+        made = with_machine(report, self.machine)
+        held = held_against(made, self.expected) if self.expected else made
+        return compared(held, self.before) if self.before else held
+
+
+def read_context(machine: Machine, plan: Path | None, before: Path | None) -> Context:
+    """Read what a report is to be held against.
+
+    Args:
+        machine: This one.
+        plan: A plan's JSON or a lock.
+        before: The JSON of an earlier report.
+
+    Raises:
+        UsageError: A file is not there, or is not what it should be.
+        ImpossibleError: The lock has no part for this machine.
+    """
+    expected = read_expected(plan, machine, Catalogue()) if plan else None
+    return Context(machine, expected, read_report(before) if before else None)

@@ -197,17 +197,21 @@ def _checks(before: Report, now: Report) -> Iterator[Change]:
     old, new = _by_place(before), _by_place(now)
     for name in dict.fromkeys(check.name for check in (*now.checks, *before.checks)):
         there = [place for known, place in (*old, *new) if known == name]
-        # Where the driver lists no GPU, one line without a GPU stands for all.
+        # If the driver lists no GPU, one line without a GPU stands for all.
         for place in dict.fromkeys(place for place in there if place) or [""]:
             was = old.get((name, place)) or old.get((name, ""))
             is_now = new.get((name, place)) or new.get((name, ""))
-            if was and is_now and _ending(was) != _ending(is_now):
-                worse = was.status == "pass" and is_now.status != "pass"
-                yield Change("check", name, is_now.gpu or was.gpu, _ending(was), _ending(is_now), worse)
-            elif was and not is_now and _tried(new, name, place):
-                yield Change("check", name, was.gpu, _ending(was), None, worse=was.status == "pass")
-            elif is_now and not was and _tried(old, name, place):
-                yield Change("check", name, is_now.gpu, None, _ending(is_now))
+            # A check that is in one report only counts if the other one tried it elsewhere.
+            if (was or _tried(old, name, place)) and (is_now or _tried(new, name, place)):
+                yield from _ended_otherwise(name, was, is_now)
+
+
+def _ended_otherwise(name: str, was: Check | None, now: Check | None) -> Iterator[Change]:
+    before, after = (_ending(check) if check else None for check in (was, now))
+    if before != after:
+        gpu = next((check.gpu for check in (now, was) if check and check.gpu), None)
+        worse = was is not None and was.status == "pass" and (now is None or now.status != "pass")
+        yield Change("check", name, gpu, before, after, worse)
 
 
 def _tried(checks: Mapping[Key, Check], name: str, place: str) -> bool:

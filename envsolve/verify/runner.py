@@ -8,6 +8,7 @@ too, and a check that looked away would say yes where the answer is no.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import time
@@ -16,13 +17,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
+from envsolve.environment.layout import interpreter_of
 from envsolve.errors import UsageError
 from envsolve.system.processes import Ended, signals_raised
 from envsolve.values import ComputeCapability
-from envsolve.verify.report import Check, Explain, Report, Status, unexplained
+from envsolve.verify.report import Check, Explain, Probe, Report, Status, unexplained
 from envsolve.verify.scripts import BUILT_IN, Script, chosen, find_scripts, remove_abandoned
 from envsolve.verify.target import Ran, Target, find_target, places, run_together
 
@@ -32,6 +35,11 @@ _DETAIL_CHARACTERS = 8000
 _TAIL_LINES = 20
 DRIVER = "driver"
 """The check that lists the GPUs."""
+KERNELS = ("torch-elementwise", "torch-matmul", "torch-convolution", "triton-kernel")
+"""Checks that are tried on a GPU of each kind: torch's own code, cuBLAS, cuDNN, Triton's compiler."""
+_QUICK = Path(__file__).with_name("quick_script.py")
+_CAPABILITY = re.compile(r"\(cc (\d+\.\d)\)")
+_MOST_PRINTED = 16_000
 
 
 def run_checks(
@@ -253,3 +261,82 @@ def _with_tail(sentence: str, ended: Ended) -> str:
 def _bounded(text: str) -> str:
     half = _DETAIL_CHARACTERS // 2
     return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:half]}\n[...]\n{text[-half:]}"
+
+
+def probe(
+    prefix: Path, environ: Mapping[str, str] = os.environ, *, time_limit: float = 60.0, folder: Path = BUILT_IN
+) -> tuple[Probe, ...]:
+    """Try what torch, CUDA and Triton of an environment do on this computer.
+
+    The checks prove all that they can; this tries only what a diagnosis needs. A crash or a hang is an answer.
+
+    Args:
+        prefix: The environment's root directory.
+        environ: Variables to set for the children, over those already set.
+        time_limit: Seconds for each step.
+        folder: Where the checks of ``verify`` are.
+
+    Returns:
+        Each step and how it ended; a Python that does not start is the one step of its answer.
+
+    Raises:
+        UsageError: ``time_limit`` is not positive.
+        InterruptedBySignalError: SIGTERM or SIGHUP came; nothing of the children is left.
+    """
+    if not time_limit > 0:
+        raise UsageError(f"the time limit is not a positive number of seconds: {time_limit}", hint="60 is usual")
+    with signals_raised():
+        remove_abandoned()
+        try:
+            target = find_target(interpreter_of(prefix), time_limit, environ)
+        except UsageError as error:
+            return (Probe("python", None, "fails", error.message),)
+        return tuple(_steps(target, {s.name: s for s in find_scripts(folder) if s.runs_on != "architecture"}))
+
+
+def _steps(target: Target, scripts: Mapping[str, Script]) -> Iterator[Probe]:
+    """From the bottom up; a step that needs one that does not work is not tried."""
+    driver, devices = _tried(target, scripts[DRIVER].path, DRIVER, scripts[DRIVER].function)
+    yield driver
+    imported, _ = _tried(target, _QUICK, "torch-import", "torch_import")
+    yield imported
+    if imported.outcome != "works":
+        return
+    if driver.outcome == "skipped":
+        yield Probe("torch-cuda", None, "skipped", driver.detail)
+        return
+    started, _ = _tried(target, _QUICK, "torch-cuda", "torch_cuda")
+    yield started
+    cards = {device: ordinal for ordinal, device in reversed(list(enumerate(devices)))} if not started.failed else {}
+    for card, ordinal in reversed(cards.items()):
+        gpu = f"{ordinal}: {card}"
+        if match := _CAPABILITY.search(card):
+            yield _tried(target, _QUICK, "triton-ptxas", "triton_ptxas", match[1], gpu=gpu)[0]
+        for script in (scripts[name] for name in KERNELS if name in scripts):
+            yield _tried(target, script.path, script.name, script.function, str(ordinal), gpu=gpu)[0]
+
+
+_OUTCOMES: Mapping[str, Literal["works", "fails", "skipped"]] = {"pass": "works", "fail": "fails", "skip": "skipped"}
+
+
+def _tried(
+    target: Target, script: Path, name: str, function: str, *arguments: str, gpu: str | None = None
+) -> tuple[Probe, tuple[str, ...]]:
+    """A step that ran, and the GPUs that it listed, where it did."""
+    ran = target.run(HARNESS, str(script), function, *arguments)
+    result, printed, seconds = _read_result(ran), ran.ended.stderr[-_MOST_PRINTED:], round(ran.ended.seconds, 3)
+    code = ran.ended.returncode
+    if code is None:
+        words = f"did not end within {target.time_limit:g} s and was killed"
+        return Probe(name, gpu, "hangs", words, printed, seconds), ()
+    if result is None or (result.status != "fail" and code != 0):
+        return Probe(name, gpu, "crashes", _crash(code, printed), printed, seconds), ()
+    return Probe(
+        name, gpu, _OUTCOMES[result.status], result.detail, printed, seconds, result.seen
+    ), result.devices or ()
+
+
+def _crash(code: int, printed: str) -> str:
+    """How it ended, and at what: the last line before Python's own account of the crash."""
+    before = printed.partition("Fatal Python error:")[0].strip().splitlines()
+    return "; the last that it said: ".join([ending(code), *before[-1:]])

@@ -14,8 +14,8 @@ import pytest
 import envsolve
 from envsolve.diagnose.model import Diagnoses
 from envsolve.errors import UsageError
-from envsolve.verify.quick import KERNELS, probe
 from envsolve.verify.report import Probe
+from envsolve.verify.runner import KERNELS, probe
 from envsolve.verify.scripts import find_scripts
 from tests.binaries.artefacts import elf
 from tests.environment.prefixes import Prefix, install

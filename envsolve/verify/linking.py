@@ -1,1 +1,0 @@
-"""What the dynamic loader would find for the libraries of an environment, by reading them."""
