@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from envsolve.dockerfile.model import Report as DockerfileReport
     from envsolve.machine.model import Machine
     from envsolve.protect.fix import Fix, Fixed
-    from envsolve.protect.keep import Kept
+    from envsolve.protect.keep import Preferences
     from envsolve.protect.preview import Preview
     from envsolve.verify.report import Probe
 
@@ -87,7 +87,7 @@ def preview_install(
     return preview(words, given[0] if given else detect(), Catalogue(), environ)
 
 
-def guard(prefix: StrPath, environ: Mapping[str, str] = os.environ) -> Kept:
+def guard(prefix: StrPath, environ: Mapping[str, str] = os.environ) -> Preferences:
     """Write constraints into an environment that make plain pip and conda keep its torch.
 
     Raises:
@@ -100,7 +100,7 @@ def guard(prefix: StrPath, environ: Mapping[str, str] = os.environ) -> Kept:
     return write(path_of(prefix, "prefix"), Catalogue(), environ)
 
 
-def unguard(prefix: StrPath) -> Kept:
+def unguard(prefix: StrPath) -> Preferences:
     """Remove what :func:`guard` wrote, and nothing else.
 
     Raises:

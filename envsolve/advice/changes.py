@@ -40,7 +40,7 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     kinds = {limit.kind for limit in core}
     yield from for_a_gpu(family, limits)
     yield from _without_gpu(family, limits)
-    if "cutoff" in kinds and (best := best_of(replace(family, cutoff=None), limits)):
+    if "exclude_newer" in kinds and (best := best_of(replace(family, exclude_newer=None), limits)):
         yield Fix("leave out --exclude-newer", unlocks=named(best))
     yield from _relaxations(family, limits, every, core)
     yield from other_cuda(family, limits)
@@ -280,10 +280,10 @@ def named(options: Sequence[Option]) -> str:
 
 
 # What costs most to change comes first: a card, a driver; and what was asked for before the place where it runs.
-_DEAREST = ("gpus", "driver", "asked", "flavour", "cutoff", "libc", "python")
+_DEAREST = ("gpus", "driver", "asked", "flavour", "exclude_newer", "libc", "python")
 
 
-def together(family: Family, limits: Limits, every: Sequence[Limit]) -> Fix | None:
+def combined_change(family: Family, limits: Limits, every: Sequence[Limit]) -> Fix | None:
     """The changes that are needed at once, none of which can be left out; None where no changes help.
 
     Args:
@@ -308,7 +308,7 @@ def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
     """What lifting one limit means, where the others are lifted, too."""
     if limit.kind in ("asked", "flavour"):
         return f"relax {demanded(limit, limits)}"
-    if limit.kind == "cutoff":
+    if limit.kind == "exclude_newer":
         return "leave out --exclude-newer"
     if limit.kind == "libc":
         return f"run in a container, or on a system, with {GLIBC_OF_REMEDY} or newer"

@@ -1,4 +1,4 @@
-"""A clash of requirements put into a chain of "because"."""
+"""A cause of requirements put into a chain of "because"."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from envsolve.advice.changes import remedies, together
+from envsolve.advice.changes import combined_change, remedies
 from envsolve.advice.elsewhere import repository_of
 from envsolve.advice.published import explain_unpublished, explain_unpublished_flavour, published_as
 from envsolve.facts.catalogue import flavours
 from envsolve.machine.model import Platform
 from envsolve.rules.platform import SYSTEMS, admits_python, same_system
-from envsolve.solve.candidate_selector import Pool
+from envsolve.solve.candidate_selector import CandidateSelector
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limit, Limits, best_under, limits_of
 from envsolve.solve.needs import (
@@ -28,7 +28,7 @@ from envsolve.solve.needs import (
     PythonNeed,
 )
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
-from envsolve.solve.resolver import Clash
+from envsolve.solve.resolver import Cause
 
 # Impossible, well said: the smallest set of facts about machine and request that no torch-family build survives.
 #
@@ -62,7 +62,7 @@ def explain(family: Family, limits: Limits) -> Conflict | None:
     facts += _pairings(family, limits, core)
     facts += _failing_builds(family, limits, {limit.kind for limit in core})
     found = tuple(remedies(family, limits, every, core))
-    if not any(remedy.unlocks for remedy in found) and (several := together(family, limits, every)):
+    if not any(remedy.unlocks for remedy in found) and (several := combined_change(family, limits, every)):
         found += (several,)
     return Conflict(tuple(facts), found)
 
@@ -161,25 +161,25 @@ def _for_these(option: Option, family: Family) -> bool:
 _SHOWN = 5
 
 
-def describe_clash(
-    clashes: Sequence[Clash], family: Family, pool: Pool, constraints: Mapping[str, SpecifierSet]
+def conflict_report(
+    causes: Sequence[Cause], family: Family, selector: CandidateSelector, constraints: Mapping[str, SpecifierSet]
 ) -> Conflict:
     """Say which needs exclude each other, what exists of the package that they fight about, and what could give way."""
     # The conflict holds every version of a package that was tried: the newest and the oldest are enough.
-    parties = _parties(clashes)
+    parties = _parties(causes)
     newest = [party[0] for party in parties]
-    asked = [clash.need for clash in newest if isinstance(clash.need, PackageNeed)]
+    asked = [cause.need for cause in newest if isinstance(cause.need, PackageNeed)]
     facts = [ConflictFact(text) for party in parties for text in _sentences(party)]
     failures: list[ConflictFact] = []
-    fixes = [*_remedies(newest), *_lacking(newest, family, pool)]
+    fixes = [*_remedies(newest), *_lacking(newest, family, selector)]
     for name in dict.fromkeys(need.name for need in asked):
         needs = [need for need in asked if need.key == name]
-        about = _about_package(name, needs, constraints.get(name, SpecifierSet()), family, pool)
+        about = _about_package(name, needs, constraints.get(name, SpecifierSet()), family, selector)
         facts += map(ConflictFact, about.facts)
         failures += about.failures
         fixes += about.fixes
     if needed := [c.need.requires_python for c in newest if isinstance(c.need, PythonNeed)]:
-        own = pool.environment.full_version.removesuffix(".0")
+        own = selector.environment.full_version.removesuffix(".0")
         facts.append(ConflictFact(f"the environment's Python is {own}"))
         allowed = [p for p in family.pythons if all(admits_python(required, p) for required in needed)]
         fixes += [Fix(f"use another Python: {', '.join(allowed)}")] if allowed else []
@@ -199,7 +199,7 @@ class _About(msgspec.Struct):
 
 
 def _about_package(
-    name: str, needs: Sequence[PackageNeed], constraint: SpecifierSet, family: Family, pool: Pool
+    name: str, needs: Sequence[PackageNeed], constraint: SpecifierSet, family: Family, selector: CandidateSelector
 ) -> _About:
     """What exists of a package that is fought about, and which demand on it could be changed."""
     about = _About([], [], [])
@@ -211,53 +211,53 @@ def _about_package(
         about.facts.append(_one_place(name, addresses, wanted))
         about.fixes += _other_places(name, addresses)
         return about
-    about.facts += _what_exists(name, wanted, family, pool)
+    about.facts += _what_exists(name, wanted, family, selector)
     if family.owns(name) and not _is_there(name, wanted, family):
         about.failures += failing(name, wanted, family)
         about.fixes += _pythons_with(name, wanted, family)
     return about
 
 
-def _lacking(newest: Sequence[Clash], family: Family, pool: Pool) -> Iterator[Fix]:
+def _lacking(newest: Sequence[Cause], family: Family, selector: CandidateSelector) -> Iterator[Fix]:
     """Where else there is what the request asks for and no index has."""
-    for need in (clash.need for clash in newest if clash.parent is None):
+    for need in (cause.need for cause in newest if cause.parent is None):
         if isinstance(need, PackageNeed) and not need.url and not family.owns(need.name):
-            yield from _found_elsewhere(need, family, pool)
+            yield from _found_elsewhere(need, family, selector)
 
 
-def _parties(clashes: Sequence[Clash]) -> list[list[Clash]]:
+def _parties(causes: Sequence[Cause]) -> list[list[Cause]]:
     """Clashes of the same package over the same thing, newest version first."""
-    parties: dict[tuple[str, str], list[Clash]] = {}
-    for clash in clashes:
+    parties: dict[tuple[str, str], list[Cause]] = {}
+    for cause in causes:
         # Each demand of the request speaks for itself.
-        name = clash.parent.name if isinstance(clash.parent, Candidate) else clash.need.text
-        parties.setdefault((name, clash.need.key), []).append(clash)
+        name = cause.parent.name if isinstance(cause.parent, Candidate) else cause.need.text
+        parties.setdefault((name, cause.need.key), []).append(cause)
     return [sorted(party, key=_age) for party in parties.values()]
 
 
-def _age(clash: Clash) -> tuple[object, ...]:
-    if isinstance(clash.parent, Candidate):
-        version = clash.parent.version
-        return (-version.epoch, tuple(-part for part in version.release), clash.parent.label)
-    return (0, (), clash.need.text)
+def _age(cause: Cause) -> tuple[object, ...]:
+    if isinstance(cause.parent, Candidate):
+        version = cause.parent.version
+        return (-version.epoch, tuple(-part for part in version.release), cause.parent.label)
+    return (0, (), cause.need.text)
 
 
-def _sentences(party: Sequence[Clash]) -> Iterator[str]:
+def _sentences(party: Sequence[Cause]) -> Iterator[str]:
     yield _sentence(party[0])
     if len(party) > 1:
         rest = f"the {len(party) - 1} other versions tried" if len(party) > 2 else "the other version tried"
         yield f"{rest} ask for the like, down to: {_sentence(party[-1])}"
 
 
-def _sentence(clash: Clash) -> str:
-    if clash.parent is None:
-        origin = f" ({clash.need.origin})" if isinstance(clash.need, PackageNeed) else ""
-        return f"{clash.need.text} was asked for{origin}"
-    if isinstance(clash.need, FlavourNeed):
-        return f"{_label(clash.parent)} is built for {' or '.join(sorted(clash.need.variants))}"
-    if isinstance(clash.need, FilesNeed):
-        return f"{_label(clash.parent)} installs {clash.need.key}"
-    return f"{_label(clash.parent)} needs {clash.need.text}"
+def _sentence(cause: Cause) -> str:
+    if cause.parent is None:
+        origin = f" ({cause.need.origin})" if isinstance(cause.need, PackageNeed) else ""
+        return f"{cause.need.text} was asked for{origin}"
+    if isinstance(cause.need, FlavourNeed):
+        return f"{_label(cause.parent)} is built for {' or '.join(sorted(cause.need.variants))}"
+    if isinstance(cause.need, FilesNeed):
+        return f"{_label(cause.parent)} installs {cause.need.key}"
+    return f"{_label(cause.parent)} needs {cause.need.text}"
 
 
 def _label(candidate: AnyCandidate | None) -> str:
@@ -302,18 +302,18 @@ def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterato
         yield Fix(f"use another Python: {', '.join(found)}", unlocks=f"{name}{specifier} is published for it")
 
 
-def _without_parents(clashes: Sequence[Clash]) -> Iterator[Fix]:
+def _without_parents(causes: Sequence[Cause]) -> Iterator[Fix]:
     """To do without what needs the impossible, or to look for one that does not."""
-    for clash in clashes:
-        if isinstance(clash.parent, Candidate):
-            yield Fix(f"leave {clash.parent.name} out, or ask for a version of it that does not need this")
+    for cause in causes:
+        if isinstance(cause.parent, Candidate):
+            yield Fix(f"leave {cause.parent.name} out, or ask for a version of it that does not need this")
             return
 
 
-def _what_exists(name: str, specifier: SpecifierSet, family: Family, pool: Pool) -> Iterator[str]:
+def _what_exists(name: str, specifier: SpecifierSet, family: Family, selector: CandidateSelector) -> Iterator[str]:
     words = str(specifier).replace(",", " and ")
     owned = family.owns(name)
-    versions = [option.version for option in family.options(name)] if owned else pool.versions(name)
+    versions = [option.version for option in family.options(name)] if owned else selector.versions(name)
     shown = ", ".join(dict.fromkeys(version.public for version in versions[:_SHOWN]))
     if not versions and owned:
         yield f"no published {name} installs on this machine and Python"
@@ -324,17 +324,17 @@ def _what_exists(name: str, specifier: SpecifierSet, family: Family, pool: Pool)
         yield f"no configured index has a project named {name}" + (f"; did you mean {near[0]}?" if near else "")
     elif not any(specifier.contains(version, prereleases=True) for version in versions):
         yield f"no {name} that is published for this environment is {words}; the newest are {shown}"
-    elif not owned and next(pool.candidates(name, specifier), None) is None:
-        python = pool.environment.python
+    elif not owned and next(selector.candidates(name, specifier), None) is None:
+        python = selector.environment.python
         yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform; pre-releases apart"
 
 
-def _remedies(clashes: Sequence[Clash]) -> Iterator[Fix]:
+def _remedies(causes: Sequence[Cause]) -> Iterator[Fix]:
     """What the request itself could give up: a requirement that was asked for and stands in the way of another."""
-    for asked in clashes:
+    for asked in causes:
         if asked.parent is not None or not isinstance(asked.need, PackageNeed) or not str(asked.need.specifier):
             continue
-        for rival in clashes:
+        for rival in causes:
             if rival.parent is not None and rival.need.key == asked.need.key:
                 yield Fix(f"ask for {rival.need.text} instead of {asked.need.text}", unlocks=_label(rival.parent))
 
@@ -356,20 +356,20 @@ def _torch_with(name: str, family: Family) -> Option | None:
     return None
 
 
-def _found_elsewhere(need: PackageNeed, family: Family, pool: Pool) -> Iterator[Fix]:
+def _found_elsewhere(need: PackageNeed, family: Family, selector: CandidateSelector) -> Iterator[Fix]:
     """Where there is what was asked for and the indexes do not have for this environment."""
-    versions = pool.versions(need.name)
+    versions = selector.versions(need.name)
     repository = repository_of(need.name, family.catalogue)
-    if repository and next(pool.candidates(need.name, SpecifierSet()), None) is None:
+    if repository and next(selector.candidates(need.name, SpecifierSet()), None) is None:
         yield Fix(f"ask for '{need.name} @ {repository}'", unlocks="its sources, which are compiled")
     if not versions:
         yield Fix("check its name, or name the index that has it: --extra-index-url URL")
         return
-    if next(pool.candidates(need.name, need.specifier), None) is not None:
+    if next(selector.candidates(need.name, need.specifier), None) is not None:
         return
-    newest = next(pool.candidates(need.name, SpecifierSet()), None)
+    newest = next(selector.candidates(need.name, SpecifierSet()), None)
     if str(need.specifier) and newest is not None:
         yield Fix(f"relax {need.text}", unlocks=f"{need.name} {newest[0]}")
-    pythons = [python for python in family.pythons if pool.served(need.name, need.specifier, python)]
+    pythons = [python for python in family.pythons if selector.served(need.name, need.specifier, python)]
     if pythons:
         yield Fix(f"use another Python: {', '.join(pythons)}", unlocks=f"{need.text} has files for it")

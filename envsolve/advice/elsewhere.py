@@ -16,7 +16,7 @@ from envsolve.rules.judge import Judge
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code, libraries_serve
 from envsolve.rules.nvidia.toolchain import CompilerFacts, arch_list, gcc_for
-from envsolve.solve.candidate_selector import Pool
+from envsolve.solve.candidate_selector import CandidateSelector
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of
 from envsolve.solve.outcome import Fix
@@ -27,7 +27,7 @@ def conda_forge(family: Family, limits: Limits) -> Iterator[Fix]:
     """The best torch of conda-forge that is asked for and runs on all machines; nothing if more than torch is asked."""
     if [*limits.asked] != ["torch"] or not any(machine.gpus for machine in family.machines):
         return
-    for option in conda_replacements(family.machines, family.python, family.catalogue, family.cutoff):
+    for option in conda_replacements(family.machines, family.python, family.catalogue, family.exclude_newer):
         build = option.build
         wanted = limits.asked["torch"].contains(build.version, prereleases=True)
         if wanted and limits.flavour in (None, build.variant) and option.verdict.level.usable:
@@ -45,7 +45,7 @@ _MEASURE = "envsolve index measure URL reads which GPUs its wheel has code for"
 
 def newer_builds(family: Family, limits: Limits) -> Iterator[Fix]:
     """A pre-release for each such card, with the first CUDA that knows it; they are in no catalogue, and not judged."""
-    family = replace(family, cutoff=None)
+    family = replace(family, exclude_newer=None)
     newest = max(
         (CudaVersion.parse(option.build.cuda) for option in family.judged("torch") if option.build.cuda), default=None
     )
@@ -130,7 +130,7 @@ _SOURCES = re.compile(
 )
 
 
-def compiled_instead(family: Family, limits: Limits, pool: Pool) -> Iterator[Fix]:
+def compiled_instead(family: Family, limits: Limits, selector: CandidateSelector) -> Iterator[Fix]:
     """The request by which each package that has no build for the machines is compiled, where it is known how.
 
     It names the sources by address, since of a package whose builds are judged the plain name stands for those.
@@ -142,7 +142,7 @@ def compiled_instead(family: Family, limits: Limits, pool: Pool) -> Iterator[Fix
         against = {project.versions: _torch_for(name, project, family, limits) for project in own}
         fitting = [project for project in own if against[project.versions]]
         # Of a version that was asked for there may be none, and of its kin some.
-        found = next(filter(None, (_published(name, s, fitting, pool) for s in (specifier, SpecifierSet()))), None)
+        found = next(filter(None, (_published(name, s, fitting, selector) for s in (specifier, SpecifierSet()))), None)
         if found is None and own[-1] in fitting and (repository := repository_of(name, family.catalogue)):
             found = repository, "", own[-1]
         if found is not None:
@@ -170,11 +170,11 @@ def _compiles_here(family: Family) -> bool:
 
 
 def _published(
-    name: str, specifier: SpecifierSet, projects: Sequence[SourceProject], pool: Pool
+    name: str, specifier: SpecifierSet, projects: Sequence[SourceProject], selector: CandidateSelector
 ) -> tuple[str, str, SourceProject] | None:
     """The newest source distribution for which there is a recipe: its address, its version, the recipe."""
     try:
-        for version, file in pool.sources(name, specifier):
+        for version, file in selector.sources(name, specifier):
             for project in projects:
                 if SpecifierSet(project.versions).contains(version, prereleases=True):
                     digest = file.hashes.get("sha256")

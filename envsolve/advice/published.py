@@ -29,7 +29,7 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
     options = family.judged(name)
     versions = sorted({Version(option.version.public) for option in options})
     asked = ConflictFact(f"{name}{specifier} was asked for")
-    before = f" from before {family.cutoff.partition('T')[0]}" if family.cutoff else ""
+    before = f" from before {family.exclude_newer.partition('T')[0]}" if family.exclude_newer else ""
     if not versions:
         fact = ConflictFact(f"no build of {name} is known{before}")
         return Conflict((asked, fact), tuple(_later(family, limits)))
@@ -86,7 +86,7 @@ def _of_flavour(name: str, variant: str | None, family: Family) -> str:
 
 def _later(family: Family, limits: Limits) -> Iterator[Fix]:
     """What there is if later days count, too."""
-    if family.cutoff and (best := best_of(replace(family, cutoff=None), limits)):
+    if family.exclude_newer and (best := best_of(replace(family, exclude_newer=None), limits)):
         yield Fix("leave out --exclude-newer", unlocks=", ".join(option.label for option in best))
 
 

@@ -12,7 +12,7 @@ from envsolve.machine.model import Machine
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.driver import can_exist
 from envsolve.rules.platform import SYSTEMS
-from envsolve.solve.candidate_selector import Pool
+from envsolve.solve.candidate_selector import CandidateSelector
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
@@ -62,7 +62,11 @@ def python_not_allowed(family: Family, limits: Limits) -> Conflict:
 
 
 def unsolvable(
-    failure: UnsolvableError, limits: Limits, family: Family, pool: Pool, constraints: Mapping[str, SpecifierSet]
+    failure: UnsolvableError,
+    limits: Limits,
+    family: Family,
+    selector: CandidateSelector,
+    constraints: Mapping[str, SpecifierSet],
 ) -> Conflict:
     """The conflict behind a failed solve: between the machine and the torch family, else among the packages.
 
@@ -70,17 +74,17 @@ def unsolvable(
         failure: What the solver found.
         limits: What the request asks of the torch family.
         family: The torch family on the machines.
-        pool: The other packages.
+        selector: The other packages.
         constraints: What must hold of packages, whoever brings them in.
     """
     # Only an impossible plan asks for a reason.
-    from envsolve.advice.conflicts import describe_clash, explain
+    from envsolve.advice.conflicts import conflict_report, explain
     from envsolve.advice.elsewhere import compiled_instead
 
     conflict = explain(family, limits)
     if conflict is None:
-        return describe_clash(failure.clashes, family, pool, constraints)
-    return Conflict(conflict.facts, (*compiled_instead(family, limits, pool), *conflict.remedies))
+        return conflict_report(failure.causes, family, selector, constraints)
+    return Conflict(conflict.facts, (*compiled_instead(family, limits, selector), *conflict.remedies))
 
 
 def no_triton(chosen: Option, family: Family) -> Conflict:

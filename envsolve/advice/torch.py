@@ -185,7 +185,7 @@ class CondaOption(msgspec.Struct, frozen=True):
 
 
 def conda_replacements(
-    machines: Sequence[Machine], python: str | None, catalogue: Catalogue, cutoff: str | None = None
+    machines: Sequence[Machine], python: str | None, catalogue: Catalogue, exclude_newer: str | None = None
 ) -> tuple[CondaOption, ...]:
     """The CUDA builds of conda-forge's pytorch that run on all of the machines, best first: as conda is solved.
 
@@ -193,7 +193,7 @@ def conda_replacements(
         machines: As they are judged.
         python: Only builds for it; None for any.
         catalogue: The facts.
-        cutoff: First instant that is too late.
+        exclude_newer: First instant that is too late.
     """
     try:
         subdirs = {subdir_of(machine.platform) for machine in machines}
@@ -207,7 +207,7 @@ def conda_replacements(
         and record.cuda
         and {record.subdir} == subdirs
         and (python is None or not record.pythons or python in record.pythons)
-        and not too_late(record.released, cutoff)
+        and not too_late(record.released, exclude_newer)
         for build in (as_build(record),)
     ]
     ranked = (option for tier in tiers(options) for option in sorted(tier, key=_newness, reverse=True))

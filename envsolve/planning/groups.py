@@ -24,7 +24,7 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import assumed
 from envsolve.solve.family import Family
 from envsolve.solve.limits import Fleet, Limits, by_kind
-from envsolve.solve.preferences import cutoff_of
+from envsolve.solve.preferences import parse_exclude_newer
 
 SCHEMA: Literal["envsolve.plans/1"] = "envsolve.plans/1"
 Part = frozenset[int]
@@ -143,11 +143,11 @@ def _divisions(members: Sequence[int], count: int, may_work: Callable[[Part], bo
 
 
 def _fleet(machines: Sequence[Machine], asked: Asked, request: Request, catalogue: Catalogue) -> Fleet:
-    cutoff = cutoff_of(request.exclude_newer) if request.exclude_newer else None
+    exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
     judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine in machines)
     pythons = {machine.python for machine in machines}
     python = request.python or (pythons.pop() if len(pythons) == 1 else None)
-    family = Family(catalogue, Facts.of(catalogue), judged, python, cutoff)
+    family = Family(catalogue, Facts.of(catalogue), judged, python, exclude_newer)
     wanted: dict[str, SpecifierSet] = {}
     # Those with markers may not hold for all machines; left out, they make more seem possible than is, never less.
     for requirement in (need.requirement for need in asked.needs if need.requirement.marker is None):

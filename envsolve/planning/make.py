@@ -55,12 +55,12 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.platform import Environment, admits_python, environments_of, python_tag
 from envsolve.rules.verdict import Level
-from envsolve.solve.candidate_selector import Pool, Ready, still_there
+from envsolve.solve.candidate_selector import CandidateSelector, Ready, still_there
 from envsolve.solve.family import Family, Option, in_order
 from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
 from envsolve.solve.limits import Fleet, Limits, by_kind
 from envsolve.solve.outcome import Caution, Conflict
-from envsolve.solve.preferences import cutoff_of, versions_kept
+from envsolve.solve.preferences import parse_exclude_newer, preferences_of
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution, UnsolvableError, solve
 from envsolve.toolchain.model import Compiled, Toolchain, about_other_sources, about_trees
@@ -149,7 +149,7 @@ def make_plan(
     Args:
         asked: Requirements and constraints.
         machines: At least one; what the catalogue knows of them filled in.
-        request: Its Python, variant, cutoff, pre-releases and versions to keep count here.
+        request: Its Python, variant, exclude_newer, pre-releases and versions to keep count here.
         catalogue: The facts.
         client: The indexes.
 
@@ -159,10 +159,12 @@ def make_plan(
     Raises:
         IndexUnavailableError: An index that only it can answer for failed.
     """
-    facts, kept = Facts.of(catalogue), versions_kept(request.keep)
-    cutoff = cutoff_of(request.exclude_newer) if request.exclude_newer else None
+    facts, preferences = Facts.of(catalogue), preferences_of(request.keep)
+    exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
     judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine, *_ in by_kind(machines))
-    family = Family(catalogue, facts, judged, None, cutoff, kept=kept, requires_python=asked.requires_python)
+    family = Family(
+        catalogue, facts, judged, None, exclude_newer, preferences=preferences, requires_python=asked.requires_python
+    )
     python = request.python or choose_python(asked, machines, family)
     frame = Plan(
         warnings=(
@@ -188,20 +190,22 @@ def make_plan(
     if not admits_python(asked.requires_python, python):
         return _impossible(frame, python_not_allowed(family, limits))
     digests = _digests((*asked.needs, *asked.constraints), environment)
-    pool = Pool(client, environment, digests, tuple(others), cutoff, request.prereleases, kept)
+    selector = CandidateSelector(
+        client, environment, digests, tuple(others), exclude_newer, request.prereleases, preferences
+    )
     client.prefetch(name for name in wanted if not family.owns(name))
 
     def resolve(needs: Sequence[Need], family: Family, ready: Ready) -> Resolved:
         # Of a package whose files are named by hash, no other file may be taken.
         wheels = {name: some for name, some in still_there(ready, family).items() if name not in digests}
-        provider = Provider(environment, family, pool, files, direct, client, constraints, wheels)
+        provider = Provider(environment, family, selector, files, direct, client, constraints, wheels)
         try:
             solution = solve(provider, needs, request.cuda)
             return Resolved(needs, solution, pin(solution, files, direct, digests), provider, family, limits, ready)
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
-            raise NothingFitsError(unsolvable(failure, limits, family, pool, constraints)) from None
+            raise NothingFitsError(unsolvable(failure, limits, family, selector, constraints)) from None
 
     try:
         found = with_torch(resolve(asked.needs, family, {}), resolve)

@@ -141,7 +141,7 @@ def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
     from envsolve.planning.conda_pip import with_pip_part
     from envsolve.rules.platform import Environment, admits_python, assumed
     from envsolve.solve.conda_channels import Channels
-    from envsolve.solve.preferences import cutoff_of
+    from envsolve.solve.preferences import parse_exclude_newer
 
     request.expect_something()
     catalogue = Catalogue()
@@ -164,9 +164,9 @@ def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
         groups=request.groups,
     )
     names = tuple(request.channels) or asked.channels or _CHANNELS
-    cutoff = cutoff_of(request.exclude_newer) if request.exclude_newer else None
+    exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
     urls = [channel_address(name, catalogue) for name in names]
-    source = Channels(urls, offline=request.offline, exclude_newer=cutoff)
+    source = Channels(urls, offline=request.offline, exclude_newer=exclude_newer)
     made = make_conda_plan(asked, machines, request, catalogue, source, names)
     if not asked.pip:
         return made

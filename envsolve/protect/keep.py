@@ -31,14 +31,14 @@ _OWN_PINS = "conda-pinned.txt"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Preferences:
     """What was done to an environment: the files written or cleaned, and what remains for its user to do."""
 
     files: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
-def write(prefix: Path, catalogue: Catalogue, environ: Mapping[str, str]) -> Kept:
+def write(prefix: Path, catalogue: Catalogue, environ: Mapping[str, str]) -> Preferences:
     """Pin torch, its family and the GPU libraries that it requires to the installed versions.
 
     Raises:
@@ -58,10 +58,10 @@ def write(prefix: Path, catalogue: Catalogue, environ: Mapping[str, str]) -> Kep
     if records:
         files |= _pinned(root, records)
     _replace(files)
-    return Kept(tuple(map(str, files)), _notes(root, bool(wheels), environment, environ))
+    return Preferences(tuple(map(str, files)), _notes(root, bool(wheels), environment, environ))
 
 
-def remove(prefix: Path) -> Kept:
+def remove(prefix: Path) -> Preferences:
     """Remove what :func:`write` wrote, and nothing else.
 
     Raises:
@@ -85,7 +85,7 @@ def remove(prefix: Path) -> Kept:
     for path in files:
         if not _read(path).strip():
             path.unlink(missing_ok=True)
-    return Kept(tuple(map(str, files)), () if files else (f"{root} has no constraints of envsolve",))
+    return Preferences(tuple(map(str, files)), () if files else (f"{root} has no constraints of envsolve",))
 
 
 def _notes(root: Path, wheels: bool, environment: Environment, environ: Mapping[str, str]) -> tuple[str, ...]:

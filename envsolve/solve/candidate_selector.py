@@ -21,7 +21,7 @@ from envsolve.packages.model import IndexFile
 from envsolve.rules.platform import Environment
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
-from envsolve.solve.preferences import Kept, in_front, too_late
+from envsolve.solve.preferences import Preferences, in_front, too_late
 from envsolve.values import CudaVersion
 
 # A search for things in order, begun once and gone on with by whoever wants more of them.
@@ -55,16 +55,16 @@ class Walk(Generic[Thing]):
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
 
-class Pool(msgspec.Struct, eq=False):
+class CandidateSelector(msgspec.Struct, eq=False):
     """What the indexes offer of each ordinary package, for one environment or for several that share versions.
 
     Attributes:
         environment: The one whose files are chosen.
         digests: Per package, the only files that may be taken, as ``sha256:...``; a package not named may be any file.
         others: Environments in which the same version must have a file, too.
-        cutoff: First instant that is too late (:func:`cutoff_of`).
+        exclude_newer: First instant that is too late (:func:`parse_exclude_newer`).
         prereleases: Whether pre-releases are wanted even where no specifier names one.
-        kept: Versions to stay with.
+        preferences: Versions to choose if the request and the machines allow them.
         visited: How many versions of all packages were looked at for a file.
     """
 
@@ -72,9 +72,9 @@ class Pool(msgspec.Struct, eq=False):
     environment: Environment
     digests: Mapping[str, frozenset[str]]
     others: tuple[Environment, ...] = ()
-    cutoff: str | None = None
+    exclude_newer: str | None = None
     prereleases: bool = False
-    kept: Kept = {}
+    preferences: Preferences = {}
     visited: int = 0
     _listed: dict[str, tuple[Listing, Sequence[int]]] = {}
     _chosen: dict[tuple[str, int], IndexFile | None] = {}
@@ -135,7 +135,7 @@ class Pool(msgspec.Struct, eq=False):
         listing, places = self._published(name)
         wanted = self.prereleases or bool(specifier.prereleases) or listing.early.issuperset(places)
         singles = [(single, self._takes.setdefault((name, single), {})) for single in specifier]
-        kept = self.kept.get(name, ())
+        kept = self.preferences.get(name, ())
         for place in in_front(places, kept, lambda place: _version(listing, place)):
             if wanted or place not in listing.early:
                 for single, known in singles:
@@ -161,13 +161,13 @@ class Pool(msgspec.Struct, eq=False):
         if name not in self._listed:
             listing = self.client.listing(name)
             places: Sequence[int] = range(len(listing.versions) - 1, -1, -1)
-            if self.cutoff is not None or name in self.digests:
+            if self.exclude_newer is not None or name in self.digests:
                 places = [p for p in places if any(self._may_be(name, file) for file in listing.files(p))]
             self._listed[name] = listing, places
         return self._listed[name]
 
     def _may_be(self, name: str, file: IndexFile) -> bool:
-        return not too_late(file.upload_time, self.cutoff) and taken(file, self.digests.get(name))
+        return not too_late(file.upload_time, self.exclude_newer) and taken(file, self.digests.get(name))
 
 
 def taken(file: IndexFile, digests: frozenset[str] | None) -> bool:

@@ -19,7 +19,7 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, agrees, serves_cuda
 from envsolve.rules.platform import admits_python, same_system
 from envsolve.rules.verdict import Level, Verdict
-from envsolve.solve.preferences import Kept, too_late, variants_in_front
+from envsolve.solve.preferences import Preferences, too_late, variants_in_front
 from envsolve.values import CudaVersion
 
 DEFAULT = "default"
@@ -77,9 +77,9 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     Attributes:
         python: ``3.12``; None judges without regard to Python.
-        cutoff: First instant that is too late (:func:`cutoff_of`).
+        exclude_newer: First instant that is too late (:func:`parse_exclude_newer`).
         gone: File names that the catalogue lists and their index no longer has.
-        kept: Versions to stay with.
+        preferences: Versions to choose if the request and the machines allow them.
         requires_python: What the projects of the request require, ``>=3.12``.
     """
 
@@ -87,9 +87,9 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
     facts: Facts
     machines: tuple[Machine, ...]
     python: str | None
-    cutoff: str | None = None
+    exclude_newer: str | None = None
     gone: frozenset[str] = frozenset()
-    kept: Kept = {}
+    preferences: Preferences = {}
     requires_python: str | None = None
     _judge_of: dict[tuple[int, int], Judge] = {}
 
@@ -234,7 +234,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _kept_first(self, options: Sequence[Option], package: str) -> tuple[Option, ...]:
         """Options in their order, what is to be kept first; of torch only what is known to run, if anything is."""
-        kept = self.kept.get(package, ())
+        kept = self.preferences.get(package, ())
         ordered = variants_in_front(options, kept, lambda o: o.version, lambda o: o.build.variant)
         if package == "torch" and kept:
             ordered = sorted(ordered, key=lambda option: not option.verdict.level.usable)
@@ -264,8 +264,8 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return all(machine.gpus == () for machine in self.machines)
 
     def _published(self, build: Build) -> bool:
-        if self.cutoff and too_late(
-            build.released or self._release_dates(build.package).get(build.version), self.cutoff
+        if self.exclude_newer and too_late(
+            build.released or self._release_dates(build.package).get(build.version), self.exclude_newer
         ):
             return False
         return not self.gone or not any(build.filename(p) in self.gone for p in build.pythons)

@@ -29,7 +29,7 @@ class Limit(msgspec.Struct, frozen=True):
     """One limit, and the fact behind it in words.
 
     Attributes:
-        kind: ``asked``, ``flavour``, ``cutoff``, ``python``, ``libc``, ``driver`` or ``gpus``.
+        kind: ``asked``, ``flavour``, ``exclude_newer``, ``python``, ``libc``, ``driver`` or ``gpus``.
         name: The package of an ``asked`` limit, the driver, the card; else what is limited to.
     """
 
@@ -42,9 +42,9 @@ def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
     """The limits that a request and its machines set, those most worth telling last."""
     if limits.flavour:
         yield Limit("flavour", limits.flavour, f"the CUDA flavour {limits.flavour} was asked for")
-    if family.cutoff:
-        day = family.cutoff.partition("T")[0]
-        yield Limit("cutoff", family.cutoff, f"nothing published from {day} on is considered")
+    if family.exclude_newer:
+        day = family.exclude_newer.partition("T")[0]
+        yield Limit("exclude_newer", family.exclude_newer, f"nothing published from {day} on is considered")
     several = len(family.machines) > 1
     have = "the machines have" if several else "the machine has"
     libcs = dict.fromkeys(m.platform.libc for m in family.machines if m.platform and m.platform.libc)
@@ -83,7 +83,7 @@ def loosened(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[Fam
     loose = replace(
         family,
         python=family.python if "python" in kinds else None,
-        cutoff=family.cutoff if "cutoff" in kinds else None,
+        exclude_newer=family.exclude_newer if "exclude_newer" in kinds else None,
         machines=tuple(_loosened(machine, limited) for machine in family.machines),
     )
     # Lifting a limit relaxes the specifier of a requirement; one that has none is given up, torch apart.

@@ -16,13 +16,13 @@ from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import UsageError
 
-Kept = Mapping[str, tuple[Version, ...]]
+Preferences = Mapping[str, tuple[Version, ...]]
 """By package, its versions with their local parts, the one to stay with first."""
 
 Item = TypeVar("Item")
 
 
-def versions_kept(pairs: Iterable[tuple[str, str]]) -> Kept:
+def preferences_of(pairs: Iterable[tuple[str, str]]) -> Preferences:
     """The value for packages and their versions; a version that is none is passed over."""
     found: dict[str, tuple[Version, ...]] = {}
     for name, text in pairs:
@@ -72,7 +72,7 @@ def variants_in_front(
 _FORM = r"^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?$"
 
 
-def cutoff_of(text: str) -> str:
+def parse_exclude_newer(text: str) -> str:
     """The first instant that is too late, ISO 8601 in UTC without zone.
 
     A date stands for the whole day, as uv has it; an instant may name its zone, else it is UTC.
@@ -96,6 +96,6 @@ def cutoff_of(text: str) -> str:
     return instant.replace(tzinfo=None).isoformat(timespec="seconds")
 
 
-def too_late(published: str | None, cutoff: str | None) -> bool:
-    """Whether something was published at or after the cutoff; at an unknown time counts as too late."""
-    return cutoff is not None and (published is None or published[:19] >= cutoff)
+def too_late(published: str | None, exclude_newer: str | None) -> bool:
+    """Whether something was published at or after the exclude_newer; at an unknown time counts as too late."""
+    return exclude_newer is not None and (published is None or published[:19] >= exclude_newer)

@@ -14,7 +14,7 @@ from resolvelib.structs import Matches, RequirementInformation
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata
 from envsolve.rules.platform import Environment
-from envsolve.solve.candidate_selector import Likely, Pool, Ready, Walk, only_for, parsed, python_allowed
+from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, Walk, only_for, parsed, python_allowed
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
@@ -40,15 +40,15 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     """Candidates and dependencies for one environment.
 
     Torch-family packages come from :class:`Family`, so only from the index that the catalogue names for a build; all
-    others from :class:`Pool`, so only from the default index. Neither ever looks where the other does. Of a package
-    that has ready wheels elsewhere these go first; what they need is told by the files of their version on the index.
+    others from :class:`CandidateSelector`, so only from the default index. Neither looks where the other does. If a
+    package has ready wheels elsewhere, these go first; the files of their version on the index name their dependencies.
     """
 
     def __init__(
         self,
         environment: Environment,
         family: Family,
-        pool: Pool,
+        selector: CandidateSelector,
         files: FamilyFiles,
         direct: DirectReferences,
         client: IndexClient,
@@ -57,7 +57,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     ) -> None:
         self._environment = environment
         self._family = family
-        self._pool = pool
+        self._selector = selector
         self._files = files
         self._direct = direct
         self._client = client
@@ -173,7 +173,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         def ordinary() -> Iterator[Candidate]:
             offered = False
             yield from self._ready_made(name, extra, specifier)
-            for version, file in self._pool.candidates(name, specifier):
+            for version, file in self._selector.candidates(name, specifier):
                 candidate = Candidate(name, version, extra, file)
                 # An extra that newer versions have is not given up by going back to one from before it.
                 if extra and not self._offers(candidate, extra):
@@ -200,7 +200,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     def _ready_made(self, name: str, extra: str | None, specifier: SpecifierSet) -> Iterator[Candidate]:
         for option in self._ready.get(name, ()):
             same = SpecifierSet(f"=={option.version.public}")
-            _, file = next(self._pool.candidates(name, same), (None, None))
+            _, file = next(self._selector.candidates(name, same), (None, None))
             if file is not None and option.matches(specifier):
                 yield Candidate(name, option.version, extra, file, option)
 

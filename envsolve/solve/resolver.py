@@ -1,4 +1,4 @@
-"""The solve: what is asked, for one environment -> one candidate per package, or the clash that forbids it."""
+"""The solve: what is asked, for one environment -> one candidate per package, or the cause that forbids it."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class Solution(msgspec.Struct, frozen=True):
     rounds: int
 
 
-class Clash(msgspec.Struct, frozen=True):
+class Cause(msgspec.Struct, frozen=True):
     """One need that takes part in a conflict, and who has it (None: the request itself)."""
 
     need: AnyNeed
@@ -218,9 +218,9 @@ class Clash(msgspec.Struct, frozen=True):
 class UnsolvableError(Exception):
     """No set of candidates satisfies all needs."""
 
-    def __init__(self, clashes: Sequence[Clash]) -> None:
+    def __init__(self, causes: Sequence[Cause]) -> None:
         super().__init__("no set of packages satisfies the request")
-        self.clashes = tuple(clashes)
+        self.causes = tuple(causes)
 
 
 def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Solution:
@@ -246,7 +246,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
         found = next((found for way in ways if (found := _found(provider, way)) is not None), None)
         found = found or search_without_barring(provider, ways[-1])
     except ResolutionImpossible as impossible:
-        raise UnsolvableError([Clash(cause.requirement, cause.parent) for cause in impossible.causes]) from None
+        raise UnsolvableError([Cause(cause.requirement, cause.parent) for cause in impossible.causes]) from None
     except TooLongError:
         hint = "pin some of the requirements, the most general ones first"
         raise EnvsolveError("no answer: too many versions contradict each other", hint=hint) from None

@@ -15,7 +15,7 @@ from packaging.version import Version
 from envsolve.formats import formats, render
 from envsolve.install.lock_classes import installed, is_own_lock, locked
 from envsolve.packages.requirement_files import read_requirements
-from envsolve.solve.preferences import in_front, variants_in_front, versions_kept
+from envsolve.solve.preferences import in_front, preferences_of, variants_in_front
 from tests.planning.worlds import chosen
 from tests.smallworld import NEW, World
 
@@ -51,7 +51,7 @@ def test_builds_in_front(stays: str, first: tuple[str, str]) -> None:
 
 def test_what_is_no_version_is_passed_over() -> None:
     pairs = [("Foo_Bar", "1.0"), ("foo-bar", "2.0"), ("foo-bar", "1.0"), ("x", "git+https")]
-    assert versions_kept(pairs) == {"foo-bar": (Version("1.0"), Version("2.0"))}
+    assert preferences_of(pairs) == {"foo-bar": (Version("1.0"), Version("2.0"))}
 
 
 def test_what_still_fits_stays_and_what_does_not_moves(torch_world: World) -> None:

@@ -36,7 +36,7 @@ from envsolve.rules.judge import Judge
 from envsolve.rules.nvidia import Facts, Nvidia
 from envsolve.rules.nvidia.code import triton_pin
 from envsolve.rules.verdict import Verdict
-from envsolve.solve.candidate_selector import Pool
+from envsolve.solve.candidate_selector import CandidateSelector
 from envsolve.solve.family import Family
 from tests.indexcontent import Entry
 from tests.planning.worlds import chosen
@@ -57,15 +57,15 @@ def layered(world: World) -> list[str]:
 
 
 @pytest.fixture
-def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[CandidateSelector]:
     """The pools that plans make."""
-    made: list[Pool] = []
+    made: list[CandidateSelector] = []
 
-    def noted(*arguments: Any) -> Pool:
-        made.append(Pool(*arguments))
+    def noted(*arguments: Any) -> CandidateSelector:
+        made.append(CandidateSelector(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(make, "Pool", noted)
+    monkeypatch.setattr(make, "CandidateSelector", noted)
     return made
 
 
@@ -80,7 +80,7 @@ class Work:
 
 
 @pytest.fixture
-def work(torch_world: World, pools: list[Pool], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Work]:
+def work(torch_world: World, pools: list[CandidateSelector], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Work]:
     """Plans, and counts."""
     rounds = counted(monkeypatch)
 

@@ -78,7 +78,7 @@ def test_packages_that_fight_over_a_pin_end_in_a_conflict_that_names_them() -> N
     }
     with pytest.raises(UnsolvableError) as nothing:
         solved(world, ["trainer", "server"], CATALOGUE, FACTS)
-    assert {clash.need.key for clash in nothing.value.clashes} == {"core"}
+    assert {clash.need.key for clash in nothing.value.causes} == {"core"}
 
 
 def test_what_contradicts_the_request_by_itself_is_found_out_once() -> None:
@@ -104,7 +104,7 @@ def test_a_refusal_names_what_the_request_itself_forbids() -> None:
     }
     with pytest.raises(UnsolvableError) as nothing:
         solved(world, ["numpy<2", "server"], CATALOGUE, FACTS)
-    said = {(getattr(clash.parent, "name", None), clash.need.text) for clash in nothing.value.clashes}
+    said = {(getattr(clash.parent, "name", None), clash.need.text) for clash in nothing.value.causes}
     assert said >= {(None, "numpy<2"), ("opencv", "numpy>=2")}
 
 
@@ -133,7 +133,7 @@ def test_packages_that_overwrite_one_another_are_never_chosen_together(asked: li
 def test_a_request_for_two_owners_of_the_same_files_is_refused_with_their_names() -> None:
     with pytest.raises(UnsolvableError) as nothing:
         solved(SHARED, ["cuda-python", "cuda-bindings==13.5.0"], CATALOGUE, FACTS)
-    said = {getattr(clash.parent, "label", "") for clash in nothing.value.clashes if isinstance(clash.need, FilesNeed)}
+    said = {getattr(clash.parent, "label", "") for clash in nothing.value.causes if isinstance(clash.need, FilesNeed)}
     assert said == {"cuda-python 12.6.0", "cuda-bindings 13.5.0"}
 
 

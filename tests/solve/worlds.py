@@ -16,7 +16,7 @@ from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.packages.requirements import Need
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import Environment
-from envsolve.solve.candidate_selector import Pool
+from envsolve.solve.candidate_selector import CandidateSelector
 from envsolve.solve.family import Family
 from envsolve.solve.files import DirectReferences, FamilyFiles
 from envsolve.solve.provider import Provider
@@ -95,9 +95,9 @@ def solved(
     counting = WorldClient(world, extras or {})
     client = cast(IndexClient, counting)
     environment = Environment.of(MACHINE, "3.12")
-    pool = Pool(client, environment, {})
+    selector = CandidateSelector(client, environment, {})
     files = FamilyFiles(client, catalogue, "3.12")
     family = Family(catalogue, facts, (MACHINE,), "3.12")
-    provider = Provider(environment, family, pool, files, DirectReferences(client), client, {}, {})
+    provider = Provider(environment, family, selector, files, DirectReferences(client), client, {}, {})
     solution = solve(provider, [Need(Requirement(line), "a test") for line in asked], None)
-    return solution, Work(len(counting.pages), len(counting.read), pool.visited, solution.rounds)
+    return solution, Work(len(counting.pages), len(counting.read), selector.visited, solution.rounds)
