@@ -1,40 +1,32 @@
-"""A report as one HTML page to attach to a ticket: nothing is loaded from elsewhere, and no script runs. Pure."""
+"""A report as one HTML page to attach to a ticket: nothing is loaded from elsewhere, and no script runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
+from pathlib import Path
 
 from envsolve.machine.model import describe as describe_machine
 from envsolve.verify.report import Check, Report, again, change_line, summary, writable
 
+# The browser itself holds the page to what it promises.
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
 # What decides about GPU code is shown; the rest of an environment folds away.
 _DECIDING = ("python", "driver", "torch", "triton", "envsolve")
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1a1d21; --paper: #fff; --soft: #5b6470; --line: #d8dde3; --box: #f5f7f9;
-  --pass: #14713d; --fail: #b3261e; --skip: #6b5b00; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e7eaee; --paper: #15181c; --soft: #9aa5b1; --line: #333a42; --box: #1e2329;
-    --pass: #5fd08f; --fail: #ff8a80; --skip: #e0c34d; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 68rem; padding: 2rem 1.25rem; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p { margin: .25rem 0; } .soft { color: var(--soft); }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .75rem .35rem 0; border-top: 1px solid var(--line);
-  overflow-wrap: anywhere; }
-th { font-weight: 600; } thead th { border-top: 0; color: var(--soft); } td.fixed, thead th { white-space: nowrap; }
-pre { margin: .35rem 0; padding: .6rem .75rem; background: var(--box); border: 1px solid var(--line);
-  border-radius: 4px; white-space: pre-wrap; overflow-wrap: anywhere; font: 12.5px/1.45 ui-monospace, monospace; }
-.pass { color: var(--pass); } .fail { color: var(--fail); } .skip { color: var(--skip); }
-.status { font-weight: 700; }
-summary { cursor: pointer; color: var(--soft); }
-@media print {
-  :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #444; --line: #bbb; --box: #fff;
-    --pass: #14713d; --fail: #b3261e; --skip: #6b5b00; }
-  body { max-width: none; padding: 0; font-size: 11px; } tr, pre { break-inside: avoid; } h2 { break-after: avoid; } }
-"""
 
 
 def page(report: Report) -> str:
@@ -51,26 +43,9 @@ def page(report: Report) -> str:
         *_section("Machine", list(_machine(report))),
         *_section("Versions", list(_versions(report.versions))),
     ]
-    text = "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            # The browser itself holds the page to what it promises.
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            f"<title>{escape(title)}</title>",
-            f"<style>{_STYLE}</style>",
-            "</head>",
-            "<body>",
-            *parts,
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
-    return writable(text)
+    style = Path(__file__).with_name("page.css").read_text("utf-8")
+    body = "\n".join(parts)
+    return writable(_PAGE.format(title=escape(title), style=style, body=body))
 
 
 def _verdict(report: Report) -> str:
