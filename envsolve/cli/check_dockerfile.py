@@ -1,47 +1,37 @@
-"""``envsolve check-dockerfile``: what in a Dockerfile will not work on the machines that it is meant for."""
+"""``envsolve check-dockerfile``: what in a Dockerfile does not work on the machines that it is meant for."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-import click
+import typer
 
 import envsolve
-from envsolve.cli import options
-from envsolve.cli.declare import argument, option
-from envsolve.cli.output import deliver
+from envsolve.cli.options import Form, Machines, OutputFile, path, path_argument
+from envsolve.cli.output import deliver_as
 
 _FOUND = 4
 
 
 def command(
-    path: Annotated[Path, argument(metavar="DOCKERFILE", help="The file.")] = Path("Dockerfile"),
-    machine: options.MachineFiles = None,
-    target: options.TargetTexts = None,
-    gpu: options.GpuNames = None,
-    driver: options.DriverVersion = None,
-    platform: options.PlatformName = None,
+    dockerfile: Annotated[Path, path_argument(metavar="DOCKERFILE", help="The file.")] = Path("Dockerfile"),
+    machines: Machines = Machines(),
     context: Annotated[
         Path | None,
-        option("--context", metavar="DIR", help="The folder it is built from; the file's own if none."),
+        path("--context", metavar="DIR", help="The directory that it is built from (default: that of the file)."),
     ] = None,
-    form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
-    output: options.OutputFile = None,
+    form: Form = "text",
+    output: OutputFile = None,
 ) -> None:
     """Check a Dockerfile for the machines it is meant for.
 
-    Its images, the builds of torch that its installs take, the code that it compiles. Nothing is run or downloaded.
-    Exit 4 where something will fail.
+    Checks its images, the torch builds that it installs and the code that it compiles. Nothing is run or downloaded.
+    Exit code 4 if something will fail.
     """
-    report = envsolve.check_dockerfile(path, options.machines(machine, target, gpu, driver, platform), context)
-    if form == "json":
-        from envsolve.system.files import dump
+    from envsolve.dockerfile.model import describe
 
-        deliver(dump(report), output)
-    else:
-        from envsolve.dockerfile.model import describe
-
-        deliver(describe(report, str(path)), output)
+    report = envsolve.check_dockerfile(dockerfile, machines.named_or_host(), context)
+    deliver_as(form, report, lambda: describe(report, str(dockerfile)), output)
     if any(finding.level == "error" for finding in report.findings):
-        raise click.exceptions.Exit(_FOUND)
+        raise typer.Exit(_FOUND)

@@ -1,4 +1,4 @@
-"""``envsolve diagnose``: from an error text, a report or an environment to the cause and what to do."""
+"""``envsolve diagnose``: from an error text, a report or an environment to the cause and its fixes."""
 
 from __future__ import annotations
 
@@ -6,61 +6,56 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 import envsolve
-from envsolve.cli import _mending, options
-from envsolve.cli.declare import option
-from envsolve.cli.output import check_target, deliver_as, remark
-from envsolve.errors import UsageError
+from envsolve.cli.options import Form, Machines, OutputFile, option, path
+from envsolve.cli.output import SETTINGS, check_target, deliver, deliver_as, remark
+from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import read_regular
 
 if TYPE_CHECKING:
     from envsolve.diagnose.model import Diagnoses
+    from envsolve.machine.model import Machine
+    from envsolve.protect.fix import Fix
     from envsolve.verify.report import Probe
 
 
-#: No build log is larger; a larger text is most often the wrong file.
+#: No build log is larger; a larger text is usually the wrong file.
 _MAX_BYTES = 64 * 2**20
 
 
 def command(
     log: Annotated[
         str | None,
-        option("--log", metavar="FILE|-", help="The error, log or whole report; - reads the standard input."),
+        option("--log", metavar="FILE|-", help="The error, log or complete report; - reads the standard input."),
     ] = None,
     installed: Annotated[
         Path | None,
-        option("--installed", metavar="FILE", help="What is installed: pip freeze, pip list, conda list, or JSON."),
+        path("--installed", metavar="FILE", help="What is installed: pip freeze, pip list, conda list, or JSON."),
     ] = None,
-    prefix: Annotated[
-        Path | None, option("--prefix", metavar="DIR", help="An environment on this computer, to be read.")
-    ] = None,
+    prefix: Annotated[Path | None, path("--prefix", metavar="DIR", help="An environment on this computer.")] = None,
     python: Annotated[
-        Path | None, option("--python", metavar="EXE", help="Its interpreter, in place of --prefix.")
+        Path | None, path("--python", metavar="EXE", help="Its interpreter, instead of --prefix.")
     ] = None,
     run: Annotated[
-        bool, option("--run", help="Then try torch, CUDA and Triton in its own interpreter, on this machine.")
+        bool, option("--run", help="Also try torch, CUDA and Triton in its own interpreter, on this machine.")
     ] = False,
     time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each step of --run.")] = 60.0,
-    fix: Annotated[
-        bool, option("--fix", help="Show the least remedy of the environment and, confirmed, carry it out.")
-    ] = False,
-    sure: Annotated[bool, option("--yes", "-y", help="Carry it out without asking.")] = False,
+    fix: Annotated[bool, option("--fix", help="Show the smallest fix, and apply it after confirmation.")] = False,
+    sure: Annotated[bool, option("--yes", "-y", help="Apply it without asking.")] = False,
     restore: Annotated[
-        bool, option("--restore", help="Put back the packages that were there before the last --fix.")
+        bool, option("--restore", help="Put back the packages that were installed before the last --fix.")
     ] = False,
-    machine: options.MachineFiles = None,
-    target: options.TargetTexts = None,
-    gpu: options.GpuNames = None,
-    driver: options.DriverVersion = None,
-    platform: options.PlatformName = None,
-    form: options.Form = "text",
-    output: options.OutputFile = None,
+    machines: Machines = Machines(),
+    form: Form = "text",
+    output: OutputFile = None,
 ) -> None:
     """Name what is wrong, and what to do.
 
-    Reads machine, versions and errors out of a text, and an environment's files without running anything of it unless
-    --run says so, and weighs them against the catalogue. Options win over the text; this host counts only where an
-    environment is named, since reports come from other machines.
+    Reads machine, versions and errors from a text, and the files of an environment (nothing of it is run without
+    --run), and compares them with the catalogue. Options override the text. This host counts only if an environment
+    is named, since reports come from other machines.
     """
     if prefix is not None and python is not None:
         raise UsageError("--prefix and --python both name the environment", hint="give one of them")
@@ -70,27 +65,43 @@ def command(
         prefix = prefix_of(python)
     if log is None and prefix is None:
         raise UsageError(
-            "what shall be diagnosed?",
+            "nothing to diagnose",
             hint="give --log FILE, or --log - and the text on the standard input, or --prefix DIR for an environment",
         )
-    if (fix or restore) and (prefix is None or log is not None or installed is not None or fix is restore):
-        raise UsageError("--fix and --restore change one environment", hint="give one of them, with --prefix DIR alone")
-    if run and (prefix is None or fix or restore):
-        raise UsageError("--run tries an environment on this computer", hint="name it: --prefix DIR --run")
-    if restore and prefix is not None:
-        _mending.restore(prefix)
+    if fix or restore:
+        if prefix is None or log is not None or installed is not None or run or fix is restore:
+            hint = "give one of them, with --prefix DIR alone"
+            raise UsageError("--fix and --restore change one environment", hint=hint)
+        if restore:
+            _restore(prefix)
+        else:
+            check_target(output)
+            _fix(prefix, machines.named(), sure)
         return
     check_target(output)
-    named = options.machines_named(machine, target, gpu, driver, platform)
-    if run and named is not None:
-        raise UsageError("--run tries the environment on this machine", hint="leave out what describes another")
-    if fix and prefix is not None:
-        _mending.fix(prefix, named, sure)
-        return
+    _diagnose(log, machines.named(), installed, prefix, time_limit if run else None, form, output)
+
+
+def _diagnose(
+    log: str | None,
+    machines: tuple[Machine, ...] | None,
+    installed: Path | None,
+    prefix: Path | None,
+    run_limit: float | None,
+    form: str,
+    output: Path | None,
+) -> None:
+    probes: tuple[Probe, ...] = ()
+    if run_limit is not None:
+        if prefix is None:
+            raise UsageError("--run tries an environment on this computer", hint="name it: --prefix DIR --run")
+        if machines is not None:
+            raise UsageError("--run tries the environment on this machine", hint="leave out what describes another")
     listed = _read(str(installed)).decode("utf-8", "replace") if installed else None
     text = _read(log) if log else ""
-    probes = _tried(prefix, time_limit) if run and prefix is not None else ()
-    found = envsolve.diagnose(text, named, installed=listed, prefix=prefix, probes=probes)
+    if prefix is not None and run_limit is not None:
+        probes = _tried(prefix, run_limit)
+    found = envsolve.diagnose(text, machines, installed=listed, prefix=prefix, probes=probes)
     deliver_as(form, found, lambda: _words(found, log), output)
     if output is not None:
         remark(f"causes: {', '.join(d.cause for d in found.diagnoses) or 'none known'}")
@@ -123,3 +134,44 @@ def _read(name: str) -> bytes:
         return read_regular(Path(name), _MAX_BYTES)
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}", hint="name a text file") from error
+
+
+def _fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None:
+    """Show the smallest fix of an environment, ask, apply it, and print the result.
+
+    Raises:
+        UsageError: Nobody can be asked.
+        VerificationError: Something is still wrong.
+    """
+    found = envsolve.find_fix(prefix, machines)
+    if found is None:
+        deliver("Nothing is known to be wrong with this environment.", None)
+        return
+    deliver(_shown(found), None)
+    if not sure:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise UsageError("nothing was changed: nobody is there to be asked", hint="say --yes to have it done")
+        typer.confirm("Do it?", abort=True, err=True)
+    done = envsolve.apply_fix(found, machines, progress=_verbosely)
+    remark(f"{found.cause} is fixed; to go back: envsolve diagnose --prefix {prefix} --restore")
+    if done.remaining:
+        others = ", ".join(diagnosis.cause for diagnosis in done.remaining)
+        raise VerificationError(
+            f"the environment still has {others}", hint=f"see envsolve diagnose --prefix {prefix}, or --fix it again"
+        )
+
+
+def _restore(prefix: Path) -> None:
+    """Put back what was installed before the last fix."""
+    names = envsolve.restore(prefix, progress=_verbosely)
+    deliver(f"As before: {', '.join(names)}" if names else "The environment is as it was then.", None)
+
+
+def _shown(found: Fix) -> str:
+    changes = [f"  {change.text}" for change in found.changes] or ["  no package is installed or removed"]
+    return "\n".join([f"{found.cause}: {found.remedy}", f"  {found.command}", f"In {found.prefix}:", *changes])
+
+
+def _verbosely(line: str) -> None:
+    if SETTINGS.verbose:
+        remark(line)

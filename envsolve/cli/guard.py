@@ -1,4 +1,4 @@
-"""``envsolve guard``: what an installer's command would do to torch, said before it is done."""
+"""``envsolve guard``: preview what an installer's command would do to torch, before it runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import click
+import typer
 
 import envsolve
-from envsolve.cli import options
-from envsolve.cli.declare import argument, option
+from envsolve.cli.options import Form, Machines, OutputFile, argument, option, path
 from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import EnvsolveError, UsageError
 
@@ -23,42 +22,36 @@ if TYPE_CHECKING:
 def command(
     words: Annotated[
         list[str] | None,
-        argument(metavar="-- COMMAND...", help="An installer's own command: pip install X, uv pip install X."),
+        argument(metavar="-- COMMAND", help="An installer's own command: pip install X, uv pip install X."),
     ] = None,
     force: Annotated[bool, option("--force", help="Run the command whatever it would do.")] = False,
     dry_run: Annotated[bool, option("--dry-run", help="Only say what it would do.")] = False,
     write: Annotated[
-        bool, option("--write", help="Leave constraints in the environment that plain installs honour.")
+        bool, option("--write", help="Write constraints that make ordinary installs keep this torch.")
     ] = False,
-    remove: Annotated[bool, option("--remove", help="Take them out again.")] = False,
+    remove: Annotated[bool, option("--remove", help="Remove these constraints.")] = False,
     prefix: Annotated[
-        Path | None, option("--prefix", metavar="DIR", help="The environment for --write and --remove.")
+        Path | None, path("--prefix", metavar="DIR", help="The environment for --write and --remove.")
     ] = None,
-    machine: options.MachineFiles = None,
-    target: options.TargetTexts = None,
-    gpu: options.GpuNames = None,
-    driver: options.DriverVersion = None,
-    platform: options.PlatformName = None,
-    form: Annotated[Literal["text", "json"], option("--format", help="text or json, for --dry-run.")] = "text",
-    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE, for --dry-run.")] = None,
+    machines: Machines = Machines(),
+    form: Form = "text",
+    output: OutputFile = None,
 ) -> None:
-    """Say what an install would do to torch.
+    """Preview what an install would do to torch; run it only if it is safe.
 
-    Before it happens; run it when all is well.
-
-    The installer's own dry run tells what would come and go; the rules say whether that runs on this machine. What
-    would break or replace torch unasked is refused with exit code 4. Otherwise the command runs, and its exit code
-    is this one's.
+    The installer's own dry run tells what would change; the rules say whether that runs on this machine. What would
+    break or replace torch unasked is refused with exit code 4. Otherwise the command runs, and its exit code is this
+    one's. --format and -o are for --dry-run.
     """
     if write or remove:
         _keep(write, remove, prefix, words)
         return
     if not words:
-        raise UsageError("which command shall be looked at?", hint="for example: envsolve guard -- pip install X")
+        raise UsageError("no command to look at", hint="for example: envsolve guard -- pip install X")
     if prefix is not None:
         raise UsageError("--prefix goes with --write and --remove", hint="the command itself names its environment")
     check_target(output)
-    named = options.machines_named(machine, target, gpu, driver, platform)
+    named = machines.named()
     try:
         found = envsolve.preview_install(words, named)
     except EnvsolveError as error:
@@ -68,11 +61,9 @@ def command(
         found = None
     if dry_run:
         deliver_as(form, found, lambda: _words(found), output)
-        raise click.exceptions.Exit(4 if found and found.refused else 0)
+        raise typer.Exit(4 if found and found.refused else 0)
     if found is not None and (found.changes or found.refused):
-        from envsolve.protect.preview import describe
-
-        remark(describe(found))
+        remark(envsolve.describe(found))
         if found.refused and not force:
             from envsolve.protect.preview import RefusedError
 
@@ -81,29 +72,27 @@ def command(
 
 
 def _words(found: Preview | None) -> str:
-    from envsolve.protect.preview import describe
-
-    return describe(found) if found else "The command changes no environment."
+    return envsolve.describe(found) if found else "The command changes no environment."
 
 
 def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | None) -> None:
-    """Write the constraints, or take them out."""
+    """Write the constraints, or remove them."""
     if words or (write and remove):
-        raise UsageError("--write and --remove take no command, and not each other")
+        raise UsageError("--write and --remove take no command, and not each other", hint="give one of them alone")
     active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
     place = prefix or (Path(active) if active else None)
     if place is None:
         raise UsageError("which environment?", hint="name it with --prefix DIR, or activate it")
     done = envsolve.guard(place) if write else envsolve.unguard(place)
-    for path in done.files:
-        remark(f"{'written' if write else 'cleaned'}: {path}")
+    for file in done.files:
+        remark(f"{'written' if write else 'cleaned'}: {file}")
     for note in done.notes:
         remark(note)
 
 
 def _run(words: list[str]) -> NoReturn:
-    """Become the command; where a system cannot (Windows), run it and leave with its exit code."""
+    """Become the command."""
     sys.stdout.flush()
-    if sys.platform == "win32":
+    if sys.platform == "win32":  # which has no exec that keeps the terminal
         raise SystemExit(subprocess.run(words).returncode)
     os.execvp(words[0], words)

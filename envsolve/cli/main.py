@@ -1,23 +1,167 @@
-"""The ``envsolve`` command."""
+"""The ``envsolve`` command: its sub-commands, and how failures leave it."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 import envsolve
+from envsolve.cli.output import SETTINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from types import ModuleType
+    from typing import Any, NoReturn
+
+_HELP = "Plan, install and verify PyTorch, Triton and CUDA environments that run on your machine."
+_EPILOG = "Every command also takes --quiet (-q), --verbose (-v) and --debug."
+_ANYWHERE = {"--debug": "debug", "--quiet": "quiet", "-q": "quiet", "--verbose": "verbose", "-v": "verbose"}
+#: Modules of this directory that are not commands.
+HELPERS = frozenset({"main", "options", "output"})
 
 
 def run(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with the documented exit code."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = sys.argv[1:] if arguments is None else list(arguments)
     if given == ["--version"]:
-        # What scripts ask before all else takes none of what commands do, click included.
+        # Scripts ask for it, and typer alone takes five times as long to import as the rest.
         print(f"envsolve {envsolve.__version__}")
         sys.exit(0)
-    from envsolve.cli.commands import run_command
+    _prepare_streams()
+    end = given.index("--") if "--" in given else len(given)
+    for word in [word for word in given[:end] if word in _ANYWHERE]:
+        given.remove(word)
+        setattr(SETTINGS, _ANYWHERE[word], True)
+    try:
+        code = _run_command(given)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing is wrong, and nothing more can be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except KeyboardInterrupt:
+        code = 130
+    except Exception as error:
+        if SETTINGS.debug:
+            raise
+        code = _failed(error)
+    sys.exit(code)
 
-    run_command(given)
+
+def _run_command(given: list[str]) -> int:
+    import signal
+
+    import typer
+
+    def interrupted(number: int, frame: object) -> NoReturn:
+        print("envsolve: interrupted", file=sys.stderr)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        # Not standalone: typer's own way out does not know our errors and exit codes. It returns that of a typer.Exit.
+        return _app().main(given, prog_name="envsolve", standalone_mode=False) or 0
+    except typer.Abort as ended:
+        if isinstance(ended.__cause__, KeyboardInterrupt):
+            return 130
+        print("envsolve: nothing was changed", file=sys.stderr)
+        return 1
+
+
+def _failed(error: Exception) -> int:
+    """Print what happened and what to do, and return the exit code."""
+    import typer
+
+    from envsolve.errors import EnvsolveError
+
+    hint: str | None
+    if isinstance(error, EnvsolveError):
+        message, hint, code = error.message, error.hint, error.exit_code
+    elif isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "envsolve"
+        message, hint, code = error.format_message().rstrip("."), f"see {command} --help", error.exit_code
+        message = message[:1].lower() + message[1:]
+    elif isinstance(error, OSError) and error.filename is not None and error.strerror:
+        # A full disk, a mode or a name in the way is not a defect of the program.
+        message, hint, code = f"{error.filename}: {error.strerror}", "fix that, or name another place", 1
+    else:
+        message = f"unexpected failure: {type(error).__name__}: {error}"
+        hint, code = "run it again with --debug and report what it prints", 1
+    print(f"envsolve: {message}", file=sys.stderr)
+    if hint:
+        print(f"  what to do: {hint}", file=sys.stderr)
+    return code
+
+
+def _app() -> Any:
+    """Build the command; a sub-command's module is imported only if it is run, or its help is shown."""
+    import importlib
+    import pkgutil
+
+    import typer
+    from typer.core import TyperGroup
+    from typer.main import get_command
+
+    from envsolve import cli
+    from envsolve.cli.options import expanded
+
+    # No markup and no rich tracebacks: both take brackets, as in package extras, for styles.
+    plain: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
+    help_names = {"help_option_names": ["-h", "--help"]}
+
+    def sub_command(module: ModuleType, name: str) -> Any:
+        if hasattr(module, "COMMANDS"):
+            app = typer.Typer(help=module.HELP, no_args_is_help=True, add_completion=False, **plain)
+            for function in module.COMMANDS:
+                app.command(epilog=_EPILOG)(expanded(function))
+        else:
+            app = typer.Typer(add_completion=False, **plain)
+            app.command(epilog=_EPILOG)(expanded(module.command))
+        command = get_command(app)
+        command.name = name
+        return command
+
+    class Modules(TyperGroup):
+        """Every module of this directory but the helpers is a command: adding a command is adding a file."""
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            names = (module.name for module in pkgutil.iter_modules(cli.__path__))
+            return [name.replace("_", "-") for name in names if name not in HELPERS]
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in self.list_commands(ctx):
+                return None
+            return sub_command(importlib.import_module(f"{cli.__name__}.{cmd_name.replace('-', '_')}"), cmd_name)
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            print(f"envsolve {envsolve.__version__}")
+            raise typer.Exit
+
+    app = typer.Typer(cls=Modules, help=_HELP, no_args_is_help=True, context_settings=help_names, **plain)
+
+    @app.callback()
+    def options(
+        debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
+        quiet: bool = typer.Option(False, "--quiet", "-q", help="Print only results and errors."),
+        verbose: bool = typer.Option(False, "--verbose", "-v", help="Print more of what is done, and why."),
+        version: bool = typer.Option(
+            False, "--version", callback=show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ) -> None:
+        # The first three are taken wherever they are on the line; they are declared for the help.
+        pass
+
+    return get_command(app)
+
+
+def _prepare_streams() -> None:
+    """Write escapes for what the terminal's encoding lacks, and nothing to a closed stderr."""
+    import io
+    from pathlib import Path
+
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -1,102 +1,164 @@
-"""Options that several commands share: which machine, which Python, which flavour."""
+"""Options that several commands share, in groups: the machines, and what a plan is to contain.
+
+A group is a ``NamedTuple`` of annotated options. A command that has a parameter of its type takes all of its options.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
+
+import typer
 
 import envsolve
-from envsolve.cli.declare import option
 from envsolve.errors import UsageError
 
 if TYPE_CHECKING:
     from envsolve.machine.model import Machine
+    from envsolve.planning.request import Request
 
 
-MachineFiles = Annotated[
-    list[Path] | None,
-    option(
-        "--machine",
-        metavar="FILE|DIR",
-        help="A machine saved by `envsolve detect -o`, or a folder of them; repeat for one plan good on all.",
-    ),
-]
-TargetTexts = Annotated[
-    list[str] | None,
-    option(
-        "--target",
-        metavar="STRING",
-        help="A machine in words: 'RTX 4090, driver 550.54, python 3.12, linux-x86_64'; repeatable.",
-    ),
-]
-GpuNames = Annotated[list[str] | None, option("--gpu", metavar="NAME|CC", help="A GPU: 'RTX 4090', 'H100', '8.9'.")]
-DriverVersion = Annotated[str | None, option("--driver", metavar="VERSION", help="The NVIDIA driver, '550.54.15'.")]
-PlatformName = Annotated[
-    str | None, option("--platform", metavar="NAME", help="linux-x86_64, linux-aarch64 or win-amd64.")
-]
-Form = Annotated[Literal["text", "json"], option("--format", help="text or json.")]
-OutputFile = Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")]
-PythonVersion = Annotated[str | None, option("--python", metavar="X.Y", help="The environment's Python, '3.12'.")]
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for typer, in which each option group is replaced by its options."""
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        group = parameter.annotation
+        if not hasattr(group, "_fields"):
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[name] = group
+        for field, hint in get_type_hints(group, include_extras=True).items():
+            default = group._field_defaults[field]
+            parameters.append(
+                inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+            )
 
-ManagerName = Annotated[
-    str | None,
-    option("--manager", metavar="pip|uv|conda", help="Who installs it; conda has its own packages."),
-]
-ChannelNames = Annotated[
-    list[str] | None,
-    option("--channel", metavar="NAME|URL", help="A conda channel, the preferred first; conda-forge if none."),
-]
+    @wraps(command)
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field: given.pop(field) for field in group._fields})
+        command(**given)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _path(text: str) -> Path:
+    # An empty path would mean the working directory, and usually comes from a shell variable that is not set.
+    if text == "":
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
+
+
+def path(*names: str, metavar: str, help: str) -> Any:
+    """Declare an option that takes a path, or several."""
+    return typer.Option(*names, metavar=metavar, help=help, parser=_path)
+
+
+def path_argument(*, metavar: str, help: str) -> Any:
+    """Declare an argument that is a path, or several."""
+    return typer.Argument(metavar=metavar, help=help, parser=_path)
+
+
+def option(*names: str, help: str, metavar: str | None = None) -> Any:
+    """Declare an option."""
+    return typer.Option(*names, metavar=metavar, help=help)
+
+
+def argument(*, metavar: str, help: str) -> Any:
+    """Declare an argument."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+Form = Annotated[Literal["text", "json"], option("--format", help="Output format.")]
+OutputFile = Annotated[Path | None, path("-o", metavar="FILE", help="Write the output to FILE.")]
+PythonVersion = Annotated[str | None, option("--python", metavar="X.Y", help="Python of the environment, '3.12'.")]
+
 # What --gpu, --driver and --platform may say of a target, and how they are written.
 _PARTS = {
     "gpu": (("gpus",), "'RTX 4090'"),
     "driver": (("driver",), "550.54.15"),
     "platform": (("os", "arch", "libc", "distro"), "linux-x86_64 (or linux-aarch64, win-amd64)"),
 }
-#: Formats that hold conda packages.
-CONDA_FORMATS = ("conda-lock", "environment-yml", "pixi")
 
 
-def machines(
-    files: list[Path] | None,
-    targets: list[str] | None,
-    gpus: list[str] | None,
-    driver: str | None,
-    platform: str | None,
-) -> tuple[Machine, ...]:
-    """The machines that the options name; this host where they name none.
+class Machines(NamedTuple):
+    """The options that name machines.
 
-    ``--gpu``, ``--driver`` and ``--platform`` alone describe a machine; beside ``--machine`` or ``--target`` they
-    replace what those say.
-
-    Raises:
-        UsageError: Files and a target are both given, or something is not understood.
+    ``--gpu``, ``--driver`` and ``--platform`` describe a machine; with ``--machine`` or ``--target`` they replace what
+    those say.
     """
-    if files and targets:
-        raise UsageError("--machine and --target both name the machine", hint="give one of them")
-    words = [_said("gpu", name) for name in gpus or ()]
-    words += [_said("driver", driver)] if driver is not None else []
-    words += [_said("platform", platform)] if platform is not None else []
-    said = envsolve.describe_target(", ".join(words)) if words else None
-    from envsolve.facts.catalogue import Catalogue
-    from envsolve.machine.model import changed
 
-    catalogue = Catalogue()  # one for all of them: each reads its files anew
-    if files:
-        named = [machine for path in files for machine in envsolve.load_machines(path, catalogue)]
-    elif targets:
-        named = [envsolve.describe_target(target, catalogue) for target in targets]
-    elif said is not None:
-        return (said,)
-    else:
-        return (envsolve.detect(),)
-    return tuple(changed(machine, said) for machine in named) if said else tuple(named)
+    machine: Annotated[
+        list[Path] | None,
+        path(
+            "--machine",
+            metavar="FILE|DIR",
+            help="A machine saved by `envsolve detect -o`, or a directory of them; repeat for one plan good on all.",
+        ),
+    ] = None
+    target: Annotated[
+        list[str] | None,
+        option(
+            "--target",
+            metavar="STRING",
+            help="A machine in words: 'RTX 4090, driver 550.54, python 3.12, linux-x86_64'; repeatable.",
+        ),
+    ] = None
+    gpu: Annotated[list[str] | None, option("--gpu", metavar="NAME|CC", help="A GPU: 'RTX 4090', 'H100', '8.9'.")] = (
+        None
+    )
+    driver: Annotated[str | None, option("--driver", metavar="VERSION", help="The GPU driver, '550.54.15'.")] = None
+    platform: Annotated[
+        str | None, option("--platform", metavar="NAME", help="linux-x86_64, linux-aarch64 or win-amd64.")
+    ] = None
+
+    def named(self) -> tuple[Machine, ...] | None:
+        """Return the machines; None if no option names one.
+
+        Raises:
+            UsageError: Files and a target are both given, or something cannot be read.
+        """
+        if not self.machine and not self.gpu and (self.target, self.driver, self.platform) == (None, None, None):
+            return None
+        if self.machine and self.target:
+            raise UsageError("--machine and --target both name the machine", hint="give one of them")
+        words = [_part("gpu", name) for name in self.gpu or ()]
+        words += [_part("driver", self.driver)] if self.driver is not None else []
+        words += [_part("platform", self.platform)] if self.platform is not None else []
+        changes = envsolve.describe_target(", ".join(words)) if words else None
+        from envsolve.facts.catalogue import Catalogue
+        from envsolve.machine.model import changed
+
+        catalogue = Catalogue()  # one for all of them: each reads its files anew
+        if self.machine:
+            found = [machine for path in self.machine for machine in envsolve.load_machines(path, catalogue)]
+        elif self.target:
+            found = [envsolve.describe_target(target, catalogue) for target in self.target]
+        else:
+            assert changes is not None
+            return (changes,)
+        return tuple(changed(machine, changes) for machine in found) if changes else tuple(found)
+
+    def named_or_host(self) -> tuple[Machine, ...]:
+        """Return the machines; this host if no option names one.
+
+        Raises:
+            UsageError: As :meth:`named`.
+        """
+        return self.named() or (envsolve.detect(),)
 
 
-def _said(option: str, text: str) -> str:
-    """The part of a target that an option stands for; it may not say of the machine what it is not for.
+def _part(option: str, text: str) -> str:
+    """Return the part of a target that an option stands for.
 
     Raises:
-        UsageError: It does, or cannot be read, or is empty: a shell variable was not set.
+        UsageError: It says something else of the machine, cannot be read, or is empty: a shell variable was not set.
     """
     from shlex import quote
 
@@ -117,28 +179,112 @@ def _said(option: str, text: str) -> str:
     return part
 
 
-def machines_named(
-    files: list[Path] | None,
-    targets: list[str] | None,
-    gpus: list[str] | None,
-    driver: str | None,
-    platform: str | None,
-) -> tuple[Machine, ...] | None:
-    """Likewise; None where the options name no machine.
+class Asked(NamedTuple):
+    """The options that say what a plan is to contain, and how to choose it."""
 
-    Raises:
-        UsageError: As :func:`machines`.
-    """
-    if not files and not gpus and (targets, driver, platform) == (None, None, None):
-        return None
-    return machines(files, targets, gpus, driver, platform)
+    requirement: Annotated[
+        list[Path] | None,
+        path("-r", "--requirement", metavar="FILE", help="A requirements file or environment.yml."),
+    ] = None
+    constraint: Annotated[list[Path] | None, path("-c", "--constraint", metavar="FILE", help="A constraints file.")] = (
+        None
+    )
+    extra: Annotated[list[str] | None, option("--extra", metavar="NAME", help="An extra of the project.")] = None
+    group: Annotated[
+        list[str] | None,
+        option("--group", metavar="NAME", help="A dependency group of the project, or of the lock to install."),
+    ] = None
+    python: PythonVersion = None
+    cuda: Annotated[str, option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA variant.")] = "auto"
+    manager: Annotated[
+        str | None,
+        option(
+            "--manager",
+            metavar="pip|uv|conda",
+            help="Package manager. `conda` resolves conda packages instead of wheels.",
+        ),
+    ] = None
+    channel: Annotated[
+        list[str] | None,
+        option("--channel", metavar="NAME|URL", help="A conda channel, the preferred first (default: conda-forge)."),
+    ] = None
+    exclude_newer: Annotated[
+        str | None, option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after DATE.")
+    ] = None
+    pre: Annotated[bool, option("--pre", help="Consider pre-releases.")] = False
+    index_url: Annotated[str | None, option("--index-url", metavar="URL", help="The default package index.")] = None
+    extra_index_url: Annotated[
+        list[str] | None,
+        option("--extra-index-url", metavar="URL", help="Another index, for names that the default one lacks."),
+    ] = None
+    offline: Annotated[bool, option("--offline", help="Use only the cache and the catalogue.")] = False
+
+    def request(self, requirements: list[str] | None, family: str | None = None) -> Request:
+        """Return the request.
+
+        Args:
+            requirements: The arguments of the command.
+            family: ``conda`` if the output format holds conda packages.
+
+        Raises:
+            UsageError: Nothing is requested, or options contradict each other.
+        """
+        manager = self.manager_for(family)
+        if not requirements and not self.requirement:
+            hint = "name a requirement (torch), a project (.) or a file (-r FILE)"
+            raise UsageError("nothing to plan", hint=hint)
+        return envsolve.Request(
+            requirements or (),
+            files=self.requirement or (),
+            constraints=self.constraint or (),
+            extras=self.extra or (),
+            groups=self.group or (),
+            python=python_version(self.python),
+            cuda=cuda_variant(self.cuda),
+            exclude_newer=self.exclude_newer,
+            prereleases=self.pre,
+            index_url=self.index_url,
+            extra_index_urls=self.extra_index_url or (),
+            offline=self.offline,
+            manager=manager,
+            channels=self.channel or (),
+        )
+
+    def manager_for(self, family: str | None = None) -> str | None:
+        """Return the package manager: conda also if a format, a file or a channel of conda's says so.
+
+        Raises:
+            UsageError: There is no such manager, or an option of conda's goes with another one.
+        """
+        conda_file = next((str(path) for path in self.requirement or () if path.suffix in (".yml", ".yaml")), None)
+        by = ["--format"] if family == "conda" else []
+        by += [f"-r {conda_file}"] if conda_file else []
+        by += ["--channel"] if self.channel else []
+        if self.manager == "conda" or (self.manager is None and by):
+            return "conda"
+        if by:
+            raise UsageError(f"{by[0]} is for conda packages, not for {self.manager}", hint="plan with --manager conda")
+        if self.manager is not None:
+            from envsolve.install.managers import available
+
+            names = [known.name for known in available()]
+            if self.manager not in names:
+                known = ", ".join((*names, "conda"))
+                raise UsageError(f"--manager {self.manager}: not one of {known}", hint="leave it out to use uv or pip")
+        return self.manager
+
+    @property
+    def plans(self) -> bool:
+        """Whether an option says something that a lock has settled."""
+        beside = (self.requirement, self.constraint, self.extra, self.exclude_newer, self.pre, self.index_url)
+        return any((*beside, self.extra_index_url, self.offline, self.channel)) or self.cuda != "auto"
 
 
 def python_version(text: str | None) -> str | None:
-    """Read ``--python``; whether anything is known of that Python is asked where the builds are read.
+    """Read ``--python``.
 
     Raises:
-        UsageError: It is no version of Python 3.
+        UsageError: It is no version of Python 3. Whether there are builds for it is checked once they are read.
     """
     if text is None:
         return None
@@ -147,32 +293,6 @@ def python_version(text: str | None) -> str | None:
     return python_named(text) or check_python(text, Catalogue())
 
 
-def cuda_flavour(text: str) -> str | None:
-    """Read ``--cuda``; None for ``auto``. Whether there is such a flavour is asked where the builds are read."""
+def cuda_variant(text: str) -> str | None:
+    """Read ``--cuda``; None for ``auto``. Whether there is such a variant is checked once the builds are read."""
     return None if text == "auto" else text
-
-
-def manager_for(
-    named: str | None, form: str | None, files: list[Path] | None, channels: list[str] | None
-) -> str | None:
-    """The package manager that a request means: conda, also where a format, a file or a channel of conda's says so.
-
-    Raises:
-        UsageError: There is no such manager, or what goes with conda alone is asked of another.
-    """
-    conda_file = next((str(path) for path in files or () if path.suffix in (".yml", ".yaml")), None)
-    by = [f"--format {form}"] if form in CONDA_FORMATS else []
-    by += [f"-r {conda_file}"] if conda_file else []
-    by += ["--channel"] if channels else []
-    if named == "conda" or (named is None and by):
-        return "conda"
-    if by:
-        raise UsageError(f"{by[0]} is for conda packages, not for {named}", hint="plan with --manager conda")
-    if named is not None:
-        from envsolve.install.managers import available
-
-        names = [known.name for known in available()]
-        if named not in names:
-            known = ", ".join((*names, "conda"))
-            raise UsageError(f"--manager {named}: not one of {known}", hint="leave it out to use uv or pip")
-    return named

@@ -1,165 +1,179 @@
-"""``envsolve plan``: from requirements and a machine to a plan."""
+"""``envsolve plan``: from requirements and machines to a plan, or several, as text or files."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-import click
+import typer
+from msgspec import structs
 
 import envsolve
-from envsolve.cli import options, plan_output
-from envsolve.cli.declare import argument, option
+from envsolve.cli.options import Asked, Machines, argument, option, path
 from envsolve.cli.output import SETTINGS, STDOUT, check_target, deliver, remark
-from envsolve.errors import ImpossibleError, UsageError
+from envsolve.errors import EnvsolveError, ImpossibleError, UsageError
+from envsolve.system import files
 
 if TYPE_CHECKING:
-    from envsolve.planning.groups import WhatIf
+    from envsolve.planning.groups import Plans, WhatIf
     from envsolve.planning.plan import Plan
 
+Pairs = tuple[tuple[str, str], ...]
 
-Requirements = Annotated[
-    list[str] | None, argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, a project.")
-]
-Files = Annotated[
-    list[Path] | None, option("-r", "--requirement", metavar="FILE", help="A requirements file or environment.yml.")
-]
-Constraints = Annotated[list[Path] | None, option("-c", "--constraint", metavar="FILE", help="A constraints file.")]
-Extras = Annotated[list[str] | None, option("--extra", metavar="NAME", help="An extra of the project.")]
-Groups = Annotated[list[str] | None, option("--group", metavar="NAME", help="A dependency group of the project.")]
-Cuda = Annotated[str, option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA flavour.")]
-ExcludeNewer = Annotated[str | None, option("--exclude-newer", metavar="DATE", help="Nothing published later.")]
-Prereleases = Annotated[bool, option("--pre", help="Consider pre-releases.")]
-IndexUrl = Annotated[str | None, option("--index-url", metavar="URL", help="The default package index.")]
-ExtraIndexUrls = Annotated[
-    list[str] | None, option("--extra-index-url", metavar="URL", help="Another index, for names that it lacks.")
-]
-Offline = Annotated[bool, option("--offline", help="Answer from the cache and the catalogue alone.")]
-_CONTAINERS = ("dockerfile", "apptainer")
+
+class Preferred(NamedTuple):
+    """The options that name versions to prefer: those of a lock, or of an environment."""
+
+    lock: Annotated[
+        Path | None,
+        path(
+            "--lock",
+            metavar="FILE",
+            help="Prefer the versions pinned in this pylock.toml (default: the lock that -o overwrites).",
+        ),
+    ] = None
+    upgrade: Annotated[bool, option("-U", "--upgrade", help="Ignore the existing lock and upgrade everything.")] = False
+    upgrade_package: Annotated[
+        list[str] | None, option("-P", "--upgrade-package", metavar="NAME", help="Upgrade this package; repeatable.")
+    ] = None
+    prefer: Annotated[
+        Literal["newest", "installed"] | None,
+        option("--prefer", help="Prefer the newest versions, or those installed (see --prefix and --installed)."),
+    ] = None
+    prefix: Annotated[
+        Path | None, path("--prefix", metavar="DIR", help="Prefer the versions installed in this environment.")
+    ] = None
+    installed: Annotated[
+        Path | None,
+        path("--installed", metavar="FILE", help="Same, from `pip freeze`, `conda list` or JSON."),
+    ] = None
+
+    def existing_lock(self, output: Path | None, form: str) -> Path | None:
+        """Return the lock whose versions are preferred: the named one, else the one of ours that is overwritten."""
+        if self.upgrade:
+            return None
+        if self.lock is None and form == "pylock" and output is not None:
+            from envsolve.install.lock_classes import is_own_lock
+
+            return output if is_own_lock(output) else None
+        return self.lock
+
+    def versions(self, lock: Path | None) -> Pairs:
+        """Return names and versions to prefer.
+
+        Raises:
+            UsageError: Options contradict each other, or a place cannot be read.
+        """
+        prefix, installed = self.prefix, self.installed
+        if self.prefer == "installed" and prefix is None and installed is None:
+            hint = "name the environment: --prefix DIR or --installed FILE"
+            raise UsageError("--prefer installed: no environment is named", hint=hint)
+        if self.prefer == "newest":
+            prefix = installed = None
+        text = _text(installed) if installed is not None else None
+        return envsolve.installed_versions(lock, prefix=prefix, installed=text, upgrade=self.upgrade_package or ())
 
 
 def command(
-    requirements: Requirements = None,
-    files: Files = None,
-    constraints: Constraints = None,
-    extras: Extras = None,
-    groups: Groups = None,
-    machine: options.MachineFiles = None,
-    target: options.TargetTexts = None,
-    gpu: options.GpuNames = None,
-    driver: options.DriverVersion = None,
-    platform: options.PlatformName = None,
-    python: options.PythonVersion = None,
-    cuda: Cuda = "auto",
-    manager: options.ManagerName = None,
-    channel: options.ChannelNames = None,
+    requirements: Annotated[
+        list[str] | None,
+        argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, or a project."),
+    ] = None,
+    asked: Asked = Asked(),
+    machines: Machines = Machines(),
     form: Annotated[
         str | None, option("--format", metavar="NAME", help="summary, json, pylock, environment-yml, pip, ...")
     ] = None,
     builder: Annotated[
-        str | None, option("--for", metavar="docker|apptainer", help="A container file, for its builder.")
+        str | None, option("--for", metavar="docker|apptainer", help="Write a container file for this builder.")
     ] = None,
     output: Annotated[
         Path | None,
-        option("-o", metavar="FILE|DIR", help="Write it to FILE; several plans, a file each, into DIR."),
+        path("-o", metavar="FILE|DIR", help="Write the plan to FILE; several plans, one file each, into DIR."),
     ] = None,
     allow_groups: Annotated[
-        bool, option("--allow-groups", help="The fewest plans that serve all machines, where one does not.")
+        bool,
+        option("--allow-groups", help="If no single plan fits all machines, make as few plans as possible."),
     ] = False,
     what_if: Annotated[
         str | None,
-        option("--what-if", metavar="CHANGE", help="What another machine would give: 'driver 580', 'RTX 5090'."),
+        option("--what-if", metavar="CHANGE", help="Show what another machine would give: 'driver 580', 'RTX 5090'."),
     ] = None,
-    lock: plan_output.LockFile = None,
-    upgrade: plan_output.Upgrade = False,
-    upgrade_package: plan_output.UpgradePackages = None,
-    prefer: plan_output.Prefer = None,
-    prefix: plan_output.PrefixFolder = None,
-    installed: plan_output.InstalledList = None,
-    exclude_newer: ExcludeNewer = None,
-    prereleases: Prereleases = False,
-    index_url: IndexUrl = None,
-    extra_index_url: ExtraIndexUrls = None,
-    offline: Offline = False,
+    preferred: Preferred = Preferred(),
 ) -> None:
     """Choose what to install on a machine.
 
     Judges every published torch build for the machine, resolves the whole set, and writes it down.
     """
-    form = _container_file(builder, form)
-    chosen = _format(form or ("pylock" if allow_groups and plan_output.is_folder(output) else None), output)
-    manager = options.manager_for(manager, chosen, files, channel)
-    check_asked(requirements, files)
-    (plan_output.check_place if allow_groups else _check_place)(chosen, output)
-    if what_if is not None:
-        _check_question(chosen, allow_groups=allow_groups)
-    stays = plan_output.lock_to_keep(lock, output, chosen, upgrade=upgrade)
-    keep = plan_output.to_keep(stays, upgrade_package, prefer, prefix, installed)
-    if manager == "conda" and (allow_groups or what_if is not None):
-        raise UsageError("--allow-groups and --what-if are not for conda packages", hint="plan one by one")
-    request = envsolve.Request(
-        requirements or (),
-        files=files or (),
-        constraints=constraints or (),
-        extras=extras or (),
-        groups=groups or (),
-        python=options.python_version(python),
-        cuda=options.cuda_flavour(cuda),
-        exclude_newer=exclude_newer,
-        prereleases=prereleases,
-        keep=keep,
-        index_url=index_url,
-        extra_index_urls=extra_index_url or (),
-        offline=offline,
-        manager=manager,
-        channels=channel or (),
-    )
-    machines = options.machines(machine, target, gpu, driver, platform)
-    if chosen in _CONTAINERS:
-        machines = envsolve.in_containers(machines)
+    from envsolve.formats import format_named
+
+    chosen = _format(form, builder, output, several=allow_groups)
+    family = format_named(chosen).FAMILY
+    request = asked.request(requirements, family)
+    (check_place if allow_groups else _check_file)(chosen, output)
+    _check_question(chosen, what_if, conda=request.manager == "conda", several=allow_groups)
+    lock = preferred.existing_lock(output, chosen)
+    request = structs.replace(request, keep=preferred.versions(lock))
+    given = machines.named_or_host()
+    if family == "container":
+        given = envsolve.in_containers(given)
     if allow_groups:
-        plans = envsolve.plan_groups(request, machines)
-        plan_output.deliver_plans(plans, chosen, output)
-        for made in plans.plans:
-            plan_output.tell_kept(made, keep, stays)
-        if plans.unserved:
-            raise click.exceptions.Exit(ImpossibleError.exit_code)
-        return
-    if what_if is not None:
-        answer = envsolve.what_if(what_if, request, machines)
+        plans = envsolve.plan_groups(request, given)
+        deliver_plans(plans, chosen, output)
+        made, failed = plans.plans, bool(plans.unserved)
+    elif what_if is not None:
+        answer = envsolve.what_if(what_if, request, given)
         deliver(_answered(answer, chosen), output)
-        if answer.now.status == "impossible":
-            raise click.exceptions.Exit(ImpossibleError.exit_code)
-        return
-    made = envsolve.plan(request, machines)
-    deliver(_written(made, chosen), output)
-    if output is not None or chosen not in ("summary", "json"):
-        tell(made)
-    plan_output.tell_kept(made, keep, stays)
-    if made.status == "impossible":
-        raise click.exceptions.Exit(ImpossibleError.exit_code)
+        made, failed = (), answer.now.status == "impossible"
+    else:
+        made = (envsolve.plan(request, given),)
+        deliver(_written(made[0], chosen), output)
+        if output is not None or chosen not in ("summary", "json"):
+            tell(made[0])
+        failed = made[0].status == "impossible"
+    for plan in made:
+        tell_kept(plan, tuple(request.keep), lock)
+    if failed:
+        raise typer.Exit(ImpossibleError.exit_code)
 
 
-def _check_question(form: str, *, allow_groups: bool) -> None:
-    """Refuse what an answer to a question cannot be.
+def _format(named: str | None, builder: str | None, output: Path | None, *, several: bool) -> str:
+    """Return the format that the options name, else the one that the name of the output stands for.
 
     Raises:
-        UsageError: The format is one of a plan alone, or several plans are asked for.
+        UsageError: There is no such format or builder, or they contradict each other.
     """
+    from envsolve.formats import format_built_by, format_for, format_named
+
+    if builder is not None:
+        read = format_built_by(builder)
+        if named not in (None, "dockerfile", read):
+            message = f"--for {builder} is for a container file, not for --format {named}"
+            raise UsageError(message, hint="leave --format out")
+        return read
+    if named is not None:
+        return format_named(named).NAME
+    return "pylock" if several and is_directory(output) else format_for(output)
+
+
+def _check_question(form: str, question: str | None, *, conda: bool, several: bool) -> None:
+    """Refuse combinations with --what-if and --allow-groups that have no answer.
+
+    Raises:
+        UsageError: The options contradict each other.
+    """
+    if conda and (several or question is not None):
+        raise UsageError("--allow-groups and --what-if are not for conda packages", hint="plan one by one")
+    if question is None:
+        return
     if form not in ("summary", "json"):
         raise UsageError(f"--what-if is a question, and --format {form} holds a plan", hint="formats: summary, json")
-    if allow_groups:
+    if several:
         raise UsageError("--what-if and --allow-groups do not go together", hint="ask for the machines one by one")
 
 
-def _answered(answer: WhatIf, form: str) -> str:
-    from envsolve.formats import _several
-
-    return _several.as_json(answer) if form == "json" else _several.as_text(answer, sources=SETTINGS.verbose)
-
-
-def _check_place(form: str, output: Path | None) -> None:
-    """Refuse a place that a plan of that format cannot be written to.
+def _check_file(form: str, output: Path | None) -> None:
+    """Refuse a file that a plan of that format cannot be written to.
 
     Raises:
         UsageError: It is one.
@@ -171,74 +185,94 @@ def _check_place(form: str, output: Path | None) -> None:
         check_path(output)
 
 
+def is_directory(output: Path | None) -> bool:
+    """Whether ``-o`` names a directory; a path without a suffix where nothing is yet becomes one."""
+    return output is not None and (files.is_folder(output) or (not output.suffix and not files.is_there(output)))
+
+
+def check_place(form: str, output: Path | None) -> None:
+    """Refuse to write several plans to one file in a format that holds one.
+
+    Raises:
+        UsageError: It is such a format, or the place cannot be written to.
+    """
+    from envsolve.formats import format_named
+
+    if output is not None and is_directory(output):
+        if not files.is_folder(output.absolute().parent):
+            raise UsageError(f"there is no folder {output.parent}", hint="make it, or name another folder after -o")
+        return
+    _check_file(form, output)
+    if not format_named(form).HOLDS_SEVERAL:
+        raise UsageError(
+            f"--allow-groups may give several plans, and --format {form} holds one",
+            hint="name a folder with -o: it gets a file for each",
+        )
+
+
+def deliver_plans(made: Plans, form: str, output: Path | None) -> None:
+    """Print several plans, or write them to a file or a directory, and say what they are.
+
+    Raises:
+        EnvsolveError: Something cannot be written, or a plan cannot be in that format.
+    """
+    from envsolve.formats import files, group_names, remarks, render_plans
+
+    if output is not None and is_directory(output):
+        texts = files(made, form)
+        try:
+            output.mkdir(exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise EnvsolveError(f"cannot make {output}: {reason}", hint="choose another place after -o") from error
+        for name, text in texts.items():
+            deliver(text, output / name)
+    else:
+        deliver(render_plans(made, form, sources=SETTINGS.verbose), output)
+    if output is not None:
+        named = [*zip(group_names(made), made.plans, strict=True), *(("unserved", plan) for plan in made.unserved)]
+        for name, plan in named:
+            for line in remarks(plan):
+                remark(f"{name}: {line}")
+
+
+def _answered(answer: WhatIf, form: str) -> str:
+    from envsolve.formats import json, summary
+
+    if form == "json":
+        return json.render_what_if(answer)
+    return summary.render_what_if(answer, sources=SETTINGS.verbose)
+
+
+def _written(made: Plan, form: str) -> str:
+    from envsolve.formats import summary
+
+    return summary.render(made, sources=SETTINGS.verbose) if form == "summary" else made.render(form)
+
+
 def show_impossible(made: Plan) -> None:
-    """Print the conflict and the remedies."""
+    """Print the conflict and the fixes."""
     deliver(_written(made, "summary"), None)
 
 
 def tell(made: Plan) -> None:
-    """What a person should know of a plan whose text is for a program, or is not on the terminal."""
+    """Print what a person should know of a plan that is written for a program, or into a file."""
     from envsolve.formats import remarks
 
     for line in remarks(made):
         remark(line)
 
 
-def _written(made: Plan, form: str) -> str:
-    from envsolve.formats import render, summary
-
-    return summary.render(made, sources=SETTINGS.verbose) if form == "summary" else render(made, form)
-
-
-def check_asked(requirements: list[str] | None, files: list[Path] | None) -> None:
-    """Refuse a request for nothing.
-
-    Raises:
-        UsageError: Neither a requirement nor a file is named.
-    """
-    if not requirements and not files:
-        raise UsageError("what shall be planned?", hint="name packages (torch), a project (.) or a file (-r FILE)")
+def tell_kept(made: Plan, kept: Pairs, lock: Path | None) -> None:
+    """Print how much of a lock the plan keeps."""
+    if lock is None or made.status == "impossible":
+        return
+    same = sum((package.name, package.version) in kept for package in made.packages)
+    remark(f"kept: {same} of {len(made.packages)} packages are as in {lock}; --upgrade lets all move")
 
 
-def _format(named: str | None, output: Path | None) -> str:
-    """The format that was named, else the one that the name of the output file stands for.
-
-    Raises:
-        UsageError: There is no such format.
-    """
-    from envsolve.formats import formats
-
-    if named is not None:
-        if named not in formats():
-            raise UsageError(f"--format {named}: there is no such plan format", hint=f"formats: {', '.join(formats())}")
-        return named
-    name = output.name if output else ""
-    if name.startswith("pylock.") and name.endswith(".toml"):
-        return "pylock"
-    if name.startswith(("Dockerfile", "Containerfile")) or name.lower().endswith((".dockerfile", ".containerfile")):
-        return "dockerfile"
-    if name.startswith("conda-") and name.endswith(".lock"):
-        return "conda-lock"
-    if name in ("environment.yml", "pixi.toml"):
-        return {"environment.yml": "environment-yml", "pixi.toml": "pixi"}[name]
-    if name.endswith(".toml"):
-        from envsolve.formats.pylock import check_path
-
-        check_path(Path(name))
-    return {".json": "json", ".txt": "requirements", ".def": "apptainer"}.get(Path(name).suffix, "summary")
-
-
-def _container_file(builder: str | None, form: str | None) -> str | None:
-    """The format that a builder of containers reads.
-
-    Raises:
-        UsageError: There is no such builder, or the format is not one of containers.
-    """
-    if builder is None:
-        return form
-    read = {"docker": "dockerfile", "podman": "dockerfile", "apptainer": "apptainer"}
-    if builder not in read:
-        raise UsageError(f"--for {builder}: there is no such builder", hint=f"builders: {', '.join(read)}")
-    if form not in (None, "dockerfile", read[builder]):
-        raise UsageError(f"--for {builder} is for a container file, not for --format {form}", hint="leave --format out")
-    return read[builder]
+def _text(installed: Path) -> str:
+    try:
+        return files.read_regular(installed).decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(f"cannot read {installed}: {error.strerror or error}") from error

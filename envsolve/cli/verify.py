@@ -1,4 +1,4 @@
-"""``envsolve verify``: an environment proved."""
+"""``envsolve verify``: run the checks of an environment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import combinations
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
+import typer
 
 import envsolve
-from envsolve.cli.declare import option
+from envsolve.cli.options import Form, OutputFile, option, path
 from envsolve.cli.output import check_target, deliver, deliver_as
 from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import is_file, is_there, real_path
@@ -24,35 +24,35 @@ if TYPE_CHECKING:
 
 
 def command(
-    prefix: Annotated[Path | None, option("--prefix", metavar="DIR", help="The environment.")] = None,
+    prefix: Annotated[Path | None, path("--prefix", metavar="DIR", help="The environment.")] = None,
     python: Annotated[str | None, option("--python", metavar="EXE", help="Its interpreter.")] = None,
     report: Annotated[
-        Path | None, option("--report", metavar="FILE", help="A saved report (JSON): show it, run nothing.")
+        Path | None, path("--report", metavar="FILE", help="Show a saved report (JSON); run nothing.")
     ] = None,
-    compile_only: Annotated[bool, option("--compile-only", help="Compile for --gpu; needs no GPU.")] = False,
+    compile_only: Annotated[bool, option("--compile-only", help="Only compile, for --gpu; needs no GPU.")] = False,
     gpu: Annotated[
-        list[str] | None, option("--gpu", metavar="NAME|CC", help="Compile for this card; repeatable.")
+        list[str] | None, option("--gpu", metavar="NAME|CC", help="Compile for this GPU; repeatable.")
     ] = None,
     only: Annotated[
-        list[str] | None, option("--only", metavar="CHECK", help="Run this check alone; repeatable.")
+        list[str] | None, option("--only", metavar="CHECK", help="Run only this check; repeatable.")
     ] = None,
-    quick: Annotated[bool, option("--quick", help="Only what shows the most in the least time.")] = False,
+    quick: Annotated[bool, option("--quick", help="Run only the fastest, most telling checks.")] = False,
     plan: Annotated[
         Path | None,
-        option("--plan", metavar="FILE", help="A plan's JSON, or a pylock.toml: hold what is seen against it."),
+        path("--plan", metavar="FILE", help="Compare the results with a plan (JSON) or a pylock.toml."),
     ] = None,
     compare: Annotated[
         Path | None,
-        option("--compare", metavar="FILE", help="An earlier report (JSON): say what is not as it was."),
+        path("--compare", metavar="FILE", help="Show what changed since an earlier report (JSON)."),
     ] = None,
     time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each check.")] = 120.0,
-    form: Annotated[Literal["text", "json"], option("--format", help="text or json.")] = "text",
-    output: Annotated[Path | None, option("-o", metavar="FILE", help="Write it to FILE.")] = None,
+    form: Form = "text",
+    output: OutputFile = None,
     html: Annotated[
-        Path | None, option("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
+        Path | None, path("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
     ] = None,
 ) -> None:
-    """Prove an environment.
+    """Verify an environment.
 
     Compiles and runs kernels in it and compares what they compute.
     """
@@ -60,9 +60,9 @@ def command(
         raise UsageError("which environment?", hint="give one of --prefix DIR, --python EXE, --report FILE")
     _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick)
     written, read = {"-o": output, "--html": html}, {"--report": report, "--plan": plan, "--compare": compare}
-    for name, path in written.items():
-        check_target(path, name)
-        _expect_writable(path, name)
+    for name, target in written.items():
+        check_target(target, name)
+        _expect_writable(target, name)
     _refuse_overwriting(written, read, form)
     if report:
         found = envsolve.saved_report(report, before=compare)
@@ -80,7 +80,7 @@ def command(
             stack.callback(deliver, page(found), html)
         deliver_as(form, found, partial(_words, found), output)
     if not found.passed or found.worse:
-        raise click.exceptions.Exit(VerificationError.exit_code)
+        raise typer.Exit(VerificationError.exit_code)
 
 
 def _program(python: str) -> Path:

@@ -1,50 +1,153 @@
-"""Plan formats, one module each: a module ``environment_yml.py`` here is the format ``environment-yml``.
+"""Plan formats: each module here without a leading underscore is one, found by its name.
 
-A format module has ``render(plan: Plan) -> str``. Modules whose name starts with an underscore are no formats.
+A format module declares what it is and renders plans:
+
+* ``NAME``: ``environment-yml``, after ``--format``.
+* ``FILENAMES``: patterns of the file names that stand for it after ``-o``, its own file's name first; may be empty.
+* ``FAMILY``: ``wheels``, ``conda`` or ``container``: which plans it can hold. ``any`` holds wheels and conda packages.
+* ``HOLDS_SEVERAL``: whether ``render_plans(plans, *, sources)`` writes several plans as one text.
+* ``NEEDS_HASHES``: whether every package needs a hash.
+* ``BUILDERS``, for containers only: the names after ``--for``.
+* ``render(plan)``: the text.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
+from typing import Literal, Protocol, cast
 
 from msgspec.structs import replace
 
 from envsolve.errors import UsageError
-from envsolve.formats._packages import public
-from envsolve.formats._words import in_a_line, warning_lines
+from envsolve.formats._packages import in_a_line, public, warning_lines
 from envsolve.machine.model import Machine, Platform
+from envsolve.planning.groups import Plans
 from envsolve.planning.plan import Plan
 
 
+class Format(Protocol):
+    """What a format module declares."""
+
+    NAME: str
+    FILENAMES: tuple[str, ...]
+    FAMILY: Literal["wheels", "conda", "container", "any"]
+    HOLDS_SEVERAL: bool
+    NEEDS_HASHES: bool
+    render: Callable[[Plan], str]
+
+
 def formats() -> tuple[str, ...]:
-    """The names of all formats, sorted."""
+    """Return the names of all formats, sorted."""
     names = (module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
     return tuple(sorted(name.replace("_", "-") for name in names))
 
 
-def render(plan: Plan, format: str) -> str:
-    """Write a plan down.
-
-    Args:
-        plan: The plan.
-        format: One of :func:`formats`.
+def format_named(name: str) -> Format:
+    """Return a format.
 
     Raises:
         UsageError: There is no such format.
-        ImpossibleError: The plan is impossible, and the format has no way to say so.
-        IndexUnavailableError: The format needs hashes that the plan lacks.
     """
-    if format not in formats():
-        raise UsageError(f"there is no plan format {format!r}", hint=f"formats: {', '.join(formats())}")
-    module = importlib.import_module(f"{__name__}.{format.replace('-', '_')}")
-    text: str = module.render(public(plan))
+    if name not in formats():
+        raise UsageError(f"--format {name}: there is no such plan format", hint=f"formats: {', '.join(formats())}")
+    return cast("Format", importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
+
+
+def format_for(output: PurePath | None) -> str:
+    """Return the name of the format that a file name stands for; ``summary`` if it stands for none.
+
+    Raises:
+        UsageError: The name looks like that of a lock, and installers would not recognize it.
+    """
+    name = output.name if output else ""
+    found = [
+        (len(pattern.strip("*")), form)
+        for form in (formats() if name else ())
+        for pattern in format_named(form).FILENAMES
+        if fnmatchcase(name, pattern) or fnmatchcase(name.lower(), pattern)
+    ]
+    if not found and name.endswith(".toml"):
+        from envsolve.formats.pylock import check_path
+
+        check_path(Path(name))
+    return max(found, default=(0, "summary"))[1]
+
+
+def format_built_by(builder: str) -> str:
+    """Return the name of the container format that a builder reads.
+
+    Raises:
+        UsageError: There is no such builder.
+    """
+    builders = {name: form for form in formats() for name in getattr(format_named(form), "BUILDERS", ())}
+    if builder not in builders:
+        raise UsageError(f"--for {builder}: there is no such builder", hint=f"builders: {', '.join(sorted(builders))}")
+    return builders[builder]
+
+
+def render(plan: Plan, format: str) -> str:
+    """Write a plan in one of :func:`formats`.
+
+    Raises:
+        UsageError: There is no such format.
+        ImpossibleError: The plan is impossible, and the format cannot say so.
+        IndexUnavailableError: The format requires hashes that the plan lacks.
+    """
+    return format_named(format).render(public(plan))
+
+
+def render_plans(plans: Plans, format: str, *, sources: bool = False) -> str:
+    """Write several plans as one text, in a format that holds several.
+
+    Args:
+        plans: The plans.
+        format: The format's name.
+        sources: In a summary, also print where the facts of a conflict were read.
+
+    Raises:
+        EnvsolveError: A plan cannot be locked, or there is no plan.
+    """
+    text: str = vars(format_named(format))["render_plans"](plans, sources=sources)
     return text
 
 
+def files(plans: Plans, format: str) -> Mapping[str, str]:
+    """Return the text of every plan by the name of its file; plans that fit no machine have none.
+
+    Raises:
+        EnvsolveError: As :func:`render`.
+    """
+    own = PurePath(next(iter(format_named(format).FILENAMES), f"{format}.txt"))
+    names = group_names(plans)
+    return {
+        f"{own.stem}.{name}{own.suffix}": render(plan, format) for name, plan in zip(names, plans.plans, strict=True)
+    }
+
+
+def group_names(plans: Plans) -> tuple[str, ...]:
+    """Name each plan after its variant and GPUs, ``cu126-sm70-sm90``; a number makes equal names unique."""
+    names: list[str] = []
+    for plan in plans.plans:
+        name = _group_name(plan)
+        taken = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", other) is not None for other in names)
+        names.append(f"{name}-{taken + 1}" if taken else name)
+    return tuple(names)
+
+
+def _group_name(plan: Plan) -> str:
+    systems = {(m.platform.os, m.platform.arch) for m in plan.machines if m.platform}
+    odd = sorted(part for os, arch in systems for part in (os, arch) if part not in (None, "linux", "x86_64"))
+    gpus = sorted({gpu.cc for machine in plan.machines for gpu in machine.gpus or () if gpu.cc})
+    return "-".join([plan.cuda or "any", *(cc.sm.replace("_", "") for cc in gpus), *filter(None, odd)])
+
+
 def remarks(plan: Plan) -> Iterator[str]:
-    """What to say beside a plan that is written for a program: what was chosen, and every warning, a line each."""
+    """Yield what to print beside a plan that is written for a program: what was chosen, then every warning."""
     plan = public(plan)
     yield in_a_line(plan)
     yield from warning_lines(plan)

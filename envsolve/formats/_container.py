@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from envsolve.formats._packages import export_jobs
+from envsolve.formats._commands import export_jobs
 from envsolve.formats._recipe import PREFIX, Compiling, Recipe
 from envsolve.values import DriverVersion
 

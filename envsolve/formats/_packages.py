@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
-import msgspec
 from msgspec import structs
 
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError
-from envsolve.formats._words import in_words
 from envsolve.packages.urls import without_logins, without_secrets
-from envsolve.planning.plan import Plan
-from envsolve.solve.outcome import Caution, PlannedPackage
-from envsolve.toolchain.model import SITE_PACKAGES, Toolchain
+from envsolve.planning.groups import WhatIf, differences
+from envsolve.planning.plan import DriverNeed, Plan, Support
+from envsolve.solve.outcome import Caution, Fix, PlannedPackage
 
 # What pip takes in hash-checking mode.
 _STRONG = ("sha256", "sha384", "sha512")
@@ -88,24 +86,10 @@ def no_lock(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -> 
         warnings: The plan's: ``index-unreachable`` tells a hash that was not seen from one that the index lacks.
     """
     packages = list(packages)
-    for package in packages:
-        if is_tree(package):
-            if package.tree is None or package.tree.unread is not None:
-                return unread_tree(package)
-            continue
-        if is_direct(package) and not strong_hashes(package) and package.evidence is not None:
-            return UsageError(
-                f"{package.name} {package.version} is on no index, and no public list has the sha256 of {package.url}",
-                hint=f"--format uv (or pip) gives commands that need none; for a lock ask for "
-                f"'{package.name} @ {package.url}#sha256=DIGEST', with the digest of: curl -sL ADDRESS | sha256sum",
-            )
-        if is_direct(package) and not strong_hashes(package):
-            return UsageError(
-                f"{package.name} is asked for by the address {package.url}, without a hash",
-                hint="append #sha256=DIGEST to the address, or use the format pip or uv",
-            )
-    files = [package for package in packages if not is_tree(package)]
-    bare = [package for package in files if package.url is None or not strong_hashes(package)]
+    lacks = (_lack_of_reference(package) for package in packages if is_tree(package) or is_direct(package))
+    if lack := next(filter(None, lacks), None):
+        return lack
+    bare = [one for one in packages if not is_tree(one) and (one.url is None or not strong_hashes(one))]
     if not bare:
         return None
     unreached = any(caution.code == "index-unreachable" for caution in warnings)
@@ -120,6 +104,24 @@ def no_lock(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -> 
         return IndexUnavailableError("; ".join(told), hint=hint)
     told = (f"{index} gives no sha256 of {', '.join(names)}" for index, names in _by_index(bare))
     return IndexUnavailableError("; ".join(told), hint="use the format pip or uv, which need no hashes")
+
+
+def _lack_of_reference(package: PlannedPackage) -> EnvsolveError | None:
+    """Why a source tree or a file that was requested by URL cannot be locked; None if it can."""
+    if is_tree(package):
+        return unread_tree(package) if package.tree is None or package.tree.unread is not None else None
+    if strong_hashes(package):
+        return None
+    if package.evidence is not None:
+        return UsageError(
+            f"{package.name} {package.version} is on no index, and no public list has the sha256 of {package.url}",
+            hint=f"--format uv (or pip) gives commands that need none; for a lock ask for "
+            f"'{package.name} @ {package.url}#sha256=DIGEST', with the digest of: curl -sL ADDRESS | sha256sum",
+        )
+    return UsageError(
+        f"{package.name} is asked for by the address {package.url}, without a hash",
+        hint="append #sha256=DIGEST to the address, or use the format pip or uv",
+    )
 
 
 def unread_tree(package: PlannedPackage) -> IndexUnavailableError:
@@ -164,151 +166,6 @@ def _by_index(packages: Iterable[PlannedPackage]) -> list[tuple[str, list[str]]]
     return sorted(names.items())
 
 
-# The shell commands by which the CUDA sources of a plan are compiled, the way ``envsolve install`` does it.
-
-
-# Gigabytes that one compiler of CUDA code takes; flash-attention's README warns of as much for each job.
-_JOB_GB = 4
-_JOBS = (
-    "import os; memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'); "
-    f"print(max(1, min(os.cpu_count(), memory // {_JOB_GB}000000000)))"
-)
-# Headers of torch's own CUDA 12 wheels, for a toolkit that has the compiler alone.
-_HEADERS = "import glob, sysconfig; print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/nvidia/*/include')))"
-_PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))"
-# NVIDIA's packages have libcudart.so.13 and no libcudart.so, which is what a linker asks for.
-_LINKS = (
-    'for file in "$CUDA_HOME"/lib/*.so.*; do ln -sf "${file##*/}" "${file%%.so.*}.so"; done; '
-    'ln -sfn lib "$CUDA_HOME/lib64"'
-)
-# Nor a stub of the driver's library, which is linked against where no driver is.
-_STUB = (
-    'mkdir -p "$CUDA_HOME/lib/stubs"; '
-    'grep -ohE "\\bcu[A-Z][A-Za-z0-9_]*" "$CUDA_HOME"/include/cuda*.h | sort -u | sed "s/.*/void &(void) {}/" | '
-    '"${CC:-cc}" -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$CUDA_HOME/lib/stubs/libcuda.so" -x c -'
-)
-_LIBRARY_PATH = 'LIBRARY_PATH="$CUDA_HOME/lib64:$CUDA_HOME/lib64/stubs${LIBRARY_PATH:+:$LIBRARY_PATH}"'
-
-
-def is_compiled(package: PlannedPackage, plan: Plan) -> bool:
-    """Whether it is compiled in the environment, after all else is there."""
-    return plan.toolchain is not None and package.kind == "sdist" and package.name in plan.toolchain.compiles
-
-
-def export_jobs(python: str) -> str:
-    """Set ``MAX_JOBS`` to what processors and memory allow, unless it is set."""
-    return f'export MAX_JOBS="${{MAX_JOBS:-$({python} -c "{_JOBS}")}}"'
-
-
-def library_path(toolchain: Toolchain) -> str | None:
-    """The linker's option by which what is compiled finds the CUDA libraries of the environment; None without such."""
-    if toolchain.nvcc_from != "pip" or toolchain.CUDA_HOME is None:
-        return None
-    return f"-Wl,-rpath,$ORIGIN/..{toolchain.CUDA_HOME.removeprefix(SITE_PACKAGES)}/lib"
-
-
-def prepare(toolchain: Toolchain, python: str) -> Iterator[str]:
-    """What comes before the sources, in the same shell.
-
-    Args:
-        toolchain: What compiles them.
-        python: The environment's Python, in the shell's words.
-    """
-    if toolchain.nvcc_from == "pip" and toolchain.CUDA_HOME:
-        below = toolchain.CUDA_HOME.removeprefix(SITE_PACKAGES)
-        yield f'export CUDA_HOME="$({python} -c "{_PACKAGES}"){below}"'
-        yield _LINKS
-        yield _STUB
-    elif toolchain.CUDA_HOME:
-        yield f"export CUDA_HOME={shlex.quote(toolchain.CUDA_HOME)}"
-    elif toolchain.get_nvcc:
-        yield toolchain.get_nvcc
-    told = [_LIBRARY_PATH, *(f"{name}={shlex.quote(value)}" for name, value in toolchain.environment.items())]
-    if run_path := library_path(toolchain):
-        told.append(f"LDFLAGS={shlex.quote(run_path)}")
-    else:
-        told.append(f'CPATH="$({python} -c "{_HEADERS}")"')
-    yield " ".join(['export PATH="$CUDA_HOME/bin:$PATH"', *told])
-    yield export_jobs(python)
-
-
-# Install commands, the same for pip and uv but for their words.
-#
-# The plan holds every package, so nothing is left to the installer's resolver (``--no-deps``), and each index has its
-# own
-# command: no index can supply a package that the plan takes from another.
-
-
-class Words(msgspec.Struct, frozen=True):
-    """An installer's words.
-
-    Attributes:
-        install: Those that begin a command: ``("uv", "pip", "install")``.
-        index: The option that replaces the default index.
-        unisolated: The options that build in the environment itself, and take no wheel that was built before.
-        python: The environment's Python, in the shell's words.
-    """
-
-    install: Sequence[str]
-    index: str
-    unisolated: Sequence[str]
-    python: str
-
-
-def install_commands(plan: Plan, words: Words) -> tuple[str, ...]:
-    """The commands that install a plan, to be run in order in one POSIX shell.
-
-    Raises:
-        ImpossibleError: Nothing fits.
-    """
-    packages, install = installable(plan), words.install
-    compiled = [package for package in packages if is_compiled(package, plan)]
-    default = default_index(packages)
-    served: dict[str, list[str]] = {}
-    for package in (package for package in packages if package not in compiled):
-        if not is_direct(package):
-            served.setdefault(package.index or default, []).append(f"{package.name}=={package.version}")
-    commands: list[list[str]] = []
-    # The default index last: what it serves may have to be built, with a torch that is there already.
-    for index in sorted(served, key=lambda index: (index == default, index)):
-        where = [] if index == DEFAULT_INDEX else [words.index, index]
-        commands.append([*install, "--no-deps", *where, *served[index]])
-    direct = [package for package in packages if is_direct(package) and package not in compiled]
-    if files := [_reference(package) for package in direct if not is_tree(package)]:
-        commands.append([*install, "--no-deps", *files])
-    commands += [[*install, *trees] for trees in _trees(direct)]
-    return (*map(shlex.join, commands), *_compile(plan, compiled, default, words))
-
-
-def _compile(plan: Plan, compiled: Sequence[PlannedPackage], default: str, words: Words) -> Iterator[str]:
-    """Last of all, what is compiled against the rest."""
-    if not compiled or plan.toolchain is None:
-        return
-    yield from prepare(plan.toolchain, words.python)
-    where = [] if default == DEFAULT_INDEX else [words.index, default]
-    begin = [*words.install, *words.unisolated]
-    known = [package for package in compiled if not is_tree(package)]
-    if known:
-        named = [_reference(p) if is_direct(p) else f"{p.name}=={p.version}" for p in known]
-        yield shlex.join([*begin, "--no-deps", *where, *named])
-    yield from (shlex.join([*begin, *trees]) for trees in _trees(compiled))
-
-
-def _trees(packages: Sequence[PlannedPackage]) -> Iterator[list[str]]:
-    """Source trees: those whose dependencies are known, and in the plan; then those whose are not."""
-    trees = [package for package in packages if is_tree(package)]
-    known = [_reference(package) for package in trees if package.tree and package.tree.exact]
-    others = [_reference(package) for package in trees if not (package.tree and package.tree.exact)]
-    if known:
-        yield ["--no-deps", *known]
-    if others:
-        yield others
-
-
-def _reference(package: PlannedPackage) -> str:
-    return f"{package.name} @ {package.url}"
-
-
 # A plan as it may be written down: no address in it holds a login, which pip, uv, git and conda have stores for.
 
 
@@ -346,3 +203,107 @@ def _package(one: PlannedPackage, clean: Cleaned) -> PlannedPackage:
         why=tuple(map(clean, one.why)),
         tree=tree,
     )
+
+
+def public_answer(answer: WhatIf) -> WhatIf:
+    """Return an answer to a what-if question with both plans as :func:`public` has them."""
+    now, then = public(answer.now), public(answer.then)
+    return structs.replace(answer, now=now, then=then, differences=tuple(differences(now, then)))
+
+
+# Machines, drivers, support levels and warnings in words.
+
+#: What torch is called on package indexes and on conda channels.
+TORCH = ("torch", "pytorch")
+_FLAVOUR = r"cu(\d+)(\d)"
+
+#: What a level means for a GPU, best first.
+LEVELS = {
+    "native": "code made for the GPU",
+    "family": "code of the GPU's own family",
+    "ptx": "PTX, which the driver compiles at first use",
+    "unknown": "a fact that decides is not known",
+    "none": "no code for the GPU",
+}
+
+
+def driver_sentence(need: DriverNeed, flavour: str | None) -> str:
+    """How the driver runs the plan's CUDA builds.
+
+    Args:
+        need: The driver that they need, and the machine's.
+        flavour: Theirs, ``cu126``.
+    """
+    if need.required is None:
+        return "the plan needs no NVIDIA driver"
+    wanted = f"needs {need.required} or newer"
+    if need.have is None and need.mode is None:
+        return f"{wanted}; the machine's is not known"
+    have, builds = need.have or "the machine's", _builds(flavour)
+    if need.mode is None:
+        return f"{wanted}; whether {have} is that new is not known"
+    if need.mode == "forward-compat":
+        return f"{have} runs {builds} through the cuda-compat libraries (forward compatibility); alone it {wanted}"
+    how = "in full" if need.mode == "full" else "through minor-version compatibility (machine code, no PTX)"
+    return f"{have} runs {builds} {how}; {wanted}"
+
+
+def flavour_sentence(plan: Plan) -> str:
+    """The plan's flavour and what decided for it: the least that its code can do on a GPU of the plan."""
+    if plan.cuda == "cpu":
+        return f"cpu: {_why_cpu(plan)}"
+    torch = tuple(item for item in plan.support if item.package in TORCH)
+    level = worst_level(torch or plan.support)
+    if level is None:
+        return f"{plan.cuda}: the GPU code in its builds is not known"
+    return f"{plan.cuda}: {level}, {LEVELS[level]}"
+
+
+def warning_lines(plan: Plan) -> Iterator[str]:
+    """The plan's warnings, each with its code and, on a line of its own, what to do about it."""
+    for caution in plan.warnings:
+        yield f"Warning   {caution.message} [{caution.code}]"
+        if caution.remedy:
+            yield f"          {caution.remedy}"
+
+
+def in_a_line(plan: Plan) -> str:
+    """What the plan holds: ``chosen: cu126, torch 2.14.1+cu126, 29 packages``; or that nothing fits."""
+    if plan.status == "impossible":
+        return "; ".join(["nothing fits", *(f"because {fact.fact}" for fact in plan.conflict)])
+    torch = next((f"{package.name} {package.version}" for package in plan.packages if package.name in TORCH), None)
+    return f"chosen: {', '.join(filter(None, [plan.cuda, torch, count(len(plan.packages))]))}"
+
+
+def in_words(remedy: Fix) -> str:
+    """What to change and, where that is known, what it unlocks."""
+    return f"{remedy.text}: {remedy.unlocks}" if remedy.unlocks else remedy.text
+
+
+def count(number: int, noun: str = "package") -> str:
+    """``1 package``, ``2 packages``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def worst_level(support: tuple[Support, ...]) -> str | None:
+    """The least of the levels; None where nothing was judged."""
+    return max((item.level for item in support), key=list(LEVELS).index, default=None)
+
+
+def gpu_name(item: Support) -> str:
+    """The GPU of a support entry with its compute capability."""
+    cc = item.compute_capability
+    return item.gpu if cc is None or cc in item.gpu else f"{item.gpu} (cc {cc})"
+
+
+def _why_cpu(plan: Plan) -> str:
+    """The planner never takes it by itself for a machine with a GPU; where it had to guess, the status says so."""
+    if plan.machines and all(machine.gpus == () for machine in plan.machines):
+        return "the machine has no NVIDIA GPU" if len(plan.machines) == 1 else "the machines have no NVIDIA GPU"
+    return "as asked" if plan.status == "ok" else "whether the machine has an NVIDIA GPU is not known"
+
+
+def _builds(flavour: str | None) -> str:
+    """``CUDA 13.2 builds`` for ``cu132``."""
+    match = re.fullmatch(_FLAVOUR, flavour or "")
+    return f"CUDA {match[1]}.{match[2]} builds" if match else "its CUDA builds"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypedDict
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -20,7 +21,8 @@ from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.hardware import Distribution, DriverBranch, Image
 from envsolve.formats import requirements
-from envsolve.formats._packages import installable, is_compiled, is_tree, library_path
+from envsolve.formats._commands import is_compiled, library_path
+from envsolve.formats._packages import installable, is_tree
 from envsolve.machine.model import Platform, one_line
 from envsolve.planning.lock import assumptions_of
 from envsolve.planning.plan import Plan
@@ -150,28 +152,21 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
     base, compiling = _base(plan, assumes.arch or "x86_64", assumes.libc, catalogue)
     files = [package for package in packages if not is_tree(package)]
     trees = [package for package in packages if is_tree(package)]
-    compiled = [package for package in files if is_compiled(package, plan)]
-    sources = [package for package in files if package.kind == "sdist" and package not in compiled]
-    site_packages = f"{PREFIX}/lib/python{plan.python}/site-packages"
-    environment = {name: value.replace(SITE_PACKAGES, site_packages) for name, value in plan.environment.items()}
-    first = environment.pop("PATH", "").removesuffix(":$PATH")
+    path, environment = _variables(plan)
     return Recipe(
         heading=tuple(_heading(plan)),
         base=base.name,
         platform="linux/arm64" if base.arch == "aarch64" else "linux/amd64",
         python=plan.python or "",
         wheels=_hashed(plan, [package for package in files if package.kind == "wheel"]),
-        sources=_hashed(plan, sources) if sources else None,
-        compiled=_hashed(plan, compiled) if compiled else None,
-        trees=tuple(f"{tree.name} @ {tree.url}" for tree in trees if not is_compiled(tree, plan)),
-        compiled_trees=tuple(f"{tree.name} @ {tree.url}" for tree in trees if is_compiled(tree, plan)),
+        **_from_source(plan, files, trees),
         build_apt=(*(("g++",) if compiling else ()), *(("git",) if trees else ())),
         # The same text, since a build of the same version for another CUDA is another build.
         constraints=tuple(f"{package.name}==={package.version}" for package in files if package.evidence),
         compiling=compiling,
         compat=_compat(assumes.compat_libcuda, base, catalogue),
         environment=environment,
-        path=(f"{PREFIX}/bin", *([first] if first else [])),
+        path=path,
         runtime_apt=_runtime_apt(plan, bool(assumes.driver_required or assumes.gpus)),
         driver=assumes.driver_required,
         driver_cuda=_reported_by(assumes.driver_required, catalogue.drivers),
@@ -183,6 +178,37 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
         ),
         logins=_logins(files, catalogue),
     )
+
+
+def _variables(plan: Plan) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Directories of programs, and the other variables that the environment needs in the container."""
+    site_packages = f"{PREFIX}/lib/python{plan.python}/site-packages"
+    found = {name: value.replace(SITE_PACKAGES, site_packages) for name, value in plan.environment.items()}
+    first = found.pop("PATH", "").removesuffix(":$PATH")
+    return (f"{PREFIX}/bin", *([first] if first else [])), found
+
+
+class _FromSource(TypedDict):
+    sources: str | None
+    compiled: str | None
+    trees: tuple[str, ...]
+    compiled_trees: tuple[str, ...]
+
+
+def _from_source(plan: Plan, files: Sequence[PlannedPackage], trees: Sequence[PlannedPackage]) -> _FromSource:
+    """What is built: apart from the rest what is compiled, which needs torch and the toolkit to be there."""
+    compiled = [package for package in files if is_compiled(package, plan)]
+    sources = [package for package in files if package.kind == "sdist" and package not in compiled]
+    references = {
+        compiles: tuple(f"{t.name} @ {t.url}" for t in trees if is_compiled(t, plan) is compiles)
+        for compiles in (False, True)
+    }
+    return {
+        "sources": _hashed(plan, sources) if sources else None,
+        "compiled": _hashed(plan, compiled) if compiled else None,
+        "trees": tuple(references[False]),
+        "compiled_trees": tuple(references[True]),
+    }
 
 
 def _logins(files: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[str, ...]:

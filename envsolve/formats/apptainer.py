@@ -23,6 +23,13 @@ from envsolve.formats._container import (
 from envsolve.formats._recipe import PREFIX, Compiling, Copied, Recipe, recipe
 from envsolve.planning.plan import Plan
 
+NAME = "apptainer"
+FILENAMES = ("container.def", "*.def")
+FAMILY = "container"
+HOLDS_SEVERAL = False
+NEEDS_HASHES = True
+BUILDERS = ("apptainer",)
+
 
 def render(plan: Plan) -> str:
     """The file's text.

@@ -11,6 +11,12 @@ from envsolve.planning.lock import EXPLICIT_NOTE, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 
+NAME = "conda-lock"
+FILENAMES = ("conda-linux-64.lock", "conda-*.lock")
+FAMILY = "conda"
+HOLDS_SEVERAL = False
+NEEDS_HASHES = True
+
 
 def render(plan: Plan) -> str:
     """The file's text.

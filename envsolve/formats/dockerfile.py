@@ -13,6 +13,14 @@ from envsolve.formats._container import CREATE, CUDA_HOME, VERIFY, check, headin
 from envsolve.formats._recipe import PREFIX, Recipe, recipe
 from envsolve.planning.plan import Plan
 
+NAME = "dockerfile"
+FILENAMES = ("Dockerfile", "Dockerfile*", "Containerfile*", "*.dockerfile", "*.containerfile")
+FAMILY = "container"
+HOLDS_SEVERAL = False
+NEEDS_HASHES = True
+BUILDERS = ("docker", "podman")
+
+
 _CONTEXT = "--mount=type=bind,target=/context"
 
 

@@ -14,6 +14,13 @@ from envsolve.formats._recipe import PREFIX, Recipe, recipe
 from envsolve.planning.lock import assumptions_of
 from envsolve.planning.plan import Plan
 
+NAME = "dockerfile-snippet"
+FILENAMES: tuple[str, ...] = ()
+FAMILY = "wheels"
+HOLDS_SEVERAL = False
+NEEDS_HASHES = True
+
+
 # Not where an image of CUDA has its own, which is a link.
 _TOOLKIT = "/opt/toolkit"
 

@@ -13,6 +13,13 @@ from collections.abc import Iterator
 from envsolve.formats._conda import activated, conda_terms, heading, override, pin_text
 from envsolve.planning.plan import Plan
 
+NAME = "environment-yml"
+FILENAMES = ("environment.yml",)
+FAMILY = "conda"
+HOLDS_SEVERAL = False
+NEEDS_HASHES = False
+
+
 _PLAIN = re.compile(r"[A-Za-z0-9_./][\w./=<>!~,*+\[\]@:-]*")
 
 

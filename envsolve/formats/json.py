@@ -7,9 +7,16 @@ from typing import Any
 import msgspec
 
 from envsolve.formats import pip, uv
-from envsolve.formats._packages import public
+from envsolve.formats._packages import public, public_answer
+from envsolve.planning.groups import Plans, WhatIf
 from envsolve.planning.plan import Plan
 from envsolve.system.files import dump
+
+NAME = "json"
+FILENAMES = ("plan.json", "*.json")
+FAMILY = "any"
+HOLDS_SEVERAL = True
+NEEDS_HASHES = False
 
 
 def render(plan: Plan) -> str:
@@ -28,3 +35,16 @@ def document(plan: Plan) -> dict[str, Any]:
         "uv": uv.commands(plan) if possible else (),
     }
     return fields
+
+
+def render_plans(plans: Plans, *, sources: bool = False) -> str:
+    """Write the ``envsolve.plans/1`` JSON."""
+    served, unserved = ([document(plan) for plan in part] for part in (plans.plans, plans.unserved))
+    return dump({"schema": plans.schema, "plans": served, "unserved": unserved})
+
+
+def render_what_if(answer: WhatIf) -> str:
+    """Write the ``envsolve.whatif/1`` JSON, with both plans complete."""
+    answer = public_answer(answer)
+    plans = {"now": document(answer.now), "then": document(answer.then)}
+    return dump({"schema": answer.schema, "change": answer.change, **plans, "differences": answer.differences})

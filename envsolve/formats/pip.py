@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from envsolve.formats._packages import Words, install_commands
+from envsolve.formats._commands import Words, install_commands
 from envsolve.planning.plan import Plan
+
+NAME = "pip"
+FILENAMES: tuple[str, ...] = ()
+FAMILY = "wheels"
+HOLDS_SEVERAL = False
+NEEDS_HASHES = False
+
 
 _WORDS = Words(("python", "-m", "pip", "install"), "--index-url", ("--no-build-isolation", "--no-cache-dir"), "python")
 

@@ -13,6 +13,12 @@ from envsolve.packages.urls import local_path
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan
 from envsolve.solve.files import file_at
 
+NAME = "pixi"
+FILENAMES = ("pixi.toml",)
+FAMILY = "conda"
+HOLDS_SEVERAL = False
+NEEDS_HASHES = False
+
 
 def render(plan: Plan) -> str:
     """The file's text.

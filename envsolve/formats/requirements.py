@@ -13,6 +13,12 @@ from envsolve.machine.model import one_line
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
 
+NAME = "requirements"
+FILENAMES = ("requirements.txt", "*.txt")
+FAMILY = "wheels"
+HOLDS_SEVERAL = False
+NEEDS_HASHES = True
+
 
 def render(plan: Plan) -> str:
     """The file's text.

@@ -7,12 +7,35 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from envsolve.formats._packages import no_lock, public
-from envsolve.formats._words import count, driver_sentence, flavour_sentence, gpu_name, in_words, warning_lines
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from envsolve.formats import group_names
+from envsolve.formats._packages import (
+    count,
+    driver_sentence,
+    flavour_sentence,
+    gpu_name,
+    in_a_line,
+    in_words,
+    no_lock,
+    public,
+    public_answer,
+    warning_lines,
+)
 from envsolve.machine.model import one_line
+from envsolve.planning.groups import Difference, Plans, WhatIf
 from envsolve.planning.plan import CondaTerms, Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.toolchain.model import Toolchain
+
+NAME = "summary"
+FILENAMES: tuple[str, ...] = ()
+FAMILY = "any"
+HOLDS_SEVERAL = True
+NEEDS_HASHES = False
+# Differences of two plans that are sentences, not cells of a table.
+_LONG = ("conflict", "warning")
 
 
 def render(plan: Plan, *, today: datetime.date | None = None, sources: bool = False) -> str:
@@ -142,3 +165,68 @@ def _next_of_conda(plan: Plan, terms: CondaTerms) -> Iterator[str]:
         words += [word for channel in terms.channels for word in ("--channel", channel)]
     yield "Next      the same command with --format environment-yml, conda-lock or pixi; or:"
     yield f"          {shlex.join([*words, *plan.requirements])}"
+
+
+# Several plans, and what a change to the machine would give.
+
+
+def render_plans(plans: Plans, *, sources: bool = False) -> str:
+    """Write several plans below each other; ``sources`` is that of :func:`render`."""
+    every = [(f"Plan      {name}", plan) for name, plan in zip(group_names(plans), plans.plans, strict=True)]
+    every += [("Unserved  nothing that is published serves this machine", plan) for plan in plans.unserved]
+    parts = [f"{title}\n{body(plan, sources=sources)}" for title, plan in every]
+    return "\n\n".join([*parts, "\n".join(_closing(plans))]) + "\n"
+
+
+def _closing(plans: Plans) -> Iterator[str]:
+    served = sum(len(plan.machines) for plan in plans.plans)
+    unserved = sum(len(plan.machines) for plan in plans.unserved)
+    rest = f"; {count(unserved, 'machine')} unserved" if unserved else ""
+    yield f"In all    {count(len(plans.plans), 'plan')} for {count(served, 'machine')}{rest}"
+    yield from facts((*plans.plans, *plans.unserved)[0], datetime.date.today())
+    if plans.plans:
+        yield "Next      the same command with -o pylock.toml, then on each machine:"
+        yield "          envsolve install pylock.toml --prefix DIR"
+
+
+def render_what_if(answer: WhatIf, *, sources: bool = False) -> str:
+    """Write the summary of the plan as it is, then what the change would give; ``sources`` as in :func:`render`."""
+    answer = public_answer(answer)
+    return render(answer.now, sources=sources) + "\n" + "\n".join(_what_if_lines(answer)) + "\n"
+
+
+def _what_if_lines(answer: WhatIf) -> Iterator[str]:
+    yield f"What if   {answer.change}: {in_a_line(answer.then).removeprefix('chosen: ')}"
+    if not answer.differences:
+        yield "          nothing would change"
+    told = _packages_to_show(answer)
+    packages = [one for one in answer.differences if one.kind == "package"]
+    shown = [one for one in packages if one.name in told]
+    rows = [
+        (_difference_name(one), one.now or "-", one.then or "-")
+        for one in answer.differences
+        if one.kind not in _LONG and (one.kind != "package" or one in shown)
+    ]
+    if rows:
+        yield from (f"          {row}" for row in _table([("", "now", "then"), *rows]))
+    if len(packages) > len(shown):
+        yield f"          and {count(len(packages) - len(shown), 'other package')}"
+    for one in answer.differences:
+        if one.kind == "warning":
+            yield f"Then      {'also' if one.then else 'no longer'}: {one.then or one.now} [{one.name}]"
+    for number, remedy in enumerate(answer.then.remedies, 1):
+        yield f"  {number}. {in_words(remedy)}"
+
+
+def _packages_to_show(answer: WhatIf) -> set[str]:
+    """The packages that are worth a line: those that were asked for, or that a machine decides on."""
+    asked = {canonicalize_name(Requirement(text).name) for text in answer.now.requirements}
+    plans = (answer.now, answer.then)
+    judged = {one.package for plan in plans for one in plan.support}
+    return asked | judged | {package.name for plan in plans for package in plan.packages if package.variant}
+
+
+def _difference_name(one: Difference) -> str:
+    if one.kind == "support":
+        return f"{one.name}'s code"
+    return "driver mode" if one.kind == "driver" else one.name

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from envsolve.formats._packages import Words, install_commands
+from envsolve.formats._commands import Words, install_commands
 from envsolve.planning.plan import Plan
+
+NAME = "uv"
+FILENAMES: tuple[str, ...] = ()
+FAMILY = "wheels"
+HOLDS_SEVERAL = False
+NEEDS_HASHES = False
+
 
 _WORDS = Words(
     ("uv", "pip", "install"), "--default-index", ("--no-build-isolation", "--no-cache"), '"$(uv python find)"'

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from envsolve.cli import declare, diagnose
+from envsolve.cli.main import run
 
 REPORTS = Path(__file__).with_name("reports.jsonl")
 
@@ -45,9 +44,11 @@ def _diagnoses(case: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         installed = folder / "installed.json"
         installed.write_text(json.dumps(case["installed"]), encoding="utf-8")
         arguments += ["--installed", str(installed)]
-    command = declare.build(diagnose.command, "diagnose", "")
-    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
-    found: list[dict[str, Any]] = json.loads(done.stdout)["diagnoses"]
+    answer = folder / "answer.json"
+    with pytest.raises(SystemExit) as ended:
+        run(["diagnose", *arguments, "-o", str(answer), "--quiet", "--debug"])
+    assert ended.value.code == 0
+    found: list[dict[str, Any]] = json.loads(answer.read_text(encoding="utf-8"))["diagnoses"]
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 import envsolve
 from envsolve import Request
 from envsolve.cli.main import run as run_command
-from envsolve.cli.plan_output import lock_to_keep, tell_kept, to_keep
+from envsolve.cli.plan import Preferred, tell_kept
 from envsolve.errors import UsageError
 from envsolve.formats import render
 from envsolve.planning.groups import WhatIf, differences
@@ -33,38 +33,42 @@ def lock(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_lock_that_is_replaced_is_stayed_with(lock: Path) -> None:
+def test_the_lock_that_is_overwritten_is_preferred(lock: Path) -> None:
     other = lock.with_name("pylock.other.toml")
-    assert lock_to_keep(None, lock, "pylock", upgrade=False) == lock
-    assert lock_to_keep(None, lock, "pylock", upgrade=True) is None
-    assert lock_to_keep(None, lock, "requirements", upgrade=False) is None
-    assert lock_to_keep(None, other, "pylock", upgrade=False) is None
-    assert lock_to_keep(lock, None, "summary", upgrade=False) == lock
+    assert Preferred().existing_lock(lock, "pylock") == lock
+    assert Preferred(upgrade=True).existing_lock(lock, "pylock") is None
+    assert Preferred().existing_lock(lock, "requirements") is None
+    assert Preferred().existing_lock(other, "pylock") is None
+    assert Preferred(lock=lock).existing_lock(None, "summary") == lock
     lock.write_text(lock.read_text().replace('"envsolve"', '"another"', 1))
-    assert lock_to_keep(None, lock, "pylock", upgrade=False) is None
-    assert lock_to_keep(None, lock.parent, "pylock", upgrade=False) is None
+    assert Preferred().existing_lock(lock, "pylock") is None
+    assert Preferred().existing_lock(lock.parent, "pylock") is None
 
 
 def test_what_a_lock_and_an_environment_hold(lock: Path, tmp_path: Path) -> None:
     listed = tmp_path / "list.txt"
     listed.write_text("filelock==3.1\nnumpy==1.26.4\n")
-    kept = to_keep(lock, ["Torch"], None, None, listed)
+    kept = Preferred(upgrade_package=["Torch"], installed=listed).versions(lock)
     names = [name for name, _ in kept]
     assert "torch" not in names
     assert [version for name, version in kept if name == "filelock"] == ["3.20.0", "3.1"]  # the lock goes first
-    assert to_keep(None, None, "newest", Path(sys.prefix), listed) == ()
-    assert "resolvelib" in dict(to_keep(None, None, None, Path(sys.prefix), None))
+    assert Preferred(prefer="newest", prefix=Path(sys.prefix), installed=listed).versions(None) == ()
+    assert "resolvelib" in dict(Preferred(prefix=Path(sys.prefix)).versions(None))
 
 
 @pytest.mark.parametrize(
-    ("prefer", "prefix", "installed"),
-    [("installed", None, None), ("oldest", None, None), (None, "nothing", None), (None, None, "nothing.txt")],
+    "preferred",
+    [Preferred(prefer="installed"), Preferred(prefix=Path("nothing")), Preferred(installed=Path("nothing.txt"))],
 )
-def test_what_cannot_be_stayed_with(
-    tmp_path: Path, prefer: str | None, prefix: str | None, installed: str | None
-) -> None:
+def test_what_cannot_be_preferred(preferred: Preferred, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError):
-        to_keep(None, None, prefer, prefix and tmp_path / prefix, installed and tmp_path / installed)  # type: ignore[arg-type]
+        preferred.versions(None)
+
+
+def test_prefer_has_two_values(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "torch", "--prefer", "oldest"]) == 2
+    assert "'newest', 'installed'" in capsys.readouterr().err
 
 
 def test_how_much_of_a_lock_is_kept(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:

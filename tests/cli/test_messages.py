@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 import envsolve
 from envsolve import cli
-from envsolve.cli.commands import HELPERS
-from envsolve.cli.main import run
+from envsolve.cli.main import HELPERS, run
 from envsolve.cli.output import SETTINGS, Settings
 from envsolve.planning.plan import Plan
 from tests.formats.plans import GOOD, IMPOSSIBLE, TORCH
@@ -55,8 +54,8 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        (["plan"], "what shall be planned?", "name packages"),
-        (["install", "--prefix", "env"], "what shall be planned?", "name packages"),
+        (["plan"], "nothing to plan", "name a requirement"),
+        (["install", "--prefix", "env"], "nothing to plan", "name a requirement"),
         (["plan", "torch", "--target", ""], "the target is empty", "a target is a list of parts"),
         (["plan", "torch", "--target", "RTX 4090 driver 550"], "cannot read", "put a comma before"),
         (["builds", "torch", "--platform", "solaris"], "--platform solaris is no platform", "linux-aarch64"),
@@ -110,7 +109,7 @@ COMMANDS = (
 def test_every_module_of_the_folder_is_a_command_or_a_helper() -> None:
     for module in pkgutil.iter_modules(cli.__path__):
         found = importlib.import_module(f"envsolve.cli.{module.name}")
-        command = hasattr(found, "command") or hasattr(found, "commands")
+        command = hasattr(found, "command") or hasattr(found, "COMMANDS")
         assert command != (module.name in HELPERS or module.name.startswith("_")), module.name
 
 

@@ -10,13 +10,13 @@ from envsolve.errors import UsageError
 
 def test_every_target_that_is_given_counts() -> None:
     given = ["V100, driver 580", "RTX 5090, driver 570.86"]
-    machines = options.machines(None, given, None, None, None)
+    machines = options.Machines(target=given).named_or_host()
     assert [machine.gpus[0].compute_capability for machine in machines if machine.gpus] == ["7.0", "12.0"]
-    changed = options.machines(None, given, None, "590.44", None)
+    changed = options.Machines(target=given, driver="590.44").named_or_host()
     assert [machine.driver.version for machine in changed if machine.driver] == ["590.44", "590.44"]
-    assert options.machines_named(None, None, None, None, None) is None
+    assert options.Machines().named() is None
 
 
 def test_an_empty_target_is_no_machine() -> None:
     with pytest.raises(UsageError):
-        options.machines(None, [""], None, None, None)
+        options.Machines(target=[""]).named()

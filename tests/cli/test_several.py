@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.cli.plan_output import check_place, deliver_plans, is_folder
+from envsolve.cli.plan import check_place, deliver_plans, is_directory
 from envsolve.errors import UsageError
 from envsolve.planning.groups import Plans
 from tests.formats.plans import GOOD, IMPOSSIBLE
@@ -53,4 +53,4 @@ def test_a_folder_gets_a_file_for_each_plan(tmp_path: Path, capsys: pytest.Captu
 def test_json_goes_into_one_file(tmp_path: Path) -> None:
     deliver_plans(PLANS, "json", tmp_path / "plans.json")
     assert json.loads((tmp_path / "plans.json").read_text())["schema"] == "envsolve.plans/1"
-    assert is_folder(tmp_path) and not is_folder(tmp_path / "plans.json") and not is_folder(None)
+    assert is_directory(tmp_path) and not is_directory(tmp_path / "plans.json") and not is_directory(None)

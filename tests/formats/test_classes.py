@@ -12,8 +12,8 @@ from packaging.pylock import Pylock, PylockSelectError
 from packaging.tags import compatible_tags, cpython_tags
 
 from envsolve.errors import ImpossibleError
-from envsolve.formats._classes import render_classes
-from envsolve.formats._several import render_plans
+from envsolve.formats import render_plans
+from envsolve.formats.pylock import render_classes
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planning.groups import Plans
 from envsolve.planning.plan import DriverNeed, Plan, Support

@@ -6,7 +6,7 @@ import json
 
 from msgspec.structs import replace
 
-from envsolve.formats._several import files, group_names, render_plans
+from envsolve.formats import files, group_names, render_plans
 from envsolve.machine.model import Gpu, Machine, Platform
 from envsolve.planning.groups import Plans
 from tests.formats.plans import GOOD, IMPOSSIBLE

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from envsolve.errors import EnvsolveError
-from envsolve.formats import _several, formats, remarks, render, summary
-from envsolve.formats._several import TOGETHER, files, render_plans
+from envsolve.formats import files, format_named, formats, json, remarks, render, render_plans, summary
 from envsolve.packages.source_trees import Tree
 from envsolve.planning.groups import Difference, Plans, WhatIf
 from envsolve.planning.plan import CondaTerms, Plan
@@ -63,13 +62,13 @@ SECRET = [
 SECRET += [replace(SECRET[0], status="impossible")]
 SECRET += [replace(SECRET[0], conda=CondaTerms((f"https://{LOGIN}h.test/t/s3c@ret/main",), "linux-64", {}, ()))]
 WAYS: dict[str, Callable[[Plan], object]] = {form: partial(render, format=form) for form in formats()}
-WAYS |= {f"groups {form}": partial(_together, form) for form in TOGETHER}
+WAYS |= {f"groups {form}": partial(_together, form) for form in formats() if format_named(form).HOLDS_SEVERAL}
 WAYS |= {f"files {form}": partial(_apart, form) for form in ("json", "pip")}
 WAYS |= {
     "one lock": lambda plan: render_plans(Plans(plans=(plan, plan)), "pylock"),
     "unserved": lambda plan: render_plans(Plans(unserved=(plan,)), "json"),
-    "what if": lambda plan: _several.as_text(WhatIf("driver 580", plan, replace(plan, warnings=()), ())),
-    "what if, json": lambda plan: _several.as_json(
+    "what if": lambda plan: summary.render_what_if(WhatIf("driver 580", plan, replace(plan, warnings=()), ())),
+    "what if, json": lambda plan: json.render_what_if(
         WhatIf("driver 580", plan, plan, (Difference("warning", "w", None, f"x @ {FILE}"),))
     ),
     "summary with sources": lambda plan: summary.render(plan, sources=True),

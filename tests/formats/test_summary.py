@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from envsolve.formats import render
-from envsolve.formats._words import driver_sentence, flavour_sentence, in_a_line
+from envsolve.formats._packages import driver_sentence, flavour_sentence, in_a_line
 from envsolve.formats.summary import render as summary
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.planning.plan import DriverNeed, Plan, Support

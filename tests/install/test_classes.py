@@ -11,7 +11,7 @@ from packaging.pylock import Pylock
 from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, UsageError
-from envsolve.formats._classes import render_classes
+from envsolve.formats.pylock import render_classes
 from envsolve.install.files import Lock, read_lock
 from envsolve.install.lock_classes import for_machine
 from envsolve.machine.model import Driver, Gpu, Interpreter, Machine, Platform

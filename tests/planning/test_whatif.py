@@ -7,7 +7,8 @@ import json
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.formats._several import as_json, as_text
+from envsolve.formats.json import render_what_if as as_json
+from envsolve.formats.summary import render_what_if as as_text
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.groups import WhatIf, make_what_if
 from envsolve.planning.request import Request

@@ -234,7 +234,7 @@ def test_many_targets_are_read_with_one_catalogue(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Catalogue, "_loaded", noted)
     targets = [f"{card}, driver 580.{65 + n}.06" for n, card in zip(range(12), cycle(("H100", "L4")), strict=False)]
-    assert len(options.machines(None, targets, None, None, None)) == 12
+    assert len(options.Machines(target=targets).named() or ()) == 12
     assert len(read) == len(set(read))
 
 
@@ -245,7 +245,7 @@ def test_a_python_is_looked_up_where_the_builds_are_read(monkeypatch: pytest.Mon
     with monkeypatch.context() as blind:
         blind.setattr(Catalogue, "_loaded", None)
         assert options.python_version("python3.12.4") == "3.12"
-        assert options.cuda_flavour("cu126") == "cu126"
+        assert options.cuda_variant("cu126") == "cu126"
     monkeypatch.setattr("envsolve.planning.make.make_plan", python_of)
     assert plan(Request(["torch"], python="3.12.4", cuda="cu126"), [Machine()]).python == "3.12"
 
