@@ -37,11 +37,11 @@ def command(
     form: Form = "text",
     output: OutputFile = None,
 ) -> None:
-    """Preview what an install would do to torch; run it only if it is safe.
+    """Preview what an install would do to torch.
 
-    The installer's own dry run tells what would change; the rules say whether that runs on this machine. What would
-    break or replace torch unasked is refused with exit code 4. Otherwise the command runs, and its exit code is this
-    one's. --format and -o are for --dry-run.
+    Runs the install only if it is safe. The installer's own dry run tells what would change; the rules say whether
+    that runs on this machine. What would break or replace torch unasked is refused with exit code 4. Otherwise the
+    command runs, and its exit code is this one's. --format and -o are for --dry-run.
     """
     if write or remove:
         _keep(write, remove, prefix, words)

@@ -6,7 +6,6 @@ import os
 import sys
 
 import envsolve
-from envsolve.cli.output import SETTINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         # Scripts ask for it, and typer alone takes five times as long to import as the rest.
         print(f"envsolve {envsolve.__version__}")
         sys.exit(0)
+    from envsolve.cli.output import SETTINGS
+
     _prepare_streams()
     end = given.index("--") if "--" in given else len(given)
     for word in [word for word in given[:end] if word in _ANYWHERE]:

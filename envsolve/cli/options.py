@@ -219,17 +219,17 @@ class Asked(NamedTuple):
     ] = None
     offline: Annotated[bool, option("--offline", help="Use only the cache and the catalogue.")] = False
 
-    def request(self, requirements: list[str] | None, family: str | None = None) -> Request:
+    def request(self, requirements: list[str] | None, conda_format: str | None = None) -> Request:
         """Return the request.
 
         Args:
             requirements: The arguments of the command.
-            family: ``conda`` if the output format holds conda packages.
+            conda_format: The output format, if it holds conda packages.
 
         Raises:
             UsageError: Nothing is requested, or options contradict each other.
         """
-        manager = self.manager_for(family)
+        manager = self.manager_for(conda_format)
         if not requirements and not self.requirement:
             hint = "name a requirement (torch), a project (.) or a file (-r FILE)"
             raise UsageError("nothing to plan", hint=hint)
@@ -250,14 +250,14 @@ class Asked(NamedTuple):
             channels=self.channel or (),
         )
 
-    def manager_for(self, family: str | None = None) -> str | None:
+    def manager_for(self, conda_format: str | None = None) -> str | None:
         """Return the package manager: conda also if a format, a file or a channel of conda's says so.
 
         Raises:
             UsageError: There is no such manager, or an option of conda's goes with another one.
         """
         conda_file = next((str(path) for path in self.requirement or () if path.suffix in (".yml", ".yaml")), None)
-        by = ["--format"] if family == "conda" else []
+        by = [f"--format {conda_format}"] if conda_format else []
         by += [f"-r {conda_file}"] if conda_file else []
         by += ["--channel"] if self.channel else []
         if self.manager == "conda" or (self.manager is None and by):

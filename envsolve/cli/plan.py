@@ -109,7 +109,7 @@ def command(
 
     chosen = _format(form, builder, output, several=allow_groups)
     family = format_named(chosen).FAMILY
-    request = asked.request(requirements, family)
+    request = asked.request(requirements, chosen if family == "conda" else None)
     (check_place if allow_groups else _check_file)(chosen, output)
     _check_question(chosen, what_if, conda=request.manager == "conda", several=allow_groups)
     lock = preferred.existing_lock(output, chosen)

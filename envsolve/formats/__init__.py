@@ -19,15 +19,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.formats._packages import in_a_line, public, warning_lines
 from envsolve.machine.model import Machine, Platform
-from envsolve.planning.groups import Plans
 from envsolve.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from envsolve.planning.groups import Plans
 
 
 class Format(Protocol):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.packages.urls import without_logins, without_secrets
-from envsolve.planning.groups import WhatIf, differences
 from envsolve.planning.plan import DriverNeed, Plan, Support
 from envsolve.solve.outcome import Caution, Fix, PlannedPackage
+
+if TYPE_CHECKING:
+    from envsolve.planning.groups import WhatIf
 
 # What pip takes in hash-checking mode.
 _STRONG = ("sha256", "sha384", "sha512")
@@ -207,6 +210,9 @@ def _package(one: PlannedPackage, clean: Cleaned) -> PlannedPackage:
 
 def public_answer(answer: WhatIf) -> WhatIf:
     """Return an answer to a what-if question with both plans as :func:`public` has them."""
+    # Late: it loads the solver, which no format needs.
+    from envsolve.planning.groups import differences
+
     now, then = public(answer.now), public(answer.then)
     return structs.replace(answer, now=now, then=then, differences=tuple(differences(now, then)))
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from envsolve.formats import pip, uv
 from envsolve.formats._packages import public, public_answer
-from envsolve.planning.groups import Plans, WhatIf
 from envsolve.planning.plan import Plan
 from envsolve.system.files import dump
+
+if TYPE_CHECKING:
+    from envsolve.planning.groups import Plans, WhatIf
 
 NAME = "json"
 FILENAMES = ("plan.json", "*.json")

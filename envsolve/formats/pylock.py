@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 from packaging.markers import Marker
@@ -29,11 +29,13 @@ from envsolve.formats import group_names
 from envsolve.formats._packages import is_direct, locked, public, strong_hashes
 from envsolve.machine.model import Machine
 from envsolve.packages.source_trees import Tree
-from envsolve.planning.groups import Plans
 from envsolve.planning.lock import assumptions_of, classes_to_table
 from envsolve.planning.plan import Plan
 from envsolve.solve.files import UNREAD
 from envsolve.solve.outcome import PlannedPackage
+
+if TYPE_CHECKING:
+    from envsolve.planning.groups import Plans
 
 NAME = "pylock"
 FILENAMES = ("pylock.toml", "pylock.*.toml")

@@ -6,6 +6,7 @@ import datetime
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -24,10 +25,12 @@ from envsolve.formats._packages import (
     warning_lines,
 )
 from envsolve.machine.model import one_line
-from envsolve.planning.groups import Difference, Plans, WhatIf
 from envsolve.planning.plan import CondaTerms, Plan
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.toolchain.model import Toolchain
+
+if TYPE_CHECKING:
+    from envsolve.planning.groups import Difference, Plans, WhatIf
 
 NAME = "summary"
 FILENAMES: tuple[str, ...] = ()

@@ -73,7 +73,7 @@ def test_no_bytes_are_too_strange(noise: bytes) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "what shall be diagnosed?"),
+        ((), "nothing to diagnose"),
         (("--log", "/no/such/file"), "cannot read /no/such/file"),
         (("--log", "/"), "cannot read /"),
         (("--log", "-", "--gpu", "RTX 9999"), "RTX 9999"),

@@ -278,7 +278,7 @@ def _counted(calls: Counter[str], function: Callable[..., Any], *arguments: Any,
 )
 def test_nothing_is_imported_that_is_not_needed(tmp_path: Path, line: list[str], unwanted: list[str]) -> None:
     loaded = _loaded_by(line, tmp_path)
-    assert "click" in loaded
+    assert "typer" in loaded
     assert set(unwanted) & loaded == set()
 
 
