@@ -21,6 +21,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from envsolve.errors import UsageError
 
+# 408 and 425 invite another try (RFC 9110, RFC 8470); 429 and 503 may carry a Retry-After.
 _BUSY = (408, 425, 429, 500, 502, 503, 504)
 _LONGEST_WAIT = 10.0  # seconds, whatever a Retry-After header asks for
 

@@ -97,6 +97,7 @@ def _checksum(body: bytes | memoryview) -> bytes:
 
 # Bump when the shape of Listing, CoreMetadata or CachedPage changes: older entries are then never looked at.
 _PAGES, _METADATA, _KNOWN = "pages-3", "metadata-1", "known-1"
+# Ten minutes is what the public default index sends in its own Cache-Control.
 _UNSAID = 600  # seconds of freshness where an index sends no Cache-Control
 _LONGEST = 24 * 3600
 

@@ -1,4 +1,4 @@
-"""Asking indexes for projects and files for their metadata: concurrent, and strict about who may answer."""
+"""The client of package indexes: concurrent, and strict about which index may answer."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class IndexClient:
         return tuple(self.listing(name, index))
 
     def listing(self, name: str, index: str | None = None) -> Listing:
-        """Likewise, sorted by version and read one version at a time."""
+        """The files of a project, sorted by version and read one version at a time."""
         if index is not None:
             return self._page(name, index, last=True) or Listing("", index)
         places = (self._default, *self._extras)

@@ -1,4 +1,4 @@
-"""Getting one page, one file's metadata, or one file: from the cache, the local disk or the network."""
+"""Fetch one page, the metadata of one file, or one file: from the cache, the local disk or the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a commit of a git repository, with git itself: nothing is checked out, and nothing of it is run."""
+"""Read one commit of a git repository with git itself; nothing is checked out or run."""
 
 from __future__ import annotations
 

@@ -68,9 +68,11 @@ class Session:
         adapter = Adapter(self._context, retry, connections)
         self._session = _Requests()
         self._session.headers["User-Agent"] = f"envsolve/{_VERSION}"
+        # Indexes need no cookies, and one session serves them all.
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
+        # A context of its own: urllib3 writes the verify mode of a connection into the context that it shares.
         unchecked = Adapter(unchecked_context(), retry, connections)
         for host in settings.trusted_hosts:
             place = host.rpartition("://")[2].rstrip("/").lower()

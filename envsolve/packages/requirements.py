@@ -1,4 +1,4 @@
-"""What is asked for: the value that every kind of input is read into."""
+"""Requirements as people write them, and the value that every kind of input is read into."""
 
 from __future__ import annotations
 

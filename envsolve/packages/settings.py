@@ -1,4 +1,4 @@
-"""Which indexes to ask and how, from options, uv's and pip's configuration, and the built-in default."""
+"""Index settings from options, the configuration of uv and pip, and the built-in default."""
 
 from __future__ import annotations
 

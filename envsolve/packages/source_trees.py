@@ -1,4 +1,4 @@
-"""Reading the tree that an address names, as far as it can be reached from here."""
+"""Source trees: git repositories and directories, read without running their builds."""
 
 from __future__ import annotations
 

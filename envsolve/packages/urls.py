@@ -1,4 +1,4 @@
-"""Index and file addresses: splitting credentials off, and printing an address without them."""
+"""URLs of indexes and files: their credentials, and how to print them without."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _LOGIN = re.compile(r"(?P<scheme>[a-z0-9+.-]*)://(?!\*{4}@)(?P<user>[^/\s:@]*)[^
 
 
 class Login(NamedTuple):
-    """What an address carries before its ``@``; the password may be absent (keyring knows it)."""
+    """The user and password of a URL; the password may be absent (keyring knows it)."""
 
     user: str
     password: str | None
 
 
 def split_login(url: str) -> tuple[str, Login | None]:
-    """The address without credentials, and the credentials.
+    """The URL without credentials, and the credentials.
 
     Raises:
-        UsageError: The text is no address.
+        UsageError: The text is not a URL.
     """
     parts = _split(url)
     if "@" not in parts.netloc:
@@ -38,7 +38,7 @@ def split_login(url: str) -> tuple[str, Login | None]:
 
 
 def redact(url: str) -> str:
-    """An address that may be printed: user and password become ``****``."""
+    """The URL with ``****`` for user and password, so that it can be printed."""
     try:
         clean, login = split_login(url)
     except UsageError:
@@ -47,7 +47,7 @@ def redact(url: str) -> str:
 
 
 def without_logins(text: str) -> str:
-    """Text whose addresses hold no user and no password; the user of an SSH address, which is no secret, stays."""
+    """The text without users and passwords in its URLs; the user of an SSH URL, which is not secret, stays."""
     return _LOGIN.sub(_without_login, text) if "@" in text else text  # as most texts are
 
 
@@ -71,7 +71,7 @@ def join_project(index: str, name: str) -> str:
 
 
 def local_path(url: str) -> Path:
-    """The path of a ``file:`` address."""
+    """The path of a ``file:`` URL."""
     path = _split(url).path
     if os.name == "nt":
         from urllib.request import url2pathname  # imports an HTTP client, for the sake of drive letters
@@ -111,7 +111,7 @@ class Credentials:
             self.add(address)
 
     def add(self, address: str) -> str:
-        """Remember the login of an index address; returns the address without it."""
+        """Remember the login of an index URL; return the URL without it."""
         clean, login = split_login(address)
         with self._lock:
             self._logins[clean] = login or self._logins.get(clean)
@@ -128,7 +128,7 @@ class Credentials:
         return bool(self._asked)
 
     def ask_keyring(self, url: str, sent: tuple[str, str] | None) -> bool:
-        """Look into keyring after a 401 to ``sent``. True where there is now another login to try."""
+        """Look into keyring after a 401 to ``sent``; True if there is now another login to try."""
         place = origin(url)
         with self._lock:
             found_meanwhile = self._nearest(url)  # by another thread
@@ -155,7 +155,7 @@ class Credentials:
             return self._nearest(url)
 
     def _nearest(self, url: str) -> Login | None:
-        """The login of the index on the same origin whose address is most like this one: a host may serve several."""
+        """The login of the index on the same origin with the most similar URL: a host may serve several indexes."""
         if not any(self._logins.values()):
             return None
         place = origin(url)
