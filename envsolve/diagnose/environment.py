@@ -1,4 +1,4 @@
-"""From an environment to its diagnoses: its facts as a report, weighed by the same rules, and its own checks."""
+"""From an environment to its diagnoses: its facts as a report, weighed like any other, and its own checks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LINE = re.compile(r"line (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """A text with what the probes said at its end.
+    """A text followed by the output of the probes.
 
     Attributes:
         text: All of it.
@@ -48,7 +48,7 @@ class Fed:
     names: tuple[str, ...] = ()
 
     def named(self, found: Diagnoses) -> Diagnoses:
-        """Diagnoses whose evidence names the probe in place of a line that nobody has."""
+        """Diagnoses whose evidence names the probe in place of a line that the user does not have."""
         diagnoses = (replace(d, evidence=tuple(map(self._place, d.evidence))) for d in found.diagnoses)
         return replace(found, diagnoses=tuple(diagnoses))
 
@@ -59,7 +59,7 @@ class Fed:
 
 
 def fed(log: str, probes: Sequence[Probe]) -> Fed:
-    """A text continued by the words of the probes; as it is where nothing was tried."""
+    """A text followed by the output of the probes."""
     parts, starts = [log] if log else [], []
     tried = [probe for probe in probes if probe.outcome != "skipped"]
     for probe in tried:
@@ -72,7 +72,7 @@ def fed(log: str, probes: Sequence[Probe]) -> Fed:
 def held_against(
     environment: Environment, probes: Sequence[Probe], answers: Sequence[Finding | RuledOut]
 ) -> list[Finding | RuledOut]:
-    """What the probes alone show, before the other answers; doubts that a run has dispelled are ruled out."""
+    """What only the probes show, before the other answers; what a run has disproved is ruled out."""
     seen = [*torch_replaced.from_probes(environment, probes), *library_shadowed.from_probes(environment, probes)]
     if not _everything_works(probes):
         return [*seen, *answers]
@@ -101,13 +101,13 @@ def diagnose_environment(
 
     Args:
         environment: As read from its files.
-        report: The machine, and what an error text told; what the environment's files say wins over it.
-        others: Further machines that the remedies must serve.
+        report: The machine, and what an error text says; the environment's files win over it.
+        others: Further machines that the fixes must support.
         catalogue: The facts.
-        probes: What was tried in it; the report's text holds what they said.
+        probes: What was tried in it; the report's text contains their output.
 
     Returns:
-        The diagnoses, likeliest first, their commands addressed to this environment.
+        The diagnoses, most likely first, with commands for this environment.
     """
     scene = scene_of(report_of(environment, report), others, catalogue)
     answers = held_against(environment, probes, examined(environment, scene))
@@ -116,18 +116,18 @@ def diagnose_environment(
 
 
 def _without_python(environment: Environment) -> tuple[Remedy, ...]:
-    """What to do first where nothing can be run: files alone may be in order all the same."""
+    """What to do first if nothing can be run: the other files may be in order all the same."""
     if environment.program is not None:
         return ()
-    text = f"There is no Python in it: {environment.prefix}/bin/python is gone, or leads to one that is. Make it again."
+    text = f"It has no Python: {environment.prefix}/bin/python does not exist, or is a broken link. Create it again."
     made = environment.kind in ("conda", "pixi")
     return (Remedy(text, None if made else f"python3 -m venv --upgrade {shlex.quote(environment.prefix)}"),)
 
 
 def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]:
-    """What the checks of an environment and the weighings of its report say.
+    """What the causes make of an environment and of its report.
 
-    Of equal grounds the earlier is told first: what keeps torch from running, by files, then by the rules alone.
+    Of equal grounds the earlier comes first: what keeps torch from running, by files, then only by the rules.
     """
     return [
         *(finding for check in environment_checks("running") for finding in check(environment, scene)),
@@ -137,14 +137,14 @@ def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]
 
 
 def _by_files(answer: Finding | RuledOut) -> Finding | RuledOut:
-    """What follows from facts alone stands, here, on the files that they were read in."""
+    """Facts of a report are those of files here, so what follows from them is based on files."""
     if isinstance(answer, Finding) and answer.grounds is Grounds.DERIVED:
         return replace(answer, grounds=Grounds.READ)
     return answer
 
 
 def report_of(environment: Environment, report: ReportFacts) -> ReportFacts:
-    """A report completed with what the environment's files say, which wins over what was read of a text."""
+    """A report completed with the environment's files, which win over what was read from a text."""
     torch = environment.torch
     place = f"{torch.site}/torch" if torch else ""
     return replace(
@@ -157,7 +157,7 @@ def report_of(environment: Environment, report: ReportFacts) -> ReportFacts:
 
 
 def _installed(environment: Environment) -> dict[str, Seen[str]]:
-    """Version by name of what is imported, with the flavour where a package's own files tell it."""
+    """Version by name of what is imported, with the variant if a package's own files name it."""
     stated = {e.package: e.stated for e in environment.extensions or () if e.stated}
     found: dict[str, Seen[str]] = {}
     for distribution in environment.distributions:
@@ -166,9 +166,9 @@ def _installed(environment: Environment) -> dict[str, Seen[str]]:
             found[distribution.name] = Seen(version, distribution.info, f"{distribution.name} {version}")
     torch = environment.torch
     if torch and torch.version:
-        # A build without CUDA may come without a word of it in its version.
-        flavour = "" if torch.cuda or torch.local or torch.code is None else "+cpu"
-        version = torch.version + flavour
+        # A build without CUDA may not say so in its version.
+        variant = "" if torch.cuda or torch.local or torch.code is None else "+cpu"
+        version = torch.version + variant
         name = "pytorch" if _is_condas(environment) else "torch"
         found.pop("torch", None)
         found[name] = Seen(version, f"{torch.site}/torch/version.py", f"{name} {version}")
@@ -185,7 +185,7 @@ def _seen(value: str | None, where: str, what: str) -> Seen[str] | None:
     return Seen(value, where, f"{what} {value}") if value else None
 
 
-# All that a diagnosis can start from, joined: a text, a list of packages, an environment, machines.
+# Everything that a diagnosis can start from: a text, a list of packages, an environment, machines.
 
 
 def answer(
@@ -200,16 +200,16 @@ def answer(
     """The root causes.
 
     Args:
-        log: An error text or report; may be empty where there is an environment.
-        machines: Where it happened, completed from the text, then further ones that the remedies must serve.
+        log: An error text or report; may be empty if there is an environment.
+        machines: Where it happened, completed from the text, then further ones that the fixes must support.
         installed: A list of packages, which wins over the text.
         prefix: An environment on this computer, whose files win over both.
         catalogue: The facts.
-        environ: Environment variables that decide in an environment beside its files.
+        environ: Environment variables that affect the environment.
         probes: What was tried in it.
 
     Raises:
-        UsageError: The list of packages holds none, or there is no environment at ``prefix``.
+        UsageError: The list of packages is empty, or there is no environment at ``prefix``.
     """
     text = decode(log) if isinstance(log, bytes) else log
     listed = read_installed(installed) if installed else None
@@ -221,6 +221,3 @@ def answer(
 
     environment = read_environment(prefix, environ)
     return words.named(diagnose_environment(environment, report, machines[1:], catalogue, probes))
-
-
-# What an environment is, read from its files alone: nothing of it is imported or run.

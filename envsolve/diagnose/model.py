@@ -1,4 +1,4 @@
-"""The values of a diagnosis: what was seen, what follows from it, and what to do."""
+"""The values of a diagnosis: facts and their origin, findings, and the answer."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Remedy = Fix
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[Value]):
-    """One fact and where it stands.
+    """One fact and its origin.
 
     Attributes:
         value: The fact.
-        where: What it was read from: ``line 12``, ``--installed``, ``--machine``, a file of an environment.
-        quote: The words it was read out of, shortened to one line.
+        where: Where it was read: ``line 12``, ``--installed``, ``--machine``, a file of an environment.
+        quote: The words that it was read from, shortened to one line.
     """
 
     value: Value
@@ -37,15 +37,15 @@ class Seen(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class ReportFacts:
-    """What is known of a broken environment, however it was learnt; the one value that causes are weighed on.
+    """The facts about a broken environment, from a text, options and files; causes are weighed on this value.
 
     Attributes:
-        text: The error text or report; empty where an environment alone is looked at.
-        machine: The machine, as given or read out of the text; fields that nothing tells are None.
+        text: The error text or report; empty if only an environment is read.
+        machine: The machine, as given or read from the text; unknown fields are None.
         installed: Version of each package by normalised name, local part included (``2.8.0+cu128``).
         python: Version of the interpreter, ``3.12``.
         cuda: The toolkit that torch was built with (``torch.version.cuda``), ``12.8``; ``none`` for a CPU build.
-        arch_list: GPU code that the installed torch says it carries, ``("sm_70", "compute_70")``.
+        arch_list: GPU code that the installed torch reports to contain, ``("sm_70", "compute_70")``.
         nvcc: Version of the nvcc that a build ran, ``12.1``.
         images: Container images named, ``nvidia/cuda:12.8.0-base-ubuntu22.04``.
         commands: Shell commands that the text shows, in order.
@@ -72,8 +72,8 @@ class Diagnosis:
         cause: A code of ``docs/causes.md``.
         confidence: 0 to 1: how often a diagnosis like this one was right on the known cases.
         explanation: At most three sentences that teach what happened.
-        evidence: What it rests on, each with where it was seen.
-        remedies: The least change first.
+        evidence: What it is based on, each with its place.
+        remedies: Fixes, the smallest change first.
     """
 
     cause: str
@@ -88,10 +88,10 @@ class Diagnoses:
     """The answer of ``envsolve diagnose``.
 
     Attributes:
-        diagnoses: Most likely first; empty where the cause is not known.
-        ruled_out: What was checked and does not hold, for when the cause is not known.
+        diagnoses: Most likely first; empty if the cause is not known.
+        ruled_out: What was checked and does not apply, for when the cause is not known.
         next_steps: What to run to learn more.
-        probes: What was tried, where that was asked for.
+        probes: What was tried, if that was requested.
     """
 
     schema: Literal["envsolve.diagnosis/1"]
@@ -101,21 +101,21 @@ class Diagnoses:
     probes: tuple[Probe, ...] = ()
 
 
-# What the weighing of one cause gives: a finding with its grounds, or what is ruled out.
+# What a cause makes of a report: a finding with its grounds, or what is ruled out.
 
 
 class Grounds(str, Enum):
-    """What a finding stands on, best first. The precision of each is in ``index_data/precisions.json``."""
+    """What a finding is based on, best first. The precision of each is in ``index_data/precisions.json``."""
 
     #: Words of an error, and rules or catalogue facts that confirm them for this build and machine.
     CONFIRMED = "confirmed"
     #: Words of an error that name one cause, and nothing that contradicts them.
     STATED = "stated"
-    #: Files of an environment, and rules: they leave no way for it to work, whatever the error says.
+    #: Files of an environment, and rules: it cannot work, whatever the error says.
     READ = "read"
-    #: Words of an error that several causes share; circumstances speak for this one.
+    #: Words of an error that several causes share; circumstances point to this one.
     SUGGESTED = "suggested"
-    #: Facts and rules alone: the parts cannot work together, but no words of an error say so.
+    #: Only facts and rules: the parts cannot work together, but no words of an error say so.
     DERIVED = "derived"
     #: Files of an environment that show what often does harm, and may do none here.
     NOTICED = "noticed"
@@ -128,10 +128,10 @@ class Grounds(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause that a weighing found.
+    """One cause that was found.
 
     Attributes:
-        explains: Other causes that are mere consequences of this one: they are told after it.
+        explains: Other causes that are consequences of this one: they are listed after it.
     """
 
     cause: str
@@ -144,17 +144,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RuledOut:
-    """What was looked at and does not hold, in words."""
+    """What was checked and does not apply, in words."""
 
     text: str
 
 
-# Whether a text can hold a word at all: asked of the few distinct words of a large text in place of all of it.
-#
-# A log of ten megabytes has some thousand distinct words, and hundreds of literals are looked for in it, nearly all
-# of
-# which it does not have. The distinct words are gathered in one pass; a literal is looked for only where they allow
-# it.
+# A log of ten megabytes has some thousand distinct words, and hundreds of literals are searched in it, nearly all of
+# which it does not contain. The distinct words are gathered in one pass; a literal is searched only if they allow it.
 
 
 _LETTERS = bytes(byte if chr(byte).islower() and byte < 128 else 0x20 for byte in range(256))
@@ -164,12 +160,12 @@ class Vocabulary:
     """The distinct runs of ASCII letters of a lower-case text."""
 
     def __init__(self, lowered: str) -> None:
-        """Gather them; what is no ASCII letter only separates."""
+        """Gather them; all but ASCII letters separate words."""
         runs = set(lowered.encode("ascii", "replace").translate(_LETTERS).split())
         self._runs = b" ".join(runs).decode("ascii")
 
     def allows(self, word: str) -> bool:
-        """Whether the text may hold ``word`` (lower case, ASCII). False is certain, True is not."""
+        """Whether the text may contain ``word`` (lower case, ASCII). False is certain, True is not."""
         return _longest_run(word) in self._runs
 
 
@@ -178,7 +174,7 @@ def _longest_run(word: str) -> str:
     return max(re.findall("[a-z]+", word), key=len, default="")
 
 
-# Diagnoses in the words of a terminal. Pure.
+# Diagnoses as text for a terminal. Pure.
 
 
 _WIDTH = 100
@@ -186,11 +182,11 @@ _EVIDENCE = 6
 
 
 def describe(found: Diagnoses, nothing: str = "No cause is known for this.") -> str:
-    """Every diagnosis with its cause, what happened, what shows it, and the ways out; or what to do without one.
+    """Every diagnosis with its cause, explanation, evidence and fixes; or what to do without one.
 
     Args:
         found: The answer.
-        nothing: What is said where it names no cause.
+        nothing: The text if it names no cause.
     """
     lines: list[str] = []
     for diagnosis in found.diagnoses:
@@ -200,7 +196,7 @@ def describe(found: Diagnoses, nothing: str = "No cause is known for this.") -> 
     if found.probes:
         lines += ["Tried:", *(line for probe in found.probes for line in _probe(probe)), ""]
     if found.ruled_out:
-        lines += ["Looked at and set aside:", *(line for text in found.ruled_out for line in _item(text)), ""]
+        lines += ["Checked and ruled out:", *(line for text in found.ruled_out for line in _item(text)), ""]
     if found.next_steps:
         lines += ["What to run next:", *(line for step in found.next_steps for line in _remedy(step)), ""]
     return "\n".join(lines).rstrip()
@@ -212,13 +208,13 @@ def _diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
     yield "  Evidence:"
     for text in diagnosis.evidence[:_EVIDENCE]:
         yield from _item(text)
-    yield "  What to do, the least change first:"
+    yield "  What to do, the smallest change first:"
     for remedy in diagnosis.remedies:
         yield from _remedy(remedy)
 
 
 def _probe(probe: Probe) -> Iterator[str]:
-    """How it ended; of an error as much as tells it."""
+    """How it ended, with the first lines of an error."""
     where = f" [{probe.gpu}]" if probe.gpu else ""
     lines = probe.detail.strip().splitlines() or [""]
     yield from _item(f"{probe.name}{where} {probe.outcome}: {lines[0]}")

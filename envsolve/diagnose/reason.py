@@ -1,4 +1,4 @@
-"""From a report to its diagnoses: every weighing asked, the findings put in order, silence kept honest."""
+"""From a report to its diagnoses: weigh every cause, and put the findings in order."""
 
 from __future__ import annotations
 
@@ -11,43 +11,41 @@ from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 
-# What to run next where the cause is not known: each step tells what the report lacks.
+# What to run next if the cause is not known: each step adds what the report lacks.
 
 
 def next_steps(scene: Scene) -> tuple[Remedy, ...]:
-    """The commands whose output would decide, those that tell most first."""
+    """The commands whose output would decide, the most useful first."""
     return tuple(_steps(scene))
 
 
 def _steps(scene: Scene) -> Iterator[Remedy]:
     if scene.torch is None or scene.torch.code is None:
-        yield Remedy(
-            "Add what PyTorch says of itself and of the machine to the report.", "python -m torch.utils.collect_env"
-        )
+        yield Remedy("Add PyTorch's report of itself and of the machine.", "python -m torch.utils.collect_env")
     if scene.driver is None:
-        yield Remedy("Add what the driver says.", "nvidia-smi")
+        yield Remedy("Add the output of nvidia-smi.", "nvidia-smi")
     if not scene.report.installed:
         yield Remedy("Add the installed packages.", "python -m pip list")
     if scene.mentions("cuda error", "cudnn", "cublas"):
         yield Remedy(
-            "Run the program again so that the error stands where it arises.", "CUDA_LAUNCH_BLOCKING=1 python ..."
+            "Run the program again so that the error is reported where it occurs.", "CUDA_LAUNCH_BLOCKING=1 python ..."
         )
     yield Remedy(
-        "Prove the environment kernel by kernel: the first check that fails names the cause.",
+        "Verify the environment kernel by kernel: the first check that fails names the cause.",
         "envsolve verify --prefix DIR",
     )
 
 
 def diagnose(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogue) -> Diagnoses:
-    """Find the root causes that a report tells of, likeliest first.
+    """Find the root causes of a report, the most likely first.
 
     Args:
         report: What was read of the environment and its error.
-        others: Further machines that the remedies must serve.
+        others: Further machines that the fixes must support.
         catalogue: The facts.
 
     Returns:
-        The diagnoses; none where nothing speaks for one, with what was ruled out and what to run next.
+        The diagnoses; if there is none, what was ruled out and what to run next.
     """
     scene = scene_of(report, others, catalogue)
     return concluded(scene, weighed(scene))
@@ -59,7 +57,7 @@ def weighed(scene: Scene) -> list[Finding | RuledOut]:
 
 
 def concluded(scene: Scene, answers: Sequence[Finding | RuledOut]) -> Diagnoses:
-    """Answers in their order, with what to run next where none of them names a cause."""
+    """The answers in order, with what to run next if none of them names a cause."""
     findings = in_order([a for a in answers if isinstance(a, Finding)], scene)
     said = [m.signature.says for m in scene.matches if m.signature.says]
     ruled_out = [*said, *(a.text for a in answers if isinstance(a, RuledOut))]
@@ -72,7 +70,7 @@ def concluded(scene: Scene, answers: Sequence[Finding | RuledOut]) -> Diagnoses:
 
 
 def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
-    """By grounds, then in the order of the signatures that propose them; what another explains comes after it."""
+    """By grounds, then in the order of the signatures that propose them; consequences come after their cause."""
     proposed = {cause: n for n, match in reversed(list(enumerate(scene.matches))) for cause in match.signature.causes}
     ordered = sorted(findings, key=lambda f: (f.grounds.rank, proposed.get(f.cause, len(scene.matches))))
     told: dict[str, Finding] = {}
@@ -80,7 +78,7 @@ def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
         told.setdefault(finding.cause, finding)
     explained = {cause for f in told.values() for cause in f.explains}
     first = [f for f in told.values() if f.cause not in explained]
-    # What is explained and has no words of its own is no second diagnosis.
+    # A consequence without error words of its own is not a second diagnosis.
     return first + [f for f in told.values() if f.cause in explained and f.grounds.rank <= Grounds.STATED.rank]
 
 
@@ -100,4 +98,4 @@ def _as_taken(remedy: Remedy) -> Remedy:
     return Remedy(remedy.text, as_uv_takes_it(remedy.command)) if remedy.command else remedy
 
 
-_LOOK_FURTHER = Remedy("No published build or driver is known to mend this by itself.", "envsolve detect")
+_LOOK_FURTHER = Remedy("No published build or driver in the catalogue fixes this by itself.", "envsolve detect")

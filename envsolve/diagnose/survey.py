@@ -1,4 +1,4 @@
-"""What the environments of a machine can do there: a line for each, from files alone."""
+"""Whether the environments of a machine work there: a line for each, from files only."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ class Surveyed:
     """One environment.
 
     Attributes:
-        prefix: Its root folder.
-        kind: What made it; None where it cannot be read.
+        prefix: Its root directory.
+        kind: What created it; None if it cannot be read.
         python: Version of its interpreter.
-        torch: Version of the torch that it imports; None where it has none.
+        torch: Version of the torch that it imports; None if it has none.
         cuda: The toolkit of that torch.
-        works: Whether that torch runs on every GPU of the machine, on its CPU where it has none; None where there is
-            no torch.
+        works: Whether that torch runs on every GPU of the machine, or on its CPU if it has none; None without torch.
         why: What decides, in words.
-        causes: The codes of what is wrong, as ``envsolve diagnose --prefix`` tells them.
+        causes: The codes of what is wrong, as ``envsolve diagnose --prefix`` names them.
     """
 
     prefix: str
@@ -63,7 +62,7 @@ class Survey:
 
 
 def survey(prefixes: Sequence[Path], machine: Machine, catalogue: Catalogue, environ: Mapping[str, str]) -> Survey:
-    """Read environments and judge each on a machine; one that cannot be read is told as such."""
+    """Read environments and judge each on a machine; one that cannot be read is listed with the reason."""
     return Survey(SCHEMA, tuple(_surveyed(prefix, machine, catalogue, environ) for prefix in prefixes))
 
 
@@ -81,11 +80,11 @@ def _surveyed(prefix: Path, machine: Machine, catalogue: Catalogue, environ: Map
     works, why = _answer(torch, _verdict(environment, torch, machine, catalogue), machine)
     stops = [finding for finding in found if causes().files[finding.cause].stops == "running"]
     if works != "no" and stops:
-        # What only circumstances speak for may be harmless: it takes a yes back, and gives no no.
+        # Files that only often do harm may do none here: they make a yes unknown, not a no.
         works = "unknown" if all(finding.grounds is Grounds.NOTICED for finding in stops) else "no"
         why = f"{stops[0].cause}: {next(iter(stops[0].evidence), stops[0].explanation)}"
     if environment.program is None:
-        works, why = "no", "its Python is gone: bin/python is missing, or leads to one that is"
+        works, why = "no", "its Python is missing: bin/python does not exist, or is a link to one that does not"
     codes = tuple(finding.cause for finding in found)
     return Surveyed(str(prefix), environment.kind, environment.python, torch.version, torch.cuda, works, why, codes)
 
@@ -95,13 +94,13 @@ def _answer(torch: TorchFiles, verdict: Verdict, machine: Machine) -> tuple[Work
     if torch.version is None:
         return "unknown", "torch/version.py is missing or damaged"
     if torch.cuda and machine.gpus == ():
-        return "yes", "on the CPU alone: the machine has no NVIDIA GPU"
+        return "yes", "only on the CPU: the machine has no NVIDIA GPU"
     if verdict.level is Level.NONE:
         return "no", failed
     if verdict.level is Level.UNKNOWN:
         return "unknown", "; ".join(r.text for r in verdict.reasons if r.ok is None)
     if not machine.gpus:
-        return "yes", "a CPU build, and no GPU is there"
+        return "yes", "a CPU build, and the machine has no GPU"
     without = "; Triton's kernels do not run" if verdict.triton is False else ""
     return "yes", f"{verdict.code} runs on {machine.gpus[0].label}{without}"
 

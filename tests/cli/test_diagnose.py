@@ -46,7 +46,7 @@ def test_the_json_is_the_documented_one(tmp_path: Path) -> None:
 def test_the_text_tells_cause_evidence_and_commands() -> None:
     done = diagnose("--log", "-", *MACHINE, text=ERROR + "torch==2.8.0+cu128\n")
     assert done.returncode == 0
-    for words in ("no-kernel-for-gpu", "Evidence:", "line 1: ", "What to do, the least change first:", "pip install"):
+    for words in ("no-kernel-for-gpu", "Evidence:", "line 1: ", "the smallest change first:", "pip install"):
         assert words in done.stdout
 
 

@@ -84,7 +84,7 @@ def test_an_environment_without_python_is_said_to_be_so(capsys: pytest.CaptureFi
     prefix = Prefix(tmp_path / "env")
     (prefix.folder / "bin/python").unlink()
     _, out, _ = said(capsys, "diagnose", "--prefix", prefix.folder, *H100)
-    assert "There is no Python in it" in out
+    assert "It has no Python" in out
     assert f"python3 -m venv --upgrade {prefix.folder}" in out
 
 
