@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envsolve.diagnose.causes import environment_checks, library_shadowed, torch_replaced
 from envsolve.diagnose.environment_advice import addressed
-from envsolve.diagnose.model import Diagnoses, Finding, Grounds, Remedy, ReportFacts, RuledOut, Seen
+from envsolve.diagnose.model import Diagnoses, Finding, Fix, Grounds, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report.packages import read_installed
 from envsolve.diagnose.report.read import read_report
@@ -115,13 +115,13 @@ def diagnose_environment(
     return replace(found, probes=tuple(probes), next_steps=(*_without_python(environment), *found.next_steps))
 
 
-def _without_python(environment: Environment) -> tuple[Remedy, ...]:
+def _without_python(environment: Environment) -> tuple[Fix, ...]:
     """What to do first if nothing can be run: the other files may be in order all the same."""
     if environment.program is not None:
         return ()
     text = f"It has no Python: {environment.prefix}/bin/python does not exist, or is a broken link. Create it again."
     made = environment.kind in ("conda", "pixi")
-    return (Remedy(text, None if made else f"python3 -m venv --upgrade {shlex.quote(environment.prefix)}"),)
+    return (Fix(text, None if made else f"python3 -m venv --upgrade {shlex.quote(environment.prefix)}"),)
 
 
 def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]:

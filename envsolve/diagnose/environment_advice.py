@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from envsolve.advice.torch import on_named_index
-from envsolve.diagnose.model import Diagnoses, Remedy
+from envsolve.diagnose.model import Diagnoses, Fix
 from envsolve.diagnose.remedies.torch import install_command
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment, TorchFiles
@@ -21,7 +21,7 @@ from envsolve.solve.family import Option
 from envsolve.system.files import is_folder
 
 
-def companion_for_torch(scene: Scene, package: str) -> Remedy | None:
+def companion_for_torch(scene: Scene, package: str) -> Fix | None:
     """The best build of a companion for the very torch at hand, which stays as it is; None where there is none."""
     option = _option(scene, package)
     if option is None:
@@ -29,7 +29,7 @@ def companion_for_torch(scene: Scene, package: str) -> Remedy | None:
     build = option.build
     command = edit(install_command(scene, (on_named_index(option, scene.family),)), lambda found, _: _alone(found))
     torch = scene.torch.label if scene.torch else "this torch"
-    return Remedy(f"Install {package} {build.version} [{build.variant}], which is built for {torch}.", command)
+    return Fix(f"Install {package} {build.version} [{build.variant}], which is built for {torch}.", command)
 
 
 def _alone(command: Command) -> Command:
@@ -57,7 +57,7 @@ def very_torch(scene: Scene, torch: TorchFiles) -> str:
     return f"torch=={(torch.version or '').partition('+')[0]}"
 
 
-def rebuild(environment: Environment, scene: Scene, package: str) -> Iterator[Remedy]:
+def rebuild(environment: Environment, scene: Scene, package: str) -> Iterator[Fix]:
     """Compile a package again in the environment, against the torch that is there and for the cards at hand."""
     installed = environment.distribution(package)
     version = (installed.version or "").partition("+")[0] if installed else ""
@@ -66,7 +66,7 @@ def rebuild(environment: Environment, scene: Scene, package: str) -> Iterator[Re
     variable = f'TORCH_CUDA_ARCH_LIST="{cards}" ' if cards else ""
     what = f"{package}=={version}" if version else package
     options = f"--force-reinstall --no-deps --no-build-isolation --no-cache-dir --no-binary {package}"
-    yield Remedy(text, f"{variable}pip install {options} {what}")
+    yield Fix(text, f"{variable}pip install {options} {what}")
 
 
 # Commands that reach the environment itself, through its own installer.
@@ -75,8 +75,8 @@ def rebuild(environment: Environment, scene: Scene, package: str) -> Iterator[Re
 def addressed(found: Diagnoses, environment: Environment) -> Diagnoses:
     """Diagnoses whose commands name the environment, whichever shell they are run in."""
 
-    def at(remedies: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-        return tuple(Remedy(r.text, in_environment(r.command, environment) if r.command else None) for r in remedies)
+    def at(remedies: tuple[Fix, ...]) -> tuple[Fix, ...]:
+        return tuple(Fix(r.text, in_environment(r.command, environment) if r.command else None) for r in remedies)
 
     diagnoses = tuple(replace(diagnosis, remedies=at(diagnosis.remedies)) for diagnosis in found.diagnoses)
     return replace(found, diagnoses=diagnoses, next_steps=at(found.next_steps))

@@ -17,7 +17,6 @@ from envsolve.verify.report import Probe
 SCHEMA: Literal["envsolve.diagnosis/1"] = "envsolve.diagnosis/1"
 
 Value = TypeVar("Value")
-Remedy = Fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class Diagnosis:
     confidence: float
     explanation: str
     evidence: tuple[str, ...]
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[Fix, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ class Diagnoses:
     schema: Literal["envsolve.diagnosis/1"]
     diagnoses: tuple[Diagnosis, ...]
     ruled_out: tuple[str, ...] = ()
-    next_steps: tuple[Remedy, ...] = ()
+    next_steps: tuple[Fix, ...] = ()
     probes: tuple[Probe, ...] = ()
 
 
@@ -138,7 +137,7 @@ class Finding:
     grounds: Grounds
     explanation: str
     evidence: tuple[str, ...]
-    remedies: tuple[Remedy, ...] = ()
+    remedies: tuple[Fix, ...] = ()
     explains: frozenset[str] = field(default=frozenset())
 
 
@@ -198,7 +197,7 @@ def describe(found: Diagnoses, nothing: str = "No cause is known for this.") -> 
     if found.ruled_out:
         lines += ["Checked and ruled out:", *(line for text in found.ruled_out for line in _item(text)), ""]
     if found.next_steps:
-        lines += ["What to run next:", *(line for step in found.next_steps for line in _remedy(step)), ""]
+        lines += ["What to run next:", *(line for step in found.next_steps for line in _fix(step)), ""]
     return "\n".join(lines).rstrip()
 
 
@@ -209,8 +208,8 @@ def _diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
     for text in diagnosis.evidence[:_EVIDENCE]:
         yield from _item(text)
     yield "  What to do, the smallest change first:"
-    for remedy in diagnosis.remedies:
-        yield from _remedy(remedy)
+    for fix in diagnosis.remedies:
+        yield from _fix(fix)
 
 
 def _probe(probe: Probe) -> Iterator[str]:
@@ -226,7 +225,7 @@ def _item(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
 
 
-def _remedy(remedy: Remedy) -> Iterator[str]:
-    yield from _item(remedy.text)
-    if remedy.command:
-        yield f"      {remedy.command}"
+def _fix(fix: Fix) -> Iterator[str]:
+    yield from _item(fix.text)
+    if fix.command:
+        yield f"      {fix.command}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envsolve.diagnose.causes import report_checks
-from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Finding, Grounds, Remedy, ReportFacts, RuledOut
+from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Finding, Fix, Grounds, ReportFacts, RuledOut
 from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.facts.catalogue import Catalogue
@@ -14,23 +14,23 @@ from envsolve.machine.model import Machine
 # What to run next if the cause is not known: each step adds what the report lacks.
 
 
-def next_steps(scene: Scene) -> tuple[Remedy, ...]:
+def next_steps(scene: Scene) -> tuple[Fix, ...]:
     """The commands whose output would decide, the most useful first."""
     return tuple(_steps(scene))
 
 
-def _steps(scene: Scene) -> Iterator[Remedy]:
+def _steps(scene: Scene) -> Iterator[Fix]:
     if scene.torch is None or scene.torch.code is None:
-        yield Remedy("Add PyTorch's report of itself and of the machine.", "python -m torch.utils.collect_env")
+        yield Fix("Add PyTorch's report of itself and of the machine.", "python -m torch.utils.collect_env")
     if scene.driver is None:
-        yield Remedy("Add the output of nvidia-smi.", "nvidia-smi")
+        yield Fix("Add the output of nvidia-smi.", "nvidia-smi")
     if not scene.report.installed:
-        yield Remedy("Add the installed packages.", "python -m pip list")
+        yield Fix("Add the installed packages.", "python -m pip list")
     if scene.mentions("cuda error", "cudnn", "cublas"):
-        yield Remedy(
+        yield Fix(
             "Run the program again so that the error is reported where it occurs.", "CUDA_LAUNCH_BLOCKING=1 python ..."
         )
-    yield Remedy(
+    yield Fix(
         "Verify the environment kernel by kernel: the first check that fails names the cause.",
         "envsolve verify --prefix DIR",
     )
@@ -94,8 +94,8 @@ def _diagnosis(finding: Finding, catalogue: Catalogue) -> Diagnosis:
     )
 
 
-def _as_taken(remedy: Remedy) -> Remedy:
-    return Remedy(remedy.text, as_uv_takes_it(remedy.command)) if remedy.command else remedy
+def _as_taken(fix: Fix) -> Fix:
+    return Fix(fix.text, as_uv_takes_it(fix.command)) if fix.command else fix
 
 
-_LOOK_FURTHER = Remedy("No published build or driver in the catalogue fixes this by itself.", "envsolve detect")
+_LOOK_FURTHER = Fix("No published build or driver in the catalogue fixes this by itself.", "envsolve detect")

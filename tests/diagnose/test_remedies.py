@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import envsolve
-from envsolve.diagnose.model import Diagnoses, Remedy
+from envsolve.diagnose.model import Diagnoses, Fix
 from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
@@ -43,7 +43,7 @@ def diagnosed(log: str, target: str | None, installed: dict[str, str] | None) ->
     return envsolve.diagnose(log, [machine] if machine else None, installed=installed), machine
 
 
-def remedies(found: Diagnoses) -> Iterator[Remedy]:
+def remedies(found: Diagnoses) -> Iterator[Fix]:
     return (remedy for diagnosis in found.diagnoses for remedy in diagnosis.remedies)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene
 from envsolve.facts.hardware import CompilerPackages, toolkit_of
 from envsolve.machine.model import Driver, Gpu
@@ -19,7 +19,7 @@ _HOMES = {".": "$CONDA_PREFIX", "pkgs/cuda-toolkit": "$CONDA_PREFIX/pkgs/cuda-to
 _SITE = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')"
 
 
-def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
+def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Fix]:
     """Ways to an nvcc of a CUDA version, those that leave the system alone first."""
     wanted = str(CudaVersion.parse(cuda)) if cuda else "12.8"
     whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and covers(c, wanted)]
@@ -28,23 +28,23 @@ def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Remedy]:
         whole = [packages for packages in whole if packages.manager != "apt"]
         home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{wanted}"
         text = f"Name the toolkit of CUDA {wanted} to the build, by whichever way it was installed."
-        yield Remedy(text, f'set "CUDA_PATH={home}" && set "CUDA_HOME={home}"')
+        yield Fix(text, f'set "CUDA_PATH={home}" && set "CUDA_HOME={home}"')
     for packages in sorted(whole, key=lambda c: order[c.manager]):
-        yield Remedy(_text(packages, wanted, cuda is not None), _command(packages, wanted, scene))
+        yield Fix(_text(packages, wanted, cuda is not None), _command(packages, wanted, scene))
     if scene.in_container:
-        yield Remedy(
+        yield Fix(
             f"Or build in an image of the devel kind of CUDA {wanted}: those named runtime and base have no nvcc."
         )
 
 
-def ptxas_remedy(scene: Scene, cuda: str, variable: str) -> Remedy | None:
+def ptxas_remedy(scene: Scene, cuda: str, variable: str) -> Fix | None:
     """A ptxas of CUDA 12 or newer out of a wheel for Triton; None for a CUDA whose wheels have none."""
     holder = ptxas_packages(cuda, scene.catalogue.compilers)
     if holder is None or CudaVersion.parse(cuda) < (12, 0):
         return None
     text = f"Give Triton a ptxas of CUDA {cuda} out of a wheel, which changes no other package."
     wheels = " ".join(f'"{line.format(cuda=cuda)}"' for line in holder.ptxas_packages)
-    return Remedy(text, f"pip install --no-deps {wheels} && export {variable}={_SITE}/{holder.ptxas}")
+    return Fix(text, f"pip install --no-deps {wheels} && export {variable}={_SITE}/{holder.ptxas}")
 
 
 def gcc_range(scene: Scene) -> GccRange | None:
@@ -75,7 +75,7 @@ def _command(packages: CompilerPackages, cuda: str, scene: Scene) -> str:
 # Another driver: one that does what is needed and still knows every card.
 
 
-def driver_knowing(scene: Scene, cuda: str) -> Remedy | None:
+def driver_knowing(scene: Scene, cuda: str) -> Fix | None:
     """The oldest driver that supports a CUDA version in full, PTX included; None where the cards have none."""
     if toolkit := toolkit_of(cuda, scene.catalogue.toolkits):
         version = toolkit.driver_windows if scene.os == "windows" else toolkit.driver_linux
@@ -87,13 +87,13 @@ def driver_knowing(scene: Scene, cuda: str) -> Remedy | None:
     return None
 
 
-def driver_running(scene: Scene, cuda: str) -> Remedy | None:
+def driver_running(scene: Scene, cuda: str) -> Fix | None:
     """The oldest driver that runs a CUDA family's SASS; None where the cards have none."""
     required = driver_runs(cuda, None, scene.os, scene.facts.toolkits, scene.facts.floors).required
     return _remedy(scene, required, f"it runs builds of CUDA {CudaVersion.parse(cuda).major}.x") if required else None
 
 
-def compat_package(scene: Scene, cuda: str) -> Remedy | None:
+def compat_package(scene: Scene, cuda: str) -> Fix | None:
     """NVIDIA's forward-compatibility package, where every card is one of a data centre (rule 8)."""
     driver = replace(scene.driver or Driver(), compat_libcuda=cuda)
     reason = compat_serves(replace(scene.machine, driver=driver), ForwardFacts(scene.catalogue))
@@ -105,7 +105,7 @@ def compat_package(scene: Scene, cuda: str) -> Remedy | None:
         f"Keep the driver and put the forward-compatibility libraries of CUDA {cuda} first on the loader's path, "
         "which NVIDIA supports on data-centre cards alone."
     )
-    return Remedy(text, f"sudo apt-get install {name} && export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH")
+    return Fix(text, f"sudo apt-get install {name} && export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH")
 
 
 def is_data_centre(scene: Scene, gpu: Gpu) -> bool:
@@ -114,16 +114,16 @@ def is_data_centre(scene: Scene, gpu: Gpu) -> bool:
     return model is not None and model.data_centre
 
 
-def _remedy(scene: Scene, version: str, why: str) -> Remedy | None:
+def _remedy(scene: Scene, version: str, why: str) -> Fix | None:
     if scene.is_jetson:
-        return Remedy("The driver of a Jetson comes with its JetPack: move to one that has the CUDA that is needed.")
+        return Fix("The driver of a Jetson comes with its JetPack: move to one that has the CUDA that is needed.")
     facts, driver = scene.facts, Driver(version)
     if any(can_exist(gpu, driver, facts.architectures, facts.drivers).ok is False for gpu in scene.gpus):
         return None
     last = _last_branch(scene)
     where = " on the host (a container has no driver of its own)" if scene.in_container else ""
     upto = f", up to branch R{last}, the last that serves the card" if last else ""
-    return Remedy(f"Install NVIDIA driver {version} or newer{upto}{where}: {why}.")
+    return Fix(f"Install NVIDIA driver {version} or newer{upto}{where}: {why}.")
 
 
 def _last_branch(scene: Scene) -> str | None:
@@ -136,21 +136,21 @@ def _last_branch(scene: Scene) -> str | None:
 # Container images that exist, in the place of one that does not.
 
 
-def image_remedies(scene: Scene, asked: str) -> Iterator[Remedy]:
+def image_remedies(scene: Scene, asked: str) -> Iterator[Fix]:
     """Tags that are known to exist, nearest to what was asked for."""
     repository, _, tag = asked.removeprefix("docker.io/").rpartition(":")
     version = re.match(r"\d+\.\d+", tag)
     if version and repository:
         near = _near(scene, repository, tag, version[0])
         if near:
-            yield Remedy(f"Use a tag that exists, such as {', '.join(near)}.", f"docker pull {repository}:{near[0]}")
+            yield Fix(f"Use a tag that exists, such as {', '.join(near)}.", f"docker pull {repository}:{near[0]}")
         if last := _last_retired(scene, repository, tag, version[0]):
             text = (
                 f"If it must be CUDA {version[0]}: {last} was its last release under such a name. Its publisher has "
                 "retired it, and deletes such tags in time."
             )
-            yield Remedy(text, f"docker pull {repository}:{last}")
-    yield Remedy(
+            yield Fix(text, f"docker pull {repository}:{last}")
+    yield Fix(
         "See which tags there are: old ones get deleted, so take the newest patch release of the CUDA that is meant."
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from packaging.specifiers import SpecifierSet
 
 from envsolve.advice import torch as advice
-from envsolve.diagnose.model import Remedy
+from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene, public
 from envsolve.facts.hardware import Architecture
 from envsolve.machine.model import Gpu
@@ -26,7 +26,7 @@ def installed_by(scene: Scene) -> advice.Installed:
     return advice.Installed(versions, torch.version if torch else None, torch.variant if torch else None)
 
 
-def conda_remedies(scene: Scene) -> tuple[Remedy, ...]:
+def conda_remedies(scene: Scene) -> tuple[Fix, ...]:
     """Commands for conda-forge's CUDA builds that run here: the installed version, then the best one."""
     options = advice.conda_replacements(scene.machines, scene.python, scene.catalogue)
     at_hand = scene.torch.version if scene.torch else None
@@ -34,13 +34,13 @@ def conda_remedies(scene: Scene) -> tuple[Remedy, ...]:
     return tuple({o.build.version: _conda_remedy(o) for o in (*same[:1], *options[:1])}.values())
 
 
-def _conda_remedy(option: advice.CondaOption) -> Remedy:
+def _conda_remedy(option: advice.CondaOption) -> Fix:
     build = option.build
     text = f"Install conda-forge's pytorch {build.version} for CUDA {build.cuda}: the CUDA build, asked for by name."
-    return Remedy(text, option.command)
+    return Fix(text, option.command)
 
 
-def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tuple[Remedy, ...]:
+def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tuple[Fix, ...]:
     """Commands for a torch that runs here: the version at hand in another variant, then the best there is.
 
     Args:
@@ -55,13 +55,13 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
     return tuple(_remedy(scene, options, scene.family) for options in found)
 
 
-def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Remedy | None:
+def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Fix | None:
     """The command for the best set of family packages under specifiers, torch among them; None if none fits."""
     found = next(scene.family.pairings(asked), None)
     return _remedy(scene, found, scene.family) if found else None
 
 
-def with_another_python(scene: Scene) -> tuple[str, Remedy] | None:
+def with_another_python(scene: Scene) -> tuple[str, Fix] | None:
     """A Python for which a torch for these machines is published, if this Python has none."""
     if scene.python is None or not scene.about_torch or scene.family.options("torch"):
         return None
@@ -69,13 +69,13 @@ def with_another_python(scene: Scene) -> tuple[str, Remedy] | None:
         chosen = _remedy(scene, (option,), family)
         place = f"uv venv --python {python} .venv-{python}"
         command = f"{place} && VIRTUAL_ENV=.venv-{python} uv {(chosen.command or '').removeprefix('uv ')}"
-        return python, led_by(f"Make an environment with Python {python}", Remedy(chosen.text, command))
+        return python, led_by(f"Make an environment with Python {python}", Fix(chosen.text, command))
     return None
 
 
-def led_by(words: str, remedy: Remedy) -> Remedy:
+def led_by(words: str, remedy: Fix) -> Fix:
     """A fix with words before its text: ``Or take a whole build: install torch ...``."""
-    return Remedy(f"{words}: {remedy.text[0].lower()}{remedy.text[1:]}", remedy.command)
+    return Fix(f"{words}: {remedy.text[0].lower()}{remedy.text[1:]}", remedy.command)
 
 
 def install_command(scene: Scene, options: Sequence[Option]) -> str:
@@ -97,11 +97,11 @@ def as_uv_takes_it(command: str) -> str:
     return edit(command, lambda found, _: translated(found, "uv") if found.installer == "uv" else found)
 
 
-def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Remedy:
+def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Fix:
     chosen = [advice.on_named_index(option, family) for option in options]
     keeps_torch = len(chosen) > 1 and installed_by(scene).has(chosen[0].build)
     text = advice.in_words(chosen, scene.gpus, scene.facts, keeps_torch=keeps_torch)
-    return Remedy(text, install_command(scene, chosen[1:] if keeps_torch else chosen))
+    return Fix(text, install_command(scene, chosen[1:] if keeps_torch else chosen))
 
 
 # Building an extension again, for the cards at hand.
@@ -111,7 +111,7 @@ _SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
 _HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/[\w./-]*)?(?:\[[\w,]*\])?)(?!\S)")
 
 
-def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Remedy, ...]:
+def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
     """The command that builds the extension for the cards; empty where the cards are not known."""
     listed = archs_for(scene, gpus)
     what = source_of(scene)
@@ -128,9 +128,9 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Remedy, ...]:
     if scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
         text = "Name the cards to CMake in place of native, wherever it is built."
         numbers = listed.replace(".", "") if listed != "..." else "80;90"
-        return (Remedy(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
+        return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
     command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'
-    return (Remedy(text, f"{command} --no-deps {what}"),)
+    return (Fix(text, f"{command} --no-deps {what}"),)
 
 
 def arch_list(gpus: Sequence[Gpu]) -> str:
@@ -171,7 +171,7 @@ def source_of(scene: Scene) -> str:
 # A Jetson's own builds: those for servers of the same architecture have no code for it.
 
 
-def jetson_remedies(scene: Scene) -> tuple[Remedy, ...]:
+def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
     """Where NVIDIA's wheels for a Jetson are; empty where there is none."""
     islands = [gpu for gpu in scene.gpus if _is_island(scene.facts.architectures.get(gpu.compute_capability or ""))]
     if not islands and not scene.is_jetson:
@@ -182,7 +182,7 @@ def jetson_remedies(scene: Scene) -> tuple[Remedy, ...]:
         "which wheels for servers do not carry. Such wheels exist for each JetPack's own Python alone: make the "
         "environment with the system's python3."
     )
-    return (Remedy(text),)
+    return (Fix(text),)
 
 
 def _is_island(known: Architecture | None) -> bool:
