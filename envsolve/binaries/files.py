@@ -67,7 +67,7 @@ class WheelFile:
             ) from error
 
     def files(self) -> Sequence[str]:
-        """Paths of all members, folders left out."""
+        """Paths of all members, directories left out."""
         return [path for path in self._zip.namelist() if not path.endswith("/")]
 
     def compressed_size(self, path: str) -> int:
@@ -111,7 +111,7 @@ class WheelFile:
 
 
 class FolderFiles:
-    """Files under a folder: all of them, or those of one installed distribution.
+    """Files under a directory: all of them, or those of one installed distribution.
 
     Args:
         folder: Root of the paths.
@@ -125,7 +125,7 @@ class FolderFiles:
         self._only = only
 
     def files(self) -> Sequence[str]:
-        """Paths relative to the folder, of the files that exist."""
+        """Paths relative to the directory, of the files that exist."""
         if self._only is not None:
             return [path for path in self._only if (self._folder / path).is_file()]
         return sorted(path.relative_to(self._folder).as_posix() for path in self._folder.rglob("*") if path.is_file())

@@ -250,7 +250,7 @@ def _assemblers(artefact: Artefact, files: Sequence[str]) -> tuple[Assembler, ..
     return tuple(found)
 
 
-# Measuring what is installed: the distributions of a ``site-packages`` folder, without importing any.
+# Measuring what is installed: the distributions of a ``site-packages`` directory, without importing any.
 
 
 _SITE_PACKAGES = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages")
@@ -260,7 +260,7 @@ def measure_environment(folder: Path, *, every: bool = False) -> Measurement:
     """Every installed distribution that carries CUDA code, needs NVIDIA libraries, or is torch itself.
 
     Args:
-        folder: A ``site-packages`` folder, or the prefix (environment) that holds one.
+        folder: A ``site-packages`` directory, or the prefix (environment) that holds one.
         every: As for :func:`measure_package`.
 
     Raises:

@@ -65,7 +65,7 @@ class Measurement:
 
     Attributes:
         kind: What was read.
-        name: File or folder name.
+        name: File or directory name.
         package: Normalised project name; ``version`` is its full version, with the local part.
         tags: Compatibility tags, ``cp312-cp312-manylinux_2_28_x86_64``.
         cuda: CUDA version that the build says it was made with; None for a CPU build.

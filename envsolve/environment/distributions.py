@@ -27,7 +27,7 @@ from envsolve.system.files import is_file, read_regular
 _INFO = re.compile(r"(?P<name>[^-]+)(?:-(?P<version>[^-]+))?(?:-py3[\d.]*)?\.(?:dist|egg)-info")
 _LARGEST_RECORD = 64 << 20
 _PYTHON_LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/torch_python.dll")
-#: Triton compiles its kernels for the card at hand; what else is in its wheel is a profiler.
+#: Triton compiles its kernels for the GPU at hand; what else is in its wheel is a profiler.
 _NO_EXTENSIONS = frozenset({"torch", "triton", "pytorch-triton"})
 _NAMED = re.compile(r'_preload_cuda_\w+\(\s*"\w+",\s*"(lib[\w-]+)\.so')
 _LISTED = re.compile(r'"\w+": "(lib[\w-]+)\.so')
@@ -50,14 +50,14 @@ class _CondaRecord(msgspec.Struct, frozen=True):
 
 
 def read_distributions(site: Path) -> Iterator[Distribution]:
-    """Every distribution that has its metadata in a folder, by name of that."""
+    """Every distribution that has its metadata in a directory, by name of that."""
     for name in _names(site):
         if (match := _INFO.fullmatch(name)) and not name.startswith("~"):
             yield _distribution(site, name, match["name"], match["version"])
 
 
 def leftovers(site: Path) -> Iterator[str]:
-    """Folders that pip renamed before it was stopped: ``~orch``, ``~orch-2.8.0.dist-info``."""
+    """Directories that pip renamed before it was stopped: ``~orch``, ``~orch-2.8.0.dist-info``."""
     return (f"{site / name}: left by an uninstall that was stopped" for name in _names(site) if name.startswith("~"))
 
 
@@ -156,7 +156,7 @@ def _names(folder: Path) -> Sequence[str]:
 
 
 def read_torch(site: Path, prefix: Path) -> TorchFiles | None:
-    """The ``torch`` package in a folder; None where there is none."""
+    """The ``torch`` package in a directory; None where there is none."""
     version_file = site / "torch" / "version.py"
     if not is_file(version_file) and not is_file(site / "torch" / "__init__.py"):
         return None
@@ -187,7 +187,7 @@ def _version_file(path: Path) -> tuple[str | None, str | None]:
 
 
 def _python_library(site: Path, prefix: Path) -> tuple[tuple[str, ...] | None, bool | None, int | None]:
-    # conda-forge keeps torch's libraries in the environment's own folder of libraries.
+    # conda-forge keeps torch's libraries in the environment's own directory of libraries.
     for path in (*(site / name for name in _PYTHON_LIBRARIES), prefix / "lib" / "libtorch_python.so"):
         try:
             with path.open("rb") as file:

@@ -2,7 +2,7 @@
 
 The order is that of Python's ``site`` module: PYTHONPATH; in a virtual environment its own packages, then, where it
 sees the system's, the user's and the base Python's; elsewhere the user's before the installation's own. What a ``.pth``
-file names comes after the folder that the file lies in.
+file names comes after the directory that the file lies in.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ def read_layout(prefix: Path, environ: Mapping[str, str]) -> Layout:
 
 
 def is_environment(prefix: Path) -> bool:
-    """Whether a folder is the root of a virtual or a conda environment, whole or not."""
+    """Whether a directory is the root of a virtual or a conda environment, whole or not."""
     return is_file(prefix / "pyvenv.cfg") or is_folder(prefix / "conda-meta")
 
 
 def prefix_of(python: Path) -> Path:
-    """The root folder of the environment of an interpreter; a virtual environment's is known by its own link.
+    """The root directory of the environment of an interpreter; a virtual environment's is known by its own link.
 
     Raises:
         UsageError: There is no such file.
     """
     if not is_file(python):
         raise UsageError(f"there is no interpreter {python}", hint="name an environment's bin/python, or its --prefix")
-    # On Windows conda's interpreter stands in the root folder itself.
+    # On Windows conda's interpreter stands in the root directory itself.
     near = [python.absolute().parent.parent, python.absolute().parent]
     real = real_path(python)
     return next((root for root in near if is_environment(root)), real.parent.parent)
@@ -113,7 +113,7 @@ def _kind(prefix: Path, settings: Mapping[str, str]) -> Kind:
 
 
 def _python(prefix: Path, settings: Mapping[str, str]) -> str | None:
-    """The interpreter's version: as pyvenv.cfg or conda has it, else the name of its folder.
+    """The interpreter's version: as pyvenv.cfg or conda has it, else the name of its directory.
 
     A virtual environment that was made anew over another may say one Python and start another: the program decides.
     """
@@ -186,7 +186,7 @@ def _sites(
 
 
 def _packages_of(prefix: Path, minor: str) -> Iterator[Path]:
-    """The folders of packages of a Python, Debian's own first where it has them."""
+    """The directories of packages of a Python, Debian's own first where it has them."""
     if prefix == Path("/usr"):
         yield Path(f"/usr/local/lib/python{minor}/dist-packages")
     places = (
@@ -209,7 +209,7 @@ def _user_folder(minor: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _named_by_pth(site: Path) -> Iterator[Site]:
-    """Folders that the ``.pth`` files of a folder name; lines of code in them are not followed."""
+    """Directories that the ``.pth`` files of a directory name; lines of code in them are not followed."""
     for file in sorted(_listed(site, ".pth")):
         try:
             lines = read_regular(file).decode("utf-8", "replace").splitlines()
@@ -238,7 +238,7 @@ def interpreter_of(prefix: Path) -> Path:
     Links are left as they are: a virtual environment is found through the path by which its Python is called.
 
     Args:
-        prefix: Root folder of a virtual environment or a conda environment.
+        prefix: Root directory of a virtual environment or a conda environment.
 
     Returns:
         The absolute path of its Python.

@@ -28,10 +28,10 @@ Origin = Literal["PYTHONPATH", "environment", "user", "system", "pth"]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A folder on the interpreter's path that holds packages.
+    """A directory on the interpreter's path that holds packages.
 
     Attributes:
-        path: The folder.
+        path: The directory.
         origin: What puts it on the path: the variable ``PYTHONPATH``, the environment itself, the user's own packages,
             the Python that the environment is made from, or a ``.pth`` file.
         named_by: The ``.pth`` file.
@@ -49,8 +49,8 @@ class Distribution:
     Attributes:
         name: Normalised project name.
         version: With its local part, ``2.8.0+cu128``; None where METADATA is gone or damaged.
-        site: The folder that it is installed in.
-        info: The folder or file of its metadata.
+        site: The directory that it is installed in.
+        info: The directory or file of its metadata.
         installer: What INSTALLER says, ``pip``, ``uv``, ``conda``.
         direct_url: The address that it was installed from, where that was none of an index.
         requires: Requires-Dist lines.
@@ -97,10 +97,10 @@ class TorchFiles:
     """A ``torch`` package on the path, by its own files, whatever metadata lies beside it.
 
     Attributes:
-        site: The folder that it lies in.
+        site: The directory that it lies in.
         version: From ``version.py``, with its local part; None where that is gone or damaged.
         cuda: The toolkit that it was built with; None for a build without CUDA.
-        local: What the local part says of the flavour: ``cu128``, ``cpu``, ``rocm6.3``; None where there is none.
+        local: What the local part says of the variant: ``cu128``, ``cpu``, ``rocm6.3``; None where there is none.
         code: The list that ``torch.cuda.get_arch_list()`` gives; None where the library is gone or damaged.
         cxx11_abi: Which C++11 ABI it has; None where no symbol tells.
         numpy: Major of the NumPy that it was compiled against; None where it does not show.
@@ -169,7 +169,7 @@ class ExtensionFiles:
     Attributes:
         package: Normalised name.
         libraries: The libraries read.
-        stated: The version that its own ``version.py`` says, which has the flavour where metadata lacks it.
+        stated: The version that its own ``version.py`` says, which has the variant where metadata lacks it.
         code: SASS and PTX that most kernels have; empty where it has no kernels.
         every: All SASS and PTX in it.
         cxx11_abi: The C++11 ABI that it expects of torch; None where no symbol tells.
@@ -224,7 +224,7 @@ class Environment:
     """An environment.
 
     Attributes:
-        prefix: Its root folder.
+        prefix: Its root directory.
         kind: What made it.
         program: Its interpreter; None where that is gone, or leads to one that is.
         python: ``3.12.1``, or ``3.12`` where no more is known.
@@ -276,7 +276,7 @@ class Environment:
         return (d for d in self.distributions if d.name == name)
 
     def site(self, path: str) -> Site | None:
-        """The folder on the path that stands there."""
+        """The directory on the path that stands there."""
         return next((site for site in self.sites if site.path == path), None)
 
 

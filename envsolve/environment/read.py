@@ -19,9 +19,9 @@ from envsolve.values import PythonVersion
 
 _NVCC = re.compile(r"nvcc")
 _COMPILER = re.compile(r"(?:[\w]+-conda-linux-gnu-)?(?:gcc|cc|clang)")
-#: Levels below a given folder that are looked at.
+#: Levels below a given directory that are looked at.
 _DEPTH = 4
-#: Folders that hold thousands of others and no environment.
+#: Directories that hold thousands of others and no environment.
 _SKIPPED = frozenset({".git", ".hg", ".tox", ".nox", "node_modules", "__pycache__", "site-packages"})
 #: What the kernel shows as files.
 _KERNEL = frozenset({"/proc", "/sys", "/dev"})
@@ -34,9 +34,9 @@ def read_environment(prefix: Path, environ: Mapping[str, str] = os.environ, *, r
     Nothing of the environment is imported or run, and damage in it is part of the answer.
 
     Args:
-        prefix: Its root folder.
+        prefix: Its root directory.
         environ: What decides beside its files: PYTHONPATH, LD_LIBRARY_PATH, CUDA_HOME, PATH, HOME.
-        root: Folder that stands for ``/`` where the loader's configuration is read.
+        root: Directory that stands for ``/`` where the loader's configuration is read.
 
     Raises:
         UsageError: There is no environment at ``prefix``.
@@ -106,7 +106,7 @@ def _python_h(prefix: Path, base: Path, python: str | None) -> str | None:
 
 
 def find_environments(folders: Sequence[Path], environ: Mapping[str, str]) -> list[Path]:
-    """Root folders of environments, each once: the active one, those of each tool, then those in ``folders``.
+    """Root directories of environments, each once: the active one, those of each tool, then those in ``folders``.
 
     Args:
         folders: Where to look besides, some levels deep.
@@ -121,7 +121,7 @@ def find_environments(folders: Sequence[Path], environ: Mapping[str, str]) -> li
 
 
 def find_installations(environ: Mapping[str, str]) -> list[Path]:
-    """Root folders of the Pythons on PATH that are no environments, where they have, or their user has, a torch."""
+    """Root directories of the Pythons on PATH that are no environments, where they have, or their user has, a torch."""
     roots: dict[Path, None] = {}
     for program in find_interpreters(environ):
         root = real_path(program).parent.parent
@@ -180,7 +180,7 @@ def _conda(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
-    """Environments in a folder; what lies within one is its own affair."""
+    """Environments in a directory; what lies within one is its own affair."""
     if is_environment(folder):
         yield folder
         yield from _children(folder / "envs")  # a conda root holds its other environments

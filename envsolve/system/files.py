@@ -49,7 +49,7 @@ def read_stripped(path: Path) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; a folder that may not be entered holds none."""
+    """Whether a file is there; a directory that may not be entered holds none."""
     try:
         return path.is_file()
     except OSError:
@@ -57,7 +57,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder is there, likewise."""
+    """Whether a directory is there, likewise."""
     try:
         return path.is_dir()
     except OSError:
@@ -78,7 +78,7 @@ def real_path(path: Path) -> Path:
 
 
 def user_folder(kind: Literal["cache", "data"], environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's folder for envsolve's files of a kind; it need not exist.
+    """The user's directory for envsolve's files of a kind; it need not exist.
 
     Raises:
         EnvsolveError: The user has no home: HOME is not set, and no user of that number is known.

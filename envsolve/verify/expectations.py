@@ -31,7 +31,7 @@ _KINDS: Mapping[str, Literal["sass", "ptx"]] = {"native": "sass", "family": "sas
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Torch's code for one card: ``kind`` is what runs, ``name`` is such as ``sm_90``."""
+    """Torch's code for one GPU: ``kind`` is what runs, ``name`` is such as ``sm_90``."""
 
     kind: Literal["sass", "ptx"]
     name: str | None
@@ -43,7 +43,7 @@ class Expected:
 
     Attributes:
         source: The file that says so.
-        cuda: The flavour, ``cu126``.
+        cuda: The variant, ``cu126``.
         code: Torch's code by compute capability.
         driver: What is needed of the driver, and how it is met.
         ptxas: CUDA of the ptxas that Triton brings and runs for a compute capability, by that.
@@ -67,7 +67,7 @@ class Expected:
 def read_expected(path: Path, machine: Machine, catalogue: Catalogue) -> Expected:
     """Read what the JSON of a plan, or a ``pylock.toml`` with its ``[tool.envsolve]`` table, expects.
 
-    A lock does not say which code a card runs: that is what the catalogue has measured in the build that it pins.
+    A lock does not say which code a GPU runs: that is what the catalogue has measured in the build that it pins.
 
     Args:
         path: The file; a lock where its name ends in ``.toml``.
@@ -151,7 +151,7 @@ def _from_lock(path: Path, machine: Machine, catalogue: Catalogue) -> Expected:
 def _own_ptxas(
     versions: Mapping[str, tuple[str, ...]], cards: Sequence[str], catalogue: Catalogue
 ) -> Mapping[str, str]:
-    """CUDA of the assembler that the one Triton among packages runs for each card, where the catalogue knows it."""
+    """CUDA of the assembler that the one Triton among packages runs for each GPU, where the catalogue knows it."""
     wanted = versions.get("triton", ())
     release = next((r for r in catalogue.tritons if (r.version,) == wanted), None)
     if release is None:
@@ -163,7 +163,7 @@ def _own_ptxas(
 def _measured_code(
     assumed: Assumptions, torch: Sequence[str], machine: Machine, catalogue: Catalogue
 ) -> Mapping[str, Code]:
-    """The code that the pinned torch carries for each card of a lock; nothing where its builds do not agree on it."""
+    """The code that the pinned torch carries for each GPU of a lock; nothing where its builds do not agree on it."""
     arch = assumed.arch or (machine.platform.arch if machine.platform else None) or ""
     codes = {
         build.code
@@ -335,7 +335,7 @@ def _same_path(seen: str, wanted: str) -> bool:
 
 
 def _capability(check: Check) -> str:
-    """The compute capability of the check's card; empty where it has none."""
+    """The compute capability of the check's GPU; empty where it has none."""
     match = _CAPABILITY.fullmatch(check.gpu or "")
     return match[1] if match else ""
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
-# A context takes some 500 MiB on newer cards, cuBLAS and cuDNN tens to hundreds more.
+# A context takes some 500 MiB on newer GPUs, cuBLAS and cuDNN tens to hundreds more.
 SCARCE_MIB = 1024
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 # Compilers put whole programs into their errors: first words and last are what is read.
@@ -138,7 +138,7 @@ def watched_outcome(watcher: int | None) -> dict[str, Any]:
 
 def main() -> int:
     """Run the check that the command line names; return the exit code."""
-    # Python puts this file's folder first: its modules must not stand before those that are verified.
+    # Python puts this file's directory first: its modules must not stand before those that are verified.
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != here]
     # What the scripts share comes last, so that it stands before nothing.

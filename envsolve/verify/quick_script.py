@@ -18,9 +18,9 @@ from unittest import SkipTest
 
 # As in envsolve.binaries.library, which cannot be imported here.
 LIBRARY = re.compile(r"lib(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)[\w-]*\.so[\d.]*$")
-#: Where each line of Triton keeps its choice of a ptxas, newest first, and what it is asked with; None is the card.
+#: Where each line of Triton keeps its choice of a ptxas, newest first, and what it is asked with; None is the GPU.
 CHOICES = (
-    ("triton.backends.nvidia.compiler", "get_ptxas", None),  # 3.3 and newer, by the card
+    ("triton.backends.nvidia.compiler", "get_ptxas", None),  # 3.3 and newer, by the GPU
     ("triton.backends.nvidia.compiler", "get_ptxas", ()),  # 3.4 and 3.5, which have one for all
     ("triton.backends.nvidia.compiler", "_path_to_binary", ("ptxas",)),  # 3.0 to 3.2
     ("triton.common.backend", "path_to_ptxas", ()),  # 2.1 to 2.3
@@ -44,7 +44,7 @@ def torch_import():
 
 
 def torch_cuda():
-    """Start CUDA through torch, and say which cards it sees."""
+    """Start CUDA through torch, and say which GPUs it sees."""
     import torch
 
     if torch.version.cuda is None and getattr(torch.version, "hip", None):

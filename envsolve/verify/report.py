@@ -21,7 +21,7 @@ from envsolve.system.files import read_regular
 
 SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
 LOADER = "loader"
-"""The check that reads every library of an environment; it needs no GPU, and no card to compile for."""
+"""The check that reads every library of an environment; it needs no GPU, and no GPU to compile for."""
 PLAN = "plan"
 """The check that holds the packages of an environment against a plan; it proves nothing of what they do."""
 Status = Literal["pass", "fail", "skip"]
@@ -160,7 +160,7 @@ class Report:
         return min((check.imports for check in self.checks if check.imports is not None), default=None)
 
 
-# What is not as it was in an earlier report: versions, cards, how checks ended, how long they took. Pure.
+# What is not as it was in an earlier report: versions, GPUs, how checks ended, how long they took. Pure.
 
 
 #: A check's time is told where it grew or shrank by this factor, and by this many seconds.
@@ -170,7 +170,7 @@ Key = tuple[str, str]
 
 
 def changes(before: Report, now: Report) -> tuple[Change, ...]:
-    """Everything that differs; what is worse comes first, then versions and cards, then checks, then times."""
+    """Everything that differs; what is worse comes first, then versions and GPUs, then checks, then times."""
     found = [*_versions(before, now), *_cards(before, now), *_checks(before, now), *_times(before, now)]
     return tuple(sorted(found, key=lambda change: not change.worse))
 
@@ -215,7 +215,7 @@ def _ended_otherwise(name: str, was: Check | None, now: Check | None) -> Iterato
 
 
 def _tried(checks: Mapping[Key, Check], name: str, place: str) -> bool:
-    """Whether a check ran in other places of that kind: on GPUs, or compiling for cards."""
+    """Whether a check ran in other places of that kind: on GPUs, or compiling for GPUs."""
     return any(known == name and ("." in other) == ("." in place) for known, other in checks)
 
 
@@ -233,7 +233,7 @@ def _times(before: Report, now: Report) -> Iterator[Change]:
 def _by_place(report: Report) -> Mapping[Key, Check]:
     """Checks by name and by the number of their GPU, or the compute capability that they compile for.
 
-    The number, not the card's name: that another card is in its place is told once, and not of every check.
+    The number, not the GPU's name: that another GPU is in its place is told once, and not of every check.
     """
     return {(check.name, (check.gpu or "").partition(": ")[0]): check for check in report.checks}
 
@@ -260,7 +260,7 @@ def with_machine(report: Report, machine: Machine) -> Report:
 
 
 def _without_ids(machine: Machine) -> tuple[Gpu, ...] | None:
-    """The GPUs without what tells one such card from another: a report is made to be shown to others."""
+    """The GPUs without what tells one such GPU from another: a report is made to be shown to others."""
     return None if machine.gpus is None else tuple(structs.replace(gpu, uuid=None) for gpu in machine.gpus)
 
 

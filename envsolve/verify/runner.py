@@ -87,7 +87,7 @@ def run_compile_checks(
     only: Sequence[str] | None = None,
     explain: Explain = unexplained,
 ) -> Report:
-    """Check, without any GPU or driver, that an environment compiles kernels for given cards.
+    """Check, without any GPU or driver, that an environment compiles kernels for given GPUs.
 
     Args:
         python: The environment's interpreter.

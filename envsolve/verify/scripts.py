@@ -106,7 +106,7 @@ def _read(path: Path) -> list[Script]:
     return found
 
 
-# A folder for what one check writes, removed with it; what a killed run left behind is removed by the next run.
+# A directory for what one check writes, removed with it; what a killed run left behind is removed by the next run.
 #
 # A folder is locked for as long as its run lives. A lock of the kernel's, unlike a process number, cannot outlive its
 # process or be taken for another's, also where containers share a ``/tmp``.
@@ -118,7 +118,7 @@ _HINT = "set TMPDIR to a folder that can be written to and has room"
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder, hold it, and remove it with all that is in it.
+    """Make a directory, hold it, and remove it with all that is in it.
 
     Raises:
         EnvsolveError: There is no place for it.
@@ -133,7 +133,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_abandoned() -> None:
-    """Remove the folders of runs that are no more; those of other users, and of running ones, stay."""
+    """Remove the directories of runs that are no more; those of other users, and of running ones, stay."""
     for path in _place().glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if sys.platform == "win32" or path.lstat().st_uid != os.getuid():
@@ -152,7 +152,7 @@ def _place() -> Path:
 
 
 def _made() -> tuple[Path, int | None]:
-    """A new folder and its lock; made again where another run took it for abandoned before it was locked."""
+    """A new directory and its lock; made again where another run took it for abandoned before it was locked."""
     while True:
         try:
             path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_place()))
@@ -167,7 +167,7 @@ def _made() -> tuple[Path, int | None]:
 
 
 def _lock(path: Path, *, wait: bool) -> int | None:
-    """An open, locked descriptor of a folder; None where another holds it, or the system has no such locks."""
+    """An open, locked descriptor of a directory; None where another holds it, or the system has no such locks."""
     if sys.platform == "win32":
         return None
     import fcntl

@@ -1,4 +1,4 @@
-"""What an environment's files say without a run: whether its libraries carry code for a card, and are all found."""
+"""What an environment's files say without a run: whether its libraries carry code for a GPU, and are all found."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COVERAGE = "arch-coverage"
 NAMES = (LOADER, COVERAGE)
 _NAMED = 3
 _STACK = re.compile(r"torch|triton|nvidia-[\w-]+")
-#: CUDA's own without a distribution: each with its parts. Others (cuFFTW, cuFile) hold next to no code, for few cards.
+#: CUDA's own without a distribution: each with its parts. Others (cuFFTW, cuFile) hold next to no code, for few GPUs.
 _OF_CONDA = re.compile(r"lib(torch_cuda|cublas|cudnn|cufft(?!w)|curand|cusolver|cusparse(?!Lt)|nccl)")
 
 
@@ -60,7 +60,7 @@ def static_checks(
 
     Args:
         python: The interpreter.
-        gpus: The cards that its libraries shall carry code for.
+        gpus: The GPUs that its libraries shall carry code for.
         names: Which of :data:`NAMES` to check.
         environ: Variables that decide beside the files, LD_LIBRARY_PATH among them.
         time_limit: Seconds for looking up symbols.
@@ -79,7 +79,7 @@ def static_checks(
 
 
 def coverage(codes: Sequence[Code], gpu: ComputeCapability, seconds: float) -> Check:
-    """Judge the code of every distribution for a card, by the rules for SASS and PTX."""
+    """Judge the code of every distribution for a GPU, by the rules for SASS and PTX."""
     if not codes:
         return Check(COVERAGE, str(gpu), "skip", 0.0, "no library of this environment carries CUDA code")
     architectures = Catalogue().architectures
@@ -194,7 +194,7 @@ def _shadowed(environment: Environment) -> Iterator[Problem]:
         yield Problem(text, "library-shadowed")
 
 
-# The nearest thing to proof without a GPU: what compiles for a card, and what an environment's files carry for it.
+# The nearest thing to proof without a GPU: what compiles for a GPU, and what an environment's files carry for it.
 
 
 def check_without_gpu(
@@ -206,11 +206,11 @@ def check_without_gpu(
     environ: Mapping[str, str] = os.environ,
     explain: Explain = unexplained,
 ) -> Report:
-    """Check that an environment compiles kernels for cards, carries code for them, and that its libraries are found.
+    """Check that an environment compiles kernels for GPUs, carries code for them, and that its libraries are found.
 
     Args:
         python: The environment's interpreter.
-        gpus: The cards, by compute capability.
+        gpus: The GPUs, by compute capability.
         time_limit: Seconds for each check that runs something.
         only: Names of the checks to run; all where empty.
         environ: Variables by which the loader finds libraries.

@@ -32,7 +32,7 @@ from envsolve.verify.scripts import scratch_folder
 Result = TypeVar("Result")
 Given = TypeVar("Given", covariant=True)
 _LOOK_SECONDS = 0.01
-# A process with a context, cuBLAS and cuDNN takes some GiB of the GPU's memory, so more would crowd small cards; and
+# A process with a context, cuBLAS and cuDNN takes some GiB of the GPU's memory, so more would crowd small GPUs; and
 # importing torch keeps a core busy.
 _ON_ONE_GPU = 4
 
@@ -103,7 +103,7 @@ _WHICH = "Name the Python of the environment to verify."
 _SLOW = "Try again, with a larger --time-limit where a disk is slow; or name another Python."
 #: These may keep any Python from starting.
 _MEDDLING = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD")
-#: What a path in these leads to depends on the folder that a program is started in; an empty one is that folder.
+#: What a path in these leads to depends on the directory that a program is started in; an empty one is that directory.
 _LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 _PATHS = ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
@@ -178,7 +178,7 @@ class Target:
     @contextlib.contextmanager
     def _start(self, command: tuple[str, ...], time_limit: float) -> Iterator[Job]:
         token = secrets.token_hex(16)
-        # One scratch folder a script, for everything it writes: no cache of an earlier run can make a check pass.
+        # One scratch directory a script, for everything it writes: no cache of an earlier run can make a check pass.
         with scratch_folder() as scratch, contextlib.ExitStack() as stack:
             place = scratch / "result.json"
             # To go on at a prompt is no program's way to end, and ends with another exit code.
@@ -238,10 +238,10 @@ def find_target(python: str | os.PathLike[str], time_limit: float, environment: 
 
 
 def from_here(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Variables with their relative paths as they lead from this folder: a check runs in another."""
+    """Variables with their relative paths as they lead from this directory: a check runs in another."""
     try:
         here = Path.cwd()
-    except OSError:  # The folder is gone, and with it all that was relative to it.
+    except OSError:  # The directory is gone, and with it all that was relative to it.
         return environment
     lists = {
         name: os.pathsep.join(str(here / path) for path in value.split(os.pathsep))

@@ -194,7 +194,7 @@ def nvcc_for(capability):
 
 
 def compiled(arch, result, options):
-    """Compile the source in the working folder, which is this check's own; say by which nvcc."""
+    """Compile the source in the working directory, which is this check's own; say by which nvcc."""
     program, answered_for = nvcc_path()
     if program is None:
         raise SkipTest("there is no nvcc: neither in this environment nor in CUDA_HOME, nor on PATH")
