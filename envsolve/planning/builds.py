@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec.structs import replace
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -17,6 +19,7 @@ from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue, check_python
 from envsolve.machine.known import machines_or_host
 from envsolve.machine.model import Gpu, Machine
+from envsolve.packages.requirements import Asked, Need
 from envsolve.planning.request import check_python_text
 from envsolve.rules.judge import Judge, as_judged, python_of, worst
 from envsolve.rules.nvidia import Facts
@@ -138,7 +141,13 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
 
 
 def _recommended(package: str, family: Family) -> Recommended | None:
-    """The best build of a package, beside the best torch that it goes with."""
+    """The best build of a package, beside the best torch that it goes with, for the Python that a plan would choose."""
+    if family.python is None:
+        # Planning imports the resolver and the package indexes, which a listing for a known Python does not need.
+        from envsolve.planning.make import choose_python
+
+        asked = Asked((Need(Requirement(package), "builds"),))
+        family = replace(family, python=choose_python(asked, family.machines, family))
     best = best_of(family, Limits({package: SpecifierSet()}, None)) or ()
     return next((Recommended(package, *o.identity) for o in best if o.build.package == package), None)
 

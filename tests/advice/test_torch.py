@@ -83,7 +83,7 @@ def test_every_command_names_the_same_wheel(ask: Questions, machines_of: Callabl
         broken = refused(here)
         if plan.status == "impossible" or not machine.gpus or broken is None:
             continue
-        listed = list_builds("torch", [here], plan.python, CATALOGUE).recommended
+        listed = list_builds("torch", [machine], None, CATALOGUE).recommended
         answers = {
             "plan": planned(plan),
             "builds": (listed.version, listed.variant) if listed else None,
