@@ -146,7 +146,8 @@ _REFUSALS: tuple[tuple[Callable[[Path], bool], str], ...] = (
 )
 
 
-_WAIT_SECONDS = 600.0
+#: How long to wait for another install into the same prefix; a build from source may take most of it.
+WAIT_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,6 @@ def install(
     machine: Machine | None = None,
     verify: Callable[[Path], bool] | None = None,
     progress: Progress = silent,
-    wait: float = _WAIT_SECONDS,
 ) -> Installed:
     """Make the environment of a plan or of a lock at ``prefix``.
 
@@ -201,7 +201,6 @@ def install(
         verify: Called with the environment's folder before it is put in place; an exception from it fails the install,
             False says that nothing could be proved here.
         progress: Told of every step.
-        wait: Seconds to wait for another install into the same prefix.
 
     Raises:
         ImpossibleError: The plan is impossible, or the lock does not fit this machine or interpreter.
@@ -217,7 +216,7 @@ def install(
         aim = work.aim
         warnings = (*_notes(origin), *_held_against(aim.assumptions, machine))
         make_parent(place)
-        with staging.opened(place, wait=wait, progress=progress) as stage:
+        with staging.opened(place, wait=WAIT_SECONDS, progress=progress) as stage:
             claim(place)
             changed = not work.holds(place)
             if changed:

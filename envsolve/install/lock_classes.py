@@ -79,6 +79,15 @@ def _fitting(classes: Classes, machine: Machine | None, python: str | None) -> s
     fitting = _of_present_pythons(fitting, classes, machine) or fitting
     if machine is not None and machine.gpus == ():
         fitting = {name: one for name, one in fitting.items() if not one.gpus} or fitting
+    return _only_one(fitting, machine)
+
+
+def _only_one(fitting: Classes, machine: Machine | None) -> str:
+    """The one class that fits; of several that certainly do, the one with the highest driver requirement.
+
+    Raises:
+        UsageError: Too little is known of the machine to choose.
+    """
     if len(fitting) == 1:
         return next(iter(fitting))
     if machine is None or not all(_certain(one, machine) for one in fitting.values()):

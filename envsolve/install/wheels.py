@@ -119,7 +119,8 @@ def _make(
     ready = replace(rest, files=tuple(file for file in rest.files if file.kind != "tree"))
     progress(Step("packages", f"installing {packages(len(ready.files))}{_size(aim.size)} with {title}"))
     _fill(stage, chosen, program, title, ready, extra, progress)
-    if trees := [file for file in rest.files if file.kind == "tree"]:
+    trees = [file for file in rest.files if file.kind == "tree"]
+    if trees:
         progress(Step("packages", f"building {', '.join(file.name for file in trees)}"))
         _build(stage, chosen, program, title, trees, progress)
     if sources is not None:
@@ -128,15 +129,18 @@ def _make(
             told = sources.told(stage, managers.child_environment(chosen, stage.folder, stage.temporary))
             progress(Step("packages", in_words(sources, told)))
             _build(stage, chosen, program, title, sources.files, progress, chosen.unisolated, told)
-    absent = unmet(environment, [file.name for file in aim.files if file.kind == "tree"], target)
-    built = [file for file in aim.files if file.kind in ("sdist", "tree")]
+    absent = unmet(environment, _names(aim, "tree"), target)
     cited = [file.name for file in aim.files if "git" in file.hashes]
-    relocate.relocate(environment, stage.prefix, [file.name for file in built], cited)
+    relocate.relocate(environment, stage.prefix, _names(aim, "sdist", "tree"), cited)
     variables.write(record.site_packages(environment), {**(sources.variables() if sources else {}), **aim.environment})
     record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
     if pip is None and "pip" not in planned:
         return (*absent, f"{target.executable} carries no pip, so the environment has none")
     return absent
+
+
+def _names(aim: Wanted, *kinds: str) -> list[str]:
+    return [file.name for file in aim.files if file.kind in kinds]
 
 
 def _fill(

@@ -12,12 +12,13 @@ from pathlib import Path
 import msgspec
 
 from envsolve.errors import EnvsolveError
+from envsolve.install import environment
 from envsolve.install.environment import install
 from envsolve.install.errors import Step
 from envsolve.planning.plan import Plan
 
 
-def _slowly(environment: Path) -> bool:
+def _slowly(_: Path) -> bool:
     time.sleep(0.1)
     return True
 
@@ -26,9 +27,10 @@ def main(plan: str, prefix: str, manager: str) -> int:
     def say(step: Step) -> None:
         print(step.stage, step.text, flush=True)
 
+    environment.WAIT_SECONDS = 30
     try:
         source = msgspec.json.decode(Path(plan).read_bytes(), type=Plan)
-        install(source, Path(prefix), manager=manager, progress=say, verify=_slowly, wait=30)
+        install(source, Path(prefix), manager=manager, progress=say, verify=_slowly)
     except EnvsolveError as error:
         print(error.message, error.hint, sep="\n", file=sys.stderr)
         return error.exit_code

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.install import staging
+from envsolve.install import environment, staging
 from envsolve.install.environment import install
 from envsolve.install.errors import silent
 from envsolve.planning.plan import Plan
@@ -215,14 +215,17 @@ def test_impatience_leaves_nothing_behind(place: Path) -> None:
     assert not running(mark)
 
 
-def test_a_second_install_waits_or_is_refused(stalled: tuple[Hold, Plan], place: Path) -> None:
+def test_a_second_install_waits_or_is_refused(
+    stalled: tuple[Hold, Plan], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     download, plan = stalled
     prefix = place / "env"
     other = plan_of(planned(make_wheel(place, "demo", "3.0")))
     first = start(plan, prefix)
     assert download.reached.wait(30)
+    monkeypatch.setattr(environment, "WAIT_SECONDS", 0)
     with pytest.raises(UsageError, match=r"another install into .* is running"):
-        install(other, prefix, wait=0)
+        install(other, prefix)
     second = start(other, prefix)
     assert second.stdout is not None
     assert second.stdout.readline().startswith("wait")
