@@ -94,7 +94,7 @@ def main() -> None:
     with closing(_Noting(read_settings())) as client:
         _come_upon(catalogue, client)
         ordinary = {name: versions for name, versions in client.noted.items() if not catalogue.builds(name)}
-        records = newest_metadata(client, ordinary, _SOURCE, lambda _: True)
+        records = newest_metadata(client, ordinary, _SOURCE, lambda _: True, catalogue)
     replace_file(data_folder() / f"{KNOWN_METADATA.name}.json", written(records))
     print(len(records), "records of", len({record.package for record in records}), "packages")
 

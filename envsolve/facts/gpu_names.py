@@ -7,7 +7,7 @@ only where every model that it could mean has the same compute capability.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from envsolve.errors import UsageError
@@ -167,7 +167,7 @@ def _shortened(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
     table, key = _forms(catalogue), "".join(words)
     aliased = [model for model, forms in table if any("".join(form) == key for form in forms)]
     wide = [(model, forms) for model, forms in table if any(set(words) <= set(form) for form in forms)]
-    lengths = [(min((len(f) for f in forms if _holds(f, words)), default=0), model) for model, forms in wide]
+    lengths = [(_shortest(forms, words), model) for model, forms in wide]
     holding = [model for length, model in sorted(lengths, key=lambda held: held[0]) if length]
     if aliased:
         return aliased + [model for model in holding if model not in aliased]
@@ -176,6 +176,11 @@ def _shortened(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
     if not holding or one_family:
         return []
     return holding + [model for model, _ in wide if model not in holding]
+
+
+def _shortest(forms: Iterable[tuple[str, ...]], words: tuple[str, ...]) -> int:
+    """The number of words of the shortest form that holds the words as they stand; 0 if none does."""
+    return min((len(form) for form in forms if _holds(form, words)), default=0)
 
 
 def _holds(form: tuple[str, ...], words: tuple[str, ...]) -> bool:

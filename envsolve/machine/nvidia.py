@@ -18,7 +18,6 @@ from envsolve.system.processes import ask
 from envsolve.values import DriverVersion
 
 # Which GPUs a CUDA program sees: ``CUDA_VISIBLE_DEVICES``, as CUDA reads it. Pure.
-#
 # The rules follow the CUDA C++ Programming Guide (section "CUDA Environment Variables"), NVIDIA's MIG user guide,
 # and, for malformed lists, the reading that PyTorch's own NVML path (``torch.cuda._parse_visible_devices``) settled on.
 
@@ -106,18 +105,20 @@ def _pick(devices: Sequence[Device], entry: str) -> tuple[Gpu, ...] | None:
     if kind == "index":
         index = _index(entry)
         return devices[index].seen if index is not None and index < len(devices) else None
-    if legacy := _LEGACY_MIG.fullmatch(entry):
-        wanted = (int(legacy["gi"]), int(legacy["ci"]))
-        owners = [device for device in devices if (device.gpu.uuid or "").startswith(legacy["gpu"])]
-        groups: list[tuple[Gpu, ...]] = [
-            (part.gpu,) for device in owners for part in device.slices if part.instance == wanted
-        ]
-    elif kind == "MIG-":
+    legacy = _LEGACY_MIG.fullmatch(entry)
+    if kind == "MIG-" and legacy is None:
         parts = [part.gpu for device in devices for part in device.slices]
-        groups = [(gpu,) for gpu in parts if (gpu.uuid or "").startswith(entry)]
+        groups: list[tuple[Gpu, ...]] = [(gpu,) for gpu in parts if (gpu.uuid or "").startswith(entry)]
     else:
-        groups = [device.seen for device in devices if (device.gpu.uuid or "").startswith(entry)]
+        prefix = legacy["gpu"] if legacy else entry
+        owners = [device for device in devices if (device.gpu.uuid or "").startswith(prefix)]
+        groups = _instances(owners, legacy) if legacy else [device.seen for device in owners]
     return groups[0] if len(groups) == 1 else None
+
+
+def _instances(owners: Sequence[Device], legacy: re.Match[str]) -> list[tuple[Gpu, ...]]:
+    wanted = (int(legacy["gi"]), int(legacy["ci"]))
+    return [(part.gpu,) for device in owners for part in device.slices if part.instance == wanted]
 
 
 @dataclass(frozen=True, slots=True)

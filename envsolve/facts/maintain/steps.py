@@ -40,19 +40,25 @@ from envsolve.facts.maintain.refresh import (
     triton_releases,
     with_metadata,
 )
+from envsolve.values import PythonVersion
 
 # Reading the METADATA of the newest wheels of packages: what plans can then do without asking for it.
 
 
 #: Releases of a package that are read, pre-releases aside: plans take the newest, or one of those before it.
 NEWEST = 3
-# CPython with the ordinary GIL, and wheels for several Pythons, on the systems that plans are for.
-_PYTHON = re.compile(r"cp31[0-4]|py3\d*")
+# The Pythons whose wheels are read: those that most packages support, and that most plans are therefore for.
+_PYTHONS = 5
+_ANY_PYTHON = re.compile(r"py3\d*")
 _PLATFORM = re.compile(r"manylinux\w*_(x86_64|aarch64)|win_amd64|any")
 
 
 def newest_metadata(
-    index: Index, packages: Mapping[str, Collection[str]], source: str, wanted: Callable[[Release], bool]
+    index: Index,
+    packages: Mapping[str, Collection[str]],
+    source: str,
+    wanted: Callable[[Release], bool],
+    catalogue: Catalogue,
 ) -> list[KnownMetadata]:
     """What the wheels of the newest releases of packages say, one record for those of a version that say the same.
 
@@ -60,13 +66,15 @@ def newest_metadata(
         packages: Normalised names, each with the versions that are read besides; a name that the index lacks has none.
         source: Key of the records' source.
         wanted: Leaves releases out.
+        catalogue: The facts, which name the Pythons.
 
     Raises:
         IndexUnavailableError: The index fails.
     """
+    interpreters = {PythonVersion.parse(python).tag for python in catalogue.pythons[:_PYTHONS]}
 
     def of_package(package: str) -> list[KnownMetadata]:
-        found = _releases(package, index.project(package))
+        found = _releases(package, index.project(package), interpreters)
         final = [release.version for release in found if not release.version.is_prerelease]
         versions = {*sorted(final)[-NEWEST:], *map(Version, packages[package])}
         read = (_read(index, r, source) for r in found if r.version in versions and wanted(r))
@@ -75,7 +83,7 @@ def newest_metadata(
     return [record for records in each(of_package, sorted(packages)) for record in records]
 
 
-def _releases(package: str, files: Iterable[PublishedFile]) -> list[Release]:
+def _releases(package: str, files: Iterable[PublishedFile], interpreters: Collection[str]) -> list[Release]:
     """One for all wheels of a version that plans may take, by file name."""
     found: dict[Version, dict[str, PublishedFile]] = {}
     for file in files:
@@ -83,14 +91,16 @@ def _releases(package: str, files: Iterable[PublishedFile]) -> list[Release]:
             _, version, _, tags = parse_wheel_filename(file.filename)
         except (InvalidWheelFilename, InvalidVersion):
             continue
-        if file.yanked is None and any(map(_serves, tags)):
+        if file.yanked is None and any(_serves(tag, interpreters) for tag in tags):
             found.setdefault(version, {})[file.filename] = file
     return [Release(package, version, "", "", some, None) for version, some in found.items()]
 
 
-def _serves(tag: Tag) -> bool:
-    python = _PYTHON.fullmatch(tag.interpreter) and not tag.abi.endswith("t")
-    return bool((python or tag.abi == "abi3") and _PLATFORM.fullmatch(tag.platform))
+def _serves(tag: Tag, interpreters: Collection[str]) -> bool:
+    """Whether a tag is for one of the interpreters, with the ordinary GIL, on a system that plans are for."""
+    python = tag.interpreter in interpreters or _ANY_PYTHON.fullmatch(tag.interpreter)
+    ordinary = python and not tag.abi.endswith("t")
+    return bool((ordinary or tag.abi == "abi3") and _PLATFORM.fullmatch(tag.platform))
 
 
 def _read(index: Index, release: Release, source: str) -> list[KnownMetadata]:
@@ -202,7 +212,8 @@ def _known_step(catalogue: Catalogue) -> Step:
     """METADATA of the newest releases of the packages that the catalogue has some of."""
 
     def measure(index: Index, wanted: Wanted) -> list[KnownMetadata]:
-        return newest_metadata(index, dict.fromkeys((r.package for r in catalogue.known_metadata), ()), WHEELS, wanted)
+        packages = dict.fromkeys((record.package for record in catalogue.known_metadata), ())
+        return newest_metadata(index, packages, WHEELS, wanted, catalogue)
 
     return Step("known_metadata", kinds.KNOWN_METADATA, WHEELS, measure, _is_known, tells=_OF_KNOWN)
 
