@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from envsolve.catalogue import facts_summary as facts_summary
     from envsolve.catalogue import measure as measure
     from envsolve.catalogue import update_facts as update_facts
+    from envsolve.diagnose.report.packages import installed_versions as installed_versions
     from envsolve.diagnosis import apply_fix as apply_fix
     from envsolve.diagnosis import check_dockerfile as check_dockerfile
     from envsolve.diagnosis import diagnose as diagnose
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from envsolve.environments import describe as describe
     from envsolve.environments import envs as envs
     from envsolve.environments import install as install
-    from envsolve.environments import installed_versions as installed_versions
     from envsolve.environments import probe as probe
     from envsolve.environments import saved_report as saved_report
     from envsolve.environments import to_json as to_json
@@ -58,6 +58,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "catalogue": ("check_facts", "facts", "facts_summary", "measure", "update_facts"),
+    "diagnose.report.packages": ("installed_versions",),
     "diagnosis": (
         "apply_fix",
         "check_dockerfile",
@@ -72,7 +73,6 @@ _MODULES = {
         "describe",
         "envs",
         "install",
-        "installed_versions",
         "probe",
         "saved_report",
         "to_json",

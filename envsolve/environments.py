@@ -85,42 +85,6 @@ def install(
     return made
 
 
-def installed_versions(
-    lock: StrPath | None = None,
-    *,
-    prefix: StrPath | None = None,
-    installed: str | None = None,
-    upgrade: Sequence[str] = (),
-) -> tuple[tuple[str, str], ...]:
-    """Return names and versions of a lock or an environment, for the ``keep`` of a :class:`Request`.
-
-    Args:
-        lock: A pylock.toml; its versions take precedence over the others.
-        prefix: An environment.
-        installed: Text of ``pip freeze``, ``pip list`` or ``conda list``, or JSON.
-        upgrade: Packages to leave out.
-
-    Raises:
-        UsageError: There is no such lock or environment, or the text holds no package with a version.
-    """
-    if lock is None and prefix is None and installed is None:
-        return ()
-    from packaging.utils import canonicalize_name
-
-    from envsolve.diagnose.report.packages import read_installed
-    from envsolve.install import lock_classes
-
-    found: list[tuple[str, str]] = []
-    if lock is not None:
-        found += lock_classes.locked(path_of(lock, "lock"))
-    if prefix is not None:
-        found += lock_classes.installed(path_of(prefix, "prefix"))
-    if installed is not None:
-        found += ((name, seen.value) for name, seen in read_installed(installed).items())
-    moving = {canonicalize_name(name) for name in items(upgrade, str, "upgrade")}
-    return tuple((name, version) for name, version in found if canonicalize_name(name) not in moving)
-
-
 def verify(
     prefix: StrPath,
     *,

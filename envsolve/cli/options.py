@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_
 
 import typer
 
-import envsolve
 from envsolve.errors import UsageError
+from envsolve.machine.known import describe_target, detect, load_machines
+from envsolve.planning.request import Request
 
 if TYPE_CHECKING:
     from envsolve.machine.model import Machine
-    from envsolve.planning.request import Request
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
@@ -131,15 +131,15 @@ class Machines(NamedTuple):
         words = [_part("gpu", name) for name in self.gpu or ()]
         words += [_part("driver", self.driver)] if self.driver is not None else []
         words += [_part("platform", self.platform)] if self.platform is not None else []
-        changes = envsolve.describe_target(", ".join(words)) if words else None
+        changes = describe_target(", ".join(words)) if words else None
         from envsolve.facts.catalogue import Catalogue
         from envsolve.machine.model import changed
 
         catalogue = Catalogue()  # one for all of them: each reads its files anew
         if self.machine:
-            found = [machine for path in self.machine for machine in envsolve.load_machines(path, catalogue)]
+            found = [machine for path in self.machine for machine in load_machines(path, catalogue)]
         elif self.target:
-            found = [envsolve.describe_target(target, catalogue) for target in self.target]
+            found = [describe_target(target, catalogue) for target in self.target]
         else:
             assert changes is not None
             return (changes,)
@@ -151,7 +151,7 @@ class Machines(NamedTuple):
         Raises:
             UsageError: As :meth:`named`.
         """
-        return self.named() or (envsolve.detect(),)
+        return self.named() or (detect(),)
 
 
 def _part(option: str, text: str) -> str:
@@ -233,7 +233,7 @@ class Asked(NamedTuple):
         if not requirements and not self.requirement:
             hint = "name a requirement (torch), a project (.) or a file (-r FILE)"
             raise UsageError("nothing to plan", hint=hint)
-        return envsolve.Request(
+        return Request(
             requirements or (),
             files=self.requirement or (),
             constraints=self.constraint or (),

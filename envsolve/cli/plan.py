@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 from msgspec import structs
 
-import envsolve
 from envsolve.cli.options import Asked, Machines, argument, option, path
 from envsolve.cli.output import SETTINGS, STDOUT, check_target, deliver, remark
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError
+from envsolve.planning import plans as planning
 from envsolve.system import files
 
 if TYPE_CHECKING:
@@ -70,8 +70,12 @@ class Preferred(NamedTuple):
             raise UsageError("--prefer installed: no environment is named", hint=hint)
         if self.prefer == "newest":
             prefix = installed = None
+        if lock is None and prefix is None and installed is None:
+            return ()
         text = _text(installed) if installed is not None else None
-        return envsolve.installed_versions(lock, prefix=prefix, installed=text, upgrade=self.upgrade_package or ())
+        from envsolve.diagnose.report.packages import installed_versions
+
+        return installed_versions(lock, prefix=prefix, installed=text, upgrade=self.upgrade_package or ())
 
 
 def command(
@@ -105,7 +109,7 @@ def command(
 
     Judges every published torch build for the machine, resolves the whole set, and writes it down.
     """
-    from envsolve.formats import format_named
+    from envsolve.formats import format_named, in_containers
 
     chosen = _format(form, builder, output, several=allow_groups)
     family = format_named(chosen).FAMILY
@@ -116,17 +120,17 @@ def command(
     request = structs.replace(request, keep=preferred.versions(lock))
     given = machines.named_or_host()
     if family == "container":
-        given = envsolve.in_containers(given)
+        given = in_containers(given)
     if allow_groups:
-        plans = envsolve.plan_groups(request, given)
+        plans = planning.plan_groups(request, given)
         deliver_plans(plans, chosen, output)
         made, failed = plans.plans, bool(plans.unserved)
     elif what_if is not None:
-        answer = envsolve.what_if(what_if, request, given)
+        answer = planning.what_if(what_if, request, given)
         deliver(_answered(answer, chosen), output)
         made, failed = (), answer.now.status == "impossible"
     else:
-        made = (envsolve.plan(request, given),)
+        made = (planning.plan(request, given),)
         deliver(_written(made[0], chosen), output)
         if output is not None or chosen not in ("summary", "json"):
             tell(made[0])

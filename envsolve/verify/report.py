@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,6 @@ from typing import Literal
 import msgspec
 from msgspec import structs
 
-from envsolve import __version__
 from envsolve.errors import UsageError
 from envsolve.machine.model import Gpu, Machine
 from envsolve.system.files import read_regular
@@ -253,7 +253,8 @@ def with_machine(report: Report, machine: Machine) -> Report:
     driver = machine.driver.version if machine.driver else None
     versions: Mapping[str, str] = {
         **report.versions,
-        "envsolve": __version__,
+        # The package itself is not imported: its public API lies above this one.
+        "envsolve": sys.modules["envsolve"].__version__,
         **({"driver": driver} if driver else {}),
     }
     return replace(report, machine=decides, versions=versions)

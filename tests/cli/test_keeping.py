@@ -88,7 +88,7 @@ def test_the_command_hands_it_on(
         asked.append(request)
         return GOOD
 
-    monkeypatch.setattr(envsolve, "plan", plan)
+    monkeypatch.setattr("envsolve.planning.plans.plan", plan)
     assert run(["plan", "torch", "--target", MACHINE, "-o", str(lock), *options]) == 0
     assert bool(asked[0].keep) == kept
     assert ("torch", "2.9.0+cu126") not in asked[0].keep or "-P" not in options
@@ -100,7 +100,7 @@ def test_a_question_has_an_answer_in_text_and_json(
     def what_if(change: str, *_: object, **__: object) -> WhatIf:
         return WhatIf(change, IMPOSSIBLE, GOOD, tuple(differences(IMPOSSIBLE, GOOD)))
 
-    monkeypatch.setattr(envsolve, "what_if", what_if)
+    monkeypatch.setattr("envsolve.planning.plans.what_if", what_if)
     line = ["plan", "torch", "--target", MACHINE, "--what-if", "driver 580"]
     assert run(line) == 3  # as the plan for the machine as it is
     assert "What if   driver 580: cu126" in capsys.readouterr().out

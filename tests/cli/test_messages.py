@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-import envsolve
 from envsolve import cli
 from envsolve.cli.main import HELPERS, run
 from envsolve.cli.output import SETTINGS, Settings
@@ -132,7 +131,7 @@ def test_each_help_tells_of_the_options_that_all_take_and_shows_no_bare_type(say
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The plan that the command is given in place of making one: what is tried here is what it says of it."""
     plans = [GOOD]
-    monkeypatch.setattr(envsolve, "plan", lambda *_, **__: plans[0])
+    monkeypatch.setattr("envsolve.planning.plans.plan", lambda *_, **__: plans[0])
     return plans
 
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from envsolve.diagnose.model import Seen
 from envsolve.diagnose.report.observation import (
     VERSION,
@@ -23,6 +25,8 @@ from envsolve.diagnose.report.observation import (
 from envsolve.diagnose.report.text import Line, Log
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
+from envsolve.install import lock_classes
+from envsolve.system.arguments import StrPath, items, path_of
 
 READERS = Readers()
 
@@ -79,6 +83,37 @@ def _package(match: re.Match[str]) -> Package:
 # Lists that are given as such.
 
 _HINT = 'give what "pip freeze", "pip list", "uv pip list" or "conda list" prints, or JSON: {"torch": "2.8.0+cu128"}'
+
+
+def installed_versions(
+    lock: StrPath | None = None,
+    *,
+    prefix: StrPath | None = None,
+    installed: str | None = None,
+    upgrade: Sequence[str] = (),
+) -> tuple[tuple[str, str], ...]:
+    """Return names and versions of a lock or an environment, for the ``keep`` of a :class:`envsolve.Request`.
+
+    Args:
+        lock: A pylock.toml; its versions take precedence over the others.
+        prefix: An environment.
+        installed: Text of ``pip freeze``, ``pip list`` or ``conda list``, or JSON.
+        upgrade: Packages to leave out.
+
+    Raises:
+        UsageError: There is no such lock or environment, or the text holds no package with a version.
+    """
+    if lock is None and prefix is None and installed is None:
+        return ()
+    found: list[tuple[str, str]] = []
+    if lock is not None:
+        found += lock_classes.locked(path_of(lock, "lock"))
+    if prefix is not None:
+        found += lock_classes.installed(path_of(prefix, "prefix"))
+    if installed is not None:
+        found += ((name, seen.value) for name, seen in read_installed(installed).items())
+    moving = {canonicalize_name(name) for name in items(upgrade, str, "upgrade")}
+    return tuple((name, version) for name, version in found if canonicalize_name(name) not in moving)
 
 
 def read_installed(text: str, where: str = "--installed") -> Mapping[str, Seen[str]]:
