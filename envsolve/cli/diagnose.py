@@ -68,8 +68,10 @@ def command(
             "nothing to diagnose",
             hint="give --log FILE, or --log - and the text on the standard input, or --prefix DIR for an environment",
         )
+    if run and (prefix is None or fix or restore):
+        raise UsageError("--run tries an environment on this machine", hint="name it: --prefix DIR --run")
     if fix or restore:
-        if prefix is None or log is not None or installed is not None or run or fix is restore:
+        if prefix is None or log is not None or installed is not None or fix is restore:
             hint = "give one of them, with --prefix DIR alone"
             raise UsageError("--fix and --restore change one environment", hint=hint)
         if restore:
@@ -92,11 +94,8 @@ def _diagnose(
     output: Path | None,
 ) -> None:
     probes: tuple[Probe, ...] = ()
-    if run_limit is not None:
-        if prefix is None:
-            raise UsageError("--run tries an environment on this computer", hint="name it: --prefix DIR --run")
-        if machines is not None:
-            raise UsageError("--run tries the environment on this machine", hint="leave out what describes another")
+    if run_limit is not None and machines is not None:
+        raise UsageError("--run tries the environment on this machine", hint="leave out what describes another")
     listed = _read(str(installed)).decode("utf-8", "replace") if installed else None
     text = _read(log) if log else ""
     if prefix is not None and run_limit is not None:
