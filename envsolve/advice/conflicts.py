@@ -179,7 +179,8 @@ def conflict_report(
         failures += about.failures
         fixes += about.fixes
     if needed := [c.need.requires_python for c in newest if isinstance(c.need, PythonNeed)]:
-        own = selector.environment.full_version.removesuffix(".0")
+        environment = selector.environment
+        own = environment.full_version if environment.is_exact else environment.python
         facts.append(ConflictFact(f"the environment's Python is {own}"))
         allowed = [p for p in family.pythons if all(admits_python(required, p) for required in needed)]
         fixes += [Fix(f"use another Python: {', '.join(allowed)}")] if allowed else []

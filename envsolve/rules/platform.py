@@ -169,7 +169,7 @@ _PATCHES = 60
 
 @lru_cache(maxsize=4096)
 def admits_python(requires_python: str | None, python: str) -> bool:
-    """Whether a patch release of a Python (``3.12``) satisfies ``Requires-Python``.
+    """Return whether a Python (``3.12.1``), or any patch release of one (``3.12``), satisfies ``Requires-Python``.
 
     A specifier that cannot be read forbids nothing, as for installers.
     """
@@ -177,7 +177,8 @@ def admits_python(requires_python: str | None, python: str) -> bool:
         allowed = SpecifierSet(requires_python or "")
     except InvalidSpecifier:
         return True
-    return any(allowed.contains(f"{python}.{patch}", prereleases=True) for patch in range(_PATCHES))
+    releases = [python] if python.count(".") > 1 else [f"{python}.{patch}" for patch in range(_PATCHES)]
+    return any(allowed.contains(release, prereleases=True) for release in releases)
 
 
 def python_tag(pythons: Sequence[str], python: str) -> str | None:
@@ -212,7 +213,8 @@ class Environment(msgspec.Struct, frozen=True, dict=True):
 
     Attributes:
         python: ``3.12``.
-        full_version: ``3.12.1`` where the interpreter is known, else ``3.12.0``.
+        full_version: ``3.12.1`` if the interpreter is known, otherwise ``3.12.0``.
+        is_exact: Whether the interpreter's patch release is known.
         ranks: Every accepted wheel tag with its rank, 0 the most specific.
     """
 
@@ -221,6 +223,7 @@ class Environment(msgspec.Struct, frozen=True, dict=True):
     platform: Platform
     markers: Mapping[str, str]
     ranks: Mapping[Tag, int]
+    is_exact: bool = False
 
     @cached_property
     def _decided(self) -> dict[tuple[str, str], bool]:
@@ -260,7 +263,16 @@ class Environment(msgspec.Struct, frozen=True, dict=True):
             "platform_python_implementation": "CPython",
         }
         ranks = {tag: rank for rank, tag in enumerate(wheel_tags(python, platform))}
-        return cls(python, full_version, platform, markers, ranks)
+        return cls(python, full_version, platform, markers, ranks, bool(found))
+
+    def allows(self, requires_python: str | None) -> bool:
+        """Return whether ``Requires-Python`` allows this Python.
+
+        If its patch release is not known, any that is allowed is enough: installers take the newest.
+        """
+        if not requires_python:
+            return True
+        return admits_python(requires_python, self.full_version if self.is_exact else self.python)
 
     def wants(self, marker: Marker | None, extra: str = "") -> bool:
         """Whether a requirement with this marker applies here, with one extra (or none) asked for."""

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
+from packaging.specifiers import Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -185,7 +185,7 @@ def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | N
     """The most specific wheel, else an sdist; not yanked before yanked."""
     ranked = []
     for file in files:
-        if not python_allowed(file.requires_python, environment.full_version):
+        if not environment.allows(file.requires_python):
             continue
         wheel = file.filename.endswith(".whl")
         rank = environment.rank(file.filename) if wheel else None
@@ -193,17 +193,6 @@ def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | N
             continue
         ranked.append(((file.yanked is not None, not wheel, rank or 0, file.filename), file))
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
-
-
-@lru_cache(maxsize=4096)
-def python_allowed(requires_python: str | None, python: str) -> bool:
-    """Whether ``Requires-Python`` allows a Python, ``3.12.1``; what cannot be read forbids nothing."""
-    if not requires_python:
-        return True
-    try:
-        return SpecifierSet(requires_python).contains(python, prereleases=True)
-    except InvalidSpecifier:
-        return True
 
 
 # Wheels of extensions that are on no package index: on release pages and on pages of links.

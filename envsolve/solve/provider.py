@@ -14,7 +14,7 @@ from resolvelib.structs import Matches, RequirementInformation
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata
 from envsolve.rules.platform import Environment
-from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, Walk, only_for, parsed, python_allowed
+from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, Walk, only_for, parsed
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
@@ -252,7 +252,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                 )
         metadata = self.metadata(candidate)
         # A page of links and a direct reference do not state it, and METADATA is only read for what may be chosen.
-        if not python_allowed(metadata.requires_python, self._environment.full_version):
+        if not self._environment.allows(metadata.requires_python):
             yield PythonNeed(metadata.requires_python or "")
         for owner in () if candidate.extra else self._family.files_of(candidate.name, candidate.version):
             yield FilesNeed(candidate.name, owner)

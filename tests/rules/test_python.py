@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.rules.platform import python_fits, python_tag
+from envsolve.machine.model import Interpreter, Machine
+from envsolve.rules.platform import Environment, python_fits, python_tag
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,19 @@ def test_rule_11_python(pythons: tuple[str, ...], python: str, tag: str | None) 
 )
 def test_a_wheel_for_any_python_is_bound_by_its_metadata(requires_python: str | None, python: str, fits: bool) -> None:
     assert python_fits(("py3-none",), python, requires_python).ok is fits
+
+
+@pytest.mark.parametrize(
+    ("known", "requires", "allowed"),
+    [
+        (None, ">=3.6.2", True),
+        ("3.6.1", ">=3.6.2", False),
+        ("3.6.2", ">=3.6.2", True),
+        (None, ">=3.7", False),
+        (None, "!=3.6.0", True),
+        ("3.6.0", "!=3.6.0", False),
+    ],
+)
+def test_an_unknown_patch_release_may_be_any(known: str | None, requires: str, allowed: bool) -> None:
+    pythons = (Interpreter(known, "/usr/bin/python3"),) if known else None
+    assert Environment.of(Machine(pythons=pythons), "3.6").allows(requires) is allowed
