@@ -159,9 +159,19 @@ def apply_fix(
 
 
 def restore(
-    prefix: StrPath, *, progress: Callable[[str], None] = lambda _: None, environ: Mapping[str, str] = os.environ
+    prefix: StrPath,
+    *,
+    confirm: Callable[[tuple[str, ...]], object] = bool,
+    progress: Callable[[str], None] = lambda _: None,
+    environ: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
     """Put back the packages that an environment had before its last fix, and delete the saved state.
+
+    Args:
+        prefix: The environment; no other one is changed.
+        confirm: Called with the commands before the first one runs; it raises to stop.
+        progress: Called with each line that the installer prints.
+        environ: Variables of the installer.
 
     Returns:
         The names of the packages that were put back or removed.
@@ -173,8 +183,9 @@ def restore(
     from envsolve.facts.catalogue import Catalogue
     from envsolve.protect.restore import last, put_back
 
-    path, state = last(path_of(prefix, "prefix"))
-    names = put_back(state, Catalogue(), environ, progress)
+    place = path_of(prefix, "prefix")
+    path, state = last(place)
+    names = put_back(place, state, Catalogue(), environ, progress, confirm)
     path.unlink()
     return names
 

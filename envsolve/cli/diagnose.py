@@ -75,7 +75,7 @@ def command(
             hint = "give one of them, with --prefix DIR alone"
             raise UsageError("--fix and --restore change one environment", hint=hint)
         if restore:
-            _restore(prefix)
+            _restore(prefix, sure)
         else:
             check_target(output)
             _fix(prefix, machines.named(), sure)
@@ -148,9 +148,7 @@ def _fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None
         return
     deliver(_shown(found), None)
     if not sure:
-        if sys.stdin is None or not sys.stdin.isatty():
-            raise UsageError("nothing was changed: nobody is there to be asked", hint="say --yes to have it done")
-        typer.confirm("Do it?", abort=True, err=True)
+        _confirm()
     done = envsolve.apply_fix(found, machines, progress=_verbosely)
     remark(f"{found.cause} is fixed; to go back: envsolve diagnose --prefix {prefix} --restore")
     if done.remaining:
@@ -160,10 +158,22 @@ def _fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None
         )
 
 
-def _restore(prefix: Path) -> None:
-    """Put back what was installed before the last fix."""
-    names = envsolve.restore(prefix, progress=_verbosely)
+def _restore(prefix: Path, sure: bool) -> None:
+    """Show the commands that put back what was installed before the last fix, ask, and run them."""
+
+    def shown(commands: tuple[str, ...]) -> None:
+        deliver("\n".join(["To restore the environment, envsolve runs:", *(f"  {line}" for line in commands)]), None)
+        if not sure:
+            _confirm()
+
+    names = envsolve.restore(prefix, confirm=shown, progress=_verbosely)
     deliver(f"As before: {', '.join(names)}" if names else "The environment is as it was then.", None)
+
+
+def _confirm() -> None:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("nothing was changed: there is no terminal to ask on", hint="add --yes to go ahead")
+    typer.confirm("Go ahead?", abort=True, err=True)
 
 
 def _shown(found: Fix) -> str:

@@ -102,7 +102,7 @@ def apply_fix(
             carry_out(steps, environ, on_line)
             remaining = answer("", machines, None, prefix, catalogue, environ).diagnoses
     except EnvsolveError as error:
-        put_back(state, catalogue, environ, on_line)
+        put_back(Path(state.prefix), state, catalogue, environ, on_line)
         path.unlink()
         if isinstance(error, InterruptedBySignalError):
             raise
@@ -110,7 +110,7 @@ def apply_fix(
         raise VerificationError(message, hint=error.hint) from error
     # A fix that leaves its own cause is wrong about this environment, whatever else it improved.
     if any(diagnosis.cause == fix.cause for diagnosis in remaining):
-        put_back(state, catalogue, environ, on_line)
+        put_back(Path(state.prefix), state, catalogue, environ, on_line)
         path.unlink()
         raise VerificationError(
             f"{fix.cause} remained, so the environment was restored to its previous state",

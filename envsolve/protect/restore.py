@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from packaging.utils import InvalidName, canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from envsolve.diagnose.environment_advice import in_environment
 from envsolve.environment.model import Distribution, Environment
@@ -21,7 +23,7 @@ from envsolve.install.errors import explained
 from envsolve.packages.commands import Command
 from envsolve.protect.keep import DIRECTORY
 from envsolve.protect.preview import read_command
-from envsolve.system.files import dump, read_regular, replace_file
+from envsolve.system.files import dump, read_regular, real_path, replace_file
 from envsolve.system.processes import stream
 
 SCHEMA: Literal["envsolve.state/1"] = "envsolve.state/1"
@@ -110,19 +112,41 @@ def save(state: State) -> Path:
 
 
 def last(prefix: Path) -> tuple[Path, State]:
-    """The most recently saved state.
+    """Return the most recently saved state of an environment.
+
+    The file is in the environment, so anybody who made or copied the environment may have written it.
 
     Raises:
-        UsageError: There is none, or it cannot be read.
+        UsageError: There is none, it cannot be read, it belongs to another environment, or it names something that no
+            installer writes.
     """
     found = max(_saved(prefix / DIRECTORY), default=None)
     if found is None:
         raise UsageError(f"no earlier state of {prefix} is saved", hint="`envsolve diagnose --fix` saves one")
     path = found[1]
     try:
-        return path, msgspec.json.decode(read_regular(path), type=State)
+        state = msgspec.json.decode(read_regular(path), type=State)
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
+    if real_path(Path(state.prefix)) != real_path(prefix):
+        raise UsageError(
+            f"{path} was saved in {state.prefix}, not in {prefix}: nothing was changed",
+            hint="a copied environment has no earlier state of its own; restore the original one",
+        )
+    if wrong := next((package for package in state.packages if not _is_restorable(package)), None):
+        raise UsageError(f"{path} names a package that cannot be restored: {wrong.name!r}", hint=f"delete {path}")
+    return path, state
+
+
+def _is_restorable(package: Package) -> bool:
+    """Return whether a package's texts name one package, and nothing else that a command line understands."""
+    try:
+        canonicalize_name(package.name, validate=True)
+        Version(package.version or "0")
+    except (InvalidName, InvalidVersion):
+        return False
+    source = package.source or ""
+    return not source or source.startswith(("-e ", f"{package.name} @ "))
 
 
 def _saved(directory: Path) -> Iterator[tuple[int, Path]]:
@@ -239,13 +263,15 @@ def carry_out(steps: Sequence[Step], environ: Mapping[str, str], on_line: Callab
 
 
 _VARIANT = re.compile(r"\+(cpu|cu\d+)$")
+_INSTALLER = "pip"
 
 
 def restoring(state: State, environment: Environment, catalogue: Catalogue) -> tuple[str, ...]:
     """The commands that restore a state; none if the environment is in it."""
     now = {package.name: package for package in packages_of(environment)}
     then = {package.name: package for package in state.packages}
-    extra = [name for name in now if name not in then]
+    # pip carries the commands out: an environment of uv had none when the state was saved.
+    extra = [name for name in now if name not in then and name != _INSTALLER]
     groups: dict[str, list[str]] = {}
     for name, package in then.items():
         if now.get(name) != package:
@@ -260,9 +286,22 @@ def restoring(state: State, environment: Environment, catalogue: Catalogue) -> t
 
 
 def put_back(
-    state: State, catalogue: Catalogue, environ: Mapping[str, str], on_line: Callable[[str], None]
+    prefix: Path,
+    state: State,
+    catalogue: Catalogue,
+    environ: Mapping[str, str],
+    on_line: Callable[[str], None],
+    confirm: Callable[[tuple[str, ...]], object] = bool,
 ) -> tuple[str, ...]:
-    """Restore a state, and check that the environment is in it.
+    """Restore a state of the environment at a prefix, and check that the environment is in it.
+
+    Args:
+        prefix: The only environment that is changed.
+        state: What it held.
+        catalogue: The facts.
+        environ: Of the installers.
+        on_line: Called with each line that they print.
+        confirm: Called with the commands before the first one runs, unless there are none; it raises to stop.
 
     Returns:
         The names of the packages that were restored or removed.
@@ -270,9 +309,10 @@ def put_back(
     Raises:
         VerificationError: It could not be restored; the hint says exactly what to run.
     """
-    prefix = Path(state.prefix)
     environment = read_outline(prefix, environ)
     commands = restoring(state, environment, catalogue)
+    if commands:
+        confirm(commands)
     before = packages_of(environment)
     try:
         for command in commands:
@@ -295,7 +335,7 @@ def put_back(
 
 def _differences(state: State, packages: tuple[Package, ...]) -> Iterator[str]:
     now, then = ({p.name: p for p in side} for side in (packages, state.packages))
-    yield from (name for name in sorted({**now, **then}) if now.get(name) != then.get(name))
+    yield from (n for n in sorted({**now, **then}) if now.get(n) != then.get(n) and (n in then or n != _INSTALLER))
 
 
 def _index(package: Package, catalogue: Catalogue) -> str:

@@ -103,10 +103,52 @@ def test_mended_and_put_back(shop: Workshop) -> None:
     assert shop.causes() == []
     assert "torch==2.14.1+cu126" in shop.freeze()
     assert "helper==1" in shop.freeze()
-    back = shop.diagnose("--restore")
-    assert back.stdout == "As before: helper, torch\n"
+    fixed = shop.freeze()
+    asked = shop.diagnose("--restore", code=2)
+    assert "--force-reinstall --no-deps helper==2 torch==2.15.0" in asked.stdout
+    assert "add --yes" in asked.stderr
+    assert shop.freeze() == fixed
+    back = shop.diagnose("--restore", "--yes")
+    assert back.stdout.endswith("As before: helper, torch\n")
     assert shop.freeze() == before
-    assert "no earlier state" in shop.diagnose("--restore", code=2).stderr
+    assert "no earlier state" in shop.diagnose("--restore", "--yes", code=2).stderr
+
+
+def _saved(shop: Workshop, **changes: object) -> None:
+    (shop.prefix / ".envsolve").mkdir()
+    state = {"schema": "envsolve.state/1", "prefix": str(shop.prefix), "cause": "x", "commands": [], "packages": []}
+    (shop.prefix / ".envsolve" / "state-1.json").write_text(json.dumps({**state, **changes}))
+
+
+def test_the_state_of_another_environment_is_refused(shop: Workshop, tmp_path: Path) -> None:
+    """`cp -a` copies the saved state, which names the environment that it was saved in."""
+    _saved(shop, prefix=str(tmp_path / "original"))
+    before = shop.freeze()
+    done = shop.diagnose("--restore", "--yes", code=2)
+    assert "was saved in" in done.stderr
+    assert shop.freeze() == before
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        {"name": "../x", "version": "1", "files": None},
+        {"name": "x", "version": "1 --index-url http://127.0.0.1", "files": None},
+        {"name": "x", "version": "1", "files": None, "source": "--index-url=http://127.0.0.1"},
+    ],
+)
+def test_a_state_that_names_no_package_is_refused(shop: Workshop, package: dict[str, object]) -> None:
+    _saved(shop, packages=[package])
+    assert "cannot be restored" in shop.diagnose("--restore", "--yes", code=2).stderr
+
+
+@pytest.mark.parametrize("shop", ["pip"], indirect=True)
+def test_the_pip_that_restores_is_kept(shop: Workshop) -> None:
+    """In an environment of uv, the state was saved before pip was installed."""
+    _saved(shop)
+    shop.diagnose("--restore", "--yes")
+    assert "torch" not in shop.freeze()
+    shop.run(str(shop.prefix / "bin" / "python"), "-m", "pip", "--version")
 
 
 def test_nothing_is_done_unless_it_is_confirmed(shop: Workshop) -> None:
@@ -151,7 +193,7 @@ def test_what_cannot_be_put_back_is_said_with_what_to_run(shop: Workshop) -> Non
     default = next(index for index in shop.server.indexes if index.path == "/simple/")
     default.projects["torch"].clear()
     shop.variables["UV_NO_CACHE"] = "1"
-    done = shop.diagnose("--restore", code=4)
+    done = shop.diagnose("--restore", "--yes", code=4)
     assert "could not be restored" in done.stderr
     assert "--force-reinstall --no-deps helper==2 torch==2.15.0" in done.stderr
     assert list((shop.prefix / ".envsolve").glob("state-*.json"))
