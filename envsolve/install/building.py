@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,3 +220,72 @@ def _install_hint(building: Building) -> str:
 
 def _joined(first: list[str], rest: str | None) -> str:
     return os.pathsep.join([*first, *([rest] if rest else [])])
+
+
+# Directories to build from, without the output of earlier builds. An object compiled for other GPUs would pass for up
+# to date.
+
+_LEFT_BEHIND = ("__pycache__", "_skbuild", ".tox", ".nox")
+_BUILT = ("lib", "temp", "bdist")
+_BLOCK = 1 << 20
+
+
+def copy_sources(directory: Path, target: Path) -> None:
+    """Copy a directory for a build, which may then write into it; environments in it, this one's too, are left out.
+
+    Raises:
+        OSError: A part of it cannot be read.
+    """
+    shutil.copytree(directory, target, symlinks=True, ignore=_left_out)
+
+
+def source_digest(directory: Path) -> str:
+    """The sha256 of all that :func:`copy_sources` copies, the records of version control left out.
+
+    Raises:
+        OSError: A part of it cannot be read.
+    """
+    whole = hashlib.sha256()
+    for name, path in _files(directory):
+        whole.update(f"{name}\0{'x' if os.access(path, os.X_OK) else ''}\0".encode("utf-8", "surrogateescape"))
+        whole.update(_entry_content(path))
+    return whole.hexdigest()
+
+
+def _files(directory: Path) -> Iterator[tuple[str, Path]]:
+    for place, directories, files in os.walk(directory):
+        out = _left_out(place, [*directories, *files])
+        directories[:] = sorted(name for name in directories if name not in out and name != ".git")
+        for name in sorted(name for name in (*files, *directories) if name not in out):
+            path = Path(place, name)
+            if path.is_symlink() or name not in directories:
+                yield str(path.relative_to(directory)), path
+
+
+def _entry_content(path: Path) -> bytes:
+    if path.is_symlink():
+        return os.fsencode(path.readlink())
+    part = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            part.update(block)
+    return part.digest()
+
+
+def _left_out(place: str, names: list[str]) -> set[str]:
+    """The names in a directory that are no part of its sources."""
+    found = {name for name in names if name in _LEFT_BEHIND or name.endswith((".egg-info", ".pyc"))}
+    if Path(place).name == "build":
+        found |= {name for name in names if name.startswith(_BUILT)}
+    # A pipe would be waited on for ever; a socket or a device is nothing that is built either.
+    found |= {name for name in names if not _is_copied(Path(place, name))}
+    found |= {name for name in names if name.endswith((".envsolve", ".envsolve.lock")) and name.startswith(".")}
+    return found | {name for name in names if Path(place, name, "pyvenv.cfg").is_file()}
+
+
+def _is_copied(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # an editor's, which came and went
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)

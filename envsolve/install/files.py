@@ -28,7 +28,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
-from envsolve.packages import source_trees
+from envsolve.install.building import copy_sources, source_digest
 from envsolve.packages.source_trees import Tree, is_commit, is_inside, read_address
 from envsolve.planning.lock import Assumptions, Classes, assumptions_of, classes_from_table
 from envsolve.planning.plan import Plan
@@ -78,7 +78,7 @@ def reference(name: str, tree: Tree) -> tuple[str, Mapping[str, str]]:
         return quote(address, safe="%/:=&?~+!,;'@()*[]#"), {"git": tree.commit or ""}
     if not is_folder(Path(tree.folder)):
         raise UsageError(f"{name} is built from the folder {tree.folder}, which is not there", hint="plan again")
-    return address, {"sha256": source_trees.digest(Path(tree.folder))}
+    return address, {"sha256": source_digest(Path(tree.folder))}
 
 
 def staged(name: str, url: str, place: Path) -> str:
@@ -87,7 +87,7 @@ def staged(name: str, url: str, place: Path) -> str:
     if parts.scheme != "file":
         return url
     copy = place / name
-    source_trees.copied(Path(unquote(parts.path)), copy)
+    copy_sources(Path(unquote(parts.path)), copy)
     return copy.as_uri() + (f"#{parts.fragment}" if parts.fragment else "")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
-import stat
-import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
@@ -18,11 +17,11 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
 from envsolve.errors import UsageError
-from envsolve.packages.git import GitError, NoGitError, RevisionError, fetched
 from envsolve.packages.model import CoreMetadata, parse_metadata, requirement_text, specifier_text
 from envsolve.packages.projects import ProjectTable
-from envsolve.packages.urls import redact
+from envsolve.packages.urls import redact, without_logins
 from envsolve.system.files import is_folder, read_regular
+from envsolve.system.processes import capture
 
 # What a source tree is, and what is known of it.
 
@@ -121,12 +120,6 @@ def is_inside(subdirectory: str | None) -> bool:
 
 # What a tree's own files say of it, without its build. Pure.
 
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 # A build that imports torch must see the torch that it is for.
 _IMPORTS_TORCH = re.compile(r"^\s*(?:import|from)\s+torch\b", re.MULTILINE)
 
@@ -155,15 +148,14 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
     imported = _IMPORTS_TORCH.search((script or b"").decode("utf-8", "replace"))
     metadata = _unpacked(read("PKG-INFO")) or _declared(table) or CoreMetadata(name, "", exact=False)
     needs_torch = imported is not None or any(Requirement(line).name == "torch" for line in requires)
-    known = msgspec.structs.replace(tree, exact=metadata.exact, needs_torch=needs_torch, build_requires=requires)
+    known = replace(tree, exact=metadata.exact, needs_torch=needs_torch, build_requires=requires)
     return Read(known, metadata)
 
 
 def _table(text: bytes | None, tree: Tree) -> dict[str, Any]:
     try:
-        table: dict[str, Any] = tomllib.loads((text or b"").decode("utf-8"))
-        return table
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return msgspec.toml.decode(text or b"", type=dict[str, Any])
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise UsageError(
             f"the pyproject.toml in {_place(tree)} is not TOML: {error}", hint="no installer builds it before it is"
         ) from None
@@ -220,6 +212,136 @@ def _is_requirement(line: object) -> bool:
         return False
 
 
+# One commit of a git repository, read with git itself; nothing is checked out or run.
+
+_SECONDS = 300.0
+_DEFAULT = "HEAD"
+_SHOWN = 4
+# A prompt would wait for ever for somebody who is not there; a server that sends nothing is given up.
+_UNATTENDED = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+_OPTIONS = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=30", "-c", "gc.auto=0")
+
+
+class GitError(Exception):
+    """The repository, or a revision of it, cannot be read; the text says why."""
+
+
+class NoGitError(GitError):
+    """git itself is not here."""
+
+
+class RevisionError(GitError):
+    """The repository was reached and has no such revision.
+
+    Attributes:
+        near: Branches and tags that it has, those of similar names first; a few.
+    """
+
+    def __init__(self, message: str, near: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.near = near
+
+
+class Commit:
+    """One commit of a repository that was fetched, as long as the block of :func:`fetched` lasts."""
+
+    def __init__(self, git: _Git, identity: str) -> None:
+        self.identity = identity
+        self._git = git
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content; None where it is not there.
+
+        Raises:
+            GitError: It is there, and cannot be had.
+        """
+        if self._git("ls-tree", self.identity, "--", path).split(b" ")[1:2] != [b"blob"]:
+            return None
+        return self._git("cat-file", "blob", f"{self.identity}:{path}")
+
+
+@contextmanager
+def fetched(repository: str, revision: str | None, environ: Mapping[str, str] = os.environ) -> Iterator[Commit]:
+    """Fetch one revision of a repository for the time of the block.
+
+    Args:
+        repository: An address that git takes.
+        revision: A branch, a tag, another ref, or a commit, also an abbreviated one; None for the default branch.
+        environ: Variables of git, whose configuration (credentials, proxies) is the user's own.
+
+    Raises:
+        GitError: git is not here (:class:`NoGitError`), the repository cannot be reached, or it has no such revision
+            (:class:`RevisionError`).
+    """
+    program = shutil.which("git", path=environ.get("PATH"))
+    if program is None:
+        raise NoGitError("git is not on this machine")
+    with tempfile.TemporaryDirectory(prefix="envsolve-git-") as folder:
+        git = _Git(program, Path(folder), _with_remote(repository, environ))
+        git("init", "--quiet", "--bare")
+        # Files are fetched as they are read, where the server lets them be left out: some repositories hold gigabytes.
+        for name, value in (("promisor", "true"), ("partialclonefilter", "blob:none")):
+            git("config", f"remote.origin.{name}", value)
+        yield Commit(git, _fetch(git, repository, revision or _DEFAULT))
+
+
+def _with_remote(repository: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of git with the address of the repository: everybody here could read a password in its words."""
+    number = int(count) if (count := environ.get("GIT_CONFIG_COUNT", "0")).isdigit() else 0
+    told = {f"GIT_CONFIG_KEY_{number}": "remote.origin.url", f"GIT_CONFIG_VALUE_{number}": repository}
+    return {**environ, **told, "GIT_CONFIG_COUNT": str(number + 1)}
+
+
+def _fetch(git: _Git, repository: str, revision: str) -> str:
+    """Fetch a revision as shallow as may be; its commit."""
+    begin = ("fetch", "--quiet", "--no-tags", "--filter=blob:none")
+    try:
+        git(*begin, "--depth=1", "origin", revision)
+        found = "FETCH_HEAD"
+    except GitError as error:
+        if revision == _DEFAULT or "couldn't find remote ref" not in str(error):
+            raise
+        # An abbreviated commit: servers give those that they are named in full alone.
+        git(*begin, "origin", "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+        found = revision
+    try:
+        return git("rev-parse", "--verify", "--quiet", f"{found}^{{commit}}").decode().strip()
+    except GitError:
+        raise RevisionError(f"{redact(repository)} has no revision {revision}", _near(git, revision)) from None
+
+
+def _near(git: _Git, revision: str) -> tuple[str, ...]:
+    from difflib import get_close_matches
+
+    names = git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads", "refs/tags").decode().split()
+    return tuple(dict.fromkeys((*get_close_matches(revision, names), *names)))[:_SHOWN]
+
+
+class _Git:
+    """The program, in one repository."""
+
+    def __init__(self, program: str, store: Path, environ: Mapping[str, str]) -> None:
+        kept = {name: value for name, value in environ.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
+        self._begin = [program, "-C", str(store), *_OPTIONS]
+        self._environ = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **kept, **_UNATTENDED}
+
+    def __call__(self, *words: str) -> bytes:
+        """What a command prints.
+
+        Raises:
+            GitError: It fails, or takes too long.
+        """
+        ended = capture([*self._begin, *words], self._environ, limit=_SECONDS)
+        if ended.returncode is None:
+            raise GitError(f"git {words[0]} took more than {_SECONDS:.0f} seconds")
+        if ended.returncode != 0:
+            lines = [line for line in ended.stderr.splitlines() if line.strip()]
+            # The last line may be general advice; the first that is fatal says what went wrong.
+            said = next((line for line in lines if line.startswith(("fatal:", "error:", "ERROR:"))), "git failed")
+            raise GitError(without_logins(said))
+        return ended.stdout
+
+
 _FORMS = "write git+https://host/repository@revision#subdirectory=folder, or file:///folder"
 
 
@@ -274,73 +396,3 @@ def _content(path: Path) -> bytes | None:
         return read_regular(path)
     except OSError:
         return None
-
-
-# A folder as it is built: what earlier builds and checkouts left in it is not part of it.
-
-
-# What builds in the folder itself leave. An object made for other GPUs that lies there would be taken for up to date.
-_LEFT_BEHIND = ("__pycache__", "_skbuild", ".tox", ".nox")
-_BUILT = ("lib", "temp", "bdist")
-_BLOCK = 1 << 20
-
-
-def copied(folder: Path, target: Path) -> None:
-    """Copy a folder for a build, which may then write into it; environments in it, this one's too, are left out.
-
-    Raises:
-        OSError: A part of it cannot be read.
-    """
-    shutil.copytree(folder, target, symlinks=True, ignore=_left_out)
-
-
-def digest(folder: Path) -> str:
-    """The sha256 of all that :func:`copied` copies, the records of version control left out.
-
-    Raises:
-        OSError: A part of it cannot be read.
-    """
-    whole = hashlib.sha256()
-    for name, path in _files(folder):
-        whole.update(f"{name}\0{'x' if os.access(path, os.X_OK) else ''}\0".encode("utf-8", "surrogateescape"))
-        whole.update(_folder_content(path))
-    return whole.hexdigest()
-
-
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    for place, folders, files in os.walk(folder):
-        out = _left_out(place, [*folders, *files])
-        folders[:] = sorted(name for name in folders if name not in out and name != ".git")
-        for name in sorted(name for name in (*files, *folders) if name not in out):
-            path = Path(place, name)
-            if path.is_symlink() or name not in folders:
-                yield str(path.relative_to(folder)), path
-
-
-def _folder_content(path: Path) -> bytes:
-    if path.is_symlink():
-        return os.fsencode(path.readlink())
-    part = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            part.update(block)
-    return part.digest()
-
-
-def _left_out(place: str, names: list[str]) -> set[str]:
-    """The names in a folder that are no part of its sources."""
-    found = {name for name in names if name in _LEFT_BEHIND or name.endswith((".egg-info", ".pyc"))}
-    if Path(place).name == "build":
-        found |= {name for name in names if name.startswith(_BUILT)}
-    # A pipe would be waited on for ever; a socket or a device is nothing that is built either.
-    found |= {name for name in names if not _is_copied(Path(place, name))}
-    found |= {name for name in names if name.endswith((".envsolve", ".envsolve.lock")) and name.startswith(".")}
-    return found | {name for name in names if Path(place, name, "pyvenv.cfg").is_file()}
-
-
-def _is_copied(path: Path) -> bool:
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:  # an editor's, which came and went
-        return False
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.packages.source_trees import copied, digest
+from envsolve.install.building import copy_sources, source_digest
 
 
 @pytest.fixture
@@ -33,32 +33,32 @@ LEFT = (
 
 
 def test_what_builds_left_and_environments_are_no_part_of_it(folder: Path, tmp_path: Path) -> None:
-    before = digest(folder)
+    before = source_digest(folder)
     for name in LEFT:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("left")
-    assert digest(folder) == before
-    copied(folder, folder / ".env.envsolve" / "trees" / "x")
-    copied(folder, tmp_path / "copy")
+    assert source_digest(folder) == before
+    copy_sources(folder, folder / ".env.envsolve" / "trees" / "x")
+    copy_sources(folder, tmp_path / "copy")
     there = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*")}
     assert {"build/tools.py", ".git/HEAD", "link", "library/b.py"} <= there
     assert not there & set(LEFT)
-    assert digest(tmp_path / "copy") == before
+    assert source_digest(tmp_path / "copy") == before
 
 
 def test_pipes_and_sockets_are_no_part_of_it(folder: Path, tmp_path: Path) -> None:
-    before = digest(folder)
+    before = source_digest(folder)
     os.mkfifo(folder / "csrc" / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(folder / "s"))
-        assert digest(folder) == before
-        copied(folder, tmp_path / "copy")
+        assert source_digest(folder) == before
+        copy_sources(folder, tmp_path / "copy")
     assert not {"pipe", "s"} & {path.name for path in (tmp_path / "copy").rglob("*")}
 
 
 @pytest.mark.parametrize("change", ["content", "name", "mode", "link", "more"])
 def test_every_change_of_its_sources_is_seen(folder: Path, change: str) -> None:
-    before = digest(folder)
+    before = source_digest(folder)
     if change == "content":
         (folder / "csrc/a.cu").write_text("other")
     elif change == "name":
@@ -70,4 +70,4 @@ def test_every_change_of_its_sources_is_seen(folder: Path, change: str) -> None:
         (folder / "link").symlink_to("library")
     else:
         (folder / "csrc/empty.h").touch()
-    assert digest(folder) != before
+    assert source_digest(folder) != before
