@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envsolve.diagnose.causes import environment_checks, library_shadowed, torch_replaced
-from envsolve.diagnose.environment_advice import addressed
+from envsolve.diagnose.fixes import addressed
 from envsolve.diagnose.model import Diagnoses, Finding, Fix, Grounds, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.reason import concluded, diagnose, weighed
 from envsolve.diagnose.report.packages import read_installed

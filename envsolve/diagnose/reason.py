@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envsolve.diagnose.causes import report_checks
+from envsolve.diagnose.fixes import as_uv_takes_it
 from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Finding, Fix, Grounds, ReportFacts, RuledOut
-from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine

@@ -15,7 +15,7 @@ from typing import Literal
 from packaging.utils import canonicalize_name
 
 from envsolve.diagnose.environment import report_of
-from envsolve.diagnose.environment_advice import addressed
+from envsolve.diagnose.fixes import addressed
 from envsolve.diagnose.model import Diagnosis, Finding, ReportFacts, Seen
 from envsolve.diagnose.reason import concluded, weighed
 from envsolve.diagnose.scene import Scene, scene_of

@@ -14,7 +14,7 @@ import msgspec
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from envsolve.diagnose.environment_advice import in_environment
+from envsolve.diagnose.fixes import in_environment
 from envsolve.environment.model import Distribution, Environment
 from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError, VerificationError

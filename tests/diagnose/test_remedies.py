@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import envsolve
+from envsolve.diagnose.fixes import as_uv_takes_it
 from envsolve.diagnose.model import Diagnoses, Fix
-from envsolve.diagnose.remedies.torch import as_uv_takes_it
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Machine

@@ -11,8 +11,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from envsolve.diagnose.fixes import pair_with, with_another_python
 from envsolve.diagnose.model import Fix
-from envsolve.diagnose.remedies.torch import pair_with, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.facts.builds import Build

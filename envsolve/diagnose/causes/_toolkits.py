@@ -9,9 +9,9 @@ from typing import Literal
 
 from envsolve.diagnose.causes._shared import Cause
 from envsolve.diagnose.model import Fix
-from envsolve.diagnose.remedies.tools import nvcc_remedies
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import nvcc_remedies
 from envsolve.machine.model import Toolkit
 from envsolve.values import CudaVersion
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from envsolve.diagnose.causes._shared import Cause, installed_triton
+from envsolve.diagnose.fixes import replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene, public
 from envsolve.environment.model import Environment
 from envsolve.facts.hardware import Ptxas, TritonRelease

@@ -25,7 +25,6 @@ from envsolve.diagnose.report.observation import (
 from envsolve.diagnose.report.text import Line, Log
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.install import lock_classes
 from envsolve.system.arguments import StrPath, items, path_of
 
 READERS = Readers()
@@ -105,6 +104,9 @@ def installed_versions(
     """
     if lock is None and prefix is None and installed is None:
         return ()
+    # The installer's readers take 0.2 s to import, and a diagnosis of a text needs none of them.
+    from envsolve.install import lock_classes
+
     found: list[tuple[str, str]] = []
     if lock is not None:
         found += lock_classes.locked(path_of(lock, "lock"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.diagnose.environment_advice import in_environment
+from envsolve.diagnose.fixes import in_environment
 from envsolve.environment.read import read_outline
 
 

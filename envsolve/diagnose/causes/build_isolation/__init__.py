@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines
+from envsolve.diagnose.fixes import installer, led_by, pair_with
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
-from envsolve.diagnose.remedies.torch import installer, led_by, pair_with
 from envsolve.diagnose.scene import Scene
 
 CAUSE = Cause.of(__name__)

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from envsolve.diagnose.causes._shared import Cause, capitalized, driver_text, lines, shown_variable
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.tools import driver_knowing, is_data_centre
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.tool_fixes import driver_knowing, is_data_centre
 from envsolve.environment.model import Environment
 from envsolve.rules.nvidia.driver import ForwardFacts, compat_serves
 

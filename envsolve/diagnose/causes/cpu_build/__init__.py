@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
-from envsolve.diagnose.remedies.torch import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform

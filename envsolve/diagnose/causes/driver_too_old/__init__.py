@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, capitalized, driver_text, lines, torch_evidence
+from envsolve.diagnose.fixes import replacements, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
-from envsolve.diagnose.remedies.tools import driver_running
-from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.tool_fixes import driver_running
 from envsolve.rules.nvidia.driver import DriverFit, driver_runs
 
 CAUSE = Cause.of(__name__)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, gcc_command, lines, toolkit_known
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.tools import gcc_range
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import gcc_range
 from envsolve.facts.hardware import Toolkit
 
 CAUSE = Cause.of(__name__)

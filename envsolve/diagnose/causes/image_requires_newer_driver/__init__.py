@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, driver_text, lines
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.tools import driver_knowing
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import driver_knowing
 from envsolve.machine.target import driver_branch
 from envsolve.rules.nvidia.driver import driver_runs
 from envsolve.values import CudaVersion

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from envsolve.diagnose.causes._asked import looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
+from envsolve.diagnose.fixes import installer, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, Seen
-from envsolve.diagnose.remedies.torch import installer, replacements
 from envsolve.diagnose.scene import Scene, shown
 
 CAUSE = Cause.of(__name__)

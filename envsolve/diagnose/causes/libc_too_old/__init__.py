@@ -10,8 +10,8 @@ from msgspec import structs
 
 from envsolve.diagnose.causes._asked import asked_for
 from envsolve.diagnose.causes._shared import Cause, lines
+from envsolve.diagnose.fixes import conda_remedies, replacements, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.torch import conda_remedies, replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Platform

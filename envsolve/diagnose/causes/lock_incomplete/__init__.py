@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
+from envsolve.binaries.library import LIBRARY_FILE
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
-from envsolve.diagnose.causes.lock_incomplete._installed import missing_parts
+from envsolve.diagnose.fixes import led_by, replacements, very_torch
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
-from envsolve.environment.model import Environment
+from envsolve.environment.loader import unresolved
+from envsolve.environment.model import (
+    Distribution,
+    Environment,
+    Library,
+    TorchFiles,
+    needs,
+    pinned,
+    torch_distribution,
+)
 
 CAUSE = Cause.of(__name__)
 _LOCKS = ("poetry", ".lock", "pylock", "uv sync", "pdm ", "pipenv", "--no-deps", "--require-hashes", "frozen")
@@ -77,3 +88,113 @@ def _new_lock(scene: Scene) -> Fix:
         return CAUSE.fix("uv")
     named = re.search(r"torch==[\w.+]+", scene.report.text)
     return CAUSE.fix("lock", torch=named[0] if named else "torch")
+
+
+# What torch needs to be loaded and is not there: never installed, or partly removed.
+
+_RUNTIME = re.compile(r"nvidia-[a-z0-9-]+|triton|pytorch-triton|cuda-bindings|cuda-toolkit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Gaps:
+    """What torch needs and is not there.
+
+    Attributes:
+        absent: Requirements of which nothing is installed.
+        halved: Distributions of which files are gone.
+        broken: Those, and those whose libraries are cut off.
+        cut: Libraries that are cut off.
+        nowhere: Names that torch's libraries need and that nothing finds.
+    """
+
+    absent: tuple[Requirement, ...]
+    halved: tuple[Distribution, ...]
+    broken: tuple[Distribution, ...]
+    cut: tuple[Library, ...]
+    nowhere: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.absent or self.broken or self.nowhere)
+
+
+def missing_parts(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Compare what torch requires with what is there: distributions, the files of their records, and needed names."""
+    torch = environment.torch
+    if torch is not None and (gaps := _gaps(environment, torch)):
+        evidence = (*_evidence(environment, torch, gaps), *environment.unreadable)
+        what = ", and ".join(_words(gaps))
+        yield CAUSE.finding("gap", Grounds.READ, evidence, [_fix(scene, torch, gaps)], what=what)
+    yield from _conda(environment)
+
+
+def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
+    own = torch_distribution(environment)
+    wanted = {name: r for name, r in needs(environment, own).items() if _RUNTIME.fullmatch(name)}
+    there = [d for d in (own, *map(environment.distribution, wanted)) if d is not None]
+    names = {d.name for d in there}
+    nowhere = tuple(unresolved(environment)) if torch.cuda else ()
+    cut = tuple(library for library in environment.gpu_libraries if library.cut_off and library.owner in names)
+    short = {library.owner for library in cut}
+    return _Gaps(
+        # conda and system packagers bring the libraries without the wheels: what another copy provides is no gap.
+        tuple(r for name, r in wanted.items() if name not in names and (nowhere or "triton" in name)),
+        tuple(d for d in there if _lost(d)),
+        tuple(d for d in there if _lost(d) or d.name in short),
+        cut,
+        nowhere,
+    )
+
+
+def _lost(distribution: Distribution) -> list[str]:
+    """Libraries and main modules that are gone; sources further down are left out of slim images on purpose."""
+    return [p for p in distribution.missing if LIBRARY_FILE.search(p) or (p.endswith(".py") and p.count("/") <= 1)]
+
+
+def _words(gaps: _Gaps) -> Iterator[str]:
+    if gaps.absent:
+        yield f"{_listed([r.name for r in gaps.absent])} {'is' if len(gaps.absent) == 1 else 'are'} not installed"
+    yield from (f"{PurePosixPath(_lost(d)[0]).name} of {d.label} is gone" for d in gaps.halved)
+    yield from (f"{PurePosixPath(library.path).name} of {library.owner} is cut off" for library in gaps.cut)
+    if gaps.nowhere and not (gaps.absent or gaps.broken):
+        yield f"{_listed(gaps.nowhere)} {'is' if len(gaps.nowhere) == 1 else 'are'} not found by the loader"
+
+
+def _evidence(environment: Environment, torch: TorchFiles, gaps: _Gaps) -> Iterator[str]:
+    own = torch_distribution(environment)
+    place = own.info if own else torch.site
+    yield from (f"{place}: requires {pinned(r)}, which is not installed" for r in gaps.absent)
+    for distribution in gaps.halved:
+        count = len(distribution.missing)
+        yield f"{distribution.info}/RECORD: files that are gone: {count}, {_lost(distribution)[0]} among them"
+    yield from (f"{library.path}: shorter than its own header says" for library in gaps.cut)
+    if gaps.nowhere:
+        yield f"{torch.site}/torch/lib: needs {_listed(gaps.nowhere)}, which the loader does not find"
+    yield f"{torch.site}/torch/version.py: {torch.label}"
+
+
+def _fix(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Fix:
+    installed = {d.name: d.version for d in gaps.broken}
+    steps = []
+    if gaps.absent:
+        steps.append("pip install --no-deps " + " ".join(map(pinned, gaps.absent)))
+    if again := [f"{name}=={version}" if version else name for name, version in installed.items() if name != "torch"]:
+        steps.append("pip install --force-reinstall --no-deps " + " ".join(again))
+    if "torch" in installed:
+        steps.append(f"pip install --force-reinstall --no-deps {very_torch(scene, torch)}")
+    if steps:
+        return CAUSE.fix("missing", command=" && ".join(steps))
+    return CAUSE.fix("torch", torch=very_torch(scene, torch))
+
+
+def _conda(environment: Environment) -> Iterator[Finding]:
+    broken = [p for p in environment.conda if any(LIBRARY_FILE.search(path) for path in p.missing)]
+    if environment.kind in ("conda", "pixi") and broken:
+        what = _listed([f"{PurePosixPath(p.missing[0]).name} of {p.name} {p.version}" for p in broken])
+        evidence = (f"{p.record}: {p.missing[0]} is gone" for p in broken)
+        packages = " ".join(f"{p.name}={p.version}={p.build}" for p in broken)
+        yield CAUSE.finding("conda", Grounds.READ, evidence, [CAUSE.fix("conda", packages=packages)], what=what)
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

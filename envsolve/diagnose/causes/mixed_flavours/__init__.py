@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.diagnose.causes._shared import Cause, lines
-from envsolve.diagnose.causes.mixed_flavours._installed import disagreeing_extensions
-from envsolve.diagnose.causes.mixed_flavours._symbols import from_linker
+from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.fixes import companion_for_torch, extension_named, pair_with, rebuild_package, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
-from envsolve.diagnose.remedies.torch import pair_with
-from envsolve.diagnose.scene import Scene, Torch, shown
-from envsolve.environment.model import Environment
+from envsolve.diagnose.scene import Scene, Torch, public, shown
+from envsolve.diagnose.signatures import Match
+from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
 from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Platform
 from envsolve.rules.nvidia.code import agrees
 from envsolve.rules.platform import same_system
 from envsolve.solve.family import DEFAULT
+from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
 
@@ -89,3 +90,148 @@ def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
         # No release of the companion goes with this build: the nearest older pair keeps its CUDA major if it can.
         found.append(pair_with(scene, {"torch": SpecifierSet(f"<{torch.version}"), name: SpecifierSet()}))
     yield from {remedy.command: remedy for remedy in found if remedy}.values()
+
+
+# Extensions whose binaries show another CUDA, another C++ ABI, or another torch than the one that is imported.
+
+_RUNTIME = re.compile(r"libcudart\.so\.(\d+)(?:\.\d+)*")
+_CUDA_PARTS = ("libtorch_cuda.so", "libc10_cuda.so")
+
+
+def disagreeing_extensions(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Packages whose libraries need torch's and were made for another one than the torch that is imported."""
+    torch = environment.torch
+    for extension in (environment.extensions or ()) if torch else ():
+        distribution = environment.distribution(extension.package)
+        if torch is None or distribution is None:
+            continue
+        if reasons := list(_reasons(environment, torch, distribution, extension)):
+            evidence = (*(shown for _, shown in reasons), f"{torch.site}/torch/version.py: {torch.label}")
+            fixes = _installed_fixes(environment, scene, extension.package)
+            values = {"package": distribution.label, "reason": reasons[0][0]}
+            yield CAUSE.finding("installed", Grounds.READ, evidence, fixes, (), **values)
+
+
+def _reasons(
+    environment: Environment, torch: TorchFiles, distribution: Distribution, extension: ExtensionFiles
+) -> Iterator[tuple[str, str]]:
+    """What does not agree, in words, each with the file that shows it."""
+    public = (torch.version or "").partition("+")[0]
+    requirement = needs(environment, distribution).get("torch")
+    if requirement and public and not satisfies(public, requirement.specifier):
+        text = CAUSE.words("requires", specifier=requirement.specifier, torch=torch.label)
+        yield text, f"{distribution.info}/METADATA: Requires-Dist: {requirement}"
+    yield from _cuda_reasons(environment, torch, distribution)
+    if torch.cuda and extension.stated and extension.stated.endswith("+cpu"):
+        yield CAUSE.words("without-kernels"), f"{distribution.info}: {extension.stated}"
+    if None not in (torch.cxx11_abi, extension.cxx11_abi) and torch.cxx11_abi != extension.cxx11_abi:
+        old, new = "the C++ ABI from before C++11", "the C++11 ABI"
+        has, wants = (new, old) if torch.cxx11_abi else (old, new)
+        shown = f"{distribution.site}/{extension.libraries[0]}: calls torch by {wants}, which torch does not have"
+        yield CAUSE.words("abi", wants=wants, has=has), shown
+
+
+def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Distribution) -> Iterator[tuple[str, str]]:
+    """The CUDA runtimes that its libraries need; a package that has one library for each CUDA loads the right one."""
+    own = [library for library in environment.libraries if library.owner == distribution.name]
+    majors = {int(m[1]): lib.path for lib in own for name in lib.needed if (m := _RUNTIME.fullmatch(name))}
+    if torch.cuda and majors and CudaVersion.parse(torch.cuda).major not in majors:
+        major, path = max(majors.items())
+        yield (
+            CAUSE.words("runtime", major=major, cuda=torch.cuda),
+            f"{path}: needs libcudart.so.{major}",
+        )
+    part = next(((lib.path, name) for lib in own for name in lib.needed if name in _CUDA_PARTS), None)
+    if torch.cuda is None and torch.version and part:
+        yield CAUSE.words("no-part", torch=torch.label), f"{part[0]}: needs {part[1]}"
+
+
+def _installed_fixes(environment: Environment, scene: Scene, package: str) -> Iterator[Fix]:
+    if found := companion_for_torch(scene, package):
+        yield found
+        return
+    if package not in scene.catalogue.family or not scene.catalogue.builds(package):
+        yield from rebuild_package(environment, scene, package)
+    yield from replacements(scene)[:1]
+
+
+# What a missing symbol or library says of the torch that an extension was compiled for.
+
+_WHEEL = re.compile(r"[\w.]{1,80}-[\w.+]{1,80}cxx11abi(?:TRUE|FALSE)[\w.-]{1,120}\.whl", re.IGNORECASE)
+
+
+def from_linker(scene: Scene) -> Iterator[Finding]:
+    """An extension looks for a symbol or a library that this torch does not have."""
+    symbol, library = CAUSE.first(scene, "symbol"), CAUSE.first(scene, "library")
+    runtime, companion = CAUSE.first(scene, "runtime"), CAUSE.first(scene, "companion")
+    evidence = (*lines(symbol, library, runtime, companion), *torch_evidence(scene))
+    if symbol:
+        yield _from_symbol(scene, symbol, evidence)
+    elif library:
+        yield _stated("library", evidence, _rebuild(scene, library), library=library.groups["library"])
+    elif runtime and not _is_torchs_own(scene):
+        have = f"CUDA {scene.torch.cuda}" if scene.torch and scene.torch.cuda else "another CUDA"
+        yield _stated("runtime", evidence, _rebuild(scene, runtime), major=runtime.groups["soname"], have=have)
+    elif companion:
+        yield _stated("library", evidence, _rebuild(scene, companion), library=CAUSE.words("other-libraries"))
+
+
+def _stated(name: str, evidence: tuple[str, ...], fixes: Iterator[Fix], **values: str) -> Finding:
+    return CAUSE.finding(name, Grounds.STATED, evidence, fixes, (), **values)
+
+
+def _is_torchs_own(scene: Scene) -> bool:
+    """Whether it is torch whose own runtime is missing."""
+    torch = scene.mentions("torch/lib/libtorch", "_load_global_deps", "import torch\n")
+    return torch and not scene.mentions("import vllm")
+
+
+def _from_symbol(scene: Scene, match: Match, evidence: tuple[str, ...]) -> Finding:
+    symbol = match.groups["symbol"]
+    new = "__cxx11" in symbol
+    # The Itanium ABI abbreviates the std::string from before C++11 as Ss; the newer one is spelt out.
+    old = not new and bool(re.search(r"Ss(?:E|$|[A-Z0-9])|RKSs", symbol)) and symbol.startswith("_Z")
+    uses_new = scene.torch.build.cxx11_abi if scene.torch and scene.torch.build else None
+    if not (new or old) or uses_new is new:
+        return _stated("version", evidence, _rebuild(scene, match), symbol=symbol[:80])
+    made, other = ("new C++11", "old") if new else ("old, pre-C++11", "new")
+    sign = "std::__cxx11" if new else "std::string mangled as Ss"
+    grounds = Grounds.STATED if uses_new is None else Grounds.CONFIRMED
+    fixes = _other_abi(scene, match, new)
+    return CAUSE.finding("abi", grounds, evidence, fixes, (), made=made, other=other, sign=sign)
+
+
+def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
+    """The wheel of the other ABI, if the project publishes both."""
+    have, want = ("TRUE", "FALSE") if new else ("FALSE", "TRUE")
+    named = [w for w in _WHEEL.findall(scene.report.text) if f"abi{have}".lower() in w.lower()]
+    kind = "old (pre-C++11)" if new else "new (C++11)"
+    if named:
+        wheel = re.sub(f"abi{have}", f"abi{want}", named[0], flags=re.IGNORECASE)
+        yield CAUSE.fix("abi-wheel-named", kind=kind, wanted=want, wheel=wheel)
+    else:
+        yield CAUSE.fix("abi-wheel", kind=kind, wanted=want)
+    yield from _rebuild(scene, match)
+
+
+def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
+    """The build for this torch that the catalogue knows; else how to find one, or to compile it."""
+    package, torch = extension_named(scene, match.quote), scene.torch
+    if package and torch and torch.version and scene.family.follows_torch(package):
+        exact = f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else "")
+        if found := pair_with(scene, {"torch": SpecifierSet(exact), package: SpecifierSet()}):
+            yield found
+            return
+    version = public(scene.report.installed, package) if package else None
+    label = torch.label if torch else "the installed torch"
+    if package:
+        yield CAUSE.fix("release", package=package, torch=label)
+    else:
+        yield CAUSE.fix("extension-release", torch=label)
+    yield CAUSE.fix(
+        "compile",
+        torch=label,
+        force="FLASH_ATTENTION_FORCE_BUILD=TRUE " if package == "flash-attn" else "",
+        only=package or ":all:",
+        what=f"{package}=={version}" if package and version else package or "PACKAGE",
+    )

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._gpu_code import about_libtorch, failure, harmless, lacking, torch_runs
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
-from envsolve.diagnose.environment_advice import companion_for_torch
-from envsolve.diagnose.environment_advice import rebuild as rebuild_installed
-from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.torch import (
+from envsolve.diagnose.fixes import (
+    companion_for_torch,
     extension_named,
     jetson_remedies,
     rebuild,
     replacements,
     with_another_python,
 )
+from envsolve.diagnose.fixes import rebuild_package as rebuild_installed
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment

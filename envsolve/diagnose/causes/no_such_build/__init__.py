@@ -10,11 +10,11 @@ from packaging.version import Version
 
 from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
+from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.tools import image_remedies
-from envsolve.diagnose.remedies.torch import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import image_remedies
 from envsolve.machine.model import Platform
 
 CAUSE = Cause.of(__name__)

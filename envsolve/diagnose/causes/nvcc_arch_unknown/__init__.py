@@ -14,10 +14,10 @@ from envsolve.diagnose.causes._shared import (
     toolkit_known,
     torch_evidence,
 )
+from envsolve.diagnose.fixes import archs_for, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.tools import nvcc_remedies
-from envsolve.diagnose.remedies.torch import archs_for, replacements
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.tool_fixes import nvcc_remedies
 from envsolve.facts.hardware import Toolkit
 from envsolve.machine.model import Gpu
 from envsolve.rules.nvidia.code import best_code

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
 from envsolve.diagnose.causes._toolkits import nvcc_fixes
+from envsolve.diagnose.fixes import replacements, with_another_python
 from envsolve.diagnose.model import Finding, Grounds
-from envsolve.diagnose.remedies.torch import replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Gpu

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, driver_text, gpu_names, lines
+from envsolve.diagnose.fixes import archs_for, replacements, source_of
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.tools import compat_package, driver_knowing
-from envsolve.diagnose.remedies.torch import archs_for, replacements, source_of
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.tool_fixes import compat_package, driver_knowing
 from envsolve.values import CudaVersion, DriverVersion
 
 CAUSE = Cause.of(__name__)

@@ -10,8 +10,8 @@ from packaging.utils import canonicalize_name
 from envsolve.diagnose.causes._asked import Asked, another_python, looked_up, nearest, python_for
 from envsolve.diagnose.causes._gpu_code import failure, lacking
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.fixes import conda_remedies, led_by, replacements, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.torch import conda_remedies, led_by, replacements, with_another_python
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.tools import nvcc_remedies
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.tool_fixes import nvcc_remedies
 
 CAUSE = Cause.of(__name__)
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from envsolve.diagnose.causes._shared import Cause, lines
-from envsolve.diagnose.environment_advice import very_torch
+from envsolve.diagnose.fixes import led_by, pair_with, very_torch
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.torch import led_by, pair_with
 from envsolve.diagnose.scene import Scene, public, shown
 from envsolve.environment.model import Environment, Site, TorchFiles, release, torch_distribution
 from envsolve.system.files import real_path

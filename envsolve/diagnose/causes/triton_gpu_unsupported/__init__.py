@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
 from envsolve.diagnose.causes._triton import installed_fault, judged, pin_of, torch_that_compiles
+from envsolve.diagnose.fixes import replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.torch import replacements
 from envsolve.diagnose.scene import Scene, public
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment

@@ -9,10 +9,10 @@ from packaging.version import Version
 
 from envsolve.diagnose.causes._shared import Cause, by_triton, lines, toolkit_known, torch_evidence
 from envsolve.diagnose.causes._triton import installed_fault, of_report, torch_that_compiles
+from envsolve.diagnose.fixes import led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.tools import ptxas_remedy
-from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.tool_fixes import ptxas_remedy
 from envsolve.environment.model import Environment
 from envsolve.facts.hardware import Ptxas, TritonRelease
 from envsolve.rules.nvidia.code import arch_asked, chosen_ptxas

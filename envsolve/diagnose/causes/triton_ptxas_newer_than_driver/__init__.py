@@ -8,8 +8,8 @@ from envsolve.diagnose.causes._shared import Cause, by_triton, driver_text, line
 from envsolve.diagnose.causes._triton import installed_fault, of_report, torch_that_compiles
 from envsolve.diagnose.causes.triton_ptxas_lacks_arch import machine_ptxas
 from envsolve.diagnose.model import Finding, Fix, Grounds
-from envsolve.diagnose.remedies.tools import driver_running, ptxas_remedy
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.tool_fixes import driver_running, ptxas_remedy
 from envsolve.environment.model import Environment
 from envsolve.facts.hardware import Ptxas, TritonRelease
 from envsolve.rules.nvidia.code import arch_asked, chosen_ptxas

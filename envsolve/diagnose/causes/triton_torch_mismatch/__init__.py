@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.causes._triton import pin_of
+from envsolve.diagnose.fixes import led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
-from envsolve.diagnose.remedies.torch import led_by, replacements
 from envsolve.diagnose.scene import Scene, public
 from envsolve.environment.model import Environment, needs, pinned, satisfies, torch_distribution
 
