@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
 from envsolve.machine.model import Machine
-from envsolve.solve.outcome import Fix as Fix
+from envsolve.rules.verdict import Fix as Fix
 from envsolve.verify.report import Probe
 
 SCHEMA: Literal["envsolve.diagnosis/1"] = "envsolve.diagnosis/1"

@@ -1,4 +1,4 @@
-"""What a rule says, and what all rules together say of a build on a GPU."""
+"""What a rule says, what all rules together say of a build on a GPU, and what would change that."""
 
 from __future__ import annotations
 
@@ -80,3 +80,22 @@ class Verdict(msgspec.Struct, frozen=True):
     def failures(self) -> tuple[Reason, ...]:
         """The rules that fail."""
         return tuple(r for r in self.reasons if r.ok is False)
+
+
+def _no_command() -> None:
+    return None
+
+
+class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A change that makes something fit or run.
+
+    Attributes:
+        text: What to change.
+        command: What does it, ready to run; None if no command does.
+        unlocks: What fits then, for a plan that does not.
+    """
+
+    text: str
+    # A diagnosis/1 has a null for it, and no `unlocks`: msgspec leaves out plain defaults only.
+    command: str | None = msgspec.field(default_factory=_no_command)
+    unlocks: str = ""

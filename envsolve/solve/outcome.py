@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from envsolve.packages.source_trees import Tree
+from envsolve.rules.verdict import Fix as Fix
 
 
 class PlannedPackage(msgspec.Struct, frozen=True):
@@ -60,25 +61,6 @@ class ConflictFact(msgspec.Struct, frozen=True):
 
     fact: str
     source: str | None = None
-
-
-def _no_command() -> None:
-    return None
-
-
-class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A change that makes something fit or run.
-
-    Attributes:
-        text: What to change.
-        command: What does it, ready to run; None if no command does.
-        unlocks: What fits then, for a plan that does not.
-    """
-
-    text: str
-    # A diagnosis/1 has a null for it, and no `unlocks`: msgspec leaves out plain defaults only.
-    command: str | None = msgspec.field(default_factory=_no_command)
-    unlocks: str = ""
 
 
 class Conflict(msgspec.Struct, frozen=True):
