@@ -11,12 +11,15 @@ from msgspec import structs
 
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError, UsageError
+from envsolve.machine.model import one_line
 from envsolve.packages.urls import without_logins, without_secrets
-from envsolve.planning.plan import DriverNeed, Plan, Support
+from envsolve.planning.plan import CondaPin, CondaTerms, DriverNeed, Plan, Support
 from envsolve.solve.outcome import Caution, Fix, PlannedPackage
+from envsolve.toolchain.model import SITE_PACKAGES
 
 if TYPE_CHECKING:
     from envsolve.planning.groups import WhatIf
+
 
 # What pip takes in hash-checking mode.
 _STRONG = ("sha256", "sha384", "sha512")
@@ -313,3 +316,47 @@ def _builds(flavour: str | None) -> str:
     """``CUDA 13.2 builds`` for ``cu132``."""
     match = re.fullmatch(_FLAVOUR, flavour or "")
     return f"CUDA {match[1]}.{match[2]} builds" if match else "its CUDA builds"
+
+
+# What the formats of a conda plan have in common: its terms, its heading, its pins as match specs.
+
+
+# Where a conda environment lies once it is activated, from its folder of Python packages: PREFIX/lib/python3.12/...
+_UP = f"{SITE_PACKAGES}/../../.."
+
+
+def conda_terms(plan: Plan) -> CondaTerms:
+    """What a plan of conda packages was solved from.
+
+    Raises:
+        ImpossibleError: Nothing fits.
+        UsageError: It is a plan of wheels.
+    """
+    possible(plan)
+    if plan.conda is None:
+        raise UsageError("this is a plan of wheels, which conda does not install", hint="plan with --manager conda")
+    return plan.conda
+
+
+def conda_heading(plan: Plan) -> Iterator[str]:
+    """Comment lines: what the plan is for."""
+    yield f"# envsolve plan for {', '.join(plan.requirements) or 'no packages'}"
+    for machine in plan.machines:
+        yield f"# machine: {one_line(machine)}"
+    yield f"# Python {plan.python or 'none'}, flavour {plan.cuda or 'none'}"
+
+
+def pin_text(pin: CondaPin) -> str:
+    """A pin as environment files have it: ``pytorch=2.7.1=cuda129*``."""
+    return "=".join(filter(None, (pin.name, pin.version, pin.build)))
+
+
+def override(terms: CondaTerms) -> str:
+    """The words before a command that solves on a machine that sees no driver, or another; empty without CUDA."""
+    cuda = terms.virtual.get("__cuda")
+    return f"CONDA_OVERRIDE_CUDA={cuda} " if cuda else ""
+
+
+def activated(plan: Plan) -> dict[str, str]:
+    """The plan's variables as an activated environment has them, in the words of a POSIX shell."""
+    return {name: value.replace(_UP, "$CONDA_PREFIX") for name, value in sorted(plan.environment.items())}

@@ -21,8 +21,8 @@ from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.hardware import Distribution, DriverBranch, Image
 from envsolve.formats import requirements
-from envsolve.formats._commands import is_compiled, library_path
 from envsolve.formats._packages import installable, is_tree
+from envsolve.formats.pip import is_compiled, library_path
 from envsolve.machine.model import Platform, one_line
 from envsolve.planning.lock import assumptions_of
 from envsolve.planning.plan import Plan

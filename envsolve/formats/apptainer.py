@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from envsolve.facts.catalogue import Catalogue
-from envsolve.formats._container import (
+from envsolve.formats._recipe import PREFIX, Compiling, Copied, Recipe, recipe
+from envsolve.formats.dockerfile import (
     COMPAT,
     CREATE,
     CUDA_HOME,
@@ -20,7 +21,6 @@ from envsolve.formats._container import (
     install_sources,
     variables,
 )
-from envsolve.formats._recipe import PREFIX, Compiling, Copied, Recipe, recipe
 from envsolve.planning.plan import Plan
 
 NAME = "apptainer"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from envsolve.errors import IndexUnavailableError, UsageError
-from envsolve.formats._conda import activated, conda_terms, heading
+from envsolve.formats._packages import activated, conda_heading, conda_terms
 from envsolve.planning.lock import EXPLICIT_NOTE, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
@@ -30,7 +30,7 @@ def render(plan: Plan) -> str:
     if terms.pip:
         hint = "use the format environment-yml"
         raise UsageError(f"an explicit lock has no place for what pip installs: {', '.join(terms.pip)}", hint=hint)
-    lines = [*heading(plan), f"# platform: {terms.subdir}", *_comments(plan), "@EXPLICIT"]
+    lines = [*conda_heading(plan), f"# platform: {terms.subdir}", *_comments(plan), "@EXPLICIT"]
     return "\n".join((*lines, *map(_line, in_order(plan.packages)))) + "\n"
 
 

@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.facts.catalogue import Catalogue
-from envsolve.formats import _container as docker
-from envsolve.formats._container import check, heading, install_sources
 from envsolve.formats._recipe import PREFIX, Recipe, recipe
+from envsolve.formats.dockerfile import (
+    check,
+    constraints,
+    environment,
+    heading,
+    install_sources,
+    libcuda,
+    run,
+    sources,
+    wheels,
+)
 from envsolve.planning.lock import assumptions_of
 from envsolve.planning.plan import Plan
 
@@ -58,22 +67,22 @@ def _libc(plan: Plan) -> str:
 
 def _instructions(made: Recipe) -> Iterator[str]:
     yield f"RUN python{made.python} -m venv {PREFIX}"
-    yield from docker.wheels(made)
+    yield from wheels(made)
     if made.builds:
         yield from _sources(made)
-    yield from docker.constraints(made)
-    yield from docker.run(check(made))
+    yield from constraints(made)
+    yield from run(check(made))
     if made.compat:
-        yield from docker.libcuda(made.compat.folder, made.compat.image)
-    yield docker.environment(made)
+        yield from libcuda(made.compat.folder, made.compat.image)
+    yield environment(made)
 
 
 def _sources(made: Recipe) -> Iterator[str]:
     """What is compiled, with a toolkit that is there for this one instruction, and in no layer."""
     if made.compiling is None:
-        yield from docker.sources(install_sources(made), made)
+        yield from sources(install_sources(made), made)
         return
     toolkit = made.compiling.toolkit
     mount = f"--mount=type=bind,from={toolkit.image},source={toolkit.folder},target={_TOOLKIT}"
     commands = (f"export CUDA_HOME={_TOOLKIT}", *install_sources(made))
-    yield from docker.sources(commands, made, mount)
+    yield from sources(commands, made, mount)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from envsolve.formats._conda import activated, conda_terms, heading, override, pin_text
+from envsolve.formats._packages import activated, conda_heading, conda_terms, override, pin_text
 from envsolve.planning.plan import Plan
 
 NAME = "environment-yml"
@@ -35,7 +35,7 @@ def render(plan: Plan) -> str:
 
 def _comments(plan: Plan) -> Iterator[str]:
     terms = conda_terms(plan)
-    yield from heading(plan)
+    yield from conda_heading(plan)
     yield "# make it with: conda env create --prefix DIR --file environment.yml"
     if words := override(terms):
         yield f"# where no such driver is seen (login node, image): {words}conda env create --prefix DIR --file ..."

@@ -7,7 +7,7 @@ from typing import Any
 
 import tomli_w
 
-from envsolve.formats._conda import activated, conda_terms, heading
+from envsolve.formats._packages import activated, conda_heading, conda_terms
 from envsolve.packages.source_trees import read_address
 from envsolve.packages.urls import local_path
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan
@@ -39,7 +39,7 @@ def render(plan: Plan) -> str:
     if plan.environment:
         manifest["activation"] = {"env": activated(plan)}
     body = tomli_w.dumps({name: table for name, table in manifest.items() if table})
-    return "\n".join((*heading(plan), "# make it with: pixi install", "", body))
+    return "\n".join((*conda_heading(plan), "# make it with: pixi install", "", body))
 
 
 def _system(terms: CondaTerms) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envsolve.formats._commands import Words, install_commands
+from envsolve.formats.pip import Words, install_commands
 from envsolve.planning.plan import Plan
 
 NAME = "uv"
