@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envsolve.errors import UsageError
-from envsolve.system.arguments import StrPath, items, path_of
+from envsolve.system.files import StrPath, items, path_of
 
 if TYPE_CHECKING:
     from envsolve.binaries.model import Measurement
@@ -104,7 +104,8 @@ def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.
     """
     import datetime
 
-    from envsolve.facts.files import data_folder, overlay_folder
+    from envsolve.facts.catalogue import overlay_folder
+    from envsolve.facts.files import data_folder
     from envsolve.facts.maintain.update import update, update_overlay
     from envsolve.packages.client import IndexClient
     from envsolve.packages.settings import read_settings

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from envsolve.errors import UsageError
 from envsolve.machine.known import detect, machines_given, machines_or_host
-from envsolve.system.arguments import StrPath, items, path_of
+from envsolve.system.files import StrPath, items, path_of
 
 if TYPE_CHECKING:
     from envsolve.diagnose.model import Diagnoses

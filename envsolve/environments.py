@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from envsolve.errors import UsageError
 from envsolve.machine.known import detect
 from envsolve.planning.request import check_python_text
-from envsolve.system.arguments import StrPath, items, path_of, paths
+from envsolve.system.files import StrPath, items, path_of, paths
 
 if TYPE_CHECKING:
     from envsolve.diagnose.survey import Survey

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 import envsolve
 from envsolve import Request
 from envsolve.errors import UsageError
+from envsolve.machine.known import dump_machine
 from envsolve.machine.model import Machine
-from envsolve.machine.profile import dump_machine
 
 MACHINE = Machine(python="3.12")
 

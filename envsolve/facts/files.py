@@ -7,8 +7,9 @@ names groups there, so that builds that share their dependencies share one list.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 from msgspec.structs import force_setattr
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.facts.builds import (
@@ -46,7 +50,7 @@ from envsolve.facts.hardware import (
     Toolkit,
     TritonRelease,
 )
-from envsolve.system.files import is_folder, read_regular, user_folder
+from envsolve.system.files import is_folder, read_regular
 
 # The kinds of facts: for each the file that holds it, its record, and what tells one record from another.
 
@@ -225,7 +229,6 @@ def check_forms(records: tuple[Any, ...], path: Path) -> None:
     Raises:
         EnvsolveError: One has another form: the file is damaged, and the hint is to delete it.
     """
-    from envsolve.facts.forms import misplaced, misshapen
 
     place, package = path.parent.name, path.stem
     found = (said for record in records for said in (*misshapen(record), *misplaced(record, place, package)))
@@ -262,52 +265,98 @@ def settle(record: Any, keys: Mapping[str, str], requires: Mapping[str, tuple[st
                 force_setattr(fact, "sources", tuple([keys[source] for source in fact.sources]))
 
 
-# The user's own catalogue folder: facts that ``envsolve index update`` measured since this envsolve was released.
+# The form that a fact's text must have, by the name of its field: versions, dates, hashes, names of architectures.
 #
-# It has the layout of ``index_data/`` and holds only what differs. Of two records of one thing, the one whose source
-# was
-# read later holds, and the bundled one where both were read on the same day: facts that a newer envsolve brings are
-# not
-# hidden by what an older one measured.
+# Decoding checks types only. The tests check the bundled files against these forms; the user's own files are checked
+# when they are read, since another program may have written them.
 
 
-def overlay_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """``ENVSOLVE_CATALOGUE``, else ``catalogue`` in the user's data folder of this platform; it need not exist."""
-    if environ.get("ENVSOLVE_CATALOGUE"):
-        return Path(environ["ENVSOLVE_CATALOGUE"])
-    return user_folder("data", environ) / "catalogue"
+def _matches(pattern: str) -> Callable[[str], object]:
+    return re.compile(pattern).fullmatch
 
 
-def in_force(
-    kind: Kind[Record], bundled: Sequence[Record], own: Sequence[Record], date: Callable[[Record], str]
-) -> list[Record]:
-    """The records of the user's own folder that hold against the bundled ones.
+def _iso_date(text: str) -> bool:
+    """A date, or a month where the day is not known."""
+    date.fromisoformat(text if len(text) > len("2026-01") else f"{text}-01")
+    return True
+
+
+_RELEASE = _matches(r"\d+(\.\d+)+")
+_DRIVER = _matches(r"\d{3}(\.\d+)*")
+_CC = _matches(r"\d{1,2}\.\d")
+_ARCH = _matches(r"(sm|compute)_\d{2,3}[af]?")
+
+FORMS: Mapping[str, Callable[[str], object]] = {
+    "archs": _matches(r"(sm|compute)_\d{2,3}[af]?|\d{1,2}\.\d[af]?"),
+    "code": _ARCH,
+    "compute_capability": _CC,
+    "cuda": _matches(r"\d+\.\d+|"),
+    "cudnn": _RELEASE,
+    "date": _iso_date,
+    "driver_linux": _DRIVER,
+    "driver_windows": _DRIVER,
+    "end_of_life": _iso_date,
+    "first_driver": _DRIVER,
+    "libc": _matches(r"(glibc|musl) \d+\.\d+"),
+    "listed_in": _DRIVER,
+    "max_cc": _CC,
+    "min_cc": _CC,
+    "nccl": _RELEASE,
+    "no_matrix_product": _CC,
+    "own_ptxas": _RELEASE,
+    "pci_ids": _matches(r"[0-9a-f]{4}"),
+    "ptx_isa": _matches(r"\d+\.\d+"),
+    "ptxas_first": _matches(r"\d+\.\d+"),
+    "ptxas_last": _matches(r"\d+\.\d+"),
+    "pythons": _matches(r"(cp|py|pp)\d[\w.]*(-\w+)?|\d\.\d+t?"),
+    "released": _iso_date,
+    "requires": cache(Requirement),  # releases share most of their lines
+    "requires_python": SpecifierSet,
+    "sha256": _matches(r"[0-9a-f]{64}"),
+    "targets": _CC,
+    "torch": SpecifierSet,
+    "torch_cuda": SpecifierSet,
+    "variant": _matches(r"cpu|any|cu\d{2,3}"),
+}
+#: Fields whose form is another than that of their name, or that only one record has.
+_OWN: Mapping[tuple[type, str], Callable[[str], object]] = {
+    (SourceProject, "build_requires"): Requirement,
+    (SourceProject, "cuda"): SpecifierSet,
+    (SourceProject, "versions"): SpecifierSet,
+}
+_VERSIONED = (Build, KnownMetadata, Toolkit, TritonRelease)
+
+
+def misshapen(value: Any) -> Iterator[str]:
+    """The fields of a record, and of what it holds, whose text has another form: ``cuda: 'twelve'``.
 
     Args:
-        kind: Theirs.
-        bundled: What this envsolve carries.
-        own: What the user's folder holds.
-        date: ISO date on which the source of a record was read.
+        value: A record of the catalogue, its requirement lines in place of the groups.
     """
-    newest: dict[tuple[object, ...], str] = {}
-    for record in bundled:
-        key = kind.identity(record)
-        newest[key] = max(newest.get(key, ""), date(record))
-    return [record for record in own if date(record) > newest.get(kind.identity(record), "")]
+    if isinstance(value, _VERSIONED) and not _holds(Version, value.version):
+        yield f"version: {value.version!r}"
+    for name in value.__struct_fields__:
+        form = _OWN.get((type(value), name)) or FORMS.get(name)
+        found = getattr(value, name)
+        parts = found if isinstance(found, tuple) else found.values() if isinstance(found, Mapping) else (found,)
+        for part in parts:
+            if isinstance(part, msgspec.Struct):
+                yield from misshapen(part)
+            elif isinstance(part, str) and form is not None and not _holds(form, part):
+                yield f"{name}: {part!r}"
 
 
-def laid_over(kind: Kind[Record], bundled: Sequence[Record], holding: Sequence[Record]) -> tuple[Record, ...]:
-    """Bundled records, those of the user that hold (:func:`in_force`) in the place of what they replace, or behind."""
-    by_key: dict[tuple[object, ...], list[Record]] = {}
-    for record in holding:
-        by_key.setdefault(kind.identity(record), []).append(record)
-    replaced: set[tuple[object, ...]] = set()
-    result: list[Record] = []
-    for record in bundled:
-        key = kind.identity(record)
-        if key not in by_key:
-            result.append(record)
-        elif key not in replaced:
-            replaced.add(key)
-            result += by_key[key]
-    return (*result, *(record for key, records in by_key.items() if key not in replaced for record in records))
+def misplaced(record: Any, place: str, package: str) -> Iterator[str]:
+    """What of a build is not what the path of its file says, ``builds/<place>/<package>.json``."""
+    if isinstance(record, Build):
+        if record.index != place:
+            yield f"index: {record.index!r}"
+        if record.package != package:
+            yield f"package: {record.package!r}"
+
+
+def _holds(form: Callable[[str], object], text: str) -> bool:
+    try:
+        return form(text) is not None
+    except (InvalidRequirement, InvalidSpecifier, InvalidVersion, ValueError):
+        return False

@@ -11,7 +11,7 @@ from msgspec import structs
 from envsolve.errors import UsageError
 from envsolve.machine.known import machines_given, machines_or_host
 from envsolve.planning.request import Request
-from envsolve.system.arguments import paths
+from envsolve.system.files import paths
 
 if TYPE_CHECKING:
     from envsolve.facts.catalogue import Catalogue

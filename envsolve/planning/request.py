@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from envsolve.errors import UsageError
-from envsolve.system.arguments import StrPath, items, paths
+from envsolve.system.files import StrPath, items, paths
 
 _PYTHON = r"(?a)3\.\d{1,2}(?:\.\d+)?"
 _TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "channels")

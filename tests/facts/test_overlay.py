@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from envsolve.cli.main import run
 from envsolve.errors import EnvsolveError
 from envsolve.facts.builds import Build
-from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.catalogue import Catalogue, overlay_folder
 from envsolve.facts.evidence import Evidence, Source
-from envsolve.facts.files import data_folder, overlay_folder
+from envsolve.facts.files import data_folder
 from envsolve.facts.hardware import Toolkit
 from envsolve.facts.maintain.update import dump_catalogue_file, group_requires, update_overlay
 from tests.binaries.artefacts import torch_wheel

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from envsolve.machine.detect import detect
+from envsolve.machine.known import dump_machine, parse_machine
 from envsolve.machine.model import Gpu, Machine
 from envsolve.machine.nvidia import Libcuda, NvmlAnswer, ask_nvml
-from envsolve.machine.profile import dump_machine, parse_machine
 from tests.machine.fake_nvml import FakeGpu, FakeNvml, Refusal
 
 NO_NVML = NvmlAnswer(error="NVML Shared Library Not Found")

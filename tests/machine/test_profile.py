@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.machine import model
+from envsolve.machine.known import dump_machine, load_machine, parse_machine, read_machines
 from envsolve.machine.model import SCHEMA, Accelerator, Driver, Gpu, Machine, Platform
-from envsolve.machine.profile import dump_machine, load_machine, load_machines, parse_machine
 
 text = st.text(max_size=12).filter(str.isprintable)
 
@@ -177,10 +177,10 @@ def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(dump_machine(Machine(sources={"name": name})))
     (tmp_path / "notes.txt").write_text("not a machine")
     single = tmp_path / "a.json"
-    assert [m.sources["name"] for m in load_machines([tmp_path, single])] == ["a", "b", "a"]
+    assert [m.sources["name"] for m in read_machines([tmp_path, single])] == ["a", "b", "a"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no machine file"):
-        load_machines([tmp_path / "empty"])
+        read_machines([tmp_path / "empty"])
 
 
 def with_gpu_name(name: str) -> bytes:

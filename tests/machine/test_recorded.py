@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envsolve.machine.detect import detect
-from envsolve.machine.profile import dump_machine, load_machine
+from envsolve.machine.known import dump_machine, load_machine
 
 RECORDED = Path(__file__).parent.parent / "recorded"
 

@@ -25,7 +25,7 @@ from envsolve.diagnose.report.observation import (
 from envsolve.diagnose.report.text import Line, Log
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.system.arguments import StrPath, items, path_of
+from envsolve.system.files import StrPath, items, path_of
 
 READERS = Readers()
 

@@ -20,18 +20,9 @@ from packaging.version import Version
 from envsolve.errors import EnvsolveError, IndexUnavailableError
 from envsolve.facts import files
 from envsolve.facts.builds import Build, KnownMetadata
-from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.catalogue import Catalogue, in_force
 from envsolve.facts.evidence import Source
-from envsolve.facts.files import (
-    SCHEMA,
-    CatalogueFile,
-    Kind,
-    in_force,
-    named_folder,
-    read_file,
-    read_own_file,
-    sources_of,
-)
+from envsolve.facts.files import SCHEMA, CatalogueFile, Kind, named_folder, read_file, read_own_file, sources_of
 from envsolve.facts.maintain.lookup import word_of
 from envsolve.facts.maintain.refresh import Index
 from envsolve.facts.maintain.steps import Step, steps

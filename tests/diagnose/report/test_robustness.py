@@ -15,7 +15,7 @@ from envsolve.diagnose.report.read import read_report
 from envsolve.diagnose.report.text import MOST_FOUND, Log, decode
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.machine.profile import parse_machine
+from envsolve.machine.known import parse_machine
 from envsolve.system.files import dump
 from tests.diagnose.report import samples
 
