@@ -12,20 +12,11 @@ from typing import IO
 from envsolve.binaries import code, elf
 from envsolve.binaries.elf import read_at
 from envsolve.binaries.files import Artefact, WheelFile
-from envsolve.binaries.model import Library, arch_order
+from envsolve.binaries.model import CUDA_NAME, LIBRARY_FILE, Library, arch_order
 from envsolve.errors import UsageError
 
-LIBRARY_FILE = re.compile(r"\.(?:so(?:\.\d+)*|dll|pyd)$")
-"""How the name of a library's file ends."""
-_CUDA = r"lib(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)"
-CUDA_LIBRARY = re.compile(_CUDA + r"[\w-]*\.so\.\d+")
-"""The soname of a library of CUDA or of its driver, ``libcublas.so.12``."""
-DRIVER_LIBRARY = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix)\.so(?:\.\d+)*")
-"""The file name of a library that comes with the driver, which a machine without a GPU need not have."""
-GPU_LIBRARY = re.compile(rf"lib(?:torch|c10)|{_CUDA}")
-"""How the names of torch's and NVIDIA's libraries begin."""
 _CUDA_OR_DLL = re.compile(
-    rf"{_CUDA}|(cu(da|blas|dnn|fft|rand|solver|sparse|pti|tensor)"
+    rf"{CUDA_NAME}|(cu(da|blas|dnn|fft|rand|solver|sparse|pti|tensor)"
     r"|nv(cuda|rtc|jitlink|jpeg|tools|toolsext|comp|mdi|infer)|nccl)[\w.-]*\.dll$",
     re.IGNORECASE,
 )

@@ -17,8 +17,9 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from envsolve.binaries.files import FolderFiles
-from envsolve.binaries.library import LIBRARY_FILE, read_extension
+from envsolve.binaries.library import read_extension
 from envsolve.binaries.measure import read_python_library, read_version
+from envsolve.binaries.model import LIBRARY_FILE
 from envsolve.environment.model import CondaPackage, Distribution, ExtensionFiles, Library, TorchFiles
 from envsolve.errors import UsageError
 from envsolve.facts.maintain.companions import extension_of

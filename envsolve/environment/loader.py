@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from envsolve.binaries.elf import MAGIC, SUPPORTED, read_elf
-from envsolve.binaries.library import CUDA_LIBRARY, DRIVER_LIBRARY, LIBRARY_FILE
+from envsolve.binaries.model import CUDA_LIBRARY, DRIVER_LIBRARY, LIBRARY_FILE
 from envsolve.environment.model import Distribution, Environment, Library, LoaderDirectory
 from envsolve.errors import UsageError
 from envsolve.machine.tools import below

@@ -13,7 +13,7 @@ from unittest import SkipTest
 import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
-from envsolve.binaries.library import CUDA_LIBRARY
+from envsolve.binaries.model import CUDA_LIBRARY
 from envsolve.diagnose.signatures import explain
 from envsolve.values import ComputeCapability
 from envsolve.verify import runner

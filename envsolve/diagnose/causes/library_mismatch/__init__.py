@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
-from envsolve.binaries.library import LIBRARY_FILE
+from envsolve.binaries.model import LIBRARY_FILE
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, shown

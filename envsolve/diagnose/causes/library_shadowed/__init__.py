@@ -5,17 +5,20 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from envsolve.binaries.library import CUDA_LIBRARY
+from envsolve.binaries.model import CUDA_LIBRARY
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
 from envsolve.diagnose.causes.library_mismatch import wheels_of_two_majors
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
-from envsolve.environment.loader import Shadow, shadows
 from envsolve.environment.model import Environment, Library, release
 from envsolve.system.files import real_path
 from envsolve.verify.report import Probe
+
+if TYPE_CHECKING:
+    from envsolve.environment.loader import Shadow
 
 CAUSE = Cause.of(__name__)
 
@@ -32,6 +35,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Libraries that come before the environment's own and are older, or of unknown age."""
+    # Late: a diagnosis of a text reads no libraries.
+    from envsolve.environment.loader import shadows
+
     found = [(s, how) for s in shadows(environment) if (how := _older(environment, s))]
     if not found:
         return

@@ -9,13 +9,12 @@ from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
-from envsolve.binaries.library import LIBRARY_FILE
+from envsolve.binaries.model import LIBRARY_FILE
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
 from envsolve.diagnose.fixes import led_by, replacements, very_torch
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
-from envsolve.environment.loader import unresolved
 from envsolve.environment.model import (
     Distribution,
     Environment,
@@ -132,6 +131,9 @@ def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
     wanted = {name: r for name, r in needs(environment, own).items() if _RUNTIME.fullmatch(name)}
     there = [d for d in (own, *map(environment.distribution, wanted)) if d is not None]
     names = {d.name for d in there}
+    # Late: a diagnosis of a text reads no libraries.
+    from envsolve.environment.loader import unresolved
+
     nowhere = tuple(unresolved(environment)) if torch.cuda else ()
     cut = tuple(library for library in environment.gpu_libraries if library.cut_off and library.owner in names)
     short = {library.owner for library in cut}
