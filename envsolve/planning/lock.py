@@ -14,10 +14,11 @@ from typing import Any, Literal
 import msgspec
 
 from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Machine, Platform
 from envsolve.planning.plan import Plan
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, libc_text
-from envsolve.toolchain.model import Toolchain
+from envsolve.toolchain.model import SITE_PACKAGES, Toolchain
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion, PythonVersion
 
 SCHEMA: Literal["envsolve.lock/1"] = "envsolve.lock/1"
@@ -161,12 +162,45 @@ def _faults(lock: Assumptions) -> Iterator[str]:
     building = lock.building or Building()
     if building.nvcc is not None and not re.fullmatch(r"\d+\.\d+", building.nvcc):
         yield f"building.nvcc is no CUDA version such as 13.0: {building.nvcc!r}"
+    if building.nvcc_from == "pip" and building.cuda_home is not None and not _is_inside(building.cuda_home):
+        yield f"building.cuda_home is outside the environment: {building.cuda_home!r}"
     for name, value in (*lock.environment.items(), *building.environment.items()):
-        # A hyphen is what no shell can set, and what the second variable of Triton 3.3 has.
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
-            yield f"environment has a name that no variable can have: {name!r}"
         if set(value) & {"\0", "\n", "\r"}:
             yield f"environment gives {name} a value with a line break or a null in it"
+    # Whoever writes a lock must not choose what programs load or run: LD_PRELOAD, PATH, PYTHONPATH.
+    homes = {building.cuda_home} if building.nvcc_from == "machine" else set()
+    for name, value in lock.environment.items():
+        home = value.removesuffix("/bin:$PATH") if name == "PATH" else value
+        if not _RUN_VARIABLE.fullmatch(name) or (name == "PATH" and home == value):
+            yield f"environment sets {name} to {value!r}, which no plan does"
+        elif home not in homes and not _is_inside(home):
+            yield f"environment sets {name} to a place outside the environment: {value!r}"
+    if building.environment and (unknown := sorted(building.environment.keys() - _build_variables())):
+        yield f"building.environment sets {', '.join(unknown)}, which no known project reads"
+
+
+# A hyphen is what no shell can set, and what the second variable of Triton 3.3 has.
+_RUN_VARIABLE = re.compile(r"TRITON_PTXAS(?:_BLACKWELL)?[_-]PATH|CUDA_HOME|PATH")
+
+
+def _is_inside(place: str) -> bool:
+    """Return whether a path of a lock is in the environment, which packages lie three directories deep in."""
+    if not place.startswith(f"{SITE_PACKAGES}/"):
+        return False
+    depth = 3
+    for part in place.split("/")[1:]:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            return False
+    return True
+
+
+def _build_variables() -> set[str]:
+    """The variables that builds of the known projects read."""
+    projects = Catalogue().source_projects
+    return {"TORCH_CUDA_ARCH_LIST"}.union(
+        *(project.variables for project in projects), (p.arch_variable for p in projects if p.arch_variable)
+    )
 
 
 def assumptions_of(plan: Plan) -> Assumptions:

@@ -69,7 +69,7 @@ GOOD = Plan(
         Support("triton", "NVIDIA GeForce RTX 4090", "8.9", "native", "sm_89", "measured"),
     ),
     driver=DriverNeed("525.60.13", "minor-version", "550.54.15"),
-    environment={"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"},
+    environment={"TRITON_PTXAS_PATH": "{site_packages}/nvidia/cu13/bin/ptxas"},
     warnings=(
         Caution("no-ptx", "extensions that ship PTX alone will not run", "update the driver to 560.28 or newer"),
     ),

@@ -37,7 +37,7 @@ and 1 other package
 Warning   extensions that ship PTX alone will not run [no-ptx]
           update the driver to 560.28 or newer
 
-Set where it runs: TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas
+Set where it runs: TRITON_PTXAS_PATH={site_packages}/nvidia/cu13/bin/ptxas
 
 Facts     of 2026-11-27, 12 days ago
 Next      the same command with -o pylock.toml, then:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from envsolve.errors import UsageError
 from envsolve.machine.model import Driver, Gpu, Interpreter, Machine, Platform
 from envsolve.planning.lock import Assumptions, assumptions_of, mismatches, oldest_libc, unknowns
 from envsolve.planning.plan import DriverNeed, Plan, Support
@@ -16,7 +17,7 @@ LOCK = Assumptions(
     driver_required="525.60.13",
     cuda="cu126",
     gpus=("8.9", "9.0"),
-    environment={"A": "1"},
+    environment={"TRITON_PTXAS_PATH": "{site_packages}/nvidia/cu13/bin/ptxas"},
     catalogue_date="2026-01-01",
 )
 FITS = Machine(
@@ -83,7 +84,7 @@ def test_what_a_plan_assumes() -> None:
             Support("a", "B", "12.0", "ptx", "compute_90", None),
         ),
         driver=DriverNeed("525.60.13", "minor-version", "550"),
-        environment={"A": "1"},
+        environment={"TRITON_PTXAS_PATH": "{site_packages}/nvidia/cu13/bin/ptxas"},
         catalogue_date="2026-01-01",
     )
     assert assumptions_of(plan) == Assumptions(
@@ -94,7 +95,7 @@ def test_what_a_plan_assumes() -> None:
         driver_required="525.60.13",
         cuda="cu126",
         gpus=("8.9", "9.0", "12.0"),
-        environment={"A": "1"},
+        environment={"TRITON_PTXAS_PATH": "{site_packages}/nvidia/cu13/bin/ptxas"},
         catalogue_date="2026-01-01",
     )
 
@@ -108,6 +109,35 @@ def test_table_round_trip() -> None:
     assert Assumptions.from_table(Assumptions().to_table()) == Assumptions()
     assert Assumptions.from_table(None) is None
     assert None not in LOCK.to_table().values()
+
+
+INSIDE = "{site_packages}/nvidia/cu13"
+
+
+@pytest.mark.parametrize(
+    ("table", "refused"),
+    [
+        ({"environment": {"CUDA_HOME": INSIDE, "PATH": f"{INSIDE}/bin:$PATH"}}, None),
+        ({"environment": {"TRITON_PTXAS_BLACKWELL-PATH": "{site_packages}/../../../bin/ptxas"}}, None),
+        ({"building": {"nvcc": "13.0", "nvcc_from": "pip", "cuda_home": INSIDE}}, None),
+        ({"building": {"environment": {"FLASH_ATTENTION_FORCE_BUILD": "TRUE"}}}, None),
+        ({"environment": {"LD_PRELOAD": f"{INSIDE}/x.so"}}, "LD_PRELOAD"),
+        ({"environment": {"PYTHONPATH": INSIDE}}, "PYTHONPATH"),
+        ({"environment": {"PATH": "/tmp/bin:$PATH"}}, "PATH"),
+        ({"environment": {"PATH": f"/tmp/bin:{INSIDE}/bin:$PATH"}}, "PATH"),
+        ({"environment": {"CUDA_HOME": "/tmp"}}, "outside the environment"),
+        ({"environment": {"TRITON_PTXAS_PATH": "{site_packages}/../../../../bin/ptxas"}}, "outside the environment"),
+        ({"building": {"nvcc": "13.0", "nvcc_from": "pip", "cuda_home": "/tmp/victim"}}, "cuda_home"),
+        ({"building": {"environment": {"PYTHONPATH": "/tmp"}}}, "PYTHONPATH"),
+    ],
+)
+def test_a_lock_sets_only_known_variables_to_places_inside(table: dict[str, object], refused: str | None) -> None:
+    read = {"schema": "envsolve.lock/1", **table}
+    if refused is None:
+        assert Assumptions.from_table(read)
+    else:
+        with pytest.raises(UsageError, match=refused):
+            Assumptions.from_table(read)
 
 
 def test_a_machine_that_fits() -> None:
