@@ -8,14 +8,13 @@ from functools import partial
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
-from envsolve.advice.elsewhere import conda_forge, newer_builds, source_build
-from envsolve.advice.published import first_that_fits, for_a_gpu, other_cuda, without_flavour
+from envsolve.advice.published import conda_forge, first_that_fits, for_a_gpu, newer_builds, other_cuda, source_build
 from envsolve.machine.model import Driver, Gpu, Machine, Platform, told_apart
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.driver import can_exist, compat_releases, compat_serves
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
-from envsolve.solve.limits import Fleet, Limit, Limits, best_of, best_under, loosened
+from envsolve.solve.limits import Fleet, Limit, Limits, best_of, best_under, loosened, without_flavour
 from envsolve.solve.outcome import Fix
 from envsolve.values import ComputeCapability, DriverVersion
 

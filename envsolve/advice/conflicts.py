@@ -10,8 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from envsolve.advice.changes import combined_change, remedies
-from envsolve.advice.elsewhere import repository_of
-from envsolve.advice.published import explain_unpublished, explain_unpublished_flavour, published_as
+from envsolve.advice.published import explain_unpublished, explain_unpublished_flavour, published_as, repository_of
 from envsolve.facts.catalogue import flavours
 from envsolve.machine.model import Platform
 from envsolve.rules.platform import SYSTEMS, admits_python, same_system

@@ -79,7 +79,7 @@ def unsolvable(
     """
     # Only an impossible plan asks for a reason.
     from envsolve.advice.conflicts import conflict_report, explain
-    from envsolve.advice.elsewhere import compiled_instead
+    from envsolve.advice.published import compiled_instead
 
     conflict = explain(family, limits)
     if conflict is None:

@@ -10,7 +10,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from envsolve.advice.published import without_flavour
 from envsolve.advice.refusals import (
     extension_without_code,
     impossible_machine,
@@ -58,7 +57,7 @@ from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import CandidateSelector, Ready, still_there
 from envsolve.solve.family import Family, Option, in_order
 from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
-from envsolve.solve.limits import Fleet, Limits, by_kind
+from envsolve.solve.limits import Fleet, Limits, by_kind, without_flavour
 from envsolve.solve.outcome import Caution, Conflict
 from envsolve.solve.preferences import parse_exclude_newer, preferences_of
 from envsolve.solve.provider import Provider

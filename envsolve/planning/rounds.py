@@ -29,8 +29,15 @@ from envsolve.solve.limits import Limits
 from envsolve.solve.outcome import Caution, Conflict
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution
-from envsolve.toolchain.model import SITE_PACKAGES, Compiled, Toolchain, compiled_packages, compiled_when_used
-from envsolve.toolchain.nvcc import is_windows, on_windows
+from envsolve.toolchain.model import (
+    SITE_PACKAGES,
+    Compiled,
+    Toolchain,
+    compiled_packages,
+    compiled_when_used,
+    is_windows,
+    on_windows,
+)
 from envsolve.toolchain.plan import build_needs, toolchain_for
 from envsolve.values import ComputeCapability, CudaVersion
 

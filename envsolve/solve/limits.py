@@ -121,6 +121,11 @@ def _each_alone(family: Family, limits: Limits) -> tuple[Option, ...] | None:
     return options if len(options) == len(found) else None
 
 
+def without_flavour(specifier: SpecifierSet) -> SpecifierSet:
+    """A specifier whose pin names a version alone: ``==2.0.0`` for ``==2.0.0+cu121``."""
+    return SpecifierSet(",".join(str(one).partition("+")[0] for one in specifier))
+
+
 def driver_name(machine: Machine) -> str | None:
     """A machine's driver by its version, else by its CUDA: ``550.54``, ``for CUDA 12.4``; None where not known."""
     driver = machine.driver

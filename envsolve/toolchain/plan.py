@@ -26,8 +26,7 @@ from envsolve.rules.nvidia.toolchain import (
 )
 from envsolve.rules.verdict import Reason
 from envsolve.solve.outcome import Caution
-from envsolve.toolchain.model import Compiled, Toolchain
-from envsolve.toolchain.nvcc import nvcc_of, own_toolkit, reach_of
+from envsolve.toolchain.model import Compiled, Toolchain, nvcc_of, own_toolkit, reach_of
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
 _NOT_ISOLATED = "without build isolation (--no-build-isolation), so that the build sees what is in this plan"

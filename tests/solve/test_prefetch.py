@@ -1,4 +1,4 @@
-"""Which pages are asked for before anybody knows that they are needed."""
+"""Prefetching: which index pages are requested before the solver needs them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""The kinds of input that say what is asked for: arguments, requirement files, projects."""
