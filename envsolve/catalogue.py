@@ -121,7 +121,7 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
     """Read what a wheel, library, ``ptxas`` or environment really carries; a file on a server is read in ranges.
 
     Args:
-        what: A path, or an http(s) address.
+        what: A path, or an http(s) URL.
         every: Read the libraries of packages that tell without (torch, triton), too: most of the file.
         environ: Environment variables, for credentials, proxies and certificates.
 
@@ -134,7 +134,7 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
     if isinstance(what, str) and what.startswith(("http://", "https://")):
         found = _measure_url(what, every, environ)
     elif isinstance(what, str) and "://" in what:
-        raise UsageError(f"{what} is no address of http or https", hint="download it, and name the file")
+        raise UsageError(f"{what} is not an http or https URL", hint="download it, and name the file")
     else:
         found = measure_path(path_of(what, "what"), every=every)
     if not found.carries_cuda:

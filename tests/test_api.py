@@ -101,6 +101,12 @@ def test_every_public_name_is_there_and_wins_over_a_package_of_its_name() -> Non
         _ = envsolve.no_such_name
 
 
+def test_a_module_of_a_package_that_a_function_hides_is_imported_from_it() -> None:
+    code = "from envsolve import diagnose; from envsolve.diagnose import model; print(model.SCHEMA, callable(diagnose))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == "envsolve.diagnosis/1 True\n"
+
+
 def test_a_request_refuses_contradictions() -> None:
     with pytest.raises(UsageError, match="channels"):
         Request(["torch"], channels=["conda-forge"])

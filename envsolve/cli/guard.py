@@ -47,7 +47,7 @@ def command(
         _keep(write, remove, prefix, words)
         return
     if not words:
-        raise UsageError("no command to look at", hint="for example: envsolve guard -- pip install X")
+        raise UsageError("no command to preview", hint="for example: envsolve guard -- pip install X")
     if prefix is not None:
         raise UsageError("--prefix goes with --write and --remove", hint="the command itself names its environment")
     check_target(output)
@@ -67,7 +67,7 @@ def command(
         if found.refused and not force:
             from envsolve.protect.preview import RefusedError
 
-            raise RefusedError("not run, since it would harm torch", hint="take one of the ways above, or say --force")
+            raise RefusedError("not run, since it would harm torch", hint="use one of the ways above, or --force")
     _run(words)
 
 
@@ -82,7 +82,7 @@ def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | Non
     active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
     place = prefix or (Path(active) if active else None)
     if place is None:
-        raise UsageError("which environment?", hint="name it with --prefix DIR, or activate it")
+        raise UsageError("no environment to change", hint="name it with --prefix DIR, or activate it")
     done = envsolve.guard(place) if write else envsolve.unguard(place)
     for file in done.files:
         remark(f"{'written' if write else 'cleaned'}: {file}")

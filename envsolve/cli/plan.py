@@ -204,13 +204,15 @@ def check_place(form: str, output: Path | None) -> None:
 
     if output is not None and is_directory(output):
         if not files.is_folder(output.absolute().parent):
-            raise UsageError(f"there is no folder {output.parent}", hint="make it, or name another folder after -o")
+            raise UsageError(
+                f"there is no directory {output.parent}", hint="make it, or name another directory after -o"
+            )
         return
     _check_file(form, output)
     if not format_named(form).HOLDS_SEVERAL:
         raise UsageError(
             f"--allow-groups may give several plans, and --format {form} holds one",
-            hint="name a folder with -o: it gets a file for each",
+            hint="name a directory with -o, which gets a file for each plan",
         )
 
 

@@ -57,7 +57,7 @@ def command(
     Compiles and runs kernels in it and compares what they compute.
     """
     if [prefix, python, report].count(None) != 2:
-        raise UsageError("which environment?", hint="give one of --prefix DIR, --python EXE, --report FILE")
+        raise UsageError("no environment to verify", hint="give one of --prefix DIR, --python EXE, --report FILE")
     _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick)
     written, read = {"-o": output, "--html": html}, {"--report": report, "--plan": plan, "--compare": compare}
     for name, target in written.items():
@@ -143,12 +143,12 @@ def _refuse_at_odds(
         )
     if gpu and not compile_only:
         raise UsageError(
-            "--gpu names cards to compile for, without running anything",
+            "--gpu names GPUs to compile for, and runs nothing",
             hint="add --compile-only; leave --gpu out to run on the GPUs of this machine",
         )
     if compile_only and not gpu and set(only or ()) != {LOADER}:
         raise UsageError(
-            "--compile-only: for which card?", hint="add --gpu, with a name or --gpu 9.0; it may be repeated"
+            "--compile-only: no GPU to compile for", hint="add --gpu, with a name or --gpu 9.0; it may be repeated"
         )
     if compile_only and quick:
         raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")

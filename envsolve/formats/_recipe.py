@@ -304,7 +304,7 @@ def _base(plan: Plan, arch: str, libc: str | None, catalogue: Catalogue) -> tupl
             return base, _compiling(plan, toolchain, toolkit)
     raise UsageError(
         f"no images are known that bring nvcc {toolchain.nvcc}, {toolchain.host_compilers} and Python {plan.python}",
-        hint="choose another flavour (--cuda), or versions that have wheels",
+        hint="choose another CUDA variant (--cuda), or versions that have wheels",
     )
 
 

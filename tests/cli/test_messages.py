@@ -65,9 +65,9 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
         (["builds", "torch", "--platform", ""], "--platform ''", "linux-x86_64"),
         (["builds", "torch", "--gpu", ""], "--gpu ''", "RTX 4090"),
         (["builds", "torch", "--target", "MI300X"], "not an NVIDIA card", "no gpu"),
-        (["verify", "--prefix", "env", "--gpu", "12.1"], "--gpu names cards to compile for", "add --compile-only"),
-        (["verify", "--prefix", "env", "--compile-only"], "for which card?", "add --gpu"),
-        (["verify"], "which environment?", "--prefix DIR"),
+        (["verify", "--prefix", "env", "--gpu", "12.1"], "--gpu names GPUs to compile for", "add --compile-only"),
+        (["verify", "--prefix", "env", "--compile-only"], "no GPU to compile for", "add --gpu"),
+        (["verify"], "no environment to verify", "--prefix DIR"),
         (["plan", "-r", "missing.txt", "--target", MACHINE], "missing.txt: the file cannot be read", "is there"),
         (
             ["plan", "-c", "missing.txt", "torch", "--target", MACHINE],

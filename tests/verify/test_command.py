@@ -77,13 +77,13 @@ def test_a_page_beside_the_text_and_a_saved_report_shown_again(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--report", "r.json", "--prefix", "env"], "which environment?"),
+        (["--report", "r.json", "--prefix", "env"], "no environment to verify"),
         (["--report", "r.json", "--quick"], "--report shows what was seen"),
         (["--report", "r.json", "--plan", "p.json"], "--report shows what was seen"),
         (["--report", "missing.json"], "missing.json cannot be read: No such file or directory"),
-        (["--prefix", "env", "--compile-only", "--only", "nvrtc"], "for which card?"),
+        (["--prefix", "env", "--compile-only", "--only", "nvrtc"], "no GPU to compile for"),
         (["--prefix", "env", "--compile-only", "--gpu", "9.0", "--quick"], "--quick is for checks that run on a GPU"),
-        (["--prefix", "env", "--html", "no/such/folder.html"], "there is no folder no/such"),
+        (["--prefix", "env", "--html", "no/such/folder.html"], "there is no directory no/such"),
         (["--prefix", "env", "-o", "a.html", "--html", "./a.html"], "-o and --html name one file"),
         (["--report", "r.json", "-o", "r.json"], "--report and -o name one file"),
         (["--report", "r.json", "--compare", "r.json", "--html", "r.json"], "--report and --html name one file"),
