@@ -52,7 +52,7 @@ bench: $(READY)
 
 # The tables and the schema in docs/, from index_data/; a test says when they are out of date.
 catalogue-docs: $(READY)
-	$(BIN)/python -m envsolve.facts.maintain.lookup docs
+	$(BIN)/python -m envsolve.facts.maintain.summary docs
 	$(BIN)/python -m envsolve.diagnose.cause_files docs
 
 clean:

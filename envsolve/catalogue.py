@@ -13,7 +13,8 @@ from envsolve.system.files import StrPath, items, path_of
 if TYPE_CHECKING:
     from envsolve.binaries.model import Measurement
     from envsolve.facts.maintain.check import Checked
-    from envsolve.facts.maintain.lookup import Facts, Summary
+    from envsolve.facts.maintain.lookup import Facts
+    from envsolve.facts.maintain.summary import Summary
 
 
 def facts(what: str, *which: str) -> Facts:
@@ -42,7 +43,7 @@ def facts(what: str, *which: str) -> Facts:
 def facts_summary() -> Summary:
     """How much the catalogue knows of what, how it is known, and how old it is."""
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.facts.maintain.lookup import summarize
+    from envsolve.facts.maintain.summary import summarize
 
     return summarize(Catalogue())
 

@@ -14,7 +14,7 @@ from envsolve.errors import UsageError
 
 _IN_MEMORY = 32 << 20
 _LARGEST_TEXT = 16 << 20
-# Libraries with CUDA code shrink to a half or a tenth; what shrinks to less is small, or made to fill disks.
+# Libraries with GPU code shrink to a half or a tenth; what shrinks to less is small, or made to fill disks.
 _MOST_COMPRESSED = 100
 _LARGEST_MEMBER = 64 << 20
 # All members that are opened together; the largest wheels hold 4 GiB.

@@ -61,7 +61,7 @@ def check(
 
     Compares them with the catalogue, field by field. Exit code 4 if something differs.
     """
-    from envsolve.facts.maintain.describe import describe_check
+    from envsolve.facts.maintain.check import describe_check
 
     found = envsolve.check_facts(packages or (), sample=sample, seed=seed, folder=catalogue, progress=remark)
     deliver_as(form, found, lambda: describe_check(found), None)
@@ -86,7 +86,8 @@ def show(
 
     Prints evidence and sources. Without WHAT: how much is known of everything, and how old it is.
     """
-    from envsolve.facts.maintain.describe import describe_facts, describe_summary
+    from envsolve.facts.maintain.lookup import describe_facts
+    from envsolve.facts.maintain.summary import describe_summary
 
     if what is None:
         summary = envsolve.facts_summary()

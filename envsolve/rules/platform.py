@@ -18,7 +18,7 @@ from envsolve.values import PythonVersion
 
 #: glibc assumed where a Linux machine does not say: the oldest that torch's wheels of 2.7 and later accept.
 ASSUMED_GLIBC = (2, 28)
-#: Operating systems, and their architectures, that wheels with CUDA code are published for.
+#: Operating systems, and their architectures, that wheels with GPU code are published for.
 SYSTEMS = {"linux": ("x86_64", "aarch64"), "windows": ("x86_64",)}
 _LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
 _LEGACY_GLIBC = {alias: glibc for glibc, alias in _LEGACY.items()}

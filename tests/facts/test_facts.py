@@ -14,8 +14,8 @@ from envsolve.facts.builds import Build, FileFact
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Citation, Dispute, Evidence, Source
 from envsolve.facts.files import BUILDS, KINDS
-from envsolve.facts.maintain.describe import describe_facts, describe_summary
-from envsolve.facts.maintain.lookup import Facts, find_facts, summarize
+from envsolve.facts.maintain.lookup import Facts, describe_facts, find_facts
+from envsolve.facts.maintain.summary import describe_summary, summarize
 
 CATALOGUE = Catalogue()
 

@@ -18,7 +18,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.files import BUILDS, FORMS, KINDS, CatalogueFile, data_folder, kind_of, misshapen, read_file
 from envsolve.facts.hardware import GpuModel, Toolkit
-from envsolve.facts.maintain import lookup
+from envsolve.facts.maintain import summary
 from envsolve.facts.maintain.update import dump_catalogue_file
 
 FOLDER = data_folder()
@@ -131,22 +131,22 @@ def test_a_value_of_another_form_is_told(record: Any, changes: dict[str, Any]) -
 
 
 def test_every_form_is_one_of_a_field() -> None:
-    schema = json.loads(lookup.schema_text())["$defs"]
+    schema = json.loads(summary.schema_text())["$defs"]
     named = {field for component in schema.values() for field in component.get("properties", ())}
     assert set(FORMS) - named == set()
 
 
 def test_the_schema_in_the_documentation_is_of_todays_types() -> None:
-    assert (DOCS / lookup.SCHEMA).read_text("utf-8") == lookup.schema_text(), "run: make catalogue-docs"
+    assert (DOCS / summary.SCHEMA).read_text("utf-8") == summary.schema_text(), "run: make catalogue-docs"
 
 
 def test_the_schema_has_a_definition_for_every_file_and_is_closed() -> None:
-    schema = json.loads(lookup.schema_text())["$defs"]
+    schema = json.loads(summary.schema_text())["$defs"]
     assert {kind_of(name).name for name in FILES} <= set(schema)
     assert all(part["additionalProperties"] is False for part in schema.values() if "properties" in part)
 
 
-SCHEMA = json.loads((DOCS / lookup.SCHEMA).read_text("utf-8"))
+SCHEMA = json.loads((DOCS / summary.SCHEMA).read_text("utf-8"))
 FIELDS = {field for part in SCHEMA["$defs"].values() for field in part.get("properties", ())}
 WORDS = set(re.findall(r'"([^"]+)"', " ".join(re.findall(r'"enum": \[[^]]*]', json.dumps(SCHEMA)))))
 
@@ -194,5 +194,5 @@ def test_one_damaged_place_is_refused_by_the_published_schema(name: str, right: 
 
 
 def test_the_tables_in_the_documentation_are_of_todays_facts() -> None:
-    page = (DOCS / lookup.PAGE).read_text("utf-8")
-    assert page == lookup.with_tables(page), "run: make catalogue-docs"
+    page = (DOCS / summary.PAGE).read_text("utf-8")
+    assert page == summary.with_tables(page), "run: make catalogue-docs"

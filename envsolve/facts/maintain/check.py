@@ -1,4 +1,4 @@
-"""Measuring again what the catalogue says, and comparing field by field: a sample of it, drawn at random.
+"""Measure a random sample of the catalogue again and compare it field by field.
 
 A release is measured as ``envsolve index update`` measures it; of records that are kept by hand, what the index lists
 and METADATA says is compared, and GPU code that was measured. Releases that the catalogue lacks are no disagreement:
@@ -7,11 +7,13 @@ they are update's matter.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -244,3 +246,21 @@ def _comparable(found: Any, said: Any) -> Any:
             for new, old in zip(found, said, strict=True)
         )
     return found
+
+
+def describe_check(found: Checked) -> str:
+    """What was checked, and each disagreement with both sides."""
+    lines = []
+    for wrong in found.disagreements:
+        lines += [
+            f"{wrong.file}: {wrong.record}: {wrong.field}",
+            f"  catalogue  {_json(wrong.catalogue)}",
+            f"  measured   {_json(wrong.measured)}",
+        ]
+    records = {wrong.record for wrong in found.disagreements}
+    agree = f"{len(records)} disagree" if records else "all agree"
+    return "\n".join([*lines, f"{len(found.checked)} records checked, {agree} (seed {found.seed})"]) + "\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=False)

@@ -1,29 +1,25 @@
-"""The catalogue's word on a package, a driver, a card or anything else it describes, and the sources of that."""
+"""Look up what the catalogue says about a package, a driver, a GPU or any other kind of fact, with its sources."""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from envsolve.errors import UsageError
 from envsolve.facts import files
-from envsolve.facts import files as kinds
 from envsolve.facts.builds import Build, SourceProject
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.evidence import Evidence, Source
-from envsolve.facts.files import KINDS, CatalogueFile, Kind, data_folder, sources_of
+from envsolve.facts.evidence import Source
+from envsolve.facts.files import BUILDS, KINDS, Kind, sources_of
 from envsolve.facts.hardware import Architecture
 
 _MOST_NAMES = 40
@@ -31,7 +27,7 @@ _MOST_NAMES = 40
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Records by the name of their kind, and the sources that they name."""
+    """Records by the name of their kind, and the sources that they cite."""
 
     records: Mapping[str, tuple[Any, ...]]
     sources: Mapping[str, Source]
@@ -161,7 +157,7 @@ def _selected(kind: Kind[Any], records: Sequence[Any], which: Sequence[str]) -> 
 
 
 def _names(kind: Kind[Any], record: Any) -> Iterator[str]:
-    """What people call a record by."""
+    """Yield the names that people use for a record."""
     if isinstance(record, Build):
         yield f"{record.version}{record.local}"
     if isinstance(record, Architecture):
@@ -186,156 +182,154 @@ def _kind_named(word: str) -> Kind[Any] | None:
 
 
 def word_of(kind: Kind[Any]) -> str:
-    """How a kind is asked for."""
+    """Return the word for a kind in ``envsolve index show``: ``torch-extension``."""
     name = kind.name.removesuffix("es") if kind.name.endswith("xes") else kind.name.removesuffix("s")
     return name.replace("_", "-")
 
 
-# How much the catalogue holds, how it is known, and how old it is.
+# Print records as text.
+
+# More records than this are printed as a list, fewer in full.
+_IN_FULL = 12
+_NOT_SHOWN = ("evidence", "source", "cited", "disputed", "files", "requires")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The records of one kind; builds by package.
+def describe_facts(found: Facts, *, requires: bool = False) -> str:
+    """Records with how each field is known, then the sources, numbered.
 
-    Attributes:
-        name: ``builds of torch``, ``drivers``.
-        evidence: Number of records by evidence level, best first; every level is there.
-        disputed: Records of which another source says otherwise.
-        newest: ISO date of the newest source.
+    Args:
+        found: The records.
+        requires: Also the requirements of builds, which are long.
     """
-
-    name: str
-    records: int
-    evidence: dict[str, int]
-    disputed: int
-    newest: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Hashes:
-    """What is known of the files of a package's builds.
-
-    Attributes:
-        files: File names that the builds give; ``hashed`` of them have a known sha256.
-        one_source: Those of ``hashed`` that a single public file lists, and no index.
-    """
-
-    package: str
-    files: int
-    hashed: int
-    one_source: int
+    numbers = {key: number for number, key in enumerate(found.sources, 1)}
+    blocks: list[str] = []
+    for name, records in found.records.items():
+        if name == BUILDS.name:
+            blocks.append("\n".join(table(_build_rows(records))))
+        if len(records) <= _IN_FULL:
+            blocks += ("\n".join(_in_full(found.kinds[name], record, numbers, requires)) for record in records)
+        elif name != BUILDS.name:
+            blocks.append("\n".join(f"{_title(found.kinds[name], r)}  ({r.evidence.value})" for r in records))
+    blocks.append("\n".join(_source_lines(found.sources, numbers)))
+    return "\n\n".join(blocks) + "\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The whole catalogue in numbers.
-
-    Attributes:
-        date: ISO date of the newest fact on torch; ``own_date`` that of the newest from the user's own folder.
-    """
-
-    date: str | None
-    own_date: str | None
-    rows: tuple[Row, ...]
-    hashes: tuple[Hashes, ...]
-    schema: Literal["envsolve.facts-summary/1"] = "envsolve.facts-summary/1"
-
-
-def summarize(catalogue: Catalogue) -> Summary:
-    """Count everything."""
-    builds = catalogue.records(kinds.BUILDS)
-    packages = sorted({build.package for build in builds}, key=lambda name: (name != "torch", name != "triton", name))
-    by_package = {name: [build for build in builds if build.package == name] for name in packages}
-    rows = [_row(catalogue, f"builds of {name}", records) for name, records in by_package.items()]
-    rows += [
-        _row(catalogue, kind.name.replace("_", " "), catalogue.records(kind))
-        for kind in KINDS.values()
-        if kind is not kinds.BUILDS and catalogue.has(kind)
-    ]
-    hashes = tuple(_hashes(name, records) for name, records in by_package.items())
-    return Summary(catalogue.date, catalogue.own_date, tuple(rows), hashes)
+def _build_rows(builds: Sequence[Build]) -> Iterator[tuple[str, ...]]:
+    yield "build", "flavour", "index", "platform", "Pythons", "cuDNN", "NCCL", "C++11 ABI", "triton", "sha256", "known"
+    for build in builds:
+        yield (
+            f"{build.package} {build.version}{build.local}",
+            build.variant,
+            build.index,
+            build.platform,
+            _pythons(build),
+            build.cudnn or "",
+            build.nccl or "",
+            "" if build.cxx11_abi is None else _text(build.cxx11_abi),
+            _pin(build, "triton"),
+            _hashes(build),
+            build.evidence.value,
+        )
 
 
-def _row(catalogue: Catalogue, name: str, records: list[Any] | tuple[Any, ...]) -> Row:
-    levels = Counter(record.evidence for record in records)
-    dates = {source.date for record in records for key in sources_of(record) if (source := catalogue.source(key))}
-    return Row(
-        name,
-        len(records),
-        {level.value: levels[level] for level in Evidence},
-        sum(bool(getattr(record, "disputed", ())) for record in records),
-        max(dates, default=None),
-    )
+def _in_full(kind: Kind[Any], record: Any, numbers: Mapping[str, int], requires: bool) -> Iterator[str]:
+    yield _title(kind, record)
+    rows = []
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if name in (*_NOT_SHOWN, *kind.key) or value is None or value in ((), {}, "", False):
+            continue
+        known = getattr(record, "cited", {}).get(name, record)
+        rows.append((f"  {name.replace('_', ' ')}", _text(value), _known(known, numbers)))
+    yield from _aligned(rows)
+    if not rows:
+        yield f"  {_known(record, numbers)}"
+    if requires and getattr(record, "requires", None):
+        yield "  requires"
+        yield from (f"    {line}" for line in record.requires)
+    for python, fact in getattr(record, "files", {}).items():
+        if fact.sha256:
+            listed = ", ".join(f"[{numbers[source]}]" for source in fact.sources)
+            mark = f"  listed by {listed}" + (" alone" if len(fact.sources) == 1 else "") if listed else ""
+            yield f"  sha256 {python}  {fact.sha256}{mark}"
+    for dispute in getattr(record, "disputed", ()):
+        yield f"  disputed: {dispute.field}: {_known(dispute, numbers)} says {dispute.says}"
+        yield f"    the value above stands: {dispute.wins}"
 
 
-def _hashes(package: str, builds: list[Build]) -> Hashes:
-    known = [fact for build in builds for fact in build.files.values() if fact.sha256]
-    return Hashes(
-        package, sum(len(build.pythons) for build in builds), len(known), sum(len(fact.sources) == 1 for fact in known)
-    )
+def _title(kind: Kind[Any], record: Any) -> str:
+    if isinstance(record, Build):
+        version = f"{record.version}{record.local}"
+        return f"{record.package} {version}, {record.variant}, {record.platform}, {record.index} index"
+    return f"{word_of(kind)} {heading(kind, record)}"
 
 
-def markdown(summary: Summary) -> Iterator[str]:
-    """The lines of the table in ``docs/catalogue.md``."""
-    levels = [level.value for level in Evidence]
-    yield f"| facts | records | {' | '.join(levels)} | disputed | newest source |"
-    yield "|---|" + "---:|" * (len(levels) + 2) + "---|"
-    for row in summary.rows:
-        counts = " | ".join(str(row.evidence[level] or "") for level in levels)
-        yield f"| {row.name} | {row.records} | {counts} | {row.disputed or ''} | {row.newest or ''} |"
-    yield ""
-    yield "| package | files of builds | with sha256 | of these, listed by one source alone |"
-    yield "|---|---:|---:|---:|"
-    for hashes in summary.hashes:
-        yield f"| {hashes.package} | {hashes.files} | {hashes.hashed or ''} | {hashes.one_source or ''} |"
+def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    """Name and value in columns, how it is known behind; values that are too long keep to themselves."""
+    width = max((len(name) for name, _, _ in rows), default=0)
+    for name, value, known in rows:
+        lines = value.splitlines() or [""]
+        yield f"{name:<{width}}  {lines[0]}" + (f"  {known}" if len(lines) == 1 else "")
+        yield from (f"{'':<{width}}  {line}" for line in lines[1:-1])
+        if len(lines) > 1:
+            yield f"{'':<{width}}  {lines[-1]}  {known}"
 
 
-# What the documentation holds of the catalogue, generated from it: ``python -m envsolve.facts.maintain.lookup docs``.
-#
-# That is the tables of ``catalogue.md``, and ``catalogue.schema.json``, the JSON Schema of every file.
+def _source_lines(sources: Mapping[str, Source], numbers: Mapping[str, int]) -> Iterator[str]:
+    yield "Sources"
+    for key, source in sources.items():
+        yield f"  [{numbers[key]}] {source.date}  {source.title}" + (f"  {source.url}" if source.url else "")
 
 
-BEGIN, END = "<!-- begin: make catalogue-docs -->", "<!-- end -->"
-PAGE, SCHEMA = "catalogue.md", "catalogue.schema.json"
+def _known(cited: Any, numbers: Mapping[str, int]) -> str:
+    return f"({cited.evidence.value} [{numbers.get(cited.source, '?')}])"
 
 
-def with_tables(page: str) -> str:
-    """The page with today's tables between its markers.
-
-    Raises:
-        ValueError: It has no markers.
-    """
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END, 1)
-    lines = markdown(summarize(Catalogue(data_folder())))
-    return "\n".join([before + BEGIN, "", *lines, "", END]) + after
-
-
-def schema_text() -> str:
-    """A JSON Schema with a definition for each kind of file, under the file's name: ``#/$defs/gpus``.
-
-    Made from the types that the files are decoded into; what they do not name is not allowed.
-    """
-    files = {name: CatalogueFile[kind.record] for name, kind in KINDS.items()}  # type: ignore[name-defined]
-    references, components = msgspec.json.schema_components(files.values())
-    definitions = dict(zip(files, references, strict=True))
-    definitions |= {name: _closed(component) for name, component in components.items()}
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions}
-    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+    if isinstance(value, msgspec.Struct):
+        parts = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        return ", ".join(f"{name.replace('_', ' ')} {_text(part)}" for name, part in parts if part not in (None, ()))
+    if isinstance(value, tuple):
+        return ("\n" if any(isinstance(part, msgspec.Struct) for part in value) else " ").join(map(_text, value))
+    return str(value)
 
 
-def _closed(component: dict[str, Any]) -> dict[str, Any]:
-    shut = {**component, "description": component.get("description", "").partition("\n")[0]}
-    return {**shut, "additionalProperties": False} if "properties" in component else shut
+def _pythons(build: Build) -> str:
+    """``3.10-3.14`` where they follow on one another, else each."""
+    plain = [python for python in build.pythons if python.startswith("cp3") and python[3:].isdigit()]
+    minors = [int(python[3:]) for python in plain]
+    others = [python for python in build.pythons if python not in plain]
+    if len(minors) > 2 and minors == list(range(minors[0], minors[-1] + 1)):
+        return " ".join([f"3.{minors[0]}-3.{minors[-1]}", *others])
+    return " ".join([*(f"3.{minor}" for minor in minors), *others])
 
 
-def main(folder: Path) -> None:
-    """Write both into the documentation's folder."""
-    page = folder / PAGE
-    page.write_text(with_tables(page.read_text("utf-8")), "utf-8")
-    (folder / SCHEMA).write_text(schema_text(), "utf-8")
+def _pin(build: Build, name: str) -> str:
+    for line in build.requires or ():
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement:
+            continue
+        if requirement.name == name and "extra" not in str(requirement.marker or ""):
+            return str(requirement.specifier)
+    return ""
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def _hashes(build: Build) -> str:
+    known = [fact for fact in build.files.values() if fact.sha256]
+    alone = sum(len(fact.sources) == 1 for fact in known)
+    told = f"{len(known)} of {len(build.pythons)}"
+    return f"{told}, {alone} by one source" if alone else told
+
+
+def table(rows: Any) -> Iterator[str]:
+    """Columns as wide as they must be; those that are empty in every row are left out."""
+    table = list(rows)
+    columns = [column for column in zip(*table, strict=True) if any(column[1:]) or len(table) == 1]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
