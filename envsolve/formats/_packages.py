@@ -14,7 +14,7 @@ from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableErro
 from envsolve.machine.model import one_line
 from envsolve.packages.urls import without_logins, without_secrets
 from envsolve.planning.plan import CondaPin, CondaTerms, DriverNeed, Plan, Support
-from envsolve.solve.outcome import Caution, Fix, PlannedPackage
+from envsolve.solve.outcome import Fix, PlannedPackage, PlanWarning
 from envsolve.toolchain.model import SITE_PACKAGES
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def locked(plan: Plan) -> tuple[PlannedPackage, ...]:
     return packages
 
 
-def no_lock(packages: Iterable[PlannedPackage], warnings: Iterable[Caution]) -> EnvsolveError | None:
+def no_lock(packages: Iterable[PlannedPackage], warnings: Iterable[PlanWarning]) -> EnvsolveError | None:
     """Why no hash or commit can be written down for every package; None where it can.
 
     Args:

@@ -37,7 +37,7 @@ from envsolve.rules.platform import admits_python, libc_of
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import Channels, UnsolvableError
 from envsolve.solve.limits import by_kind
-from envsolve.solve.outcome import Caution, Conflict, ConflictFact, Fix, PlannedPackage
+from envsolve.solve.outcome import Conflict, ConflictFact, Fix, PlannedPackage, PlanWarning
 from envsolve.toolchain.model import SITE_PACKAGES
 from envsolve.values import CudaVersion, PythonVersion
 
@@ -48,15 +48,15 @@ _HOSTS = ("https://conda.anaconda.org/", "http://conda.anaconda.org/", "https://
 _PROVE = "prove it once installed, on the machine: envsolve verify --prefix DIR"
 
 
-def about_channels(channels: Sequence[str], catalogue: Catalogue) -> Iterator[Caution]:
+def about_channels(channels: Sequence[str], catalogue: Catalogue) -> Iterator[PlanWarning]:
     """Channels that ended, that have terms, or that do not mix with others of the list."""
     named = {channel: record for channel in channels if (record := _known(channel, catalogue.conda_channels))}
     for channel, record in named.items():
-        yield Caution("channel", f"the channel {channel} {record.says}", record.remedy)
+        yield PlanWarning("channel", f"the channel {channel} {record.says}", record.remedy)
         others = [other for other in channels if channel_name(other) in record.clashes]
         if others:
             text = f"the channels {channel} and {' and '.join(others)} are mixed: {record.clash}"
-            yield Caution("channels-mixed", text, record.remedy)
+            yield PlanWarning("channels-mixed", text, record.remedy)
 
 
 def channel_name(channel: str) -> str:
@@ -72,15 +72,15 @@ def channel_address(channel: str, catalogue: Catalogue) -> str:
     return record.addresses[0] if record and record.addresses and channel == record.name else channel
 
 
-def about_virtual(virtual: Sequence[VirtualPackage]) -> Iterator[Caution]:
+def about_virtual(virtual: Sequence[VirtualPackage]) -> Iterator[PlanWarning]:
     """What the solver was told that the machines' descriptions leave open."""
     for package in virtual:
         if package.assumed and package.name == "__cuda":
             text = f"{package.assumed}; it was solved as if it were for CUDA {package.version}"
-            yield Caution("cuda-assumed", text, "name it: --driver VERSION (nvidia-smi shows it)")
+            yield PlanWarning("cuda-assumed", text, "name it: --driver VERSION (nvidia-smi shows it)")
 
 
-def about_builds(solution: Solution) -> Iterator[Caution]:
+def about_builds(solution: Solution) -> Iterator[PlanWarning]:
     """Builds that are not known to run, or whose Triton does not, and packages that stay on the CPU."""
     for judged in solution.judged.values():
         if judged.candidate.name == "libtorch" and "pytorch" in solution.judged:
@@ -88,18 +88,18 @@ def about_builds(solution: Solution) -> Iterator[Caution]:
         name = f"{judged.candidate.name} {judged.candidate.version} ({judged.candidate.build})"
         if not judged.described and judged.build.cuda is not None:
             text = f"what GPU code {name} carries is not in the catalogue; whether it runs here is not known"
-            yield Caution("not-judged", text, f"envsolve index update, and plan again; or {_PROVE}")
+            yield PlanWarning("not-judged", text, f"envsolve index update, and plan again; or {_PROVE}")
         for reason in judged.verdict.reasons:
             if reason.rule.startswith("triton") and reason.ok is False:
                 text = f"{reason.text}; torch itself runs; torch.compile and Triton kernels do not"
-                yield Caution("triton-limited", text, None)
+                yield PlanWarning("triton-limited", text, None)
     for name in solution.on_cpu:
         text = f"{name} has a CUDA variant, but none that goes with the rest; its CPU variant was taken"
-        yield Caution("cpu-companion", text, f"ask for another version of {name}")
+        yield PlanWarning("cpu-companion", text, f"ask for another version of {name}")
     unjudged = sorted(solution.variants - solution.judged.keys())
     if unjudged:
         text = f"what GPU code {', '.join(unjudged)} carries is not in the catalogue; it was not judged"
-        yield Caution("not-judged", text, _PROVE)
+        yield PlanWarning("not-judged", text, _PROVE)
 
 
 def undecided(solution: Solution) -> JudgedBuild | None:
@@ -146,7 +146,7 @@ def make_conda_plan(
     frame = Plan(
         machines=tuple(machines),
         requirements=tuple(map(str, asked.specs)),
-        warnings=(*(Caution("set-aside", note) for note in asked.notes), *about_channels(names, catalogue)),
+        warnings=(*(PlanWarning("set-aside", note) for note in asked.notes), *about_channels(names, catalogue)),
         catalogue_date=catalogue.date,
         own_catalogue_date=catalogue.own_date,
     )

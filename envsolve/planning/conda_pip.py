@@ -20,7 +20,7 @@ from envsolve.packages.requirements import Asked, Need, read_requirement
 from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
-from envsolve.solve.outcome import Caution, Conflict, ConflictFact, Fix, PlannedPackage
+from envsolve.solve.outcome import Conflict, ConflictFact, Fix, PlannedPackage, PlanWarning
 from envsolve.toolchain.model import about_trees
 
 _ORIGIN = "pip:"
@@ -119,11 +119,13 @@ def _compiled(package: PlannedPackage, catalogue: Catalogue) -> bool:
     return known or (package.tree is not None and package.tree.needs_torch is not False)
 
 
-def _about_bound(names: Sequence[str]) -> tuple[Caution, ...]:
+def _about_bound(names: Sequence[str]) -> tuple[PlanWarning, ...]:
     if not names:
         return ()
     text = f"{', '.join(names)} from pip is built for the torch of the package index, not for conda's"
-    return (Caution("not-judged", text, "ask conda for it, or prove it once installed: envsolve verify --prefix DIR"),)
+    return (
+        PlanWarning("not-judged", text, "ask conda for it, or prove it once installed: envsolve verify --prefix DIR"),
+    )
 
 
 def _impossible(plan: Plan, conflict: Conflict) -> Plan:

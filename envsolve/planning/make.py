@@ -58,7 +58,7 @@ from envsolve.solve.candidate_selector import CandidateSelector, Ready, still_th
 from envsolve.solve.family import Family, Option, in_order
 from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
 from envsolve.solve.limits import Fleet, Limits, by_kind, without_flavour
-from envsolve.solve.outcome import Caution, Conflict
+from envsolve.solve.outcome import Conflict, PlanWarning
 from envsolve.solve.preferences import parse_exclude_newer, preferences_of
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution, UnsolvableError, solve
@@ -113,7 +113,7 @@ def _published(family: Family, python: str, name: str, specifier: SpecifierSet) 
 # Which of several machines cost the others something, and what those would have without them.
 
 
-def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterator[Caution]:
+def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterator[PlanWarning]:
     """Machines without which a better torch would be chosen; nothing where something else decides."""
     torch = solution.chosen.get("torch")
     chosen = torch.candidate.option if torch else None
@@ -128,7 +128,7 @@ def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterato
         return
     for binding in fleet.bindings(lambda other: _gain(chosen, other) is not None):
         text = f"without {binding.held}, {_gain(chosen, binding.torch)} would run on {binding.others}"
-        yield Caution("machine-binds", text, "plan for it apart from the others")
+        yield PlanWarning("machine-binds", text, "plan for it apart from the others")
 
 
 def _gain(chosen: Option, other: Option) -> str | None:
@@ -167,7 +167,7 @@ def make_plan(
     python = request.python or choose_python(asked, machines, family)
     frame = Plan(
         warnings=(
-            *(Caution("set-aside", note) for note in asked.notes),
+            *(PlanWarning("set-aside", note) for note in asked.notes),
             *(about_python(asked.requires_python, machines, python) if request.python is None else ()),
         ),
         machines=tuple(machines),
@@ -250,7 +250,7 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
         return _impossible(frame, unserved)
     judged = judged_builds(solution, machines, python, facts)
     toolchain: Toolchain | None = None
-    about: list[Caution] = []
+    about: list[PlanWarning] = []
     environment = dict(found.assembler.environment) if found.assembler else {}
     taken = off_index(solution, family)
     if compiled or (taken and found.torch):
@@ -304,7 +304,7 @@ def _is_known(found: Resolved, toolchain: Toolchain | None) -> bool:
     return toolchain.host_compiler is not None and (toolchain.nvcc is not None or "torch" in chosen)
 
 
-def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], python: str) -> Iterator[Caution]:
+def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], python: str) -> Iterator[PlanWarning]:
     """What to know about the machines and about the packages that were chosen for them."""
     solution, pinned, family = found.solution, found.pinned, found.family
     machines, facts = family.machines, family.facts

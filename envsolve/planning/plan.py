@@ -13,7 +13,7 @@ import msgspec
 
 from envsolve.errors import UsageError
 from envsolve.machine.model import Machine
-from envsolve.solve.outcome import Caution, ConflictFact, Fix, PlannedPackage
+from envsolve.solve.outcome import ConflictFact, Fix, PlannedPackage, PlanWarning
 from envsolve.toolchain.model import Toolchain
 
 SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
@@ -100,7 +100,7 @@ class Plan(msgspec.Struct, frozen=True):
     driver: DriverNeed | None = None
     environment: Mapping[str, str] = {}
     toolchain: Toolchain | None = None
-    warnings: tuple[Caution, ...] = ()
+    warnings: tuple[PlanWarning, ...] = ()
     conflict: tuple[ConflictFact, ...] = ()
     remedies: tuple[Fix, ...] = ()
     catalogue_date: str | None = None

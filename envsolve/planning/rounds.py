@@ -26,7 +26,7 @@ from envsolve.rules.verdict import Reason
 from envsolve.solve.candidate_selector import Ready, ready
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits
-from envsolve.solve.outcome import Caution, Conflict
+from envsolve.solve.outcome import Conflict, PlanWarning
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution
 from envsolve.toolchain.model import (
@@ -68,7 +68,7 @@ class Assembler(msgspec.Struct, frozen=True):
         """The facts as they are where this ptxas is in use."""
         return replace(facts, tritons={**facts.tritons, self.release.version: self.release})
 
-    def caution(self, version: str | None) -> Caution:
+    def caution(self, version: str | None) -> PlanWarning:
         """What a user should know of it.
 
         Args:
@@ -77,7 +77,7 @@ class Assembler(msgspec.Struct, frozen=True):
         names = " and ".join(self.environment)
         text = f"{self.because}; the plan has {self.package} {version}, whose ptxas takes its place through {names}"
         remedy = f"envsolve install sets {names} for PREFIX/bin/python, unless you set it; elsewhere set it yourself"
-        return Caution("triton-assembler", text, remedy)
+        return PlanWarning("triton-assembler", text, remedy)
 
 
 class _Card(msgspec.Struct, frozen=True):
@@ -290,7 +290,7 @@ def compiled_in(found: Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
     return compiled if found.torch else ()
 
 
-def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolchain, tuple[Caution, ...]]:
+def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolchain, tuple[PlanWarning, ...]]:
     """The toolchain that compiles sources for the machines of a plan, and what to know about it."""
     torch, family = found.torch, found.family
     known = [driver.cuda if (driver := lifted(m, family.facts.forward)) else None for m in family.machines]

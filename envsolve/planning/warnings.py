@@ -17,7 +17,7 @@ from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
 from envsolve.solve.candidate_selector import Ready, torches_served
 from envsolve.solve.family import Family, Option
-from envsolve.solve.outcome import Caution, PlannedPackage
+from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.solve.resolver import Solution
 from envsolve.toolchain.model import Compiled
 from envsolve.values import CudaVersion, DriverVersion
@@ -28,66 +28,72 @@ _TRITON_RULES = ("triton", "triton-gpu", "triton-matrix", "triton-driver")
 _TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
 
 
-def about_python(requires_python: str | None, machines: Sequence[Machine], python: str) -> Iterator[Caution]:
+def about_python(requires_python: str | None, machines: Sequence[Machine], python: str) -> Iterator[PlanWarning]:
     """Warn if the plan is not for a machine's own Python because the projects do not allow it."""
     pythons = {m.python for m in machines if m.python} if admits_python(requires_python, python) else ()
     for own in sorted(python for python in pythons if not admits_python(requires_python, python)):
         text = f"the project requires Python {requires_python}: the plan is for {python}, not for the machine's {own}"
-        yield Caution("python-differs", text, "choose the Python with --python")
+        yield PlanWarning("python-differs", text, "choose the Python with --python")
 
 
-def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> Iterator[Caution]:
+def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> Iterator[PlanWarning]:
     """Facts of the machines that decide and are not known, or that the plan cannot all follow."""
     pythons = sorted({machine.python for machine in machines if machine.python})
     if len(pythons) > 1:
         text = f"the machines name Python {' and '.join(pythons)}; the plan is for {python}"
-        yield Caution("python-differs", text, "choose another with --python, or plan for each machine alone")
+        yield PlanWarning("python-differs", text, "choose another with --python, or plan for each machine alone")
     for machine in machines:
         yield from _about_platform(machine.platform)
         yield from _about_gpus(machine)
         yield from _about_driver(machine, facts)
 
 
-def _about_platform(platform: Platform | None) -> Iterator[Caution]:
+def _about_platform(platform: Platform | None) -> Iterator[PlanWarning]:
     if platform is None or platform.os is None or platform.arch is None:
         named = assumed(platform)
         text = f"the machine's platform is not known; {named.os}-{named.arch} is assumed"
-        yield Caution("platform-unknown", text, "name it: --platform, or in the target")
+        yield PlanWarning("platform-unknown", text, "name it: --platform, or in the target")
     if libc_of(platform) is None and not (platform and platform.os == "windows"):
         needed = ".".join(map(str, ASSUMED_GLIBC))
         text = f"the machine's libc is not known; glibc {needed} or newer is assumed"
-        yield Caution("libc-unknown", text, "check it there with: ldd --version")
+        yield PlanWarning("libc-unknown", text, "check it there with: ldd --version")
 
 
-def _about_gpus(machine: Machine) -> Iterator[Caution]:
+def _about_gpus(machine: Machine) -> Iterator[PlanWarning]:
     if machine.gpus is None:
         text = "the machine's GPUs are not known, so no build could be judged for them"
-        yield Caution("gpu-unknown", text, "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine")
+        yield PlanWarning(
+            "gpu-unknown", text, "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine"
+        )
     for other in dict.fromkeys(one for one in machine.accelerators or () if one.vendor not in VENDORS):
         text = f"{other.label}: GPUs of this vendor are not judged, so no build is known to use it"
-        yield Caution("accelerator-not-judged", text, None)
+        yield PlanWarning("accelerator-not-judged", text, None)
     for gpu in dict.fromkeys(gpu for gpu in machine.gpus or () if gpu.cc is None):
         text = f"the compute capability of {gpu.label} is not known, so no build could be judged for it"
-        yield Caution("gpu-unknown", text, "name it: --gpu 8.9 (nvidia-smi --query-gpu=compute_cap --format=csv)")
+        yield PlanWarning("gpu-unknown", text, "name it: --gpu 8.9 (nvidia-smi --query-gpu=compute_cap --format=csv)")
 
 
-def _about_driver(machine: Machine, facts: Facts) -> Iterator[Caution]:
+def _about_driver(machine: Machine, facts: Facts) -> Iterator[PlanWarning]:
     driver, branches = machine.driver, facts.drivers
     if driver is None or not (driver.version or driver.cuda):
         if machine.gpus:
             text = "the machine's driver is not known, so whether it runs this CUDA is not known"
-            yield Caution("driver-unknown", text, "name it: --driver VERSION (nvidia-smi shows it)")
+            yield PlanWarning("driver-unknown", text, "name it: --driver VERSION (nvidia-smi shows it)")
         return
     newest = branches[-1].branch if branches else None
     if newest and driver.version and DriverVersion.parse(driver.version).branch > DriverVersion.parse(newest).branch:
         text = f"driver {driver.version} is newer than the newest branch that the facts know (R{newest})"
-        yield Caution("driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known")
+        yield PlanWarning(
+            "driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known"
+        )
     if branch := overstated_cuda(driver, branches):
         text = f"driver {driver.version} supports CUDA {branch.cuda} of its own, not {driver.cuda}"
-        yield Caution("driver-cuda-overstated", text, "a cuda-compat libcuda may report more; the driver was judged")
+        yield PlanWarning(
+            "driver-cuda-overstated", text, "a cuda-compat libcuda may report more; the driver was judged"
+        )
 
 
-def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[Caution]:
+def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[PlanWarning]:
     """What a cuda-compat ``libcuda`` that stands first on the loader path does for the plan (rule 8).
 
     Args:
@@ -100,22 +106,26 @@ def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[Caution]
             continue
         if reason.ok:
             text = f"{reason.text}, and stands first on the loader path"
-            yield Caution("forward-compatibility", text, "keep it there: the plan counts on it")
+            yield PlanWarning("forward-compatibility", text, "keep it there: the plan counts on it")
         else:
             text = f"{reason.text}; the plan is made for the driver alone"
-            yield Caution("compat-libcuda", text, "take it off the loader path (LD_LIBRARY_PATH, /etc/ld.so.conf.d)")
+            yield PlanWarning(
+                "compat-libcuda", text, "take it off the loader path (LD_LIBRARY_PATH, /etc/ld.so.conf.d)"
+            )
 
 
-def about_systems(environments: Sequence[Environment]) -> Iterator[Caution]:
+def about_systems(environments: Sequence[Environment]) -> Iterator[PlanWarning]:
     """That the files of a plan for several systems are those of the first."""
     first, *others = environments
     if others:
         names = " and ".join(other.system for other in others)
         text = f"the files are those of {first.system}; every version chosen is also published for {names}"
-        yield Caution("several-systems", text, "one lock with the files of each system: --allow-groups -o pylock.toml")
+        yield PlanWarning(
+            "several-systems", text, "one lock with the files of each system: --allow-groups -o pylock.toml"
+        )
 
 
-def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:
+def about_torch(solution: Solution, family: Family) -> Iterator[PlanWarning]:
     """What the chosen torch cannot do, and what a newer one would need."""
     torch = solution.chosen.get("torch")
     option = torch.candidate.option if torch else None
@@ -130,7 +140,7 @@ def about_torch(solution: Solution, family: Family) -> Iterator[Caution]:
             without = _WITHOUT_MATRIX if reason.rule == "triton-matrix" else _WITHOUT_TRITON
             rest = f"torch.compile uses the ptxas {own} inside torch and works" if own else without
             remedy = _TRITON_REMEDY if own else _torch_with_triton(family)
-            yield Caution("triton-limited", f"{reason.text}; {rest}", remedy)
+            yield PlanWarning("triton-limited", f"{reason.text}; {rest}", remedy)
     yield from _held_back(option, family)
 
 
@@ -150,7 +160,7 @@ def _own_ptxas_serves(option: Option, family: Family) -> bool:
     return all(arch_asked(release, cc) in toolkit.archs for cc in cards)
 
 
-def _held_back(option: Option, family: Family) -> Iterator[Caution]:
+def _held_back(option: Option, family: Family) -> Iterator[PlanWarning]:
     """A newer torch would run here but for its Triton."""
     if not option.verdict.triton:
         return
@@ -163,32 +173,34 @@ def _held_back(option: Option, family: Family) -> Iterator[Caution]:
             pin = triton_pin(other.build) or ""
             others = assemblers(pin, family.machines, family.facts, family.catalogue.compilers)
             how = "with a ptxas out of another package" if next(others, None) else "without Triton"
-            yield Caution("newer-torch-held-back", text, f"ask for torch=={other.build.version} to take it {how}")
+            yield PlanWarning("newer-torch-held-back", text, f"ask for torch=={other.build.version} to take it {how}")
             return
 
 
 def about_packages(
     packages: Sequence[PlannedPackage], solution: Solution, guessed: Sequence[str], yanked: Sequence[str]
-) -> Iterator[Caution]:
+) -> Iterator[PlanWarning]:
     """Guesses and withdrawn files."""
     for package in packages:
         if package.evidence == Evidence.INFERRED.value:
             text = f"{package.name} {package.version}: no public file names this build; that it exists is inferred"
-            yield Caution("build-inferred", text, "run again where its index can be reached")
+            yield PlanWarning("build-inferred", text, "run again where its index can be reached")
     for name in guessed:
         text = f"{name} computes its dependencies when it is built; those that it lists were taken"
-        yield Caution("dependencies-guessed", text, None)
+        yield PlanWarning("dependencies-guessed", text, None)
     for name in yanked:
-        yield Caution("yanked", f"{name} was withdrawn by its authors, and nothing else fits", "choose another version")
+        yield PlanWarning(
+            "yanked", f"{name} was withdrawn by its authors, and nothing else fits", "choose another version"
+        )
     flavour = solution.flavour
     for chosen in solution.chosen.values():
         option = chosen.candidate.option
         if option and flavour and flavour != "cpu" and option.build.cuda is None and option.build.package != "triton":
             text = f"{chosen.candidate.name} {option.version} has no CUDA build here; its CPU build goes with torch"
-            yield Caution("cpu-companion", text, None)
+            yield PlanWarning("cpu-companion", text, None)
 
 
-def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
+def about_runtime(solution: Solution, family: Family) -> Iterator[PlanWarning]:
     """Libraries of the CUDA runtime of another major than torch's: two of them in one process clash (rule 9)."""
     torch = solution.chosen.get("torch")
     option = torch.candidate.option if torch else None
@@ -203,21 +215,23 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[Caution]:
         askers = [n for n, chosen in solution.chosen.items() if n not in others and {*chosen.requires} & {*others}]
         whose = f"; {', '.join(askers)} needs them" if askers else ""
         text = f"{', '.join(others)} beside a torch for CUDA {major}{whose}"
-        yield Caution("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
+        yield PlanWarning("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
     yield from _about_kernels(solution, major)
 
 
-def _about_kernels(solution: Solution, major: int) -> Iterator[Caution]:
+def _about_kernels(solution: Solution, major: int) -> Iterator[PlanWarning]:
     """Packages for every variant whose kernels are for another CUDA major than torch's."""
     for name, chosen in solution.chosen.items():
         own = chosen.candidate.option.build if chosen.candidate.option else None
         if own and own.variant == ANY and own.cuda and CudaVersion.parse(own.cuda).major != major:
             optional = CudaVersion.parse(own.cuda).major
             text = f"{name} {own.version} has optional kernels for CUDA {optional}, which are not loaded"
-            yield Caution("kernels-not-loaded", f"{text} beside a torch for CUDA {major}; the rest of it works", None)
+            yield PlanWarning(
+                "kernels-not-loaded", f"{text} beside a torch for CUDA {major}; the rest of it works", None
+            )
 
 
-def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[Caution]:
+def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:
     """Packages with GPU code of which the facts say nothing; what is compiled for the cards has none yet."""
     prove = "prove it once installed: envsolve verify --prefix DIR"
     members = family.catalogue.family
@@ -225,12 +239,12 @@ def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]
     names = [name for name in unknown if name in members and name not in compiled]
     if names:
         text = f"what GPU code {', '.join(names)} carries, and for which torch, is not known; it was not judged"
-        yield Caution("not-judged", text, prove)
+        yield PlanWarning("not-judged", text, prove)
     if any(machine.gpus for machine in family.machines):
         options = [chosen.candidate.option for chosen in solution.chosen.values() if chosen.candidate.option]
         unread = [option.label for option in options if _code_unread(option)]
         if unread:
-            yield Caution("not-judged", f"for which GPUs {', '.join(unread)} carries code is not known", prove)
+            yield PlanWarning("not-judged", f"for which GPUs {', '.join(unread)} carries code is not known", prove)
 
 
 def _code_unread(option: Option) -> bool:
@@ -238,11 +252,11 @@ def _code_unread(option: Option) -> bool:
     return build.package != "torch" and build.cuda is not None and build.variant != ANY and build.code is None
 
 
-def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -> Iterator[Caution]:
+def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -> Iterator[PlanWarning]:
     """Indexes that the catalogue stood in for."""
     for failure in failures:
         text = f"{failure.message}; its files are taken from the catalogue of {date}, unconfirmed"
-        yield Caution("index-unreachable", text, failure.hint)
+        yield PlanWarning("index-unreachable", text, failure.hint)
 
 
 # What a user should know of wheels that are on no package index, taken or not.
@@ -261,7 +275,7 @@ def off_index(solution: Solution, family: Family) -> frozenset[str]:
     )
 
 
-def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -> Iterator[Caution]:
+def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -> Iterator[PlanWarning]:
     """Where such a wheel is, and what is not known of it."""
     for package in packages:
         if package.name not in taken:
@@ -271,10 +285,12 @@ def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -
             text += "; that it is there is what the project's build workflow says"
         if not package.hashes:
             text += "; its sha256 is not known"
-        yield Caution("off-index-wheel", text, "where it is not there, compile it: the toolchain of this plan does")
+        yield PlanWarning("off-index-wheel", text, "where it is not there, compile it: the toolchain of this plan does")
 
 
-def about_elsewhere(compiled: Sequence[Compiled], torch: Option, wheels: Ready, family: Family) -> Iterator[Caution]:
+def about_elsewhere(
+    compiled: Sequence[Compiled], torch: Option, wheels: Ready, family: Family
+) -> Iterator[PlanWarning]:
     """Ready wheels of what is compiled all the same: those that were not found, and those for another torch.
 
     Args:
@@ -288,8 +304,8 @@ def about_elsewhere(compiled: Sequence[Compiled], torch: Option, wheels: Ready, 
         served = torches_served(one.name, family)
         if wheels.get(one.name):
             text = f"{one.name} has a ready wheel for {version}; the page of links that should name it cannot be read"
-            yield Caution("ready-wheel-unread", f"{text}, or does not", "plan again where that page can be reached")
+            yield PlanWarning("ready-wheel-unread", f"{text}, or does not", "plan again where that page can be reached")
         elif served:
             span = served[0] if len(served) == 1 else f"{served[0]} to {served[-1]}"
             text = f"{one.name} has ready wheels for torch {span}, and none that goes with {version}"
-            yield Caution("ready-wheel-elsewhere", text, f"ask for torch=={served[-1]}.* to compile nothing")
+            yield PlanWarning("ready-wheel-elsewhere", text, f"ask for torch=={served[-1]}.* to compile nothing")

@@ -48,7 +48,7 @@ class PlannedPackage(msgspec.Struct, frozen=True):
     tree: Tree | None = None
 
 
-class Caution(msgspec.Struct, frozen=True):
+class PlanWarning(msgspec.Struct, frozen=True):
     """Something the user should know: stable code, message, and what to do about it."""
 
     code: str

@@ -19,7 +19,7 @@ from envsolve.machine.model import Machine
 from envsolve.packages.source_trees import Tree
 from envsolve.rules.nvidia.toolchain import covers
 from envsolve.solve.files import UNREAD
-from envsolve.solve.outcome import Caution, PlannedPackage
+from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.values import CudaVersion
 
 SITE_PACKAGES = "{site_packages}"
@@ -138,7 +138,7 @@ def compiled_when_used(
     return tuple(found)
 
 
-def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[Compiled]) -> Iterator[Caution]:
+def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[Compiled]) -> Iterator[PlanWarning]:
     """Sources for which no toolchain could be named."""
     named = {one.name for one in compiled}
     for package in packages:
@@ -146,10 +146,10 @@ def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[C
         if package.kind == "sdist" and package.name not in named and not pure:
             version = "" if package.version == str(UNREAD) else f" {package.version}"
             text = f"{package.name}{version} is built from source"
-            yield Caution("source-build", text, "a compiler must be there, and for CUDA code an nvcc")
+            yield PlanWarning("source-build", text, "a compiler must be there, and for CUDA code an nvcc")
 
 
-def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Iterator[Caution]:
+def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Iterator[PlanWarning]:
     """What is not known of source trees."""
     for package in packages:
         name, tree = package.name, package.tree
@@ -158,22 +158,22 @@ def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Ite
         project = _project(package, catalogue.source_projects)
         if tree.unread is not None:
             text = f"the source tree of {name} was not read: {tree.unread}"
-            yield Caution("tree-unread", text, "plan where it can be reached; no lock can be made of it before")
+            yield PlanWarning("tree-unread", text, "plan where it can be reached; no lock can be made of it before")
         elif not tree.exact and project is not None and project.requires is not None:
             source = catalogue.source(project.source)
             told = f" ({source.title})" if source else ""
             text = (
                 f"{name} computes its dependencies when it is built; those of a commit that is known{told} were taken"
             )
-            yield Caution("dependencies-guessed", text, None)
+            yield PlanWarning("dependencies-guessed", text, None)
         elif not tree.exact:
             text = f"what {name} depends on is known only once it is built, and nothing of it was run"
-            yield Caution(
+            yield PlanWarning(
                 "dependencies-unknown", text, "name what it needs beside it; envsolve install says what is absent"
             )
         if tree.folder is not None and tree.unread is None:
             text = f"{name} is built from the folder {tree.folder} as it is then, on this computer alone"
-            yield Caution(
+            yield PlanWarning(
                 "folder", text, "ask for a commit of its repository where it shall be built again: git+https://"
             )
 
@@ -285,7 +285,7 @@ def is_windows(machines: Sequence[Machine]) -> bool:
     return any(machine.platform is not None and machine.platform.os == "windows" for machine in machines)
 
 
-def on_windows(toolchain: Toolchain, cautions: Sequence[Caution]) -> tuple[Toolchain, tuple[Caution, ...]]:
+def on_windows(toolchain: Toolchain, cautions: Sequence[PlanWarning]) -> tuple[Toolchain, tuple[PlanWarning, ...]]:
     """A toolchain that was worked out as for Linux, less what does not hold on Windows, and what to know about it."""
     told = [caution for caution in cautions if caution.code not in _OF_LINUX]
     names = ", ".join(dict.fromkeys((*toolchain.compiles, *toolchain.compiles_at_use)))
@@ -296,7 +296,7 @@ def on_windows(toolchain: Toolchain, cautions: Sequence[Caution]) -> tuple[Toolc
         )
         text += " not known here what goes with it; envsolve install is for Linux"
         way = "take versions that have wheels for Windows, or WSL 2, which has the card, too: --platform linux-x86_64"
-        told.insert(0, Caution("compiles", text, way))
+        told.insert(0, PlanWarning("compiles", text, way))
     plain = replace(
         toolchain,
         host_compiler=None,

@@ -25,7 +25,7 @@ from envsolve.rules.nvidia.toolchain import (
     written_archs,
 )
 from envsolve.rules.verdict import Reason
-from envsolve.solve.outcome import Caution
+from envsolve.solve.outcome import PlanWarning
 from envsolve.toolchain.model import Compiled, Toolchain, nvcc_of, own_toolkit, reach_of
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
@@ -39,7 +39,7 @@ def toolchain_for(
     machines: Sequence[Machine],
     driver_cuda: str | None,
     catalogue: Catalogue,
-) -> tuple[Toolchain, tuple[Caution, ...]]:
+) -> tuple[Toolchain, tuple[PlanWarning, ...]]:
     """The toolchain that compiles packages for all machines, and what to know about it.
 
     Args:
@@ -91,7 +91,7 @@ def build_needs(toolchain: Toolchain) -> tuple[Need, ...]:
     return tuple(Need(Requirement(line), f"compiling {for_what}") for line in dict.fromkeys(lines))
 
 
-def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Iterator[Caution]:
+def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Iterator[PlanWarning]:
     """What the sources need as they are compiled, and no version of which goes with the rest of the plan.
 
     Args:
@@ -101,7 +101,7 @@ def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Ite
     lacking = [str(n.requirement) for n in build_needs(toolchain) if not _is_met(n.requirement, planned)]
     if lacking and toolchain.compiles:
         text = f"compiling {', '.join(toolchain.compiles)} needs {', '.join(lacking)}, which the plan could not take up"
-        yield Caution("build-requires", text, "ask for it by name to see what stands against it")
+        yield PlanWarning("build-requires", text, "ask for it by name to see what stands against it")
 
 
 def where_it_runs(toolchain: Toolchain) -> dict[str, str]:
@@ -195,7 +195,7 @@ def _in_words(gcc: GccRange) -> str | None:
     return f"gcc {gcc.first} or newer" if gcc.first is not None else None
 
 
-def _about_compiling(toolchain: Toolchain) -> Iterator[Caution]:
+def _about_compiling(toolchain: Toolchain) -> Iterator[PlanWarning]:
     parts = [f"nvcc {toolchain.nvcc}"] if toolchain.nvcc else []
     parts += [toolchain.host_compilers] if toolchain.host_compilers else []
     if toolchain.compiles:
@@ -204,35 +204,35 @@ def _about_compiling(toolchain: Toolchain) -> Iterator[Caution]:
         text = f"{', '.join(toolchain.compiles)} will be compiled from source"
         text += f"; that takes {takes}" if takes else ""
         them = "it" if len(toolchain.compiles) == 1 else "them"
-        yield Caution("compiles", text, f"envsolve install builds {them} so; by hand, build {them} {_NOT_ISOLATED}")
+        yield PlanWarning("compiles", text, f"envsolve install builds {them} so; by hand, build {them} {_NOT_ISOLATED}")
     later = [name for name in toolchain.compiles_at_use if name not in toolchain.compiles]
     if later:
         text = f"{', '.join(later)} compiles CUDA code at its first use; that takes {', '.join(parts)} where it runs"
-        yield Caution("compiles-at-use", text, "a g++ within these limits must be there, too")
+        yield PlanWarning("compiles-at-use", text, "a g++ within these limits must be there, too")
 
 
-def _about_limits(cuda: str | None, knows: Reason, listed: Reason | None) -> Iterator[Caution]:
+def _about_limits(cuda: str | None, knows: Reason, listed: Reason | None) -> Iterator[PlanWarning]:
     """What the nvcc cannot do for the GPUs, and what is not known of it."""
     if knows.ok is False:
-        yield Caution("toolchain", knows.text)
+        yield PlanWarning("toolchain", knows.text)
     elif knows.ok is None and cuda is None:
-        yield Caution("toolchain", knows.text, "name the driver: --driver, --target, --machine")
+        yield PlanWarning("toolchain", knows.text, "name the driver: --driver, --target, --machine")
     if listed is not None and not listed.ok:
-        yield Caution(
+        yield PlanWarning(
             "toolchain", listed.text, "name the GPUs: --gpu, --target, --machine" if listed.ok is None else None
         )
 
 
-def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]) -> Iterator[Caution]:
+def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]) -> Iterator[PlanWarning]:
     """Host compilers on the machines that do not serve."""
     bounds = "; ".join(reason.text for reason in gcc.reasons)
     if gcc.empty:
-        yield Caution("host-compiler", f"no gcc compiles this: {bounds}")
+        yield PlanWarning("host-compiler", f"no gcc compiles this: {bounds}")
         return
     majors = set(_gccs(machines))
     if majors and not any(gcc.holds(major) for major in majors):
         have = " and ".join(f"gcc {major}" for major in sorted(majors))
-        yield Caution(
+        yield PlanWarning(
             "host-compiler",
             f"the machine has {have}; {bounds}",
             f"install {toolchain.host_compiler} and set CC and CXX",
@@ -245,7 +245,7 @@ def _about_nvcc(
     machines: Sequence[Machine],
     driver_cuda: str | None,
     catalogue: Catalogue,
-) -> Iterator[Caution]:
+) -> Iterator[PlanWarning]:
     """An nvcc on the machines that is another one, and none at all in reach."""
     wanted = toolchain.nvcc
     toolkits = [t for machine in machines for t in machine.toolkits or () if t.nvcc and t.version]
@@ -259,10 +259,10 @@ def _about_nvcc(
         ways += [f"{toolchain.get_nvcc}, then the same command again"] if toolchain.get_nvcc else []
         brought = toolchain.compiles and "conda" in toolchain.nvcc_packages
         ways += ["envsolve[conda], with which envsolve install brings it from conda-forge"] if brought else []
-        yield Caution("nvcc", text, "; or: ".join(ways) or None)
+        yield PlanWarning("nvcc", text, "; or: ".join(ways) or None)
     elif have and toolchain.nvcc_from == "pip" and own_toolkit(wanted, machines) is None:
         text = f"the machine has nvcc {have}; {why}"
-        yield Caution("nvcc", text, f"the plan has its own nvcc {wanted}; CUDA_HOME must lead to it")
+        yield PlanWarning("nvcc", text, f"the plan has its own nvcc {wanted}; CUDA_HOME must lead to it")
 
 
 def _other_flavours(
@@ -285,39 +285,39 @@ def _about_project(
     cuda: str | None,
     cards: Sequence[ComputeCapability],
     facts: CompilerFacts,
-) -> Iterator[Caution]:
+) -> Iterator[PlanWarning]:
     """What the project itself asks for and the plan does not give."""
     own = project.arch_variable
     if own is None and torch is not None and "nvcc" in project.tools:
         text = f"{project.package} chooses the GPUs to compile for by itself, whatever {_ARCH_LIST} says"
-        yield Caution("extension-archs", text)
+        yield PlanWarning("extension-archs", text)
     elif own not in (None, _ARCH_LIST) and cards and written_archs(project, cards, facts) is None:
         listed = ", ".join(map(str, cards))
         takes = ", ".join(project.archs)
         text = (
             f"{project.package} takes the GPUs to compile for from {own}, which knows {takes} and nothing for {listed}"
         )
-        yield Caution("extension-archs", text)
+        yield PlanWarning("extension-archs", text)
     if project.min_cc is not None:
         too_old = [str(cc) for cc in cards if cc < ComputeCapability.parse(project.min_cc)]
         if too_old:
             text = (
                 f"{project.package} compiles for cc {project.min_cc} and newer; cc {', '.join(too_old)} is not served"
             )
-            yield Caution("extension-gpu", text)
+            yield PlanWarning("extension-gpu", text)
     if project.cuda_option is not None:
         text = f"{project.package} is compiled for the CPU alone where its build sees no GPU, as that of an image"
         by_hand = f"pip install --config-settings=--build-option={project.cuda_option}"
         way = f"build it where the card is, or by hand: {by_hand}"
-        yield Caution("extension-sees-gpu", text, way)
+        yield PlanWarning("extension-sees-gpu", text, way)
     if torch is None:
         if wheels := project.wheel_packages.get(str(CudaVersion.parse(cuda).major)) if cuda else None:
             text = f"{project.package} is also published as wheels, {wheels}"
-            yield Caution("ready-wheel-elsewhere", text, f"ask for {wheels} to compile nothing")
+            yield PlanWarning("ready-wheel-elsewhere", text, f"ask for {wheels} to compile nothing")
         return
     if project.cuda and torch.cuda and not SpecifierSet(project.cuda).contains(torch.cuda):
         text = f"{project.package} takes CUDA {project.cuda}, and torch was built with {torch.cuda}"
-        yield Caution("extension-cuda", text, "choose another flavour with --cuda")
+        yield PlanWarning("extension-cuda", text, "choose another flavour with --cuda")
     if project.torch and not SpecifierSet(project.torch).contains(torch.version):
         text = f"{project.package} takes torch {project.torch}; the plan has {torch.version}"
-        yield Caution("extension-torch", text, f"ask for it: 'torch{project.torch}'")
+        yield PlanWarning("extension-torch", text, f"ask for it: 'torch{project.torch}'")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.planning.plan import DriverNeed, Plan, Support
-from envsolve.solve.outcome import Caution, ConflictFact, Fix, PlannedPackage
+from envsolve.solve.outcome import ConflictFact, Fix, PlannedPackage, PlanWarning
 
 MIRROR = "https://mirror.example/simple/"
 CU126 = "https://download.pytorch.org/whl/cu126"
@@ -71,7 +71,7 @@ GOOD = Plan(
     driver=DriverNeed("525.60.13", "minor-version", "550.54.15"),
     environment={"TRITON_PTXAS_PATH": "{site_packages}/nvidia/cu13/bin/ptxas"},
     warnings=(
-        Caution("no-ptx", "extensions that ship PTX alone will not run", "update the driver to 560.28 or newer"),
+        PlanWarning("no-ptx", "extensions that ship PTX alone will not run", "update the driver to 560.28 or newer"),
     ),
     catalogue_date="2026-11-27",
 )

@@ -18,7 +18,7 @@ from envsolve.formats import formats, pip, pylock, render, requirements, uv
 from envsolve.machine.model import Gpu, Machine, Platform
 from envsolve.planning.lock import Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
-from envsolve.solve.outcome import Caution, PlannedPackage
+from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from tests.formats.plans import CU126, FILELOCK, GOOD, IMPOSSIBLE, MIRROR, TORCH, TRITON, package
 
 TREE = PlannedPackage("foo", "0+unread", None, None, None, "git+https://example.org/foo.git@v1", {}, "sdist")
@@ -152,7 +152,7 @@ def test_hashed_formats_refuse_what_has_no_hash(
 )
 def test_a_hash_that_was_not_seen_is_no_hash_that_the_index_lacks(evidence: str | None, message: str) -> None:
     bare = replace(TORCH, hashes={}, evidence=evidence)
-    plan = replace(GOOD, packages=(FILELOCK, bare), warnings=(Caution("index-unreachable", "no answer"),))
+    plan = replace(GOOD, packages=(FILELOCK, bare), warnings=(PlanWarning("index-unreachable", "no answer"),))
     with pytest.raises(IndexUnavailableError) as caught:
         render(plan, "pylock")
     assert caught.value.message == message

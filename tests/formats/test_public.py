@@ -13,7 +13,7 @@ from envsolve.formats import files, format_named, formats, json, remarks, render
 from envsolve.packages.source_trees import Tree
 from envsolve.planning.groups import Difference, Plans, WhatIf
 from envsolve.planning.plan import CondaTerms, Plan
-from envsolve.solve.outcome import Caution, ConflictFact
+from envsolve.solve.outcome import ConflictFact, PlanWarning
 from tests.formats.plans import GOOD
 
 LOGIN = "me:s3c@ret@"
@@ -41,7 +41,7 @@ def _with_login(plan: Plan, tree: Tree | None) -> Plan:
         plan,
         requirements=(asked,),
         packages=(one,),
-        warnings=(Caution("tree-unread", f"{asked} was not read", f"write {asked}"),),
+        warnings=(PlanWarning("tree-unread", f"{asked} was not read", f"write {asked}"),),
         conflict=(ConflictFact(f"{asked} was asked for"),),
     )
 

@@ -11,7 +11,7 @@ from envsolve.formats._packages import driver_sentence, flavour_sentence, in_a_l
 from envsolve.formats.summary import render as summary
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.planning.plan import DriverNeed, Plan, Support
-from envsolve.solve.outcome import Caution, Fix
+from envsolve.solve.outcome import Fix, PlanWarning
 from envsolve.toolchain.model import Toolchain
 from tests.formats.plans import CU126, FILELOCK, GOOD, IMPOSSIBLE, RTX_4090, TORCH
 
@@ -82,7 +82,7 @@ def test_remedies_are_ranked_where_there_are_several_and_need_not_say_what_they_
 
 def test_what_cannot_be_locked_is_not_said_to_be_next() -> None:
     unseen = replace(TORCH, hashes={}, evidence="measured")
-    plan = replace(GOOD, packages=(FILELOCK, unseen), warnings=(Caution("index-unreachable", "no answer"),))
+    plan = replace(GOOD, packages=(FILELOCK, unseen), warnings=(PlanWarning("index-unreachable", "no answer"),))
     text = summary(plan, today=DAY)
     assert (
         f"Next      no lock can be made of this plan: {CU126} could not be reached, "
