@@ -20,8 +20,8 @@ from typing import TypeVar
 
 import msgspec
 
-from envsolve.packages.listing import Listing
 from envsolve.packages.model import CoreMetadata, IndexFile
+from envsolve.packages.pages import Listing
 from envsolve.system.files import user_folder
 
 # Bytes on disk by key: whole or absent, never half; without a usable disk, nothing is kept and nothing fails.

@@ -14,8 +14,8 @@ from packaging.utils import InvalidName, canonicalize_name
 from envsolve.errors import UsageError
 from envsolve.packages.cache import DiskCache, Store, default_cache_dir
 from envsolve.packages.fetch import Fetcher
-from envsolve.packages.listing import Listing
 from envsolve.packages.model import CoreMetadata, DeniedError, IndexFile, KnownFiles
+from envsolve.packages.pages import Listing
 from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials
 

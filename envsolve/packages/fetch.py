@@ -10,7 +10,6 @@ from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.packages.cache import CachedPage, Store, freshness
-from envsolve.packages.listing import Listing
 from envsolve.packages.model import (
     CoreMetadata,
     IndexFile,
@@ -19,7 +18,7 @@ from envsolve.packages.model import (
     MissingFileError,
     parse_metadata,
 )
-from envsolve.packages.pages import ACCEPT, HTML_TYPE, PageError, read_page
+from envsolve.packages.pages import ACCEPT, HTML_TYPE, Listing, PageError, read_page
 from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials, join_project, local_path, origin, redact
 

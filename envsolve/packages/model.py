@@ -9,6 +9,8 @@ from functools import cached_property, lru_cache
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import KnownMetadata
@@ -113,6 +115,50 @@ class KnownFiles:
         """Requires-Dist lines of the newest release that is known: what the package is likely to need."""
         record = self._newest.get(package)
         return record.requires if record else ()
+
+
+_ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz")
+_SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
+
+
+def version_in(filename: str, name: str | None = None) -> str | None:
+    """The version part of a wheel's or sdist's file name; None where the name has neither form.
+
+    Args:
+        filename: With its suffix.
+        name: The project, normalised: without it, that of an old sdist whose name holds dashes is not found.
+    """
+    if filename.endswith(".whl"):
+        parts = filename.split("-", 2)
+        return parts[1] if len(parts) == 3 else None
+    stem = filename.removesuffix(".tar.gz")
+    if stem == filename and (stem := _SDIST.sub("", filename)) == filename:
+        return None
+    if name is None:
+        return stem.rpartition("-")[2]
+    # The project's name may itself hold dashes in old sdists, so its length decides where the version starts.
+    length = len(name)
+    if stem[length : length + 1] == "-" and stem[:length].lower().replace("_", "-").replace(".", "-") == name:
+        return stem[length + 1 :]
+    # A normalised name is never longer than what it is of.
+    for cut in (i for i, char in enumerate(stem) if char == "-"):
+        if canonicalize_name(stem[:cut]) == name:
+            return stem[cut + 1 :]
+    return None
+
+
+@lru_cache(maxsize=65536)
+def read_version(text: str) -> Version | None:
+    """A version, or None for a text that is none."""
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def is_archive(filename: str) -> bool:
+    """Whether a name may be that of a wheel or a source archive."""
+    return "/" not in filename and filename.lower().endswith(_ARCHIVES)
 
 
 # Requirement and specifier texts of old packages, repaired where the meaning is plain, dropped where it is not.

@@ -16,8 +16,8 @@ from packaging.version import Version
 from envsolve.facts.builds import Build
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
-from envsolve.packages.listing import Listing, read_version
-from envsolve.packages.model import IndexFile
+from envsolve.packages.model import IndexFile, read_version
+from envsolve.packages.pages import Listing
 from envsolve.rules.platform import Environment
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option

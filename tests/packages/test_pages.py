@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 
-from envsolve.packages.listing import version_in
-from envsolve.packages.model import IndexFile
+from envsolve.packages.model import IndexFile, version_in
 from envsolve.packages.pages import HTML_TYPE, JSON_TYPE, PageError, read_page
 
 INDEX = "https://index.test/simple/"

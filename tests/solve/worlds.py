@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine, Platform
 from envsolve.packages.client import IndexClient
-from envsolve.packages.listing import Entry, Listing, listing
 from envsolve.packages.model import CoreMetadata, IndexFile
+from envsolve.packages.pages import Entry, Listing, listing
 from envsolve.packages.requirements import Need
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import Environment
