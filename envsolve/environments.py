@@ -184,7 +184,7 @@ def _context(plan: StrPath | None, before: StrPath | None) -> Context:
 
 
 def probe(prefix: StrPath, *, time_limit: float = 60.0, environ: Mapping[str, str] = os.environ) -> tuple[Probe, ...]:
-    """Try torch, CUDA and Triton of an environment on this computer, in child processes of its interpreter.
+    """Try torch, the GPU and Triton in an environment on this computer, in child processes of its interpreter.
 
     Args:
         prefix: The environment.

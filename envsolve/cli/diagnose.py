@@ -39,7 +39,7 @@ def command(
         Path | None, path("--python", metavar="EXE", help="Its interpreter, instead of --prefix.")
     ] = None,
     run: Annotated[
-        bool, option("--run", help="Also try torch, CUDA and Triton in its own interpreter, on this machine.")
+        bool, option("--run", help="Also try torch, the GPU and Triton in its own interpreter, on this machine.")
     ] = False,
     time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each step of --run.")] = 60.0,
     fix: Annotated[bool, option("--fix", help="Show the smallest fix, and apply it after confirmation.")] = False,

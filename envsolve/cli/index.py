@@ -19,7 +19,7 @@ def measure(
     form: Form = "text",
     output: OutputFile = None,
 ) -> None:
-    """Read the CUDA code inside an artefact.
+    """Read the GPU code inside an artefact.
 
     Also reads its pins, ABI and tools: no GPU, no import, no full download.
     """

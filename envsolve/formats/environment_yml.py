@@ -1,7 +1,7 @@
-"""An ``environment.yml`` for conda, mamba and micromamba: pins that are solved again, and hold the CUDA variants.
+"""An ``environment.yml`` for conda, mamba and micromamba: pins that conda solves again, and that keep the variant.
 
-Versions are pinned, and of CUDA variants the CUDA part of the build string; hashes in build strings are not, since
-channels build packages again. What comes in beside these is left to the solver.
+Versions are pinned, and the part of a build string that names the variant. Hashes in build strings are not, since
+channels rebuild packages. The solver chooses everything else.
 """
 
 from __future__ import annotations
