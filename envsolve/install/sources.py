@@ -271,7 +271,8 @@ def logged(stage: Staging, progress: Progress) -> Iterator[Progress]:
         except InstallError as error:
             log.flush()
             kept = stage.prefix.with_name(f"{stage.prefix.name}.{_LOG}")
-            shutil.copyfile(path, kept)
+            # Moved, not copied: a link of that name is replaced, and what it points to stays as it is.
+            path.replace(kept)
             advice = f"the whole log is {kept}; what it means: envsolve diagnose --log {kept}"
             raise InstallError(error.message, hint=f"{error.hint}; {advice}" if error.hint else advice) from error
 

@@ -136,10 +136,15 @@ def opened(prefix: Path, *, wait: float, progress: Progress) -> Iterator[Staging
         wait: Seconds to wait for another install into the same prefix.
 
     Raises:
-        UsageError: Another install still holds the prefix after ``wait`` seconds.
+        UsageError: Another install still holds the prefix after ``wait`` seconds, or a link is in the way.
     """
     stem = _stem(prefix.name)
     folder = prefix.parent / stem
+    if folder.is_symlink():
+        # Deleting and changing modes would follow it, for example in a cloned repository that contains such a link.
+        raise UsageError(
+            f"{folder} is a link, where the environment would be made", hint="delete the link, or choose another prefix"
+        )
     with _locked(prefix.parent / f"{stem}.lock", prefix, wait=wait, progress=progress):
         _recover(prefix, folder)
         staging = Staging(prefix, folder)
