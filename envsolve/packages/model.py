@@ -21,14 +21,14 @@ class IndexFile(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         filename: Percent-decoded file name.
-        url: Absolute address without fragment.
+        url: Absolute URL without fragment.
         hashes: Algorithm to hex digest, as the page gives them.
         requires_python: A specifier that packaging can read, or None.
-        yanked: Reason (may be empty) where yanked, else None.
-        upload_time: ISO 8601, or None where the index does not say.
+        yanked: Reason (may be empty) if yanked, otherwise None.
+        upload_time: ISO 8601, or None if the index does not say.
         size: Bytes, or None.
         metadata_hashes: Hashes of the ``.metadata`` sibling (PEP 658), possibly empty; None where it is not offered.
-        index: Address of the index that listed it, without credentials.
+        index: URL of the index that listed it, without credentials.
     """
 
     filename: str
@@ -105,7 +105,7 @@ class KnownFiles:
         return {record.package: record for record in self._records()}
 
     def metadata(self, digest: str) -> CoreMetadata | None:
-        """The metadata of a file of this SHA-256; None where it is not known."""
+        """The metadata of a file of this SHA-256; None if it is not known."""
         record = self._by_hash.get(digest)
         if record is None:
             return None
@@ -122,7 +122,7 @@ _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
 
 def version_in(filename: str, name: str | None = None) -> str | None:
-    """The version part of a wheel's or sdist's file name; None where the name has neither form.
+    """The version part of a wheel's or sdist's file name; None if the name has neither form.
 
     Args:
         filename: With its suffix.

@@ -24,7 +24,7 @@ from envsolve.packages.model import IndexFile, is_archive, read_version, specifi
 
 
 class Entry(msgspec.Struct, rename="kebab", omit_defaults=True, gc=False):
-    """A file as a page in JSON has it (PEP 691, 700, 714); its address may be relative to the page."""
+    """A file as a page in JSON has it (PEP 691, 700, 714); its URL may be relative to the page."""
 
     filename: str
     url: str
@@ -53,7 +53,7 @@ class Listing(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         url: Where the page was in the end, which relative links start from.
-        index: Address of the index, without credentials.
+        index: URL of the index, without credentials.
         versions: Oldest first, each as its first file spells it.
         early: Places among ``versions`` of the pre-releases.
         ends: Where the records of each version end; those of files whose names hold no version come last.
@@ -102,7 +102,7 @@ def sorted_page(files: Iterable[tuple[str, Record]], url: str, index: str, name:
     Args:
         files: Names, each with what the page says of the file, in the order of the page.
         url: Where the page was in the end.
-        index: Address of the index.
+        index: URL of the index.
         name: The project, normalised.
     """
     groups = _grouped(files, name)
@@ -178,7 +178,7 @@ def _file(entry: Entry, url: str, index: str) -> IndexFile | None:
 
 
 def resolved(link: str, base: str) -> str | None:
-    """A link's absolute address without fragment; None for one that a page at ``base`` may not give."""
+    """A link's absolute URL without fragment; None for one that a page at ``base`` may not give."""
     link = link.partition("#")[0]
     if link.startswith(("https://", "http://")) and "[" not in link:  # an IPv6 address may be a broken one
         return link
@@ -191,7 +191,7 @@ def resolved(link: str, base: str) -> str | None:
 
 
 def safe_join(base: str, link: str) -> str | None:
-    """A link's address seen from a base; None where that cannot be read."""
+    """A link's URL relative to a base; None if it cannot be read."""
     try:
         joined = urljoin(base, link)
         urlsplit(joined)
@@ -278,7 +278,7 @@ def read_page(body: bytes, content_type: str, url: str, index: str, name: str) -
         body: The document.
         content_type: Its ``Content-Type`` header.
         url: Where it was in the end (after redirects), which relative links start from.
-        index: The address to write into each file.
+        index: The URL to write into each file.
         name: The project, normalised.
 
     Raises:

@@ -95,8 +95,8 @@ def _split(url: str) -> SplitResult:
 
 # Who to be at which host: credentials from index URLs, else (after a 401) from keyring; requests reads netrc between.
 #
-# Credentials belong to an origin (scheme, host,
-# port) and go nowhere else: not to the file host that a page points at, not along a redirect.
+# Credentials belong to an origin (scheme, host, port) and go nowhere else: not to the file host that a page points at,
+# not along a redirect.
 
 
 class Credentials:
