@@ -223,8 +223,8 @@ def bundled_pip(target: Target) -> File | None:
 # The plan's environment variables, seen by a plain ``PREFIX/bin/python``.
 #
 # Python executes the ``import`` lines of ``.pth`` files at start-up. One such line sets each variable unless the user
-# has
-# set it, so that their own setting wins. It needs no activation, and holds in every process that this Python starts.
+# has set it, so that their own setting wins. It requires no activation, and applies to every process that this Python
+# starts.
 
 
 FILENAME = "envsolve_environment.pth"

@@ -32,11 +32,9 @@ from envsolve.toolchain.model import SITE_PACKAGES
 # The CUDA toolkit that packages of an environment make up, with what they leave out for linking.
 #
 # NVIDIA's wheels hold ``lib/libcudart.so.13`` and no ``libcudart.so``, no ``lib64``, and no stub of the driver's
-# library;
-# a linker asks for the first, builds of old for the second, and what calls the driver itself for the third.
-# (Measured:
-# the packages of CUDA 13.0 and 13.2 on the default index; a ``CUDAExtension`` fails to link for want of
-# ``-lcudart``.)
+# library. A linker requires the first, older builds the second, and code that calls the driver itself the third.
+# (Measured: the packages of CUDA 13.0 and 13.2 on the default index; a ``CUDAExtension`` fails to link because
+# ``-lcudart`` is not found.)
 
 
 _LIBRARY = re.compile(r"(?P<name>lib[\w+-]+\.so)(?:\.\d+)+")
@@ -90,9 +88,8 @@ def _write_stub(stub: Path, headers: Sequence[Path], compiler: str) -> None:
 
 # A CUDA toolkit out of conda packages, in a folder of the environment, where neither the machine nor PyPI has one.
 #
-# For CUDA 12 the default index has ptxas, libNVVM and headers, and no nvcc; conda-forge has all of it. The folder is
-# a
-# conda prefix of its own beside NVIDIA's packages: nothing else of the environment is conda's.
+# For CUDA 12 the default index has ptxas, libNVVM and headers, and no nvcc; conda-forge has all of it. The directory
+# is a conda prefix of its own beside NVIDIA's packages: nothing else of the environment is conda's.
 
 
 _EXTRA = "envsolve[conda]"

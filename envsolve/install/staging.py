@@ -32,9 +32,8 @@ from envsolve.system.processes import signals_postponed
 
 # Processes that a killed install left behind, found by the staging folder that they work in.
 #
-# Linux ends the package manager when its install is killed, but not what the manager itself started: a compiler, a
-# build
-# back end. Every child of an install carries the staging folder in its environment, and hands it on.
+# Linux ends the package manager when its install is killed, but not what the manager itself started: a compiler or a
+# build back end. Every child of an install has the staging directory in its environment, and passes it on.
 
 
 MARK = "ENVSOLVE_STAGING"

@@ -35,7 +35,7 @@ class Script:
         needs: Top-level modules without which it is skipped.
         variables: Environment variables that a failure may come from.
         quick: Whether it is one of the few that show the most in the least time.
-        builds: Whether it needs a compiler for CUDA, which running an environment does not.
+        builds: Whether it requires a compiler of GPU code, which running an environment does not.
     """
 
     path: Path

@@ -50,13 +50,18 @@ def failing_backend(words: str) -> bytes:
 
 
 def stalling_backend(mark: Path) -> bytes:
-    """A back end that writes its process number to ``mark``, then works for half a minute unless SIGKILL ends it."""
+    """A back end that writes its process number to ``mark``, then works for half a minute unless SIGKILL ends it.
+
+    The file appears complete: a test that reads it between its creation and the write would look at ``/proc//stat``.
+    """
     return f"""
 import os, pathlib, signal, time
 
 def build_wheel(*arguments, **options):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    pathlib.Path({str(mark)!r}).write_text(str(os.getpid()))
+    fresh = pathlib.Path({str(mark)!r} + ".new")
+    fresh.write_text(str(os.getpid()))
+    fresh.replace({str(mark)!r})
     for _ in range(600):
         time.sleep(0.05)
         pathlib.Path("busy").mkdir(exist_ok=True)

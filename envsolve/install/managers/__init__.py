@@ -22,8 +22,7 @@ from envsolve.packages.settings import pip_layers
 # What of a user's pip and uv configuration a run of theirs may see: how to reach an index, and where the cache is.
 #
 # Everything else could redirect the install, or change what is installed, and the plan has settled that. So the
-# managers
-# read no configuration file and no variable of their own but what is let through here.
+# managers read no configuration file and no variable of their own except what is let through here.
 
 
 if sys.version_info >= (3, 11):
@@ -123,7 +122,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError:
         return {}
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}", hint="mend or remove it; uv would read it, too") from error
+        raise UsageError(f"{path} is not TOML: {error}", hint="fix or remove it: uv would also read it") from error
     return table
 
 
