@@ -110,7 +110,7 @@ def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Fix:
     return Fix(text, install_command(scene, chosen[1:] if keeps_torch else chosen))
 
 
-# Building an extension again, for the cards at hand.
+# Building an extension again, for the GPUs at hand.
 
 
 _SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
@@ -118,7 +118,7 @@ _HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/
 
 
 def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
-    """The command that builds the extension for the cards; empty where the cards are not known."""
+    """The command that builds the extension for the GPUs; empty if the GPUs are not known."""
     listed = archs_for(scene, gpus)
     what = source_of(scene)
     if not listed:
@@ -140,7 +140,7 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
 
 
 def arch_list(gpus: Sequence[Gpu]) -> str:
-    """``7.0;8.0``: cards as TORCH_CUDA_ARCH_LIST takes them; empty where none is known."""
+    """``7.0;8.0``: GPUs in the form of TORCH_CUDA_ARCH_LIST; empty if none is known."""
     return ";".join(str(cc) for cc in sorted({gpu.cc for gpu in gpus if gpu.cc}))
 
 
@@ -235,7 +235,7 @@ def very_torch(scene: Scene, torch: TorchFiles) -> str:
 
 
 def rebuild_package(environment: Environment, scene: Scene, package: str) -> Iterator[Fix]:
-    """Compile a package again in the environment, against the torch that is there and for the cards at hand."""
+    """Compile a package again in the environment, against the torch that is installed and for the GPUs at hand."""
     installed = environment.distribution(package)
     version = (installed.version or "").partition("+")[0] if installed else ""
     cards = ";".join(str(cc) for cc in sorted({gpu.cc for gpu in scene.gpus if gpu.cc}))

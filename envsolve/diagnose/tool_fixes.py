@@ -72,11 +72,11 @@ def _command(packages: CompilerPackages, cuda: str, scene: Scene) -> str:
     return f"{install} {quoted} && export CUDA_HOME={_HOMES.get(home, home)}"
 
 
-# Another driver: one that does what is needed and still knows every card.
+# Another driver: one that does what is needed and still knows every GPU.
 
 
 def driver_knowing(scene: Scene, cuda: str) -> Fix | None:
-    """The oldest driver that supports a CUDA version in full, PTX included; None where the cards have none."""
+    """The oldest driver that supports a CUDA version in full, PTX included; None if the GPUs have none."""
     if toolkit := toolkit_of(cuda, scene.catalogue.toolkits):
         version = toolkit.driver_windows if scene.os == "windows" else toolkit.driver_linux
         if version:
@@ -88,13 +88,13 @@ def driver_knowing(scene: Scene, cuda: str) -> Fix | None:
 
 
 def driver_running(scene: Scene, cuda: str) -> Fix | None:
-    """The oldest driver that runs a CUDA family's SASS; None where the cards have none."""
+    """The oldest driver that runs a CUDA family's SASS; None if the GPUs have none."""
     required = driver_runs(cuda, None, scene.os, scene.facts.toolkits, scene.facts.floors).required
     return _remedy(scene, required, f"it runs builds of CUDA {CudaVersion.parse(cuda).major}.x") if required else None
 
 
 def compat_package(scene: Scene, cuda: str) -> Fix | None:
-    """NVIDIA's forward-compatibility package, where every card is one of a data centre (rule 8)."""
+    """NVIDIA's forward-compatibility package, if every GPU is a data-centre one (rule 8)."""
     driver = replace(scene.driver or Driver(), compat_libcuda=cuda)
     reason = compat_serves(replace(scene.machine, driver=driver), ForwardFacts(scene.catalogue))
     if scene.os != "linux" or reason is None or not reason.ok:
@@ -109,7 +109,7 @@ def compat_package(scene: Scene, cuda: str) -> Fix | None:
 
 
 def is_data_centre(scene: Scene, gpu: Gpu) -> bool:
-    """Whether a card is known to be one of a data centre."""
+    """Whether a GPU is known to be a data-centre one."""
     model = ForwardFacts(scene.catalogue).model(gpu)
     return model is not None and model.data_centre
 
@@ -127,7 +127,7 @@ def _remedy(scene: Scene, version: str, why: str) -> Fix | None:
 
 
 def _last_branch(scene: Scene) -> str | None:
-    """The last branch that serves all cards, where there is one."""
+    """The last branch that supports all GPUs, if there is one."""
     known = (scene.facts.architectures.get(gpu.compute_capability or "") for gpu in scene.gpus)
     branches = [a.last_branch for a in known if a and a.last_branch]
     return min(branches, key=DriverVersion.parse, default=None)
