@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #
 # Files of ``envsolve.machine/1``, which lack ``accelerators``, are read too.
 #
-# Other tools write these files too: unknown keys are ignored, and any field but ``schema`` may be missing or null.
+# Other tools also write these files: unknown keys are ignored, and any field except ``schema`` may be missing or null.
 
 
 _HINT = f'write one with "envsolve detect --format json -o FILE"; its "schema" is "{SCHEMA}"'
@@ -51,7 +51,7 @@ def load_machine(path: Path) -> Machine:
     """Read a machine file.
 
     Raises:
-        UsageError: There is no such file, it is no machine JSON, or a field has a value that cannot be.
+        UsageError: The file does not exist or is not machine JSON, or a field has an impossible value.
     """
     try:
         data = read_regular(path)
@@ -64,10 +64,10 @@ def load_machine(path: Path) -> Machine:
 
 
 def read_machines(paths: Iterable[Path]) -> tuple[Machine, ...]:
-    """Read machine files; a folder stands for the ``*.json`` files in it, by name.
+    """Read machine files; a directory stands for the ``*.json`` files in it, by name.
 
     Raises:
-        UsageError: As :func:`load_machine`, or a folder holds no such file.
+        UsageError: As :func:`load_machine`, or a directory has no such file.
     """
     return tuple(load_machine(file) for path in paths for file in _files(path))
 
@@ -282,8 +282,6 @@ def machines_given(machines: Sequence[Machine] | None) -> tuple[Machine, ...]:
     Raises:
         UsageError: It passed something else.
     """
-    from envsolve.machine.model import Machine
-
     return items(machines, Machine, "machines")
 
 
