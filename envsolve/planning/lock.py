@@ -146,12 +146,21 @@ def classes_from_table(table: Mapping[str, Any] | None) -> Classes:
 
 def _faults(lock: Assumptions) -> Iterator[str]:
     """What of a table has the right type and yet says nothing that can be judged, or could do harm."""
-    if lock.python is not None and not re.fullmatch(r"\d+\.\d+", lock.python):
-        yield f"python is no version such as 3.12: {lock.python!r}"
-    if lock.driver_required is not None and not re.fullmatch(r"\d+(\.\d+)*", lock.driver_required):
-        yield f"driver_required is no driver version: {lock.driver_required!r}"
-    if lock.compat_libcuda is not None and not re.fullmatch(r"\d+\.\d+", lock.compat_libcuda):
-        yield f"compat_libcuda is no CUDA version such as 13.0: {lock.compat_libcuda!r}"
+    building = lock.building or Building()
+    yield from _malformed(lock, building)
+    yield from _unsafe(lock, building)
+
+
+def _malformed(lock: Assumptions, building: Building) -> Iterator[str]:
+    """Values that cannot be read."""
+    for name, value, pattern, kind in (
+        ("python", lock.python, r"\d+\.\d+", "version such as 3.12"),
+        ("driver_required", lock.driver_required, r"\d+(\.\d+)*", "driver version"),
+        ("compat_libcuda", lock.compat_libcuda, r"\d+\.\d+", "CUDA version such as 13.0"),
+        ("building.nvcc", building.nvcc, r"\d+\.\d+", "CUDA version such as 13.0"),
+    ):
+        if value is not None and not re.fullmatch(pattern, value):
+            yield f"{name} is no {kind}: {value!r}"
     if lock.libc is not None and libc_of(Platform(libc=lock.libc)) is None:
         yield f"libc is none such as 'glibc 2.28': {lock.libc!r}"
     for gpu in lock.gpus:
@@ -159,15 +168,16 @@ def _faults(lock: Assumptions) -> Iterator[str]:
             ComputeCapability.parse(gpu)
         except ValueError as error:
             yield f"gpus: {error}"
-    building = lock.building or Building()
-    if building.nvcc is not None and not re.fullmatch(r"\d+\.\d+", building.nvcc):
-        yield f"building.nvcc is no CUDA version such as 13.0: {building.nvcc!r}"
+
+
+def _unsafe(lock: Assumptions, building: Building) -> Iterator[str]:
+    """Values that could do harm: whoever writes a lock must not choose what programs load or run."""
     if building.nvcc_from == "pip" and building.cuda_home is not None and not _is_inside(building.cuda_home):
         yield f"building.cuda_home is outside the environment: {building.cuda_home!r}"
     for name, value in (*lock.environment.items(), *building.environment.items()):
         if set(value) & {"\0", "\n", "\r"}:
             yield f"environment gives {name} a value with a line break or a null in it"
-    # Whoever writes a lock must not choose what programs load or run: LD_PRELOAD, PATH, PYTHONPATH.
+    # LD_PRELOAD and PYTHONPATH are refused by name, a PATH by its place.
     homes = {building.cuda_home} if building.nvcc_from == "machine" else set()
     for name, value in lock.environment.items():
         home = value.removesuffix("/bin:$PATH") if name == "PATH" else value
