@@ -215,7 +215,7 @@ def _with_compat(machine: Machine, cuda: str) -> Machine:
 def driver_remedy(family: Family, answer: Answer) -> Iterator[Fix]:
     """The oldest driver that lets a build through and drops none of the cards of the machines that need it."""
     facts = family.facts
-    for driver in _drivers(facts):
+    for driver in known_drivers(facts):
         older = [_is_older(machine, driver) for machine in family.machines]
         cards = [
             gpu
@@ -233,7 +233,7 @@ def driver_remedy(family: Family, answer: Answer) -> Iterator[Fix]:
             return
 
 
-def _drivers(facts: Facts) -> Sequence[Driver]:
+def known_drivers(facts: Facts) -> Sequence[Driver]:
     """The first driver of every branch, and the floors of the CUDA families, which lie within one; oldest first."""
     first = {branch.branch: branch for branch in facts.drivers}
     within = [floor.linux for floor in facts.floors]

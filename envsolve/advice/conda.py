@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
+from envsolve.advice.changes import known_drivers
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Machine
 from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec
@@ -115,13 +116,11 @@ def _drivers(attempt: Attempt) -> Iterator[Fix]:
 
 
 def _upgrades(have: Sequence[str], facts: Facts) -> Iterator[Driver]:
-    """Drivers newer than those at hand, oldest first: the first of each branch, and the floors of the CUDA families."""
-    cuda = {branch.branch: branch.cuda for branch in facts.drivers}
-    versions = [*(branch.first for branch in facts.drivers), *(floor.linux for floor in facts.floors if floor.linux)]
-    for version in sorted(set(versions), key=DriverVersion.parse):
-        branch = version.partition(".")[0]
-        if have and branch in cuda and all(DriverVersion.parse(version) > DriverVersion.parse(one) for one in have):
-            yield Driver(version, cuda[branch])
+    """Drivers newer than all those of the machines, oldest first; the same that a plan of wheels proposes."""
+    newest = max(map(DriverVersion.parse, have), default=None)
+    for driver in known_drivers(facts):
+        if newest is not None and driver.version and DriverVersion.parse(driver.version) > newest:
+            yield driver
 
 
 def _tried(solver: Solver, question: Question) -> Solution | None:
