@@ -158,7 +158,8 @@ def _entry(record: msgspec.Raw) -> Entry | None:
 
 def _file(entry: Entry, url: str, index: str) -> IndexFile | None:
     place = resolved(entry.url, url)
-    if place is None or not is_archive(entry.filename):
+    # A line break in any of these would become a line of a Dockerfile or a requirements file.
+    if place is None or not is_archive(entry.filename) or not f"{entry.filename}{place}".isprintable() or " " in place:
         return None
     metadata = entry.core_metadata
     if metadata is None:
@@ -168,13 +169,17 @@ def _file(entry: Entry, url: str, index: str) -> IndexFile | None:
         entry.filename,
         place,
         index,
-        entry.hashes,
+        {name: digest for name, digest in entry.hashes.items() if _is_digest(name, digest)},
         specifier_text(entry.requires_python),
-        None if yanked is False else "" if yanked is True else yanked,
+        None if yanked is False else "" if yanked is True else " ".join(yanked.split()),
         entry.upload_time,
         entry.size,
         metadata if isinstance(metadata, dict) else {} if metadata else None,
     )
+
+
+def _is_digest(name: str, digest: str) -> bool:
+    return name.isidentifier() and digest.isalnum() and digest.isascii()
 
 
 def resolved(link: str, base: str) -> str | None:

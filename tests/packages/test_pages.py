@@ -55,6 +55,12 @@ def test_a_full_json_entry() -> None:
     )
 
 
+def test_text_that_is_no_digest_is_no_hash() -> None:
+    """Formats write hashes into lines of Dockerfiles and requirements files."""
+    [file] = from_json(json_file(hashes={"sha256": "ab\nEOF\nRUN touch /x", "sha512": "cd", "md5 --x": "ef"}))
+    assert file.hashes == {"sha512": "cd"}
+
+
 @pytest.mark.parametrize(("said", "yanked"), [(False, None), (True, ""), ("", ""), ("CVE", "CVE")])
 def test_yanked_in_json(said: object, yanked: str | None) -> None:
     assert from_json(json_file(yanked=said))[0].yanked == yanked
@@ -88,6 +94,9 @@ def test_offered_metadata_in_json(said: dict[str, Any], hashes: dict[str, str] |
         json_file(url="file:///etc/demo-1.0-py3-none-any.whl"),
         json_file(url="javascript:alert(1)//.whl"),
         json_file(url="//[half/demo.whl"),
+        json_file(url=f"https://files.test/x\nRUN touch /x\n/{WHEEL}"),
+        json_file(url=f"https://files.test/x --index-url http://127.0.0.1/{WHEEL}"),
+        json_file(filename="demo-1.0\n-py3-none-any.whl"),
     ],
 )
 def test_a_bad_json_entry_is_left_out_and_the_others_stay(bad: object) -> None:
