@@ -51,6 +51,17 @@ class InterruptedBySignalError(EnvsolveError):
         self.exit_code = 128 + signum
 
 
+def interrupt_once(signum: int, frame: object) -> None:
+    """Handle SIGINT for the command line: raise KeyboardInterrupt, and ignore every later Ctrl-C.
+
+    A second one would stop the clean-up that follows the first, or show as a traceback while the process ends.
+    """
+    import signal
+
+    signal.signal(signum, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 class IndexUnavailableError(EnvsolveError):
     """A package index or the network failed, or ``--offline`` lacks what the cache does not hold."""
 

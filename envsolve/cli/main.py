@@ -40,6 +40,7 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except KeyboardInterrupt:
+        print("envsolve: interrupted", file=sys.stderr)
         code = 130
     except Exception as error:
         if SETTINGS.debug:
@@ -53,19 +54,23 @@ def _run_command(given: list[str]) -> int:
 
     import typer
 
-    def interrupted(number: int, frame: object) -> NoReturn:
-        print("envsolve: interrupted", file=sys.stderr)
-        raise KeyboardInterrupt
+    from envsolve.errors import interrupt_once
 
-    signal.signal(signal.SIGINT, interrupted)
+    # A shell lets its background jobs ignore Ctrl-C, which is for the job in the foreground.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt_once)
     try:
         # Not standalone: typer's own way out does not know our errors and exit codes. It returns that of a typer.Exit.
-        return _app().main(given, prog_name="envsolve", standalone_mode=False) or 0
+        code = int(_app().main(given, prog_name="envsolve", standalone_mode=False) or 0)
     except typer.Abort as ended:
         if isinstance(ended.__cause__, KeyboardInterrupt):
-            return 130
+            raise ended.__cause__ from None
         print("envsolve: nothing was changed", file=sys.stderr)
         return 1
+    if code == 130:
+        # typer ends with this code on a KeyboardInterrupt, and prints nothing.
+        raise KeyboardInterrupt
+    return code
 
 
 def _failed(error: Exception) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from envsolve.errors import InterruptedBySignalError
+from envsolve.errors import InterruptedBySignalError, interrupt_once
 
 TIME_LIMIT = 5.0
 """Seconds after which a program that was asked a question is killed and counts as silent."""
@@ -312,15 +312,15 @@ _arrived: list[int] = []
 def signals_raised(*others: signal.Signals, hint: str | None = None) -> Iterator[None]:
     """Within the block, SIGTERM and SIGHUP raise :class:`InterruptedBySignalError`, so that cleaning up happens.
 
-    Later signals are ignored until the block ends: a second one must not stop the cleaning up. What is handled or
-    ignored already stays so: the caller's own handlers, and nohup. Python sets handlers in the main thread only; in any
-    other thread the block changes nothing.
+    Later signals are ignored until the block ends, because a second one must not stop the clean-up; the command line
+    ignores a later Ctrl-C until it ends. Handlers of the caller and ignored signals (nohup) stay as they are. Python
+    sets handlers in the main thread only; in any other thread the block changes nothing.
 
     Args:
         others: More signals to treat in this way, such as SIGINT.
         hint: What the error tells the user to do next.
     """
-    defaults = (signal.SIG_DFL, signal.default_int_handler)
+    defaults = (signal.SIG_DFL, signal.default_int_handler, interrupt_once)
     heeded = [number for number in (*ENDING_SIGNALS, *others) if signal.getsignal(number) in defaults]
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
@@ -361,7 +361,9 @@ def _handled_by(
         yield
     finally:
         for number, old in before.items():
-            signal.signal(number, old)
+            # The command line still has to print the error and end; a Ctrl-C during that would show as a traceback.
+            if old is not interrupt_once or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, old)
 
 
 def raise_arrived() -> None:

@@ -119,3 +119,47 @@ def test_an_interrupt_is_said_and_leaves_with_130() -> None:
     assert process.returncode == 130
     assert "interrupted" in said
     assert "Traceback" not in said
+
+
+STALLING = """
+import sys, time, envsolve
+from envsolve.system.processes import signals_raised
+
+def detect():
+    with signals_raised(*{signals}):
+        try:
+            print("begun", file=sys.stderr, flush=True)
+            time.sleep(30)
+        finally:
+            print("cleaning", file=sys.stderr, flush=True)
+            time.sleep(0.5)
+            print("cleaned", file=sys.stderr, flush=True)
+
+envsolve.detect = detect
+from envsolve.cli.main import run
+run()
+"""
+
+
+@pytest.mark.parametrize("signals", ["()", "(2,)"])
+def test_a_second_interrupt_does_not_stop_the_clean_up(signals: str) -> None:
+    script = STALLING.format(signals=signals)
+    process = subprocess.Popen([sys.executable, "-c", script, "detect"], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    lines: list[str] = []
+    for line in process.stderr:
+        lines.append(line)
+        if line.strip() in ("begun", "cleaning", "cleaned"):
+            process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert "cleaned\n" in lines
+    assert "interrupted" in lines[-1]
+    assert "Traceback" not in "".join(lines)
+
+
+def test_a_background_job_goes_on_ignoring_interrupts() -> None:
+    script = "import os, envsolve; envsolve.detect = lambda: os.kill(os.getpid(), 2) or exit(7)"
+    script = f"import signal; signal.signal(2, signal.SIG_IGN); {script}; from envsolve.cli.main import run; run()"
+    done = subprocess.run([sys.executable, "-c", script, "detect"], capture_output=True, text=True, check=False)
+    assert done.returncode == 7
+    assert "interrupted" not in done.stderr
