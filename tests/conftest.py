@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
+
+from envsolve.cli.output import SETTINGS, Settings
 
 _PREFIXES = ("PIP_", "UV_", "XDG_", "ENVSOLVE_", "PYTHON")
 _NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NETRC", "APPDATA")
@@ -16,13 +19,20 @@ _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_
 os.environ["ENVSOLVE_CATALOGUE"] = os.devnull
 
 # How long an example takes says how busy the computer is: the first one may load the catalogue.
-settings.register_profile("envsolve", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("envsolve")
+hypothesis.settings.register_profile("envsolve", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis.settings.load_profile("envsolve")
 
 
 @pytest.fixture(scope="session")
 def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("uv-cache")
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The --debug, --quiet and --verbose of one test's command line must not reach the next test."""
+    for name, value in vars(Settings()).items():
+        monkeypatch.setattr(SETTINGS, name, value)
 
 
 @pytest.fixture(autouse=True)

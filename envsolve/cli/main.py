@@ -30,9 +30,11 @@ def run(arguments: list[str] | None = None) -> NoReturn:
 
     _prepare_streams()
     end = given.index("--") if "--" in given else len(given)
-    for word in [word for word in given[:end] if word in _ANYWHERE]:
+    said = [word for word in given[:end] if word in _ANYWHERE]
+    for name in set(_ANYWHERE.values()):
+        setattr(SETTINGS, name, any(_ANYWHERE[word] == name for word in said))
+    for word in said:
         given.remove(word)
-        setattr(SETTINGS, _ANYWHERE[word], True)
     try:
         code = _run_command(given)
     except BrokenPipeError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from envsolve import cli
 from envsolve.cli.main import HELPERS, run
-from envsolve.cli.output import SETTINGS, Settings
 from envsolve.planning.plan import Plan
 from tests.formats.plans import GOOD, IMPOSSIBLE, TORCH
 
@@ -28,14 +27,6 @@ class Said:
 
 
 Say = Callable[..., Said]
-
-
-@pytest.fixture(autouse=True)
-def settings() -> Iterator[None]:
-    """What one command line says of talking must not reach the next."""
-    yield
-    for name, value in vars(Settings()).items():
-        setattr(SETTINGS, name, value)
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ HEAD = 'lock-version = "1.0"\ncreated-by = "tests"\n'
         (HEAD + "packages = []\n[tool.envsolve]\nlibc = 'some'", "libc is none"),
         (HEAD + "packages = []\n[tool.envsolve]\ngpus = ['fast']", "gpus: not a compute capability"),
         (HEAD + "packages = []\n[tool.envsolve]\npython = '3'", "python is no version"),
-        (HEAD + "packages = []\n[tool.envsolve.environment]\n'A=B' = 'x'", "no variable can have"),
+        (HEAD + "packages = []\n[tool.envsolve.environment]\n'A=B' = 'x'", "sets A=B to 'x', which no plan does"),
         (HEAD + 'packages = []\n[tool.envsolve.environment]\nA = "x\\ny"', "gives A a value"),
         (HEAD + "requires-python = '<3.11'\npackages = []\n[tool.envsolve]\npython = '3.12'", "contradicts itself"),
         (HEAD + "packages = []\n[tool.envsolve]\nschema = 'envsolve.lock/9'", "envsolve.lock/9"),

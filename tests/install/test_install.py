@@ -217,7 +217,7 @@ def test_a_lock_is_installed_and_held_against_the_machine(tmp_path: Path) -> Non
             {"name": "demo", "version": "1.0", "wheels": [other_platform, ours]},
             {"name": "unwanted", "version": "1.0", "marker": "sys_platform == 'win32'", "sdist": unwanted},
         ],
-        "tool": {"envsolve": {"driver_required": "580.65.06", "environment": {"DEMO": "1"}}},
+        "tool": {"envsolve": {"driver_required": "580.65.06", "environment": {"CUDA_HOME": "{site_packages}/demo"}}},
     }
     lock.write_text(tomli_w.dumps(table))
 
@@ -226,7 +226,10 @@ def test_a_lock_is_installed_and_held_against_the_machine(tmp_path: Path) -> Non
         install(lock, tmp_path / "env", machine=old)
     unknown = install(lock, tmp_path / "env", machine=Machine())
     assert unknown.warnings == ("the lock needs driver 580.65.06 or newer; the driver of this machine is not known",)
-    assert output(unknown.python, "-c", "import demo, os; print(demo.VERSION, os.environ['DEMO'])") == "1.0 1"
+    home = record.site_packages(tmp_path / "env") / "demo"
+    assert (
+        output(unknown.python, "-c", "import demo, os; print(demo.VERSION, os.environ['CUDA_HOME'])") == f"1.0 {home}"
+    )
     assert not install(lock, tmp_path / "env", machine=Machine(driver=Driver(version="580.95.05"))).changed
 
 
