@@ -193,7 +193,7 @@ def _compat_package(family: Family, limits: Limits) -> Iterator[Fix]:
     if not any(machine.gpus and machine.driver and machine.driver.version for machine in family.machines):
         return
     for cuda in compat_releases(facts):
-        with_it = tuple(_with_compat(machine, cuda) for machine in family.machines)
+        with_it = tuple(machine.with_compat(cuda) for machine in family.machines)
         served = [bool((reason := compat_serves(machine, facts)) and reason.ok) for machine in with_it]
         best = _best_with(family, with_it, served, partial(best_of, limits=limits))
         if best is not None and all(_known(option) for option in best):
@@ -206,10 +206,6 @@ def _compat_package(family: Family, limits: Limits) -> Iterator[Fix]:
 def _known(option: Option) -> bool:
     """Whether a package's code is known to run, or is none that the rules judge."""
     return option.verdict.level.usable or not option.build.cuda
-
-
-def _with_compat(machine: Machine, cuda: str) -> Machine:
-    return replace(machine, driver=replace(machine.driver or Driver(), compat_libcuda=cuda))
 
 
 def driver_remedy(family: Family, answer: Answer) -> Iterator[Fix]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-
-from msgspec.structs import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from envsolve.dockerfile.compiling import compiled, nvcc_code
 from envsolve.dockerfile.installs import Install
@@ -33,17 +31,19 @@ def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
     if stage.base is not None or not name.known:
         return
     known = [image for image in asked.catalogue.images if image.repository == name.repository]
+    kept = [image for image in known if not image.retired]
     image = asked.image(stage)
     if image is None:
         if name.repository == _TOOLKIT and _all_are_known(name.tag, known):
             text = f"no image {name.repository}:{name.tag} is known to have been published"
-            yield Finding(stage.line, "image-unknown", "error", text, _near(known, name.tag))
+            yield Finding(stage.line, "image-unknown", "error", text, _nearest(name.tag, kept))
         return
     if image.retired:
         # Retired toolkit images are deleted. Docker's official images of Python stay, but are not built any more.
         is_python = name.repository == "python"
         what = "it gets no more fixes" if is_python else "its publisher deletes such tags in time"
-        remedies = ("take a Python that is maintained",) if is_python else _newer(known, image, name.tag)
+        alike = (other for other in kept if other.distribution == image.distribution)
+        remedies = ("take a Python that is maintained",) if is_python else _nearest(name.tag, alike)
         text = f"{name.repository}:{name.tag} is retired: {what}"
         yield Finding(stage.line, "image-retired", "warning", text, remedies)
     requirement = asked.catalogue.image_requirements.get(image.version) if image.cuda else None
@@ -98,68 +98,52 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
     return Finding(stage.line, "image-driver", "error", text, tuple(remedies), asked.title(requirement.source))
 
 
-def _near(known: Sequence[Image], tag: str) -> tuple[str, ...]:
-    """The tag that shares the most with what was written, of the same version or the next one."""
-    wanted = set(tag.split("-"))
-    family = tag.split("-")[-1].rstrip("0123456789.")
-    version = CudaVersion.parse(tag)
+def _nearest(tag: str, images: Iterable[Image]) -> tuple[str, ...]:
+    """The ``FROM`` line of the tag most like another one: of its release or the next, then by kind and distribution."""
+    release, cuda, wanted = tag.partition("-")[0], CudaVersion.parse(tag), _parts(tag)
+    ranked = []
+    for image in images:
+        if CudaVersion.parse(image.version) < cuda:
+            continue
+        for other in image.tags:
+            parts = _parts(other)
+            another_system = _family(parts[-1]) != _family(wanted[-1])
+            unlike = len(set(parts) ^ set(wanted)), another_system, DriverVersion.parse(image.version)
+            place = CudaVersion.parse(image.version), image.version != release
+            ranked.append((place, unlike, f"FROM {image.repository}:{other}"))
+    return (min(ranked)[-1],) if ranked else ()
 
-    def distance(pair: tuple[Image, str]) -> tuple[CudaVersion, int, bool]:
-        image, other = pair
-        parts = other.split("-")
-        another = parts[-1].rstrip("0123456789.") != family
-        return CudaVersion.parse(image.version), -len(wanted & set(parts)), another
 
-    tags = ((i, t) for i in known if not i.retired and CudaVersion.parse(i.version) >= version for t in i.tags)
-    best = min(tags, key=distance, default=None)
-    return (f"FROM {best[0].repository}:{best[1]}",) if best else ()
-
-
-def _newer(known: Sequence[Image], image: Image, tag: str) -> tuple[str, ...]:
-    """The nearest release that is kept and has the same kind on the same distribution."""
-    kind = tag.removeprefix(f"{image.version}-").removesuffix(f"-{image.distribution}")
+def _parts(tag: str) -> list[str]:
     # Newer tags say cudnn without its major version.
-    plain = kind.replace("cudnn8", "cudnn").replace("cudnn9", "cudnn")
-    kept = [
-        (DriverVersion.parse(i.version), own != kind, f"FROM {i.repository}:{i.version}-{own}-{i.distribution}")
-        for i in known
-        if not i.retired
-        and i.distribution == image.distribution
-        and DriverVersion.parse(i.version) > DriverVersion.parse(image.version)
-        for own in i.kinds
-        if own in (kind, plain)
-    ]
-    return tuple(text for _, _, text in sorted(kept)[:1])
+    return re.sub(r"cudnn\d+", "cudnn", tag).split("-")
 
 
-def _like(stage: Stage, asked: Asked, serves: Callable[[Distribution], bool]) -> Iterator[str]:
-    """The nearest image of the same kind on a distribution that serves.
+def _family(distribution: str) -> str:
+    return distribution.rstrip("0123456789.")
 
-    The same release comes before newer ones of its CUDA major.
-    """
+
+def _like(stage: Stage, asked: Asked, serves: Callable[[Distribution], bool]) -> tuple[str, ...]:
+    """The nearest image of the same kind and CUDA major on a distribution that serves and that every machine starts."""
     image, tag = asked.image(stage), Name.of(stage.root.image).tag
     kind = next((k for k in image.kinds if f"-{k}-" in tag), None) if image else None
     if image is None or kind is None:
-        return
-    found = []
-    for other in asked.catalogue.images:
-        distribution = asked.catalogue.distributions.get(other.distribution)
-        if _succeeds(other, image, kind) and distribution and serves(distribution) and _starts(other, asked):
-            alike = other.distribution.rstrip("0123456789.") == image.distribution.rstrip("0123456789.")
-            release = DriverVersion.parse(other.version)
-            rank = (other.version != image.version, not alike, release, DriverVersion.parse(distribution.python or ""))
-            found.append((rank, f"FROM {other.repository}:{other.version}-{kind}-{other.distribution}"))
-    yield from (text for _, text in sorted(found)[:1])
-
-
-def _succeeds(other: Image, image: Image, kind: str) -> bool:
-    """Whether an image is of the same release and kind, or of a newer one that is kept."""
-    newer = (
-        DriverVersion.parse(other.version) > DriverVersion.parse(image.version)
-        and CudaVersion.parse(other.version).major == CudaVersion.parse(image.version).major
+        return ()
+    major, systems = CudaVersion.parse(image.version).major, asked.catalogue.distributions
+    return _nearest(
+        tag,
+        (
+            other
+            for other in asked.catalogue.images
+            if other.repository == image.repository
+            and kind in other.kinds
+            and CudaVersion.parse(other.version).major == major
+            and (not other.retired or other.version == image.version)
+            and (system := systems.get(other.distribution))
+            and serves(system)
+            and _starts(other, asked)
+        ),
     )
-    follows = other.version == image.version or (newer and not other.retired)
-    return other.repository == image.repository and kind in other.kinds and follows
 
 
 def _starts(image: Image, asked: Asked) -> bool:
@@ -179,14 +163,8 @@ def _starts_on(requirement: ImageRequirement, machine: Machine, asked: Asked) ->
     branch = (driver.version or "").partition(".")[0]
     if not any(branch in older.branches for older in requirement.or_drivers):
         return False
-    serves = compat_serves(_with_compat(machine, requirement.cuda), asked.facts.forward)
+    serves = compat_serves(machine.with_compat(requirement.cuda), asked.facts.forward)
     return serves is None or serves.ok is not False
-
-
-def _with_compat(machine: Machine, cuda: str) -> Machine:
-    """A machine in a container whose loader finds the compat ``libcuda`` of a CUDA version first."""
-    driver = machine.driver
-    return replace(machine, driver=replace(driver, compat_libcuda=str(CudaVersion.parse(cuda)))) if driver else machine
 
 
 # The libraries of the driver.
@@ -200,7 +178,7 @@ def compat_libcuda(stage: Stage, asked: Asked) -> Iterator[Finding]:
         return
     cuda = str(CudaVersion.parse(image.cuda))
     for machine in asked.machines:
-        reason = compat_serves(_with_compat(machine, cuda), asked.facts.forward)
+        reason = compat_serves(machine.with_compat(cuda), asked.facts.forward)
         if reason is not None and reason.ok is False:
             text = (
                 f"LD_LIBRARY_PATH puts the compat libcuda of CUDA {cuda} first; on {one_line(machine)}: {reason.text}"

@@ -202,6 +202,11 @@ class Machine(msgspec.Struct, frozen=True):
         own = tuple(gpu.accelerator for gpu in self.gpus or ())
         force_setattr(self, "accelerators", (*own, *others) if known else None)
 
+    def with_compat(self, cuda: str) -> Machine:
+        """The machine with the compat ``libcuda`` of a CUDA version first on the loader path."""
+        release = str(CudaVersion.parse(cuda))
+        return replace(self, driver=replace(self.driver, compat_libcuda=release)) if self.driver else self
+
 
 # One machine with what another says: what options change of a profile, and what a question supposes.
 
