@@ -20,7 +20,7 @@ from envsolve.planning.request import check_python_text
 from envsolve.system.files import StrPath, items, path_of, paths
 
 if TYPE_CHECKING:
-    from envsolve.diagnose.survey import Survey
+    from envsolve.diagnose.environment import Survey
     from envsolve.install.environment import Installed
     from envsolve.install.errors import Progress
     from envsolve.machine.model import Machine
@@ -210,7 +210,7 @@ def envs(
         machine: The machine to judge them on; this host if None.
         environ: Environment variables, which say where the tools keep their environments.
     """
-    from envsolve.diagnose.survey import survey
+    from envsolve.diagnose.environment import survey
     from envsolve.environment.read import find_environments, find_installations
     from envsolve.facts.catalogue import Catalogue
 

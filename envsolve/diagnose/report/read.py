@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from packaging.version import Version
 
 from envsolve.diagnose.model import ReportFacts, Seen, Value
-from envsolve.diagnose.report import gpus, packages, prose, sessions, system, toolchain
+from envsolve.diagnose.report import gpus, packages, prose, shell, system
 from envsolve.diagnose.report.gpus import model_of
 from envsolve.diagnose.report.observation import (
     Codes,
@@ -36,7 +36,7 @@ from envsolve.machine.model import Driver, Gpu, HostCompiler, Machine, Platform,
 from envsolve.machine.target import complete, driver_branch
 from envsolve.values import CudaVersion, DriverVersion
 
-_READERS = (packages.READERS, gpus.READERS, prose.READERS, sessions.READERS, system.READERS, toolchain.READERS)
+_READERS = (packages.READERS, gpus.READERS, prose.READERS, shell.READERS, system.READERS)
 
 Record = TypeVar("Record", Machine, Driver, Platform)
 FactOf = TypeVar("FactOf", bound=Fact)

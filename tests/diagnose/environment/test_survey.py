@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import envsolve
-from envsolve.diagnose.survey import Survey, describe, survey
+from envsolve.diagnose.environment import Survey, describe, survey
 from envsolve.environment.read import find_environments
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine

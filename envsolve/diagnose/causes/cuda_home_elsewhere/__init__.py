@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch_evidence
-from envsolve.diagnose.causes._toolkits import (
+from envsolve.diagnose.causes.nvcc_missing import (
     fault_of,
     nvcc_fixes,
     other_nvccs,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._gpu_code import failure, harmless
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.causes.no_kernel_for_gpu import failure, harmless
 from envsolve.diagnose.model import Finding, Grounds
 from envsolve.diagnose.scene import Scene
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
-from envsolve.diagnose.causes._gpu_code import about_libtorch, failure, harmless, lacking, torch_runs
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
 from envsolve.diagnose.fixes import (
     companion_for_torch,
@@ -21,6 +21,7 @@ from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment
 from envsolve.facts.builds import ANY
 from envsolve.machine.model import Gpu
+from envsolve.values import ComputeCapability
 
 CAUSE = Cause.of(__name__)
 
@@ -126,3 +127,41 @@ def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Fix, ...]:
     wanted = {gpu.compute_capability for gpu in kept}
     numbers = ",".join(str(n) for n, gpu in enumerate(gpus) if gpu.compute_capability in wanted)
     return (CAUSE.fix("hide", gpus=gpu_names(kept), numbers=numbers),)
+
+
+# Whose code the words "no kernel image" are about: torch's own, an extension's, or nobody's. The words say that some
+# binary lacks code for the GPU. Whether that binary is torch itself, the catalogue says; if torch runs on the GPU, an
+# extension is meant.
+
+
+def lacking(scene: Scene) -> tuple[Gpu, ...]:
+    """The GPUs for which the torch at hand has no code."""
+    torch = scene.torch
+    return scene.unserved(torch.code, torch.cuda) if torch and torch.code else ()
+
+
+def failure(scene: Scene) -> Match | None:
+    """The error, else the warning, about missing code."""
+    return CAUSE.first(scene, "error", "warning")
+
+
+def harmless(scene: Scene) -> Literal["code", "range"] | None:
+    """How a warning is known to be harmless: by torch's code, or by the range that the warning itself states."""
+    warning = CAUSE.first(scene, "warning")
+    if warning is None or CAUSE.first(scene) or lacking(scene) or not scene.gpus:
+        return None
+    if scene.torch and scene.torch.code:
+        return "code"
+    most = warning.group("most")
+    code = (ComputeCapability.parse(most).sm,) if most else ()
+    return "range" if code and all(scene.level(code, gpu).usable for gpu in scene.gpus) else None
+
+
+def torch_runs(scene: Scene) -> bool:
+    """Whether torch's own kernels are known to run, by its code or by the report."""
+    return bool(scene.torch and scene.torch.code and scene.gpus) or scene.first("torch-works") is not None
+
+
+def about_libtorch(scene: Scene) -> bool:
+    """Whether the report is about torch's C++ distribution, whose code the catalogue does not describe."""
+    return "libtorch" in scene.report.installed

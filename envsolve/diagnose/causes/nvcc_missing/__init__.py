@@ -1,15 +1,31 @@
-"""``nvcc-missing``: there is no nvcc, or nothing says where it is (rule 10)."""
+"""``nvcc-missing``: there is no nvcc, or nothing says where it is (rule 10).
+
+The causes about toolkits share what is here: the fault that a report shows, its toolkits, and how to name one.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import islice
+from typing import Literal
 
 from envsolve.diagnose.causes._shared import Cause, lines
-from envsolve.diagnose.causes._toolkits import fault_of, nvcc_fixes, torch_cuda
-from envsolve.diagnose.model import Finding, Grounds
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import nvcc_remedies
+from envsolve.machine.model import Toolkit
+from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
+_MISMATCH, _ELSEWHERE = map(Cause, ("nvcc-torch-mismatch", "cuda-home-elsewhere"))
+
+Fault = Literal["mismatch", "headers", "taken", "several", "path", "missing"]
+
+_NVCC = re.compile(r"/bin/nvcc\b")
+_BEFORE = re.compile(r"[\w./$~-]{1,200}$")
+_PLACES = 200
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
@@ -18,3 +34,63 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         case ("missing" | "path") as fault, match:
             grounds = Grounds.STATED if fault == "missing" else Grounds.SUGGESTED
             yield CAUSE.finding("missing", grounds, lines(match), nvcc_fixes(scene, torch_cuda(scene)))
+
+
+def fault_of(scene: Scene) -> tuple[Fault, Match] | None:
+    """What went wrong with nvcc, the most specific first: the words of one fault often come with those of another."""
+    if match := _MISMATCH.first(scene):
+        return "mismatch", match
+    if match := _ELSEWHERE.first(scene, "headers"):
+        return "headers", match
+    if (match := _ELSEWHERE.first(scene, "clue")) and other_nvccs(scene, match):
+        return "taken", match
+    if (match := _MISMATCH.first(scene, "words")) and len(toolkit_versions(scene)) > 1:
+        return "several", match
+    if match := _ELSEWHERE.first(scene, "path"):
+        return "path", match
+    match = CAUSE.first(scene)
+    return ("missing", match) if match else None
+
+
+def other_nvccs(scene: Scene, match: Match) -> list[str]:
+    """Paths of another nvcc than the one that CMake took, if the report says that something failed."""
+    if not scene.mentions("fail", "error", "wrong", "mismatch", "incorrect"):
+        return []
+    text = scene.report.text
+    found = islice(_NVCC.finditer(text), _PLACES)
+    directories = ((at, _BEFORE.search(text, max(0, at.start() - 200), at.start())) for at in found)
+    paths = dict.fromkeys(directory[0] + at[0] for at, directory in directories if directory)
+    return [path for path in paths if path != match.groups["nvcc"]]
+
+
+def toolkit_versions(scene: Scene) -> list[str]:
+    """The CUDA versions of the toolkits with an nvcc."""
+    known = {t.version for t in scene.machine.toolkits or () if t.version and t.nvcc is not False}
+    return sorted(known, key=CudaVersion.parse)
+
+
+def toolkit_of(scene: Scene, cuda: str | None) -> Toolkit | None:
+    """The machine's toolkit of a CUDA version."""
+    wanted = CudaVersion.parse(cuda) if cuda else None
+    toolkits = (t for t in scene.machine.toolkits or () if t.version and t.nvcc is not False)
+    return next((t for t in toolkits if t.cuda_version == wanted), None)
+
+
+def set_home(scene: Scene, cuda: str | None) -> Iterator[Fix]:
+    """Name the toolkit of a CUDA version to the build."""
+    toolkit = toolkit_of(scene, cuda)
+    if toolkit is not None:
+        home = toolkit.path or f"/usr/local/cuda-{cuda}"
+        yield CAUSE.fix("set-home", cuda=cuda, home=home)
+    elif cuda and scene.os != "windows":
+        yield CAUSE.fix("look-for-home", cuda=cuda)
+
+
+def nvcc_fixes(scene: Scene, cuda: str | None) -> tuple[Fix, ...]:
+    """Ways to an nvcc of a CUDA version: one that the machine has, then one that is installed."""
+    return (*set_home(scene, cuda), *nvcc_remedies(scene, cuda))
+
+
+def torch_cuda(scene: Scene) -> str | None:
+    """The CUDA version of torch."""
+    return scene.torch.cuda if scene.torch else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
-from envsolve.diagnose.causes._toolkits import nvcc_fixes
+from envsolve.diagnose.causes.nvcc_missing import nvcc_fixes
 from envsolve.diagnose.fixes import replacements, with_another_python
 from envsolve.diagnose.model import Finding, Grounds
 from envsolve.diagnose.scene import Scene

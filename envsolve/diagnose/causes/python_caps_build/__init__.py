@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from packaging.utils import canonicalize_name
 
 from envsolve.diagnose.causes._asked import Asked, another_python, looked_up, nearest, python_for
-from envsolve.diagnose.causes._gpu_code import failure, lacking
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
+from envsolve.diagnose.causes.no_kernel_for_gpu import failure, lacking
 from envsolve.diagnose.fixes import conda_remedies, led_by, replacements, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
-from envsolve.diagnose.causes._triton import installed_fault, judged, pin_of, torch_that_compiles
+from envsolve.diagnose.causes._shared import (
+    Cause,
+    gpu_names,
+    installed_fault,
+    judged,
+    lines,
+    pin_of,
+    torch_evidence,
+    torch_that_compiles,
+)
 from envsolve.diagnose.fixes import replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, public

@@ -7,8 +7,16 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from envsolve.diagnose.causes._shared import Cause, by_triton, lines, toolkit_known, torch_evidence
-from envsolve.diagnose.causes._triton import installed_fault, of_report, torch_that_compiles
+from envsolve.diagnose.causes._shared import (
+    Cause,
+    by_triton,
+    installed_fault,
+    lines,
+    reported_triton,
+    toolkit_known,
+    torch_evidence,
+    torch_that_compiles,
+)
 from envsolve.diagnose.fixes import led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
@@ -28,7 +36,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     match = CAUSE.first(scene)
     if match is None or not (by_triton(scene) or match.quote.startswith("ptxas-blackwell")):
         return
-    arch, release = match.groups["arch"], of_report(scene)
+    arch, release = match.groups["arch"], reported_triton(scene)
     cc = ComputeCapability.parse(arch)
     ptxas = chosen_ptxas(release, cc) if release else None
     confirmed = ptxas is not None and arch not in ptxas.archs

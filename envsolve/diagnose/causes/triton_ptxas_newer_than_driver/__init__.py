@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, by_triton, driver_text, lines, torch_evidence
-from envsolve.diagnose.causes._triton import installed_fault, of_report, torch_that_compiles
+from envsolve.diagnose.causes._shared import (
+    Cause,
+    by_triton,
+    driver_text,
+    installed_fault,
+    lines,
+    reported_triton,
+    torch_evidence,
+    torch_that_compiles,
+)
 from envsolve.diagnose.causes.triton_ptxas_lacks_arch import machine_ptxas
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
@@ -21,7 +29,7 @@ CAUSE = Cause.of(__name__)
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """The words are those of any kernel's; the driver and the ptxas decide."""
-    match, release = CAUSE.first(scene), of_report(scene)
+    match, release = CAUSE.first(scene), reported_triton(scene)
     if match is None:
         return
     gpu, facts = scene.gpus[0] if scene.gpus else None, scene.facts

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
-from envsolve.diagnose.causes._triton import pin_of
+from envsolve.diagnose.causes._shared import Cause, lines, pin_of, torch_evidence
 from envsolve.diagnose.fixes import led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene, public
