@@ -67,15 +67,15 @@ def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Fix | None:
     return _remedy(scene, found, scene.family) if found else None
 
 
-def with_another_python(scene: Scene) -> tuple[str, Fix] | None:
-    """A Python for which a torch for these machines is published, if this Python has none."""
+def with_another_python(scene: Scene) -> Fix | None:
+    """An environment with a Python for which a torch for these machines is published, if this Python has none."""
     if scene.python is None or not scene.about_torch or scene.family.options("torch"):
         return None
     for python, option, family in advice.with_another_python(scene.family, scene.catalogue.pythons):
         chosen = _remedy(scene, (option,), family)
         place = f"uv venv --python {python} .venv-{python}"
         command = f"{place} && VIRTUAL_ENV=.venv-{python} uv {(chosen.command or '').removeprefix('uv ')}"
-        return python, led_by(f"Make an environment with Python {python}", Fix(chosen.text, command))
+        return led_by(f"Make an environment with Python {python}", Fix(chosen.text, command))
     return None
 
 

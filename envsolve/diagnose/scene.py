@@ -15,11 +15,12 @@ from envsolve.diagnose.report.observation import cuda_of_number
 from envsolve.diagnose.signatures import Match, find_matches
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.hardware import Toolkit, toolkit_of
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.rules.judge import as_judged
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code, libraries_serve
-from envsolve.rules.nvidia.driver import overstated_cuda
+from envsolve.rules.nvidia.driver import DriverFit, driver_runs, overstated_cuda
 from envsolve.rules.platform import same_system
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import DEFAULT, Family
@@ -62,8 +63,8 @@ class Torch:
         return f"torch {self.version or ''}".rstrip() + (f" [{self.variant}]" if self.variant else "")
 
 
-def torch_of(report: ReportFacts, machine: Machine, catalogue: Catalogue) -> Torch | None:
-    """The torch of a report; None if the report does not mention one."""
+def torch_of(report: ReportFacts, published: Sequence[Build]) -> Torch | None:
+    """The torch of a report, and which of the published builds it is; None if the report does not mention one."""
     name = next((n for n in _NAMES if n in report.installed), None)
     seen = report.installed[name] if name else None
     if seen is None and report.cuda is None and report.arch_list is None:
@@ -71,12 +72,12 @@ def torch_of(report: ReportFacts, machine: Machine, catalogue: Catalogue) -> Tor
     version, _, local = seen.value.partition("+") if seen else (None, "", "")
     stated = _VARIANT.match(local)
     variant = stated[0] if stated else _variant_of(report, name)
-    build = _build(version, variant, bool(local), machine, catalogue) if version and name != "libtorch" else None
+    build = _build(version, variant, bool(local), published) if version and name != "libtorch" else None
     if build is not None:
         variant = variant or build.variant
     code, code_from = _code(report, build)
     if code is None and version is None and variant is not None:
-        code, code_from = _code_of_variant(variant, machine, catalogue)
+        code, code_from = _code_of_variant(variant, published)
     evidence = tuple(shown(fact) for fact in (seen, report.cuda, report.arch_list) if fact is not None)
     return Torch(version, variant, _cuda(report, build, variant), code, code_from, build, evidence)
 
@@ -109,22 +110,18 @@ def _variant_of(report: ReportFacts, name: str | None) -> str | None:
     return "cpu" if name == "pytorch-cpu" or (toolkit is not None and toolkit.value == "none") else None
 
 
-def _build(version: str, variant: str | None, local: bool, machine: Machine, catalogue: Catalogue) -> Build | None:
+def _build(version: str, variant: str | None, local: bool, published: Sequence[Build]) -> Build | None:
     """The catalogue's build; a version without a local part that names no variant is the default index's."""
-    platform = machine.platform or Platform()
-    builds = [b for b in catalogue.builds("torch") if b.version == version and same_system(b.platform, platform)]
+    builds = [b for b in published if b.version == version]
     if variant is None:
-        builds = [b for b in builds if b.index == DEFAULT]
-    else:
-        builds = [b for b in builds if b.variant == variant]
-        builds.sort(key=lambda b: (b.index == DEFAULT) is local)
-    return builds[0] if builds else None
+        return next((b for b in builds if b.index == DEFAULT), None)
+    # The default index and PyTorch's own may both have the variant; only the latter's versions have a local part.
+    return min((b for b in builds if b.variant == variant), key=lambda b: (b.index == DEFAULT) is local, default=None)
 
 
-def _code_of_variant(variant: str, machine: Machine, catalogue: Catalogue) -> tuple[tuple[str, ...] | None, str | None]:
+def _code_of_variant(variant: str, published: Sequence[Build]) -> tuple[tuple[str, ...] | None, str | None]:
     """All code that builds of a variant contain: no version of the variant has other code."""
-    platform = machine.platform or Platform()
-    builds = [b for b in catalogue.builds("torch") if b.variant == variant and same_system(b.platform, platform)]
+    builds = [b for b in published if b.variant == variant]
     if not builds or any(not build.code for build in builds):
         return None, None
     every = tuple(dict.fromkeys(code for build in builds for code in build.code or ()))
@@ -189,9 +186,14 @@ class Scene:
         return told.cuda if overstated_cuda(told, self.catalogue.drivers) else None
 
     @property
+    def platform(self) -> Platform:
+        """The platform of the report's own machine, as far as it is known."""
+        return self.machine.platform or Platform()
+
+    @property
     def os(self) -> str | None:
         """``linux`` or ``windows``."""
-        return self.machine.platform.os if self.machine.platform else None
+        return self.platform.os
 
     @property
     def is_jetson(self) -> bool:
@@ -201,9 +203,13 @@ class Scene:
     @property
     def in_container(self) -> bool:
         """Whether the report mentions a container."""
-        platform = self.machine.platform
-        known = platform is not None and platform.container is not None
-        return known or bool(self.report.images) or self.mentions("docker", "container", "podman", "apptainer")
+        known = self.platform.container is not None or bool(self.report.images)
+        return known or self.mentions("docker", "container", "podman", "apptainer")
+
+    @property
+    def mentions_conda(self) -> bool:
+        """Whether the report mentions conda or a tool that installs the same packages."""
+        return self.mentions("conda", "mamba", "pixi")
 
     @property
     def about_torch(self) -> bool:
@@ -231,7 +237,29 @@ class Scene:
     @cached_property
     def torch(self) -> Torch | None:
         """The torch of the report."""
-        return torch_of(self.report, self.machine, self.catalogue)
+        return torch_of(self.report, self.published("torch"))
+
+    @property
+    def toolkit(self) -> str | None:
+        """The version of the toolkit that torch was built with."""
+        return self.torch.cuda if self.torch else None
+
+    @property
+    def nvcc(self) -> str | None:
+        """The toolkit version, ``12.4``, of the nvcc that the report shows."""
+        return str(CudaVersion.parse(self.report.nvcc.value)) if self.report.nvcc else None
+
+    def toolkit_known(self, version: str | None) -> Toolkit | None:
+        """The catalogue's record of a toolkit, whatever its patch release."""
+        return toolkit_of(version, self.catalogue.toolkits)
+
+    def fit(self, toolkit: str) -> DriverFit:
+        """How the driver runs what was built with a toolkit (rule 1)."""
+        return driver_runs(toolkit, self.driver, self.os, self.facts.toolkits, self.facts.floors)
+
+    def published(self, package: str) -> list[Build]:
+        """The builds of a package for the machine's system."""
+        return [b for b in self.catalogue.builds(package) if same_system(b.platform, self.platform)]
 
     @cached_property
     def family(self) -> Family:

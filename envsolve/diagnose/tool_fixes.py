@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene
-from envsolve.facts.hardware import CompilerPackages, toolkit_of
+from envsolve.facts.hardware import CompilerPackages
 from envsolve.machine.model import Driver, Gpu
 from envsolve.rules.nvidia.driver import ForwardFacts, can_exist, compat_serves, driver_runs
 from envsolve.rules.nvidia.toolchain import CompilerFacts, GccRange, covers, gcc_for, ptxas_packages
@@ -23,7 +23,7 @@ def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Fix]:
     """Ways to an nvcc of a CUDA version, those that leave the system alone first."""
     wanted = str(CudaVersion.parse(cuda)) if cuda else "12.8"
     whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and covers(c, wanted)]
-    order = {"pip": 1, "conda": 0 if scene.mentions("conda", "mamba", "pixi") else 2, "apt": 3}
+    order = {"pip": 1, "conda": 0 if scene.mentions_conda else 2, "apt": 3}
     if scene.os == "windows":
         whole = [packages for packages in whole if packages.manager != "apt"]
         home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{wanted}"
@@ -77,7 +77,7 @@ def _command(packages: CompilerPackages, cuda: str, scene: Scene) -> str:
 
 def driver_knowing(scene: Scene, cuda: str) -> Fix | None:
     """The oldest driver that supports a CUDA version in full, PTX included; None if the GPUs have none."""
-    if toolkit := toolkit_of(cuda, scene.catalogue.toolkits):
+    if toolkit := scene.toolkit_known(cuda):
         version = toolkit.driver_windows if scene.os == "windows" else toolkit.driver_linux
         if version:
             return _remedy(scene, version, f"it knows CUDA {cuda} in full, its PTX included")

@@ -99,10 +99,9 @@ def asked_for(scene: Scene) -> Asked | None:
         return None
     name = canonicalize_name(match.group("package", "name", "absent") or "")
     wanted = match.group("specifier", "wanted") or ""
-    platform = scene.machine.platform or Platform()
     known = scene.catalogue.builds(name)
     meant = tuple(build for build in known if _answers(build, wanted))
-    here = tuple(build for build in meant if same_system(build.platform, platform))
+    here = tuple(build for build in meant if same_system(build.platform, scene.platform))
     fitting = tuple(build for build in here if scene.python is None or python_fits(build.pythons, scene.python).ok)
     index = _TORCH_INDEX.search(scene.report.text)
     return Asked(
@@ -113,7 +112,7 @@ def asked_for(scene: Scene) -> Asked | None:
         meant,
         here,
         fitting,
-        _too_new(fitting, platform),
+        _too_new(fitting, scene.platform),
         _ignored(scene, wanted),
         index["url"] if index else None,
         scene.mentions("torch"),
@@ -170,8 +169,7 @@ def nearest(scene: Scene, name: str, wanted: str) -> tuple[Fix, ...]:
 
 def python_for(scene: Scene, range_: str) -> Fix:
     """An environment with a Python for which torch is published, else with the one that a range names."""
-    another = with_another_python(scene)
-    return another[1] if another else another_python(range_)
+    return with_another_python(scene) or another_python(range_)
 
 
 def another_python(range_: str) -> Fix:

@@ -13,11 +13,11 @@ from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut, Seen
 from envsolve.diagnose.scene import Scene, public
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment
-from envsolve.facts.hardware import Ptxas, Toolkit, TritonRelease
+from envsolve.facts.hardware import Ptxas, TritonRelease
 from envsolve.machine.model import Gpu
 from envsolve.rules.nvidia.code import chosen_ptxas, triton_pin, triton_runs
 from envsolve.rules.verdict import Reason
-from envsolve.values import ComputeCapability, CudaVersion
+from envsolve.values import ComputeCapability
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,6 @@ def installed_triton(environment: Environment, scene: Scene) -> tuple[Distributi
     return triton, release
 
 
-def toolkit_known(scene: Scene, version: str | None) -> Toolkit | None:
-    """The catalogue's record of the toolkit of a CUDA version, whatever its patch release."""
-    wanted = CudaVersion.parse(version) if version else None
-    return next((t for t in scene.catalogue.toolkits if CudaVersion.parse(t.version) == wanted), None)
-
-
 def pytorch_index(scene: Scene, variant: str) -> str:
     """The URL of PyTorch's own index for one variant."""
     return scene.catalogue.indexes["pytorch"].url.format(variant=variant)
@@ -152,8 +146,7 @@ def gcc_command(scene: Scene, major: int) -> str:
 
 def system_install(scene: Scene) -> str:
     """How the report's system installs a package: ``sudo apt-get install -y``, without sudo inside an image."""
-    distro = (scene.machine.platform.distro if scene.machine.platform else None) or ""
-    name = distro.split(" ")[0].lower()
+    name = (scene.platform.distro or "").split(" ")[0].lower()
     if name in ("rhel", "centos", "rocky", "almalinux", "fedora", "amzn", "ol", "tencentos"):
         return "sudo dnf install -y"
     if name == "arch":

@@ -9,8 +9,6 @@ from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, rep
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
-from envsolve.machine.model import Platform
-from envsolve.rules.platform import same_system
 from envsolve.solve.family import DEFAULT
 
 CAUSE = Cause.of(__name__)
@@ -85,17 +83,12 @@ def _why(scene: Scene) -> str:
     if scene.is_jetson:
         return CAUSE.words("jetson")
     version = scene.torch.version if scene.torch else None
-    platform = scene.machine.platform or Platform()
-    here = [
-        b
-        for b in scene.catalogue.builds("torch")
-        if b.version == version and b.index == DEFAULT and same_system(b.platform, platform)
-    ]
+    here = [b for b in scene.published("torch") if b.version == version and b.index == DEFAULT]
     if here and all(b.variant == "cpu" for b in here):
-        return CAUSE.words("platform", version=version, platform=f"{platform.os} {platform.arch}")
+        return CAUSE.words("platform", version=version, platform=f"{scene.platform.os} {scene.platform.arch}")
     if scene.mentions("whl/cpu"):
         return CAUSE.words("index")
-    return CAUSE.words("conda" if scene.mentions("conda", "mamba", "pixi") else "unknown")
+    return CAUSE.words("conda" if scene.mentions_conda else "unknown")
 
 
 def _fixes(scene: Scene) -> tuple[Fix, ...]:

@@ -12,7 +12,6 @@ from envsolve.diagnose.causes.nvcc_missing import (
     set_home,
     toolkit_of,
     toolkit_versions,
-    torch_cuda,
 )
 from envsolve.diagnose.causes.nvcc_torch_mismatch import nvcc_used, unsupported_gpus
 from envsolve.diagnose.model import Finding, Fix, Grounds
@@ -49,12 +48,12 @@ def from_report(scene: Scene) -> Iterator[Finding]:
             yield CAUSE.finding("several", Grounds.SUGGESTED, evidence, _named(scene, None), versions=several)
         case "path", match:
             path = match.group("path", "other")
-            yield CAUSE.finding("gone", Grounds.STATED, lines(match), nvcc_fixes(scene, torch_cuda(scene)), path=path)
+            yield CAUSE.finding("gone", Grounds.STATED, lines(match), nvcc_fixes(scene, scene.toolkit), path=path)
 
 
 def _named(scene: Scene, cuda: str | None) -> Iterator[Fix]:
     """Name the toolkit of torch's CUDA; if that is not known, each that the machine has."""
-    wanted = torch_cuda(scene) or cuda
+    wanted = scene.toolkit or cuda
     for version in [wanted] if wanted else reversed(toolkit_versions(scene)):
         toolkit = toolkit_of(scene, version)
         yield CAUSE.fix("name", cuda=version, home=(toolkit.path if toolkit else None) or f"/usr/local/cuda-{version}")

@@ -9,7 +9,7 @@ from envsolve.diagnose.fixes import replacements, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.tool_fixes import driver_running
-from envsolve.rules.nvidia.driver import DriverFit, driver_runs
+from envsolve.rules.nvidia.driver import DriverFit
 
 CAUSE = Cause.of(__name__)
 
@@ -35,10 +35,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 
 def _fit(scene: Scene) -> DriverFit | None:
-    cuda = scene.torch.cuda if scene.torch else None
-    if cuda is None or scene.driver is None:
-        return None
-    return driver_runs(cuda, scene.driver, scene.os, scene.facts.toolkits, scene.facts.floors)
+    return scene.fit(scene.toolkit) if scene.toolkit and scene.driver else None
 
 
 def _says_unavailable(scene: Scene) -> bool:
@@ -47,10 +44,8 @@ def _says_unavailable(scene: Scene) -> bool:
 
 
 def _fixes(scene: Scene) -> tuple[Fix, ...]:
-    cuda = scene.torch.cuda if scene.torch else None
-    driver = driver_running(scene, cuda) if cuda else None
-    another = with_another_python(scene)
-    found = [*replacements(scene), another and another[1], _cudatoolkit(scene), driver]
+    driver = driver_running(scene, scene.toolkit) if scene.toolkit else None
+    found = [*replacements(scene), with_another_python(scene), _cudatoolkit(scene), driver]
     return tuple(filter(None, found)) or (CAUSE.fix("other-build"),)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, gcc_command, lines, toolkit_known
+from envsolve.diagnose.causes._shared import Cause, gcc_command, lines
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -41,10 +41,10 @@ def _unsupported(scene: Scene, match: Match) -> Finding:
 
 def _toolkit(scene: Scene, match: Match) -> Toolkit | None:
     """The toolkit whose limit holds: named by the error, else that of the nvcc in use."""
-    version = match.group("cuda") or (scene.report.nvcc.value if scene.report.nvcc else None)
+    version = match.group("cuda") or scene.nvcc
     if version is None and scene.machine.toolkits:
         version = scene.machine.toolkits[0].version
-    return toolkit_known(scene, version)
+    return scene.toolkit_known(version)
 
 
 def _gcc_max(match: Match, toolkit: Toolkit | None) -> int | None:
@@ -79,7 +79,7 @@ def _older(scene: Scene, match: Match, toolkit: Toolkit | None) -> Iterator[Fix]
     if match.signature.id == "gcc-headers-nvcc":
         # The compiler passed nvcc's check and its headers did not: the headers of gcc 11 are the first that break.
         newest = min(newest, 10)
-    conda = scene.mentions("conda", "mamba", "pixi")
+    conda = scene.mentions_conda
     in_conda = CAUSE.fix("conda", newest=newest, below=newest + 1)
     beside = CAUSE.fix("beside", newest=newest, command=gcc_command(scene, newest))
     yield from (in_conda, beside) if conda else (beside, in_conda)

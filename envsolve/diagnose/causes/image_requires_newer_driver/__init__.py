@@ -10,7 +10,6 @@ from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import driver_knowing
 from envsolve.machine.target import driver_branch
-from envsolve.rules.nvidia.driver import driver_runs
 from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
@@ -36,10 +35,8 @@ def _fixes(scene: Scene, gate: Match, have: str | None) -> Iterator[Fix]:
         return
     wanted = gate.groups["version"]
     major = CudaVersion.parse(wanted).major
-    if have is None or CudaVersion.parse(have).major >= major:
-        fit = driver_runs(wanted, scene.driver, scene.os, scene.facts.toolkits, scene.facts.floors)
-        if fit.reason.ok is not False:
-            yield CAUSE.fix("disable", major=major)
+    if (have is None or CudaVersion.parse(have).major >= major) and scene.fit(wanted).reason.ok is not False:
+        yield CAUSE.fix("disable", major=major)
     newest = (
         f"{have} is the newest that this driver supports" if have else "the version that nvidia-smi shows, or below"
     )

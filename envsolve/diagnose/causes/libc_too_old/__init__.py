@@ -14,7 +14,6 @@ from envsolve.diagnose.fixes import conda_remedies, replacements, with_another_p
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
-from envsolve.machine.model import Platform
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, libc_text
 
 CAUSE = Cause.of(__name__)
@@ -29,7 +28,7 @@ Libc = tuple[str, tuple[int, int]]
 def from_report(scene: Scene) -> Iterator[Finding]:
     """The loader names the version that is missing; a wheel's tag names the one that it needs."""
     match, wheel = scene.first("glibc", "glibc-virtual"), scene.first("wheel-platform")
-    libc = libc_of(scene.machine.platform)
+    libc = libc_of(scene.platform)
     if match:
         need = f"glibc {match.groups['need']}" if "need" in match.groups else CAUSE.words("newer")
         grounds = Grounds.CONFIRMED if libc else Grounds.STATED
@@ -57,7 +56,7 @@ def _finding(
     hidden: str = "",
     explains: tuple[str, ...] | None = None,
 ) -> Finding:
-    libc = libc_of(scene.machine.platform)
+    libc = libc_of(scene.platform)
     own = CAUSE.words("has", version=_dotted(libc[1])) if libc else CAUSE.words("older")
     return CAUSE.finding("older", grounds, lines(*matches), fixes, explains, need=need, have=have or own, hidden=hidden)
 
@@ -83,12 +82,12 @@ def _by_uv(scene: Scene, libc: Libc | None) -> Iterator[Finding]:
 
 def _refused(scene: Scene) -> tuple[Libc, list[Match]] | None:
     """The C library that the requested files need, if an installer hides them because the machine's is older."""
-    have, platform = libc_of(scene.machine.platform), scene.machine.platform
+    have = libc_of(scene.platform)
     if (asked := asked_for(scene)) and asked.libc:
         return asked.libc, [asked.match, *scene.found("uv-platform")[:1]]
     for match in scene.found("uv-platform") if have else ():
         tags = re.findall(r"\w+linux\w+", match.groups["platforms"])
-        arch = (platform.arch if platform else None) or ""
+        arch = scene.platform.arch or ""
         needs = [need for tag in tags if arch in tag and (need := libc_needed(tag))]
         if have and needs and not any(libc_serves(have, need) for need in needs):
             return min(needs, key=lambda need: need[1]), [match]
@@ -99,12 +98,12 @@ def _fixes(scene: Scene, by: str | None = None) -> Iterator[Fix]:
     """Builds for an older glibc, if torch requires the newer one; else what was compiled elsewhere, built here."""
     if by and not _is_torchs(by):
         yield CAUSE.fix("rebuild", library=by.rpartition("/")[2])
-    elif libc_of(scene.machine.platform) is not None:
+    elif libc_of(scene.platform) is not None:
         yield from replacements(scene)
         if another := with_another_python(scene):
-            yield another[1]
+            yield another
     if scene.first("glibc-virtual"):
-        old = structs.replace(scene.machine.platform or Platform(), libc=_OLDEST)
+        old = structs.replace(scene.platform, libc=_OLDEST)
         machines = tuple(structs.replace(machine, platform=old) for machine in scene.machines)
         yield from conda_remedies(replace(scene, machines=machines))
     yield CAUSE.fix("container")

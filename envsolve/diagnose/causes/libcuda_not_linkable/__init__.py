@@ -20,8 +20,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if match is None:
         return
     found = _FOUND.search(scene.report.text)
-    wsl = scene.machine.platform is not None and scene.machine.platform.wsl
-    directory = found[1] if found else _WSL if wsl or scene.mentions("wsl") else "/usr/lib/x86_64-linux-gnu"
+    directory = (
+        found[1] if found else _WSL if scene.platform.wsl or scene.mentions("wsl") else "/usr/lib/x86_64-linux-gnu"
+    )
     names = ("path", "triton", "link") if scene.mentions("triton", "inductor", "torch.compile") else ("path", "link")
     fixes = (CAUSE.fix(name, directory=directory) for name in names)
     yield CAUSE.finding("unlinkable", Grounds.STATED, lines(match), fixes)

@@ -66,7 +66,7 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
 def wheels_of_two_majors(scene: Scene, match: Match) -> Finding | None:
     """Two wheels of the library for two CUDA majors, if torch's own major is known."""
     symbol = match.group("symbol", "library") or ""
-    cuda = scene.torch.cuda if scene.torch else None
+    cuda = scene.toolkit
     installed = scene.report.installed
     found = {name: wheel for name in installed if (wheel := _WHEEL.fullmatch(name))}
     same = [name for name, wheel in found.items() if symbol.lower().lstrip("_").startswith(wheel["library"])]

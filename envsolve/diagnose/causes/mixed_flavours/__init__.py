@@ -15,9 +15,7 @@ from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
 from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Evidence
-from envsolve.machine.model import Platform
 from envsolve.rules.nvidia.code import agrees
-from envsolve.rules.platform import same_system
 from envsolve.solve.family import DEFAULT
 from envsolve.values import CudaVersion
 
@@ -65,8 +63,7 @@ def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
 def _builds(scene: Scene, name: str) -> list[Build]:
     """The published builds that the installed companion may be."""
     version, _, local = scene.report.installed[name].value.partition("+")
-    platform = scene.machine.platform or Platform()
-    builds = [b for b in scene.catalogue.builds(name) if b.version == version and same_system(b.platform, platform)]
+    builds = [b for b in scene.published(name) if b.version == version]
     if local:
         return [b for b in builds if b.variant == local] or builds
     if scene.first("vision-cuda", "vision-nms", "vision-ops"):
@@ -170,7 +167,7 @@ def from_linker(scene: Scene) -> Iterator[Finding]:
     elif library:
         yield _stated("library", evidence, _rebuild(scene, library), library=library.groups["library"])
     elif runtime and not _is_torchs_own(scene):
-        have = f"CUDA {scene.torch.cuda}" if scene.torch and scene.torch.cuda else "another CUDA"
+        have = f"CUDA {scene.toolkit}" if scene.toolkit else "another CUDA"
         yield _stated("runtime", evidence, _rebuild(scene, runtime), major=runtime.groups["soname"], have=have)
     elif companion:
         yield _stated("library", evidence, _rebuild(scene, companion), library=CAUSE.words("other-libraries"))

@@ -46,8 +46,7 @@ def _without_gpus(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("devices", Grounds.SUGGESTED, lines(unavailable), fixes)
         return
     started = next((seen for seen in scene.report.commands if _NO_GPUS.search(seen.value)), None)
-    cuda = scene.torch is not None and scene.torch.cuda is not None
-    if started and cuda and scene.mentions("false") and scene.mentions("is_available", "cuda available"):
+    if started and scene.toolkit and scene.mentions("false") and scene.mentions("is_available", "cuda available"):
         evidence = (f"{started.where}: {started.quote}", *torch_evidence(scene))
         yield CAUSE.finding("container", Grounds.SUGGESTED, evidence, _container(scene))
 
@@ -62,5 +61,4 @@ def _host(scene: Scene) -> Iterator[Fix]:
     yield CAUSE.fix("look")
     if scene.mentions("slurm", "srun", "sbatch", "login node", "cluster"):
         yield CAUSE.fix("cluster")
-    wsl = scene.machine.platform is not None and scene.machine.platform.wsl
-    yield CAUSE.fix("wsl" if wsl else "install")
+    yield CAUSE.fix("wsl" if scene.platform.wsl else "install")

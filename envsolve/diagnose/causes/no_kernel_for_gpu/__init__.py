@@ -70,7 +70,7 @@ def _optional(scene: Scene, distribution: Distribution) -> bool:
 def _torch_lacks(scene: Scene, match: Match | None, missing: tuple[Gpu, ...]) -> Finding:
     torch, another = scene.torch, with_another_python(scene)
     assert torch is not None and torch.code is not None
-    fixes = (*([another[1]] if another else []), *replacements(scene), *_hide_others(scene, missing))
+    fixes = (*filter(None, [another]), *replacements(scene), *_hide_others(scene, missing))
     return CAUSE.finding(
         "torch",
         Grounds.CONFIRMED if match else Grounds.DERIVED,

@@ -15,7 +15,6 @@ from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import image_remedies
-from envsolve.machine.model import Platform
 
 CAUSE = Cause.of(__name__)
 
@@ -59,8 +58,7 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
 
 
 def _platform(scene: Scene) -> str:
-    platform = scene.machine.platform or Platform()
-    return f"{platform.os} {platform.arch}"
+    return f"{scene.platform.os} {scene.platform.arch}"
 
 
 def _published(asked: Asked) -> str:

@@ -11,7 +11,6 @@ from envsolve.diagnose.causes._shared import (
     gpu_names,
     lines,
     shown_variable,
-    toolkit_known,
     torch_evidence,
 )
 from envsolve.diagnose.fixes import archs_for, replacements
@@ -49,10 +48,10 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 
 def _in_use(scene: Scene) -> Toolkit | None:
-    version = scene.report.nvcc.value if scene.report.nvcc else None
+    version = scene.nvcc
     if version is None and scene.machine.toolkits and len(scene.machine.toolkits) == 1:
         version = scene.machine.toolkits[0].version
-    return toolkit_known(scene, version)
+    return scene.toolkit_known(version)
 
 
 def _why(knowing: list[Toolkit], toolkit: Toolkit | None) -> tuple[str, bool]:
@@ -81,7 +80,7 @@ def _fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolk
 
 def _knowing_fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolkit]) -> Iterator[Fix]:
     """An nvcc of torch's CUDA major that knows the architecture; without one, a torch for another CUDA."""
-    torch = scene.torch.cuda if scene.torch else None
+    torch = scene.toolkit
     major = CudaVersion.parse(torch or (toolkit.version if toolkit else knowing[-1].version if knowing else "0")).major
     within = [t for t in knowing if t.cuda_version.major == major]
     if within:
@@ -113,7 +112,7 @@ def _shorter(scene: Scene, entry: str) -> Iterator[Fix]:
 
 def _of_nvrtc(scene: Scene, found: Iterable[str]) -> Finding:
     """Whether the toolkit of torch's CUDA, whose NVRTC a torch wheel contains, knows the GPUs."""
-    own = toolkit_known(scene, scene.torch.cuda if scene.torch else None)
+    own = scene.toolkit_known(scene.toolkit)
     unknown = [gpu for gpu in scene.gpus if own and not _knows(own, gpu)]
     evidence = (*found, *torch_evidence(scene), *scene.gpu_evidence)
     if own and scene.gpus and not unknown:

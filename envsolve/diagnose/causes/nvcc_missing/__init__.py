@@ -33,7 +33,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     match fault_of(scene):
         case ("missing" | "path") as fault, match:
             grounds = Grounds.STATED if fault == "missing" else Grounds.SUGGESTED
-            yield CAUSE.finding("missing", grounds, lines(match), nvcc_fixes(scene, torch_cuda(scene)))
+            yield CAUSE.finding("missing", grounds, lines(match), nvcc_fixes(scene, scene.toolkit))
 
 
 def fault_of(scene: Scene) -> tuple[Fault, Match] | None:
@@ -89,8 +89,3 @@ def set_home(scene: Scene, cuda: str | None) -> Iterator[Fix]:
 def nvcc_fixes(scene: Scene, cuda: str | None) -> tuple[Fix, ...]:
     """Ways to an nvcc of a CUDA version: one that the machine has, then one that is installed."""
     return (*set_home(scene, cuda), *nvcc_remedies(scene, cuda))
-
-
-def torch_cuda(scene: Scene) -> str | None:
-    """The CUDA version of torch."""
-    return scene.torch.cuda if scene.torch else None

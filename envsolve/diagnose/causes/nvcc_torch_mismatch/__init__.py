@@ -12,7 +12,6 @@ from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Gpu
 from envsolve.rules.nvidia.code import libraries_serve
-from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
 
@@ -26,7 +25,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     evidence = (*lines(match), *torch_evidence(scene), *scene.gpu_evidence)
     if gpus := unsupported_gpus(scene, torch):
         another = with_another_python(scene)
-        fixes = [another[1]] if another else replacements(scene)
+        fixes = [another] if another else replacements(scene)
         yield CAUSE.finding("gpu", Grounds.CONFIRMED, evidence, fixes, torch=torch, gpus=gpu_names(gpus))
     else:
         fixes = nvcc_fixes(scene, torch)
@@ -42,5 +41,5 @@ def unsupported_gpus(scene: Scene, cuda: str) -> list[Gpu]:
 
 def nvcc_used(scene: Scene, match: Match) -> str:
     """The CUDA version of the nvcc that the build used, as far as the report shows it."""
-    nvcc = match.group("nvcc") or (str(CudaVersion.parse(scene.report.nvcc.value)) if scene.report.nvcc else None)
+    nvcc = match.group("nvcc") or scene.nvcc
     return nvcc or next((t.version for t in scene.machine.toolkits or () if t.version), None) or "another CUDA"

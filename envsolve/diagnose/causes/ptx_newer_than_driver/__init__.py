@@ -46,13 +46,12 @@ def _toolkit(scene: Scene) -> str | None:
         return _cuda_of_ptx(scene, version.groups["asked"])
     if stated := scene.first("built-with"):
         return stated.groups["cuda"]
-    nvcc = str(CudaVersion.parse(scene.report.nvcc.value)) if scene.report.nvcc else None
-    if nvcc and scene.first("from-source"):
-        return nvcc
-    if scene.torch and scene.torch.cuda:
-        return scene.torch.cuda
+    if scene.nvcc and scene.first("from-source"):
+        return scene.nvcc
+    if scene.toolkit:
+        return scene.toolkit
     compilers = {t.version for t in scene.machine.toolkits or () if t.nvcc and t.version}
-    return nvcc or (str(CudaVersion.parse(compilers.pop())) if len(compilers) == 1 else None)
+    return scene.nvcc or (str(CudaVersion.parse(compilers.pop())) if len(compilers) == 1 else None)
 
 
 def _cuda_of_ptx(scene: Scene, ptx_isa: str) -> str | None:

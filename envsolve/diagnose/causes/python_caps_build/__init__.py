@@ -41,7 +41,7 @@ def _capped(scene: Scene) -> Iterator[Finding]:
         evidence = (*lines(failure(scene)), *torch_evidence(scene), torch.code_from or "", *scene.gpu_evidence)
         consequences = ("no-kernel-for-gpu", "nvcc-torch-mismatch", "nvcc-arch-unknown")
         values = {"gpus": gpu_names(missing), "python": scene.python}
-        yield CAUSE.finding("capped", Grounds.DERIVED, evidence, [another[1]], consequences, **values)
+        yield CAUSE.finding("capped", Grounds.DERIVED, evidence, [another], consequences, **values)
 
 
 def _looked_up(scene: Scene, asked: Asked) -> Iterator[Finding]:

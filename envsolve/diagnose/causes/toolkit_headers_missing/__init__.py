@@ -32,8 +32,8 @@ def _with_libdevice(scene: Scene) -> Iterator[Fix]:
 
 
 def _fixes(scene: Scene, what: str, *, linking: bool) -> Iterator[Fix]:
-    cuda = (scene.torch.cuda if scene.torch else None) or "12.8"
-    if scene.mentions("conda", "mamba", "pixi") and scene.os != "windows":
+    cuda = scene.toolkit or "12.8"
+    if scene.mentions_conda and scene.os != "windows":
         yield CAUSE.fix("conda-lib" if linking else "conda-include")
     if "cudnn" in what or "nccl" in what:
         yield CAUSE.fix("cudnn" if "cudnn" in what else "nccl")

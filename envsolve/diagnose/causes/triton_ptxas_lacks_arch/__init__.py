@@ -13,7 +13,6 @@ from envsolve.diagnose.causes._shared import (
     installed_fault,
     lines,
     reported_triton,
-    toolkit_known,
     torch_evidence,
     torch_that_compiles,
 )
@@ -24,7 +23,6 @@ from envsolve.diagnose.tool_fixes import ptxas_remedy
 from envsolve.environment.model import Environment
 from envsolve.facts.hardware import Ptxas, TritonRelease
 from envsolve.rules.nvidia.code import arch_asked, chosen_ptxas
-from envsolve.rules.nvidia.driver import driver_runs
 from envsolve.values import ComputeCapability, CudaVersion
 
 CAUSE = Cause.of(__name__)
@@ -98,10 +96,10 @@ def _installed_fixes(scene: Scene, release: TritonRelease, cc: ComputeCapability
 def machine_ptxas(scene: Scene, variable: str, arch: str) -> Iterator[Fix]:
     """The ptxas of a toolkit on the machine that knows the GPU and whose output the driver loads."""
     for toolkit in scene.machine.toolkits or ():
-        known = toolkit_known(scene, toolkit.version)
+        known = scene.toolkit_known(toolkit.version)
         if known is None or toolkit.path is None or not toolkit.nvcc or arch not in known.archs:
             continue
-        if driver_runs(known.version, scene.driver, scene.os, scene.facts.toolkits, scene.facts.floors).reason.ok:
+        if scene.fit(known.version).reason.ok:
             values = {"cuda": toolkit.version, "arch": arch, "variable": variable, "home": toolkit.path}
             yield CAUSE.fix("machine-toolkit", **values)
             return

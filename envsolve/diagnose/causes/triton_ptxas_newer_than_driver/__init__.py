@@ -21,7 +21,6 @@ from envsolve.diagnose.tool_fixes import driver_running, ptxas_remedy
 from envsolve.environment.model import Environment
 from envsolve.facts.hardware import Ptxas, TritonRelease
 from envsolve.rules.nvidia.code import arch_asked, chosen_ptxas
-from envsolve.rules.nvidia.driver import driver_runs
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion
 
 CAUSE = Cause.of(__name__)
@@ -32,9 +31,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     match, release = CAUSE.first(scene), reported_triton(scene)
     if match is None:
         return
-    gpu, facts = scene.gpus[0] if scene.gpus else None, scene.facts
+    gpu = scene.gpus[0] if scene.gpus else None
     ptxas = chosen_ptxas(release, gpu.cc) if release and gpu and gpu.cc else (release.ptxas[0] if release else None)
-    fit = driver_runs(ptxas.cuda, scene.driver, scene.os, facts.toolkits, facts.floors) if ptxas else None
+    fit = scene.fit(ptxas.cuda) if ptxas else None
     below = fit is not None and fit.reason.ok is False
     if not below and not by_triton(scene):
         return
@@ -69,13 +68,8 @@ def _fixes(scene: Scene, ptxas: Ptxas | None) -> Iterator[Fix]:
 
 def _with_own_ptxas(scene: Scene) -> Iterator[Fix]:
     """Torch builds of this driver's CUDA family that have a ptxas of their own for inductor."""
-    facts = scene.facts
-    own = [
-        option
-        for option in scene.family.options("torch")
-        if option.build.own_ptxas
-        and driver_runs(option.build.own_ptxas, scene.driver, scene.os, facts.toolkits, facts.floors).reason.ok
-    ]
+    options = scene.family.options("torch")
+    own = [o for o in options if o.build.own_ptxas and scene.fit(o.build.own_ptxas).reason.ok]
     at_hand = DriverVersion.parse(scene.torch.version) if scene.torch and scene.torch.version else ()
     same = [o for o in own if DriverVersion.parse(o.build.version)[:2] == at_hand[:2]]
     for build in {option.identity: option.build for option in (*same[:1], *own[:1])}.values():
