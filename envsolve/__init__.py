@@ -10,26 +10,17 @@ from time import time_ns as _now
 # Not typing.TYPE_CHECKING: importing typing takes longer than all the rest of `envsolve --version`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from envsolve.catalogue import check_facts as check_facts
-    from envsolve.catalogue import facts as facts
-    from envsolve.catalogue import facts_summary as facts_summary
-    from envsolve.catalogue import measure as measure
-    from envsolve.catalogue import update_facts as update_facts
     from envsolve.diagnose.report.packages import installed_versions as installed_versions
-    from envsolve.diagnosis import apply_fix as apply_fix
-    from envsolve.diagnosis import check_dockerfile as check_dockerfile
-    from envsolve.diagnosis import diagnose as diagnose
-    from envsolve.diagnosis import find_fix as find_fix
-    from envsolve.diagnosis import guard as guard
-    from envsolve.diagnosis import preview_install as preview_install
-    from envsolve.diagnosis import restore as restore
-    from envsolve.diagnosis import unguard as unguard
-    from envsolve.environments import describe as describe
+    from envsolve.environments import apply_fix as apply_fix
     from envsolve.environments import envs as envs
+    from envsolve.environments import find_fix as find_fix
+    from envsolve.environments import guard as guard
     from envsolve.environments import install as install
+    from envsolve.environments import preview_install as preview_install
     from envsolve.environments import probe as probe
+    from envsolve.environments import restore as restore
     from envsolve.environments import saved_report as saved_report
-    from envsolve.environments import to_json as to_json
+    from envsolve.environments import unguard as unguard
     from envsolve.environments import verify as verify
     from envsolve.environments import verify_compiles as verify_compiles
     from envsolve.errors import EnvsolveError as EnvsolveError
@@ -39,6 +30,15 @@ if TYPE_CHECKING:
     from envsolve.errors import VerificationError as VerificationError
     from envsolve.formats import in_containers as in_containers
     from envsolve.formats import render as render
+    from envsolve.inspection import check_dockerfile as check_dockerfile
+    from envsolve.inspection import check_facts as check_facts
+    from envsolve.inspection import describe as describe
+    from envsolve.inspection import diagnose as diagnose
+    from envsolve.inspection import facts as facts
+    from envsolve.inspection import facts_summary as facts_summary
+    from envsolve.inspection import measure as measure
+    from envsolve.inspection import to_json as to_json
+    from envsolve.inspection import update_facts as update_facts
     from envsolve.machine.known import describe_target as describe_target
     from envsolve.machine.known import detect as detect
     from envsolve.machine.known import load_machines as load_machines
@@ -57,30 +57,34 @@ STARTED = _now()
 __version__ = "0.1.0"
 
 _MODULES = {
-    "catalogue": ("check_facts", "facts", "facts_summary", "measure", "update_facts"),
     "diagnose.report.packages": ("installed_versions",),
-    "diagnosis": (
+    "environments": (
         "apply_fix",
-        "check_dockerfile",
-        "diagnose",
+        "envs",
         "find_fix",
         "guard",
-        "preview_install",
-        "restore",
-        "unguard",
-    ),
-    "environments": (
-        "describe",
-        "envs",
         "install",
+        "preview_install",
         "probe",
+        "restore",
         "saved_report",
-        "to_json",
+        "unguard",
         "verify",
         "verify_compiles",
     ),
     "errors": ("EnvsolveError", "ImpossibleError", "IndexUnavailableError", "UsageError", "VerificationError"),
     "formats": ("in_containers", "render"),
+    "inspection": (
+        "check_dockerfile",
+        "check_facts",
+        "describe",
+        "diagnose",
+        "facts",
+        "facts_summary",
+        "measure",
+        "to_json",
+        "update_facts",
+    ),
     "machine.known": ("describe_target", "detect", "load_machines"),
     "machine.model": ("Machine",),
     "planning.builds": ("builds", "judge"),

@@ -1,4 +1,4 @@
-"""Stages that make, verify and list environments on this computer; and what any stage returns, as text or JSON.
+"""Public API on environments: install, verify, try out, list, protect, fix and restore them.
 
 Every function on an environment takes the same ``prefix``, its root directory. Imports are local to the functions, so
 that each command loads only what it runs.
@@ -7,15 +7,14 @@ that each command loads only what it runs.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envsolve.errors import UsageError
-from envsolve.machine.known import detect
+from envsolve.machine.known import detect, machines_given, machines_or_host
 from envsolve.planning.request import check_python_text
 from envsolve.system.files import StrPath, items, path_of, paths
 
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     from envsolve.install.errors import Progress
     from envsolve.machine.model import Machine
     from envsolve.planning.plan import Plan
+    from envsolve.protect.fix import Fix, Fixed
+    from envsolve.protect.keep import Preferences
+    from envsolve.protect.preview import Preview
     from envsolve.verify.expectations import Context
     from envsolve.verify.report import Probe, Report
 
@@ -61,7 +63,6 @@ def install(
         EnvsolveError: See :func:`envsolve.install.environment.install`.
     """
     from envsolve.diagnose.signatures import explain
-    from envsolve.diagnosis import guard
     from envsolve.install.environment import install as make_environment
     from envsolve.install.errors import silent
     from envsolve.install.record import is_guarded
@@ -218,28 +219,131 @@ def envs(
     return survey(prefixes, machine or detect(), Catalogue(), environ)
 
 
-def describe(value: object) -> str:
-    """Describe a machine, a plan or the result of any other stage as text for a person.
+def preview_install(
+    command: Sequence[str], machines: Sequence[Machine] | None = None, environ: Mapping[str, str] = os.environ
+) -> Preview | None:
+    """Preview what a command of pip, uv or conda would do to the torch of its environment, by a dry run.
+
+    Args:
+        command: Its words, ``["pip", "install", "X"]``.
+        machines: The machine to judge the new torch on; this host if None.
+        environ: Environment variables of the command.
+
+    Returns:
+        The preview; None if the command does not change an environment.
 
     Raises:
-        UsageError: The value is something else.
+        UsageError: It is not such a command, it has no dry run, or its environment is not found.
+        EnvsolveError: The installer itself refuses.
     """
-    # Each value has its text beside it, except a machine and a plan.
-    home = type(value).__module__
-    module = {
-        "envsolve.machine.model": "envsolve.machine.model",
-        "envsolve.planning.plan": "envsolve.formats.summary",
-    }
-    found = importlib.import_module(module.get(home, home)) if home.startswith("envsolve.") else None
-    text = getattr(found, "describe", None) or getattr(found, "render", None)
-    if text is None:
-        raise UsageError(f"a {type(value).__name__} has no description", hint="pass what a stage returned")
-    return str(text(value))
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.preview import preview
+
+    words = items(command, str, "command")
+    given = machines_given(machines)
+    if not words or len(given) > 1:
+        raise UsageError("preview_install takes one command and at most one machine", hint="preview them one by one")
+    return preview(words, given[0] if given else detect(), Catalogue(), environ)
 
 
-def to_json(value: object) -> str:
-    """Write a machine, a plan or the result of any other stage as the JSON that its command prints."""
-    from envsolve.planning.plan import Plan
-    from envsolve.system.files import dump
+def guard(prefix: StrPath, environ: Mapping[str, str] = os.environ) -> Preferences:
+    """Write constraints into an environment that make plain pip and conda keep its torch.
 
-    return value.to_json() if isinstance(value, Plan) else dump(value)
+    Raises:
+        UsageError: There is no torch at ``prefix``, or its pip configuration has a constraint of its own.
+        EnvsolveError: A file cannot be written.
+    """
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.keep import write
+
+    return write(path_of(prefix, "prefix"), Catalogue(), environ)
+
+
+def unguard(prefix: StrPath) -> Preferences:
+    """Remove what :func:`guard` wrote, and nothing else.
+
+    Raises:
+        UsageError: There is no directory at ``prefix``.
+        EnvsolveError: A file cannot be changed.
+    """
+    from envsolve.protect.keep import remove
+
+    return remove(path_of(prefix, "prefix"))
+
+
+def find_fix(
+    prefix: StrPath, machines: Sequence[Machine] | None = None, environ: Mapping[str, str] = os.environ
+) -> Fix | None:
+    """Find the smallest fix of an environment; None if nothing is known to be wrong with it.
+
+    Args:
+        prefix: The environment.
+        machines: The machines that it should work on; this host if None.
+        environ: Environment variables that matter besides its files, and those of the installer.
+
+    Raises:
+        UsageError: There is no environment at ``prefix``.
+        ImpossibleError: pip and uv cannot apply the smallest fix; the hint says what to do.
+        EnvsolveError: The installer refuses.
+    """
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.fix import find_fix
+
+    return find_fix(path_of(prefix, "prefix"), machines_or_host(machines), Catalogue(), environ)
+
+
+def apply_fix(
+    fix: Fix,
+    machines: Sequence[Machine] | None = None,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+    environ: Mapping[str, str] = os.environ,
+) -> Fixed:
+    """Save the state of an environment, apply the fix that :func:`find_fix` found, and diagnose it again.
+
+    Args:
+        fix: What to do.
+        machines: As for :func:`find_fix`.
+        progress: Called with each line that the installer prints.
+        environ: Environment variables.
+
+    Raises:
+        VerificationError: It did not help; the environment is as before, or the hint says what to run.
+        EnvsolveError: The installer failed; otherwise the same.
+    """
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.fix import apply_fix
+
+    return apply_fix(fix, machines_or_host(machines), Catalogue(), environ, progress)
+
+
+def restore(
+    prefix: StrPath,
+    *,
+    confirm: Callable[[tuple[str, ...]], object] = bool,
+    progress: Callable[[str], None] = lambda _: None,
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[str, ...]:
+    """Put back the packages that an environment had before its last fix, and delete the saved state.
+
+    Args:
+        prefix: The environment; no other one is changed.
+        confirm: Called with the commands before the first one runs; it raises to stop.
+        progress: Called with each line that the installer prints.
+        environ: Variables of the installer.
+
+    Returns:
+        The names of the packages that were put back or removed.
+
+    Raises:
+        UsageError: No state is saved.
+        VerificationError: It could not be put back; the hint says exactly what to run.
+    """
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.protect.restore import last, put_back
+
+    place = path_of(prefix, "prefix")
+    path, state = last(place)
+    names = put_back(place, state, Catalogue(), environ, progress, confirm)
+    path.unlink()
+    return names

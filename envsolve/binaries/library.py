@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
-from envsolve.binaries import code, elf
+from envsolve.binaries import elf
 from envsolve.binaries.elf import read_at
 from envsolve.binaries.files import Artefact, WheelFile
-from envsolve.binaries.model import CUDA_NAME, LIBRARY_FILE, Library, arch_order
+from envsolve.binaries.model import CUDA_NAME, LIBRARY_FILE, FatbinEntry, Kind, Library, arch_order, containers
 from envsolve.errors import UsageError
 
 _CUDA_OR_DLL = re.compile(
@@ -96,7 +96,7 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
             else:
                 of_dlls.add(major_in_dll(file, path))
             file.seek(0)
-            for entries in code.containers(file):
+            for entries in containers(file):
                 lists[_archs(entries)] += 1
                 isas.update(entry.ptx_isa for entry in entries if entry.ptx_isa)
     if not paths:
@@ -138,7 +138,7 @@ def read_library(file: IO[bytes], name: str) -> Library:
     file.seek(0)
     lists: Counter[tuple[str, ...]] = Counter()
     isas: dict[str, str] = {}
-    for entries in code.containers(file):
+    for entries in containers(file):
         lists[_archs(entries)] += 1
         for entry in entries:
             if entry.ptx_isa:
@@ -185,8 +185,8 @@ def cxx11_abi(symbols: bytes) -> bool | None:
     return new if new != old else None
 
 
-def _archs(entries: tuple[code.FatbinEntry, ...]) -> tuple[str, ...]:
-    return _in_order({entry.arch for entry in entries if entry.kind is not code.Kind.OTHER})
+def _archs(entries: tuple[FatbinEntry, ...]) -> tuple[str, ...]:
+    return _in_order({entry.arch for entry in entries if entry.kind is not Kind.OTHER})
 
 
 def _in_order(archs: set[str]) -> tuple[str, ...]:

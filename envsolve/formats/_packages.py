@@ -224,7 +224,7 @@ def public_answer(answer: WhatIf) -> WhatIf:
 
 #: What torch is called on package indexes and on conda channels.
 TORCH = ("torch", "pytorch")
-_FLAVOUR = r"cu(\d+)(\d)"
+_CUDA_VARIANT = r"cu(\d+)(\d)"
 
 #: What a level means for a GPU, best first.
 LEVELS = {
@@ -236,19 +236,19 @@ LEVELS = {
 }
 
 
-def driver_sentence(need: DriverNeed, flavour: str | None) -> str:
+def driver_sentence(need: DriverNeed, variant: str | None) -> str:
     """How the driver runs the plan's CUDA builds.
 
     Args:
         need: The driver that they need, and the machine's.
-        flavour: Theirs, ``cu126``.
+        variant: Theirs, ``cu126``.
     """
     if need.required is None:
         return "the plan needs no NVIDIA driver"
     wanted = f"needs {need.required} or newer"
     if need.have is None and need.mode is None:
         return f"{wanted}; the machine's is not known"
-    have, builds = need.have or "the machine's", _builds(flavour)
+    have, builds = need.have or "the machine's", _builds(variant)
     if need.mode is None:
         return f"{wanted}; whether {have} is that new is not known"
     if need.mode == "forward-compat":
@@ -257,8 +257,8 @@ def driver_sentence(need: DriverNeed, flavour: str | None) -> str:
     return f"{have} runs {builds} {how}; {wanted}"
 
 
-def flavour_sentence(plan: Plan) -> str:
-    """The plan's flavour and what decided for it: the least that its code can do on a GPU of the plan."""
+def variant_sentence(plan: Plan) -> str:
+    """The variant of the plan and what decided it: the least that its code can do on a GPU of the plan."""
     if plan.cuda == "cpu":
         return f"cpu: {_why_cpu(plan)}"
     torch = tuple(item for item in plan.support if item.package in TORCH)
@@ -312,9 +312,9 @@ def _why_cpu(plan: Plan) -> str:
     return "as asked" if plan.status == "ok" else "whether the machine has an NVIDIA GPU is not known"
 
 
-def _builds(flavour: str | None) -> str:
+def _builds(variant: str | None) -> str:
     """``CUDA 13.2 builds`` for ``cu132``."""
-    match = re.fullmatch(_FLAVOUR, flavour or "")
+    match = re.fullmatch(_CUDA_VARIANT, variant or "")
     return f"CUDA {match[1]}.{match[2]} builds" if match else "its CUDA builds"
 
 
@@ -343,7 +343,7 @@ def conda_heading(plan: Plan) -> Iterator[str]:
     yield f"# envsolve plan for {', '.join(plan.requirements) or 'no packages'}"
     for machine in plan.machines:
         yield f"# machine: {one_line(machine)}"
-    yield f"# Python {plan.python or 'none'}, flavour {plan.cuda or 'none'}"
+    yield f"# Python {plan.python or 'none'}, variant {plan.cuda or 'none'}"
 
 
 def pin_text(pin: CondaPin) -> str:

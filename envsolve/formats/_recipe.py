@@ -246,7 +246,7 @@ def _heading(plan: Plan) -> Iterator[str]:
     yield f"envsolve plan for {', '.join(plan.requirements) or 'no requirements'}"
     for machine in plan.machines:
         yield f"machine: {one_line(machine)}"
-    yield f"Python {plan.python}, flavour {plan.cuda or 'none'}; facts of {plan.catalogue_date}"
+    yield f"Python {plan.python}, variant {plan.cuda or 'none'}; facts of {plan.catalogue_date}"
 
 
 def _hashed(plan: Plan, packages: Sequence[PlannedPackage]) -> str:

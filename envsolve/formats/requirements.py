@@ -46,7 +46,7 @@ def _heading(plan: Plan) -> Iterator[str]:
     yield f"# envsolve plan for {', '.join(plan.requirements) or 'no requirements'}"
     for machine in plan.machines:
         yield f"# machine: {one_line(machine)}"
-    yield f"# Python {plan.python or 'unknown'}, flavour {plan.cuda or 'none'}"
+    yield f"# Python {plan.python or 'unknown'}, variant {plan.cuda or 'none'}"
     for name, value in sorted(plan.environment.items()):
         yield f"# set where it runs: {name}={value}"
 

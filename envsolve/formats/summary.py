@@ -15,13 +15,13 @@ from envsolve.formats import group_names
 from envsolve.formats._packages import (
     count,
     driver_sentence,
-    flavour_sentence,
     gpu_name,
     in_a_line,
     in_words,
     no_lock,
     public,
     public_answer,
+    variant_sentence,
     warning_lines,
 )
 from envsolve.machine.model import one_line
@@ -77,7 +77,7 @@ def _heading(plan: Plan) -> Iterator[str]:
     if plan.status == "unknown":
         yield "Status    unknown: something that decides is not known, see below"
     if plan.cuda:
-        yield f"Flavour   {flavour_sentence(plan)}"
+        yield f"Variant   {variant_sentence(plan)}"
     if plan.driver:
         yield f"Driver    {driver_sentence(plan.driver, plan.cuda)}"
     if plan.toolchain:
@@ -98,7 +98,7 @@ def _packages(plan: Plan) -> list[str]:
     judged = {item.package for item in plan.support}
     family = [package for package in plan.packages if package.variant or package.name in judged]
     gpus = list(dict.fromkeys(gpu_name(item) for item in plan.support))
-    rows = [("Package", "Version", "Flavour", *gpus)] + [_row(plan, package, gpus) for package in family]
+    rows = [("Package", "Version", "Variant", *gpus)] + [_row(plan, package, gpus) for package in family]
     lines = _table(rows) if family else []
     others = len(plan.packages) - len(family)
     if others:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envsolve.binaries.code import MAGIC, FatbinEntry, Kind, fat_binaries, scan
+from envsolve.binaries.model import MAGIC, FatbinEntry, Kind, fat_binaries, scan
 from tests.binaries.artefacts import ARCH_SPECIFIC, CUBIN, FAMILY_SPECIFIC, PTX, container, entry
 
 # The first 48 bytes of entries that NVIDIA's fatbinary 13.0.88 wrote for inputs of these names.

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.binaries.code import MAGIC, fat_binaries
 from envsolve.binaries.measure import measure, measure_environment, measure_path, read_python_library, read_version
+from envsolve.binaries.model import MAGIC, fat_binaries
 from envsolve.errors import UsageError
 from tests.binaries.artefacts import CUBIN, container, elf, entry, torch_wheel, wheel
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from envsolve.formats import render
-from envsolve.formats._packages import driver_sentence, flavour_sentence, in_a_line
+from envsolve.formats._packages import driver_sentence, in_a_line, variant_sentence
 from envsolve.formats.summary import render as summary
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.planning.plan import DriverNeed, Plan, Support
@@ -25,11 +25,11 @@ def test_a_good_plan() -> None:
 For       2x NVIDIA GeForce RTX 4090 (cc 8.9), driver 550.54.15, linux x86_64, glibc 2.35
 Python    3.12
 Asked     torch>=2.4
-Flavour   cu126: family, code of the GPU's own family
+Variant   cu126: family, code of the GPU's own family
 Driver    550.54.15 runs CUDA 12.6 builds through minor-version compatibility (machine code, no PTX); \
 needs 525.60.13 or newer
 
-Package  Version      Flavour  NVIDIA GeForce RTX 4090 (cc 8.9)
+Package  Version      Variant  NVIDIA GeForce RTX 4090 (cc 8.9)
 torch    2.9.0+cu126  cu126    family sm_86 (measured)
 triton   3.5.0        cu126    native sm_89 (measured)
 and 1 other package
@@ -106,11 +106,11 @@ def test_why_a_plan_is_without_cuda(
     gpus: list[tuple[Gpu, ...] | None], status: Literal["ok", "unknown"], sentence: str
 ) -> None:
     machines = tuple(Machine(gpus=found) for found in gpus)
-    assert flavour_sentence(Plan(status=status, machines=machines, cuda="cpu")) == sentence
+    assert variant_sentence(Plan(status=status, machines=machines, cuda="cpu")) == sentence
 
 
 def test_cuda_builds_of_which_no_code_is_known() -> None:
-    assert flavour_sentence(replace(GOOD, support=())) == "cu126: the GPU code in its builds is not known"
+    assert variant_sentence(replace(GOOD, support=())) == "cu126: the GPU code in its builds is not known"
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_two_machines_an_unknown_level_and_a_toolchain() -> None:
     lines = summary(plan, today=DAY).splitlines()
     assert lines[1] == "For       NVIDIA H100 (cc 9.0), driver 580.95"
     assert "Status    unknown: something that decides is not known, see below" in lines
-    assert "Flavour   cu126: unknown, a fact that decides is not known" in lines
+    assert "Variant   cu126: unknown, a fact that decides is not known" in lines
     assert "Build     nvcc 12.6, not in reach, host compiler gcc 13, TORCH_CUDA_ARCH_LIST 8.9;9.0" in lines
-    assert "Package  Version      Flavour  NVIDIA GeForce RTX 4090 (cc 8.9)  NVIDIA H100 (cc 9.0)" in lines
+    assert "Package  Version      Variant  NVIDIA GeForce RTX 4090 (cc 8.9)  NVIDIA H100 (cc 9.0)" in lines
     assert "torch    2.9.0+cu126  cu126    family sm_86 (measured)           unknown" in lines
     assert "triton   3.5.0        cu126    native sm_89 (measured)           -" in lines
 
@@ -171,7 +171,7 @@ def test_the_real_day_is_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("need", "flavour", "sentence"),
+    ("need", "variant", "sentence"),
     [
         (DriverNeed(None, None, None), "cu130", "the plan needs no NVIDIA driver"),
         (DriverNeed("580.65.06", None, None), "cu130", "needs 580.65.06 or newer; the machine's is not known"),
@@ -204,8 +204,8 @@ def test_the_real_day_is_the_default() -> None:
         ),
     ],
 )
-def test_driver_sentences(need: DriverNeed, flavour: str | None, sentence: str) -> None:
-    assert driver_sentence(need, flavour) == sentence
+def test_driver_sentences(need: DriverNeed, variant: str | None, sentence: str) -> None:
+    assert driver_sentence(need, variant) == sentence
 
 
 def test_machines_that_look_alike_share_a_line() -> None:

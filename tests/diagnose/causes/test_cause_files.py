@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envsolve.catalogue import facts
 from envsolve.diagnose import cause_files
 from envsolve.diagnose.cause_files import DIRECTORY, PAGE, Signature, causes, code_of, signatures, with_table
 from envsolve.diagnose.signatures import cause_of, find_matches
 from envsolve.facts.maintain.lookup import describe_facts
+from envsolve.inspection import facts
 
 ROOT = Path(__file__).parents[3]
 SIGNATURES = signatures()

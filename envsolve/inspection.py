@@ -1,7 +1,11 @@
-"""The catalogue: ``facts``, ``facts_summary``, ``check_facts``, ``update_facts``, ``measure``."""
+"""Public API that inspects: the catalogue, binaries, errors and Dockerfiles; and any result as text or JSON.
+
+Imports are local to the functions, so that each command loads only what it runs.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,9 +16,13 @@ from envsolve.system.files import StrPath, items, path_of
 
 if TYPE_CHECKING:
     from envsolve.binaries.model import Measurement
+    from envsolve.diagnose.model import Diagnoses
+    from envsolve.dockerfile.model import Report as DockerfileReport
     from envsolve.facts.maintain.check import Checked
     from envsolve.facts.maintain.lookup import Facts
     from envsolve.facts.maintain.summary import Summary
+    from envsolve.machine.model import Machine
+    from envsolve.verify.report import Probe
 
 
 def facts(what: str, *which: str) -> Facts:
@@ -167,3 +175,93 @@ def _measure_url(url: str, every: bool, environ: Mapping[str, str]) -> Measureme
             return measure_file(file, name, every=every)
     except MissingFileError:
         raise MissingFileError(f"there is no {redact(url)}") from None
+
+
+def diagnose(
+    log: str | bytes = "",
+    machines: Sequence[Machine] | None = None,
+    *,
+    installed: str | Mapping[str, str] | None = None,
+    prefix: StrPath | None = None,
+    probes: Sequence[Probe] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> Diagnoses:
+    """Find the root causes behind an error text, a report or an environment, with the smallest fix first.
+
+    Args:
+        log: The text, or the bytes of a file that holds it.
+        machines: Where it happened: the first is completed from the text, and the fixes work on all of them. If None,
+            this host if there is a ``prefix``, otherwise what the text says.
+        installed: Version by package, or the text of ``pip freeze``, ``pip list`` or ``conda list``; what ``log`` says
+            if None.
+        prefix: An environment on this computer, read without running any of it. Its files override the texts.
+        probes: The result of :func:`probe` for it.
+        environ: Environment variables that matter in an environment besides its files.
+
+    Raises:
+        UsageError: ``installed`` holds no package with a version, there is no environment at ``prefix``, or an argument
+            has the wrong type.
+    """
+    from envsolve.diagnose.environment import answer
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.machine.known import detect, machines_given
+    from envsolve.system.files import dump
+    from envsolve.verify.report import Probe
+
+    known = machines_given(machines) or ((detect(),) if prefix is not None else ())
+    listed = dump(installed) if isinstance(installed, Mapping) else installed
+    root = path_of(prefix, "prefix") if prefix is not None else None
+    return answer(log, known, listed, root, Catalogue(), environ, items(probes, Probe, "probes"))
+
+
+def check_dockerfile(
+    path: StrPath, machines: Sequence[Machine] | None = None, context: StrPath | None = None
+) -> DockerfileReport:
+    """Check what in a Dockerfile does not work on machines, and what to write instead.
+
+    Args:
+        path: The Dockerfile.
+        machines: The machines that its image is for; this host if None.
+        context: The directory that it is built from, whose requirement files are read; that of the file if None.
+
+    Raises:
+        UsageError: The file cannot be read, or is not a Dockerfile.
+    """
+    from envsolve import dockerfile
+    from envsolve.dockerfile.read import read_file
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.machine.known import machines_or_host
+    from envsolve.system.files import is_folder
+
+    file = path_of(path, "path")
+    directory = file.parent if context is None else path_of(context, "context")
+    if not is_folder(directory):
+        raise UsageError(f"{directory} is not a directory", hint="name the directory that the image is built from")
+    return dockerfile.check_dockerfile(read_file(file), machines_or_host(machines), Catalogue(), directory)
+
+
+def describe(value: object) -> str:
+    """Describe a machine, a plan or the result of any other stage as text for a person.
+
+    Raises:
+        UsageError: The value is something else.
+    """
+    # Each value has its text beside it, except a machine and a plan.
+    home = type(value).__module__
+    module = {
+        "envsolve.machine.model": "envsolve.machine.model",
+        "envsolve.planning.plan": "envsolve.formats.summary",
+    }
+    found = importlib.import_module(module.get(home, home)) if home.startswith("envsolve.") else None
+    text = getattr(found, "describe", None) or getattr(found, "render", None)
+    if text is None:
+        raise UsageError(f"a {type(value).__name__} has no description", hint="pass what a stage returned")
+    return str(text(value))
+
+
+def to_json(value: object) -> str:
+    """Write a machine, a plan or the result of any other stage as the JSON that its command prints."""
+    from envsolve.planning.plan import Plan
+    from envsolve.system.files import dump
+
+    return value.to_json() if isinstance(value, Plan) else dump(value)
