@@ -22,8 +22,11 @@ _LINES = 3
 _MATCHES = 8
 _TRIES = 200
 _ESCAPES = re.compile(r"\x1b\[[0-9;]{0,12}[A-Za-z]")
-# What frames a line: quoting, boxes, and the bullets of uv and conda.
-_FRAME = re.compile(r"\n[\s|>?]{0,40}")
+# What frames a line: quoting, boxes, the bullets of uv and conda, and the names that Docker Compose, vLLM and torchrun
+# put before each line of a process.
+_FRAME = re.compile(
+    r"\n[\s|>?]{0,40}(?:[\w.-]{1,40} {0,8}\| )?(?:(?:\(\w[\w ]{0,40}pid=\d{1,8}\)|\[rank\d{1,4}\]:)\s{0,16}){0,3}"
+)
 _SPACE = re.compile(r"\s+")
 _QUOTED = 240
 

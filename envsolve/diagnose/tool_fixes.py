@@ -147,9 +147,9 @@ def image_remedies(scene: Scene, asked: str) -> Iterator[Fix]:
         if last := _last_retired(scene, repository, tag, version[0]):
             text = (
                 f"If it must be CUDA {version[0]}: {last} was its last release under such a name. Its publisher has "
-                "retired it, and deletes such tags in time."
+                "retired it, and deletes such tags in time, so do not rely on it."
             )
-            yield Fix(text, f"docker pull {repository}:{last}")
+            yield Fix(text)
     yield Fix(
         "See which tags there are: old ones get deleted, so take the newest patch release of the CUDA that is meant."
     )

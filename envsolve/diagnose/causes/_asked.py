@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +15,7 @@ from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.facts.builds import Build
+from envsolve.facts.catalogue import flavours, nearest_flavours
 from envsolve.machine.model import Platform
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, python_fits, same_system
 
@@ -41,6 +41,8 @@ class Asked:
         libc: The oldest C library that a build of ``fitting`` runs on, if the machine's is older than all of them.
         ignored: The Pythons of the versions requested, as pip says that it ignores them.
         torch_index: The URL of an index for torch only that was given in place of the default one.
+        no_variant: The variant of that index, if torch was never published for it.
+        of_torch: Whether torch requires it, and not the user.
     """
 
     match: Match
@@ -54,6 +56,8 @@ class Asked:
     ignored: str | None
     torch_index: str | None
     about_torch: bool
+    no_variant: str | None
+    of_torch: bool
 
     @property
     def words(self) -> str:
@@ -65,6 +69,10 @@ class Asked:
         """Why the installer did not find it."""
         if self.ignored:
             return "python-range"
+        if self.no_variant and self.known:
+            return "never"
+        if self.of_torch and self.torch_index:
+            return "torch-index"
         if self.name.startswith("nvidia-") and self.about_torch:
             # Torch pins it exactly, and uv looks no further than the first index that has the name.
             return "pinned"
@@ -98,7 +106,7 @@ def asked_for(scene: Scene) -> Asked | None:
     if match is None:
         return None
     name = canonicalize_name(match.group("package", "name", "absent") or "")
-    wanted = match.group("specifier", "wanted") or ""
+    wanted = (match.group("specifier", "wanted") or "").rstrip(";,")
     known = scene.catalogue.builds(name)
     meant = tuple(build for build in known if _answers(build, wanted))
     here = tuple(build for build in meant if same_system(build.platform, scene.platform))
@@ -116,7 +124,15 @@ def asked_for(scene: Scene) -> Asked | None:
         _ignored(scene, wanted),
         index["url"] if index else None,
         scene.mentions("torch"),
+        _unpublished(index["url"], scene) if index else None,
+        name != "torch" and scene.mentions("(from torch)", "(from torch="),
     )
+
+
+def _unpublished(url: str, scene: Scene) -> str | None:
+    """The variant of an index's URL, ``cu131``, if torch was never published for it."""
+    variant = url.rpartition("/")[2]
+    return variant if re.fullmatch(r"cu\d{2,3}", variant) and variant not in flavours(scene.catalogue) else None
 
 
 def _answers(build: Build, wanted: str) -> bool:
@@ -160,11 +176,17 @@ def python_of(tag: str) -> str:
     return f"{match[1]}.{match[2] or 0}" if match else "0"
 
 
-def nearest(scene: Scene, name: str, wanted: str) -> tuple[Fix, ...]:
-    """The same version in a variant that exists, then the best there is."""
+def nearest(scene: Scene, name: str, wanted: str, variant: str | None = None) -> tuple[Fix, ...]:
+    """The same version in a variant that exists, then the best there is.
+
+    Args:
+        variant: What was requested and does not exist: that of the nearest CUDA comes first.
+    """
     version = re.search(r"\d+(?:\.\d+)+", wanted)
-    specifiers: Iterable[SpecifierSet] = ([SpecifierSet(f"=={version[0]}")] if version else []) + [SpecifierSet()]
-    return tuple(remedy for specifier in specifiers if (remedy := pair_with(scene, {name: specifier})))
+    texts = [f"=={version[0]}+{near}" for near in nearest_flavours(variant or "", scene.catalogue) if version]
+    texts += [f"=={version[0]}"] if version else []
+    found = (pair_with(scene, {name: SpecifierSet(text)}) for text in (*texts, ""))
+    return tuple({remedy.command: remedy for remedy in found if remedy}.values())
 
 
 def python_for(scene: Scene, range_: str) -> Fix:

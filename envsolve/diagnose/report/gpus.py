@@ -223,7 +223,7 @@ def _comma_separated(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
             continue
         for row in log.after(line, 20):
             cells = [cell.strip() for cell in row.text.split(",")]
-            if len(cells) != len(columns) or _columns(row.text) == columns:
+            if not _is_row(columns, cells) or _columns(row.text) == columns:
                 if row.index == line.index + 1 and _columns(row.text):
                     continue  # the heading under the command
                 break
@@ -241,13 +241,26 @@ def _columns(text: str) -> Sequence[str]:
     return columns if known & set(columns) and all(re.fullmatch(r"[a-z_.]{2,40}", c) for c in columns) else ()
 
 
+def _is_row(columns: Sequence[str], cells: Sequence[str]) -> bool:
+    """Whether cells hold what the columns are of: a sentence below a table may have as many commas."""
+    given = dict(zip(columns, cells, strict=False))
+    cc, driver = given.get("compute_cap", "0.0"), given.get("driver_version", "000.0")
+    return (
+        len(cells) == len(columns)
+        and re.fullmatch(r"\d{1,2}\.\d|\[?N/A\]?", cc) is not None
+        and (_VERSION_CELL.fullmatch(driver) is not None or "N/A" in driver)
+        and len(given.get("name", given.get("gpu_name", ""))) < 60
+    )
+
+
 def _row(cells: dict[str, str], listing: int) -> Iterator[Fact]:
     if _VERSION_CELL.fullmatch(version := cells.get("driver_version", "")):
         yield Scalar(Field.DRIVER, version)
     cc = cells.get("compute_cap", "")
     name = cells.get("name") or cells.get("gpu_name")
-    if name or re.fullmatch(r"\d{1,2}\.\d", cc):
-        yield GpuGroup(clean(name) if name else None, cc or None, listing=listing)
+    known = cc if re.fullmatch(r"\d{1,2}\.\d", cc) else None
+    if name or known:
+        yield GpuGroup(clean(name) if name else None, known, listing=listing)
 
 
 @READERS.log

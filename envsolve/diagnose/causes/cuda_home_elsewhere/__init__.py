@@ -13,10 +13,13 @@ from envsolve.diagnose.causes.nvcc_missing import (
     toolkit_of,
     toolkit_versions,
 )
+from envsolve.diagnose.causes.nvcc_arch_unknown import another_ran
 from envsolve.diagnose.causes.nvcc_torch_mismatch import nvcc_used, unsupported_gpus
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment
+from envsolve.facts.hardware import Toolkit
 from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
@@ -24,6 +27,9 @@ CAUSE = Cause.of(__name__)
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """Two toolkits, and a build that mixes them or takes the wrong one; or a directory without a compiler."""
+    if another := another_ran(scene):
+        yield _another(scene, *another)
+        return
     match fault_of(scene):
         case "mismatch", match:
             torch, nvcc = match.groups["torch"], nvcc_used(scene, match)
@@ -49,6 +55,19 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         case "path", match:
             path = match.group("path", "other")
             yield CAUSE.finding("gone", Grounds.STATED, lines(match), nvcc_fixes(scene, scene.toolkit), path=path)
+
+
+def _another(scene: Scene, match: Match, toolkit: Toolkit) -> Finding:
+    """An nvcc refused what the toolkit of the report knows, so an older one ran, of the distribution most often."""
+    placed = toolkit_of(scene, toolkit.version)
+    home = (placed.path if placed else None) or f"/usr/local/cuda-{toolkit.version}"
+    named = {"nvcc": f"{home}/bin/nvcc", "home": home, "cuda": toolkit.version, "arch": match.groups["arch"]}
+    fixes = [CAUSE.fix("all-nvccs")]
+    if scene.mentions("cmake", "gmake"):
+        fixes.insert(0, CAUSE.fix("cmake-compiler", **named))
+    else:
+        fixes.insert(0, CAUSE.fix("first-on-path", **named))
+    return CAUSE.finding("another", Grounds.CONFIRMED, (*lines(match), *scene.gpu_evidence), fixes, **named)
 
 
 def _named(scene: Scene, cuda: str | None) -> Iterator[Fix]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from envsolve.diagnose.causes._asked import looked_up, nearest
+from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
 from envsolve.diagnose.fixes import installer, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, Seen
@@ -35,7 +35,7 @@ def _confused(name: str, grounds: Grounds, evidence: Iterable[str], fixes: Itera
 
 def _looked_up(scene: Scene) -> Iterator[Finding]:
     asked = looked_up(scene)
-    if asked is None:
+    if asked is None or asked.no_variant:
         return
     evidence = lines(asked.match)
     if asked.why == "pinned":
@@ -43,7 +43,9 @@ def _looked_up(scene: Scene) -> Iterator[Finding]:
         yield _confused("refused", Grounds.STATED, evidence, fixes, index=CAUSE.words("first-index"))
     elif asked.why == "torch-index":
         values = {"package": asked.name, "index": asked.torch_index or ""}
-        yield _confused("taken", Grounds.STATED, evidence, _bind(scene), **values)
+        by_pip = asked.match.signature.id == "pip-none"
+        fixes_ = _with_default(scene, asked) if by_pip else _bind(scene)
+        yield _confused("only-index" if by_pip else "taken", Grounds.STATED, evidence, fixes_, **values)
     elif asked.why == "another-index":
         indexes = sorted({build.index for build in asked.fitting})
         where = " and ".join("PyPI" if index == "default" else "PyTorch's own index" for index in indexes)
@@ -55,10 +57,23 @@ def _looked_up(scene: Scene) -> Iterator[Finding]:
         yield _confused("elsewhere", Grounds.SUGGESTED, evidence, fixes, asked=asked.words, where=where)
 
 
+def _with_default(scene: Scene, asked: Asked) -> Iterator[Fix]:
+    """pip with PyPI beside the index that was given; the torch of that index named by its local version."""
+    url = asked.torch_index or ""
+    variant = url.rpartition("/")[2]
+    named = re.search(r"\btorch==(\d[\w.]*\d)(?:\+\w+)?", scene.report.text)
+    torch = f'"torch=={named[1]}+{variant}"' if named and re.fullmatch(r"cu\d+|cpu", variant) else "torch"
+    requested = torch if asked.of_torch else f"{torch} {asked.words}" if named else f'"{asked.words}"'
+    yield CAUSE.fix("default-too", requested=requested, package=asked.name, index=url, pip=installer(scene))
+    yield CAUSE.fix("pinned-first", asked=f'"{asked.words}"')
+
+
 def _merged(scene: Scene) -> Iterator[Finding]:
     torch = scene.torch
     asked = next((found for seen in scene.report.commands if (found := _variant_asked(seen))), None)
     if asked is None or torch is None or torch.variant is None or torch.variant == asked[1]:
+        return
+    if scene.first("pip-none"):  # nothing was installed
         return
     seen, wanted = asked
     fixes = [*replacements(scene, variants=(wanted,)), *replacements(scene)]

@@ -24,6 +24,7 @@ from envsolve.environment.model import (
     pinned,
     torch_distribution,
 )
+from envsolve.machine.model import Platform
 
 CAUSE = Cause.of(__name__)
 _LOCKS = ("poetry", ".lock", "pylock", "uv sync", "pdm ", "pipenv", "--no-deps", "--require-hashes", "frozen")
@@ -34,9 +35,33 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     about_lock = scene.mentions(*_LOCKS)
     if missing := _missing(scene):
         yield from _incomplete(scene, missing, about_lock)
+    if match := CAUSE.first(scene, "platform"):
+        yield from _other_platform(scene, match)
     changed = CAUSE.first(scene, "hash") or (CAUSE.first(scene, "gone") if about_lock else None)
     if changed:
         yield CAUSE.finding("changed", Grounds.STATED, lines(changed), [_new_lock(scene)])
+
+
+#: What uv says that it is on, ``manylinux_2_39_aarch64``; its names of processors in markers.
+_ON = re.compile(r"\b(?:many|musl)linux_\w*?_(x86_64|aarch64)\b|\b(win)_(?:amd64|arm64)\b|\b(macosx)_\d")
+
+
+def _other_platform(scene: Scene, match: Match) -> Iterator[Finding]:
+    """uv has a lock without a file for this platform; an index of some packages only is another matter."""
+    package = match.groups["package"]
+    if scene.first("uv-from-index") and not scene.catalogue.builds(package.lower()):
+        return
+    hint, platform = _ON.search(scene.report.text), scene.machine.platform or Platform()
+    arch = platform.arch or (hint[1] if hint else None) or "x86_64"
+    system = platform.os or ("windows" if hint and hint[2] else "linux")
+    names = {"windows": "win32", "linux": "linux"}
+    machine = {"windows": {"x86_64": "AMD64", "aarch64": "ARM64"}}.get(system, {}).get(arch, arch)
+    marker = f"sys_platform == '{names.get(system, 'darwin')}' and platform_machine == '{machine}'"
+    # With a list of the platforms that the version has, uv says itself that there is none for this one.
+    grounds = Grounds.SUGGESTED if scene.first("uv-wheels") else Grounds.STATED
+    values = {"package": package, "platform": f"{system} {arch}"}
+    fixes = [CAUSE.fix("required", marker=marker, package=package)]
+    yield CAUSE.finding("platform", grounds, lines(match), fixes, ("no-such-build",), **values)
 
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:

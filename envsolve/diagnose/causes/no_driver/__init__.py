@@ -32,10 +32,28 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     elif hidden is not None and hidden.value.strip("\"' ") in ("", "-1", "NoDevFiles", "none", "None"):
         shown = (*evidence, f"{hidden.where}: {hidden.quote}")
         yield CAUSE.finding("hidden", Grounds.CONFIRMED, shown, [CAUSE.fix("unhide")], value=hidden.value or "nothing")
+    elif scene.platform.wsl and (found := _linux_driver(scene)):
+        fixes = [CAUSE.fix("wsl-purge"), CAUSE.fix("wsl-path"), CAUSE.fix("wsl-which")]
+        yield CAUSE.finding("wsl-library", Grounds.CONFIRMED, (*evidence, found), fixes)
     elif scene.in_container or match.signature.id == "docker-no-gpu":
         yield CAUSE.finding("container", grounds, evidence, _container(scene))
     else:
         yield CAUSE.finding("host", grounds, evidence, _host(scene))
+
+
+#: Packages of a Linux driver, whose libcuda cannot talk to the driver of Windows; paths at which it lies.
+_LINUX_DRIVER = re.compile(
+    r"libnvidia-compute-\d+|nvidia-(?:driver|utils|kernel-\w+|dkms|headless)-\d+|libcuda1-\d+|cuda-drivers\b"
+    r"|/(?:usr/)?lib/x86_64-linux-gnu/libcuda\.so|sh NVIDIA-Linux-\S+\.run"
+)
+
+
+def _linux_driver(scene: Scene) -> str | None:
+    """The line that shows a Linux driver inside WSL."""
+    for number, line in enumerate(scene.report.text.splitlines(), 1):
+        if _LINUX_DRIVER.search(line):
+            return f"line {number}: {line.strip()[:200]}"
+    return None
 
 
 def _without_gpus(scene: Scene) -> Iterator[Finding]:

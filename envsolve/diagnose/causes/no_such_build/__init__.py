@@ -51,8 +51,9 @@ def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
         fixes = [CAUSE.fix("versions", package=asked.name)]
         yield CAUSE.finding("unknown", Grounds.SUGGESTED, evidence, fixes, asked=words, channel="")
     elif asked.why in ("never", "platform"):
-        fixes_ = nearest(scene, asked.name, asked.wanted)
+        fixes_ = nearest(scene, asked.name, asked.wanted, asked.no_variant)
         name = "none" if asked.why == "never" else "platform"
+        words += f" ({asked.no_variant})" if asked.no_variant else ""
         values = {"published": _published(asked)} if asked.why == "never" else {"platform": _platform(scene)}
         yield CAUSE.finding(name, Grounds.CONFIRMED, evidence, fixes_, asked=words, **values)
 

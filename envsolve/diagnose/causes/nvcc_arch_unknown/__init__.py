@@ -16,6 +16,7 @@ from envsolve.diagnose.causes._shared import (
 from envsolve.diagnose.fixes import archs_for, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import nvcc_remedies
 from envsolve.facts.hardware import Toolkit
 from envsolve.machine.model import Gpu
@@ -38,13 +39,28 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if match is None:
         return
     arch, toolkit = match.groups["arch"], _in_use(scene)
-    knowing = [t for t in scene.catalogue.toolkits if arch.replace("compute_", "sm_") in t.archs]
+    knowing = knowing_toolkits(scene, arch)
+    if toolkit in knowing:  # so another nvcc ran: see cuda-home-elsewhere
+        return
     why, confirmed = _why(knowing, toolkit)
     which = f", of CUDA {toolkit.version}," if toolkit else ""
     evidence = (*lines(match), *shown_variable(scene, _LIST), *scene.gpu_evidence)
     grounds = Grounds.CONFIRMED if confirmed else Grounds.STATED
     fixes = _fixes(scene, arch, toolkit, knowing)
     yield CAUSE.finding("unknown", grounds, evidence, fixes, which=which, arch=arch, why=why)
+
+
+def knowing_toolkits(scene: Scene, arch: str) -> list[Toolkit]:
+    """The toolkits whose nvcc knows an architecture, ``compute_120a``, the oldest first."""
+    return [t for t in scene.catalogue.toolkits if arch.replace("compute_", "sm_") in t.archs]
+
+
+def another_ran(scene: Scene) -> tuple[Match, Toolkit] | None:
+    """The error of an nvcc that cannot be the one that the report names, and that one: it knows the architecture."""
+    match, toolkit = CAUSE.first(scene), _in_use(scene)
+    if match is None or toolkit is None or CAUSE.first(scene, "table"):
+        return None
+    return (match, toolkit) if toolkit in knowing_toolkits(scene, match.groups["arch"]) else None
 
 
 def _in_use(scene: Scene) -> Toolkit | None:

@@ -13,11 +13,17 @@ CAUSE = Cause.of(__name__)
 #: Which memory ran out, the most specific words first, and what helps.
 _FIXES = {
     "build": ("jobs", "architectures"),
+    "make": ("make-jobs", "cmake-architectures"),
+    "killed": ("main-memory",),
     "shared": ("shm-size", "host-ipc"),
     "nccl": ("shm-size", "host-ipc"),
     "host": ("smaller-tensor",),
     "gpu": ("others", "smaller", "segments"),
 }
+_COMPILING = (
+    *("nvcc", "cicc", "cc1plus", "ninja", "cudafe", "setup.py", "pip install", "pip wheel", "building wheel", "rustc"),
+    *("-- build", "building cuda object", "building cxx object", "make[", "make:", "cmake --build", "docker build"),
+)
 _AMOUNT = re.compile(r"[Tt]ried to allocate ([\d.]+ ?\w+)")
 
 
@@ -27,13 +33,23 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     if match is None:
         return
     role = match.signature.role
+    if role == "build" and not scene.mentions(*_COMPILING):
+        role = "killed"
+    elif role == "build" and scene.mentions("make[", "make:", "cmake --build", "cmake -b") and not _by_pip(scene):
+        role = "make"
     if role == "nccl" and not _in_small_shared_memory(scene):
         yield CAUSE.ruled_out("system-call")
         return
     requested = _AMOUNT.search(scene.report.text)
     amount = CAUSE.words("amount", amount=requested[1]) if requested else ""
     grounds = Grounds.SUGGESTED if role == "nccl" else Grounds.STATED
-    yield CAUSE.finding(role, grounds, lines(match), map(CAUSE.fix, _FIXES[role]), amount=amount)
+    text = "build" if role == "make" else role
+    yield CAUSE.finding(text, grounds, lines(match), map(CAUSE.fix, _FIXES[role]), amount=amount)
+
+
+def _by_pip(scene: Scene) -> bool:
+    """Whether torch's own build, which reads MAX_JOBS, starts the compilers."""
+    return scene.mentions("setup.py", "pip install", "pip wheel", "building wheel", "cpp_extension")
 
 
 def _in_small_shared_memory(scene: Scene) -> bool:
