@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch_evidence
+from envsolve.diagnose.causes.nvcc_arch_unknown import another_ran
 from envsolve.diagnose.causes.nvcc_missing import (
     fault_of,
     nvcc_fixes,
@@ -13,7 +14,6 @@ from envsolve.diagnose.causes.nvcc_missing import (
     toolkit_of,
     toolkit_versions,
 )
-from envsolve.diagnose.causes.nvcc_arch_unknown import another_ran
 from envsolve.diagnose.causes.nvcc_torch_mismatch import nvcc_used, unsupported_gpus
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
@@ -18,6 +19,8 @@ CAUSE = Cause.of(__name__)
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """An nvcc of torch's CUDA helps only if that CUDA supports the GPU."""
+    if match := CAUSE.first(scene, "requested"):
+        yield from _requested(scene, match)
     match = CAUSE.first(scene)
     if match is None:
         return
@@ -30,6 +33,19 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     else:
         fixes = nvcc_fixes(scene, torch)
         yield CAUSE.finding("mismatch", Grounds.CONFIRMED, evidence, fixes, torch=torch, nvcc=nvcc_used(scene, match))
+
+
+def _requested(scene: Scene, match: Match) -> Iterator[Finding]:
+    """conda refuses an nvcc of another CUDA than the environment's torch."""
+    torch, nvcc = scene.torch.cuda if scene.torch else None, match.group("nvcc", "other") or ""
+    if torch is None or CudaVersion.parse(torch) == CudaVersion.parse(nvcc):
+        return
+    command = next((s.value for s in scene.report.commands if "cuda-nvcc" in s.value or "cuda-toolkit" in s.value), "")
+    environment = re.search(r"(?<!\S)(?:-n|--name|-p|--prefix)[ =]\S+", command)
+    channel = "nvidia" if "nvidia" in command else "conda-forge"
+    values = {"torch": torch, "nvcc": nvcc, "env": f" {environment[0]}" if environment else "", "channel": channel}
+    evidence = (*lines(match), *torch_evidence(scene))
+    yield CAUSE.finding("requested", Grounds.CONFIRMED, evidence, [CAUSE.fix("request", **values)], **values)
 
 
 def unsupported_gpus(scene: Scene, cuda: str) -> list[Gpu]:

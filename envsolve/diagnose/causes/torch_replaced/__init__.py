@@ -20,6 +20,8 @@ CAUSE = Cause.of(__name__)
 
 #: What a command installs: a requirements file, a project in place, or a name.
 _REQUESTED = re.compile(r"pip3? install (?:--?[\w-]+(?:=\S+)? )*?((?:-[re] )?[^-\s]\S{0,100})")
+#: A uv project made what it is with an extra or a group.
+_SYNCED = re.compile(r"\buv (?:sync|run)\b[^|;&]*?--(extra|group)[= ]([\w.-]+)")
 _PINNING = ("xformers", "vllm", "torchvision", "torchaudio")
 _CONDA_NAMES = ("pytorch", "libtorch", "pytorch-gpu", "pytorch-cpu")
 _OF_A_SWAP = ("cpu-build", "mixed-flavours", "index-confusion", "nvcc-torch-mismatch")
@@ -36,6 +38,10 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if old and not new and (removed := scene.first("torch-uninstalled")):
         evidence = lines(removed, *scene.found("torch-incoming"))
         yield _replaced(scene, Grounds.STATED, old, "another", evidence, both=bool(twice))
+    elif old and new and (extra := _extra(scene)):
+        named = {"kind": extra[1], "extra": extra[2], "old": old, "new": new}
+        fixes = [CAUSE.fix(name, **named) for name in ("uv-run", "uv-run-no-sync", "uv-source")]
+        yield CAUSE.finding("uv-run", Grounds.CONFIRMED, evidence, fixes, _OF_A_SWAP, **named)
     elif old and new and old != new:
         yield _replaced(scene, Grounds.CONFIRMED, old, new, (*evidence, *twice), both=bool(twice))
     elif twice:
@@ -53,6 +59,17 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         )
     elif conflict and wanted:
         yield _replaced(scene, Grounds.SUGGESTED, wanted[1], conflict.groups["have"], evidence, explains=())
+
+
+def _extra(scene: Scene) -> re.Match[str] | None:
+    """The extra or group with which a uv project was synchronized, if a later ``uv run`` or ``uv sync`` names none."""
+    commands = [seen.value for seen in scene.report.commands]
+    found = [(place, match) for place, text in enumerate(commands) if (match := _SYNCED.search(text))]
+    if not found:
+        return None
+    place, match = found[0]
+    without = (text for text in commands[place + 1 :] if re.search(r"\buv (?:run|sync)\b", text))
+    return match if any(not _SYNCED.search(text) and "--no-sync" not in text for text in without) else None
 
 
 def _replaced(
