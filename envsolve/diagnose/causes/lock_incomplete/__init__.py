@@ -24,7 +24,6 @@ from envsolve.environment.model import (
     pinned,
     torch_distribution,
 )
-from envsolve.machine.model import Platform
 
 CAUSE = Cause.of(__name__)
 _LOCKS = ("poetry", ".lock", "pylock", "uv sync", "pdm ", "pipenv", "--no-deps", "--require-hashes", "frozen")
@@ -51,7 +50,7 @@ def _other_platform(scene: Scene, match: Match) -> Iterator[Finding]:
     package = match.groups["package"]
     if scene.first("uv-from-index") and not scene.catalogue.builds(package.lower()):
         return
-    hint, platform = _ON.search(scene.report.text), scene.machine.platform or Platform()
+    hint, platform = _ON.search(scene.report.text), scene.platform
     arch = platform.arch or (hint[1] if hint else None) or "x86_64"
     system = platform.os or ("windows" if hint and hint[2] else "linux")
     names = {"windows": "win32", "linux": "linux"}

@@ -13,6 +13,7 @@ from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.machine.model import Gpu
 from envsolve.rules.nvidia.code import libraries_serve
+from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
 
