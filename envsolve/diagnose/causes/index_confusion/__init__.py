@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from envsolve._default_index import DEFAULT_INDEX
 from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
 from envsolve.diagnose.fixes import installer, replacements
@@ -64,7 +65,9 @@ def _with_default(scene: Scene, asked: Asked) -> Iterator[Fix]:
     named = re.search(r"\btorch==(\d[\w.]*\d)(?:\+\w+)?", scene.report.text)
     torch = f'"torch=={named[1]}+{variant}"' if named and re.fullmatch(r"cu\d+|cpu", variant) else "torch"
     requested = torch if asked.of_torch else f"{torch} {asked.words}" if named else f'"{asked.words}"'
-    yield CAUSE.fix("default-too", requested=requested, package=asked.name, index=url, pip=installer(scene))
+    default = DEFAULT_INDEX.rstrip("/")
+    values = {"requested": requested, "package": asked.name, "index": url, "default": default}
+    yield CAUSE.fix("default-too", pip=installer(scene), **values)
     yield CAUSE.fix("pinned-first", asked=f'"{asked.words}"')
 
 
