@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
@@ -26,6 +27,8 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """A CPU build is proved by its own version, by what it says, or by the catalogue."""
     torch, strong, weak = scene.torch, CAUSE.first(scene), _weak(scene)
     proved = torch is not None and torch.variant == "cpu"
+    if strong and strong.signature.id == "cpu-local" and re.search("could not find|no matching", strong.quote, re.I):
+        strong = None  # what was requested and not found
     if torch and torch.variant not in (None, "cpu"):
         if torch.cuda and strong is None:
             yield CAUSE.ruled_out("cuda-build", torch=torch.label)

@@ -55,7 +55,8 @@ def _looked_up(scene: Scene) -> Iterator[Finding]:
             # Exactly this build exists: another variant is no fix.
             found = found[-1:]
         fixes = (*_bind(scene), *found)
-        yield _confused("elsewhere", Grounds.SUGGESTED, evidence, fixes, asked=asked.words, where=where)
+        grounds = Grounds.STATED if "+" in asked.wanted else Grounds.SUGGESTED
+        yield _confused("elsewhere", grounds, evidence, fixes, asked=asked.words, where=where)
 
 
 def _with_default(scene: Scene, asked: Asked) -> Iterator[Fix]:
@@ -97,7 +98,7 @@ def _variant_asked(seen: Seen[str]) -> tuple[Seen[str], str] | None:
 
 def _bind(scene: Scene) -> Iterator[Fix]:
     """The index named for torch only, by whichever tool is in use."""
-    named = re.search(r"\btorch==(?P<version>\d[\w.]*)\+(?P<variant>cu\d{2,3})", scene.report.text)
+    named = re.search(r"\btorch==(?P<version>\d[\w.]*)\+(?P<variant>cu\d{2,3}|cpu)\b", scene.report.text)
     match = named or re.search(r"/whl/(?P<variant>cu\d{2,3})\b", scene.report.text)
     variant = match["variant"] if match else next(iter(scene.family.flavours), "cu126")
     index = pytorch_index(scene, variant)
