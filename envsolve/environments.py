@@ -212,7 +212,7 @@ def envs(
         environ: Environment variables, which say where the tools keep their environments.
     """
     from envsolve.diagnose.environment import survey
-    from envsolve.environment.read import find_environments, find_installations
+    from envsolve.environment.layout import find_environments, find_installations
     from envsolve.facts.catalogue import Catalogue
 
     prefixes = [*find_environments(paths(directories, "directories"), environ), *find_installations(environ)]

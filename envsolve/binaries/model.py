@@ -18,12 +18,14 @@ LIBRARY_FILE = re.compile(r"\.(?:so(?:\.\d+)*|dll|pyd)$")
 """How the name of a library's file ends."""
 CUDA_NAME = r"lib(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)"
 """How the names of the toolkit's and the driver's libraries begin."""
-CUDA_LIBRARY = re.compile(CUDA_NAME + r"[\w-]*\.so\.\d+")
+ACCELERATOR_LIBRARY = re.compile(CUDA_NAME + r"[\w-]*\.so\.\d+")
 """The soname of a library of CUDA or of its driver, ``libcublas.so.12``."""
 DRIVER_LIBRARY = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix)\.so(?:\.\d+)*")
 """The file name of a library that comes with the driver, which a machine without a GPU need not have."""
 GPU_LIBRARY = re.compile(rf"lib(?:torch|c10)|{CUDA_NAME}")
 """How the names of torch's and NVIDIA's libraries begin."""
+VENDOR_PREFIX = "nvidia-"
+"""How the names of the packages begin that hold the toolkit's libraries."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ def report_of(environment: Environment, report: ReportFacts) -> ReportFacts:
         report,
         installed={**report.installed, **_installed(environment)},
         python=_seen(environment.python, environment.prefix, "Python") or report.python,
-        cuda=_seen(torch.cuda if torch else None, f"{place}/version.py", "CUDA") or report.cuda,
+        cuda=_seen(torch.toolkit if torch else None, f"{place}/version.py", "CUDA") or report.cuda,
         arch_list=Seen(torch.code, f"{place}/lib", " ".join(torch.code)) if torch and torch.code else report.arch_list,
     )
 
@@ -176,7 +176,7 @@ def _installed(environment: Environment) -> dict[str, Seen[str]]:
     torch = environment.torch
     if torch and torch.version:
         # A build without CUDA may not say so in its version.
-        variant = "" if torch.cuda or torch.local or torch.code is None else "+cpu"
+        variant = "" if torch.toolkit or torch.local or torch.code is None else "+cpu"
         version = torch.version + variant
         name = "pytorch" if _is_condas(environment) else "torch"
         found.pop("torch", None)
@@ -298,14 +298,14 @@ def _surveyed(prefix: Path, machine: Machine, catalogue: Catalogue, environ: Map
     if environment.program is None:
         works, why = "no", "its Python is missing: bin/python does not exist, or is a link to one that does not"
     codes = tuple(finding.cause for finding in found)
-    return Surveyed(str(prefix), environment.kind, environment.python, torch.version, torch.cuda, works, why, codes)
+    return Surveyed(str(prefix), environment.kind, environment.python, torch.version, torch.toolkit, works, why, codes)
 
 
 def _works(torch: TorchFiles, verdict: Verdict, machine: Machine) -> tuple[Works, str]:
     failed = "; ".join(reason.text for reason in verdict.failures if not reason.rule.startswith("triton"))
     if torch.version is None:
         return "unknown", "torch/version.py is missing or damaged"
-    if torch.cuda and machine.gpus == ():
+    if torch.toolkit and machine.gpus == ():
         return "yes", "only on the CPU: the machine has no NVIDIA GPU"
     if verdict.level is Level.NONE:
         return "no", failed
@@ -320,7 +320,7 @@ def _works(torch: TorchFiles, verdict: Verdict, machine: Machine) -> tuple[Works
 def _verdict(environment: Environment, torch: TorchFiles, machine: Machine, catalogue: Catalogue) -> Verdict:
     """The rules' word on the torch as it was read from disk, whatever the catalogue knows of its version."""
     own = torch_distribution(environment)
-    cuda = torch.cuda
+    cuda = torch.toolkit
     build = Build(
         package="torch",
         version=(torch.version or "0").partition("+")[0],

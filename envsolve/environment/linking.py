@@ -1,10 +1,10 @@
 """What the loader would not find: libraries, symbols, and versions of them.
 
-A wheel also brings libraries that load only elsewhere: for another CUDA (bitsandbytes has one for each), for networks
-and launchers (NVSHMEM's transports), for a video library in the version at hand (torchcodec), for a scheduler that few
-have (numba's TBB), for a torch that is there or not (cuda-core's bridge). Their owners try them and go on without. So a
-library that is not found is a fault only where the environment should have it: one of CUDA's toolkit or of torch, one
-that the same wheel brings, or whatever torch's own libraries and modules that stand on torch need.
+A wheel also brings libraries that load only elsewhere: for another toolkit (bitsandbytes has one for each), for
+networks and launchers (NVSHMEM's transports), for a video library in the version at hand (torchcodec), for a scheduler
+that few have (numba's TBB), for a torch that is there or not. Their owners try them and go on without. So a library
+that is not found is a fault only where the environment should have it: one of the toolkit or of torch, one that the
+same wheel brings, or whatever torch's own libraries and modules that stand on torch need.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from envsolve.binaries.elf import Symbols, Taken
-from envsolve.binaries.model import CUDA_LIBRARY, DRIVER_LIBRARY
+from envsolve.binaries.model import ACCELERATOR_LIBRARY, DRIVER_LIBRARY
 from envsolve.environment.loader import OF_TORCH, Loader
 from envsolve.environment.model import Library
 from envsolve.errors import UsageError
 
 #: The name of what Python imports says so; others are libraries, or plug-ins that their owner loads by name.
 _MODULE = re.compile(r".+\.(?:cpython-\d+t?-[\w-]+|abi3t?)\.so")
-#: What NVIDIA publishes beside the toolkit is used where it is there: cupy has a module for each of these.
+#: What the vendor publishes beside the toolkit is used where it is there: cupy has a module for each of these.
 _BESIDE_THE_TOOLKIT = re.compile(r"lib(?:cudnn|cudss|cusparseLt|cutensor|nccl)")
 #: What auditwheel puts into the name of a library that it copies into a wheel.
 _COPIED = re.compile(r".*-[0-9a-f]{8}\.so(?:\.\d+)*")
@@ -108,9 +108,9 @@ def _note(elsewhere: dict[str, dict[str, None]], library: Library, names: Iterab
 
 
 def _is_fault(name: str, library: Library, loader: Loader) -> bool:
-    of_cuda = CUDA_LIBRARY.fullmatch(name) and not _BESIDE_THE_TOOLKIT.match(name)
+    of_toolkit = ACCELERATOR_LIBRARY.fullmatch(name) and not _BESIDE_THE_TOOLKIT.match(name)
     return (
-        bool(of_cuda or OF_TORCH.fullmatch(name) or _COPIED.fullmatch(name))
+        bool(of_toolkit or OF_TORCH.fullmatch(name) or _COPIED.fullmatch(name))
         or library.owner == "torch"
         or bool(_MODULE.fullmatch(library.name) and loader.of_torch(library))
     )
@@ -130,7 +130,7 @@ def _has_alternative(library: Library, loader: Loader) -> bool:
 
 def _not_found(name: str, library: Library) -> Problem:
     text = f"{library.path} needs {name}, which is neither in the environment nor on the loader's path"
-    if CUDA_LIBRARY.fullmatch(name):
+    if ACCELERATOR_LIBRARY.fullmatch(name):
         return Problem(text, "library-mismatch")
     return Problem(text, "mixed-flavours" if OF_TORCH.fullmatch(name) else None)
 
@@ -170,7 +170,7 @@ def _unresolved(left: list[Taken], library: Library, loader: Loader) -> Problem:
     sources = {(taken.source or b"").decode(errors="replace") for taken in left}
     if any((taken.version or b"").startswith(b"GLIBC_") for taken in left):
         return Problem(text, "libc-too-old")
-    if any(map(CUDA_LIBRARY.fullmatch, sources)):
+    if any(map(ACCELERATOR_LIBRARY.fullmatch, sources)):
         return Problem(text, "library-mismatch")
     return Problem(text, "mixed-flavours" if loader.of_torch(library) else None)
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from envsolve.binaries.elf import MAGIC, SUPPORTED, read_elf
-from envsolve.binaries.model import CUDA_LIBRARY, DRIVER_LIBRARY, LIBRARY_FILE
+from envsolve.binaries.model import ACCELERATOR_LIBRARY, DRIVER_LIBRARY, LIBRARY_FILE, VENDOR_PREFIX
 from envsolve.environment.model import Distribution, Environment, Library, LoaderDirectory
 from envsolve.errors import UsageError
 from envsolve.machine.tools import below
@@ -62,7 +62,7 @@ def read_library(path: Path, owner: str | None = None) -> Library | None:
 
 
 def read_libraries(distributions: Sequence[Distribution], prefix: Path) -> Iterator[Library]:
-    """Every library of an environment, each file once; damaged ones only of torch and NVIDIA."""
+    """Every library of an environment, each file once; damaged ones only of torch and the GPU vendor."""
     seen: set[str] = set()
     for path, owner in _library_files(distributions, prefix):
         library = read_library(path, owner)
@@ -89,17 +89,17 @@ def read_directories(environ: Mapping[str, str], root: Path = Path("/")) -> Iter
     """
     named = [below(root, entry) for entry in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if entry]
     for path in named:
-        yield LoaderDirectory(str(path), "LD_LIBRARY_PATH", _cuda_libraries(path))
+        yield LoaderDirectory(str(path), "LD_LIBRARY_PATH", _gpu_libraries(path))
     seen = {real_path(path) for path in named}
     for path in (*_configured(root / "etc/ld.so.conf", root), *(root / place for place in _STANDARD)):
         real = real_path(path)
         if real not in seen:
             seen.add(real)
-            yield LoaderDirectory(str(path), "ld.so.conf", _cuda_libraries(path))
+            yield LoaderDirectory(str(path), "ld.so.conf", _gpu_libraries(path))
 
 
-def _cuda_libraries(directory: Path) -> Mapping[str, str]:
-    names = sorted(filter(CUDA_LIBRARY.fullmatch, _names(directory)))
+def _gpu_libraries(directory: Path) -> Mapping[str, str]:
+    names = sorted(filter(ACCELERATOR_LIBRARY.fullmatch, _names(directory)))
     return {name: str(real_path(directory / name)) for name in names}
 
 
@@ -162,7 +162,7 @@ class Loader:
 
     @cached_property
     def by_name(self) -> Mapping[str, Library]:
-        """The environment's own by soname and file name; torch's and NVIDIA's before copies in other packages."""
+        """The environment's own by soname and file name; torch's and the vendor's before copies in other packages."""
         first = sorted(self.own, key=lambda library: not _of_stack(library))
         return {name: library for library in reversed(first) for name in (library.soname, library.name)}
 
@@ -217,7 +217,7 @@ class Loader:
         """The library that another gets for a name, and the directory in which the loader finds it.
 
         A library of the environment that is not on the loader's path is found in no directory: its owner loads it
-        before. Torch does so for NVIDIA's wheels only.
+        before. Torch does so only for the vendor's wheels.
         """
         own = self.by_name.get(name)
         if own and name.partition(".so")[0] in self._preloads:
@@ -249,7 +249,7 @@ class Loader:
 
 
 def _of_stack(library: Library) -> bool:
-    return (library.owner or "").startswith(("torch", "nvidia-"))
+    return (library.owner or "").startswith(("torch", VENDOR_PREFIX))
 
 
 def loader_of(environment: Environment) -> Loader:
@@ -303,7 +303,7 @@ def shadows(environment: Environment) -> Iterator[Shadow]:
     for library in environment.gpu_libraries:
         for name in library.needed:
             own = loader.by_name.get(name)
-            if own is None or name in settled or not CUDA_LIBRARY.fullmatch(name):
+            if own is None or name in settled or not ACCELERATOR_LIBRARY.fullmatch(name):
                 continue
             found, directory = loader.locate(name, library)
             if found and directory in named and found.real != own.real:
@@ -312,11 +312,11 @@ def shadows(environment: Environment) -> Iterator[Shadow]:
 
 
 def unresolved(environment: Environment) -> dict[str, Library]:
-    """CUDA libraries that torch's own need and that neither the loader nor torch finds, with the library in need."""
+    """GPU libraries that torch's own need and that neither the loader nor torch finds, with the library in need."""
     loader = loader_of(environment)
     found: dict[str, Library] = {}
     for library in (one for one in environment.libraries if one.owner == "torch"):
-        wanted = filter(CUDA_LIBRARY.fullmatch, library.needed)
+        wanted = filter(ACCELERATOR_LIBRARY.fullmatch, library.needed)
         for name in (one for one in wanted if not DRIVER_LIBRARY.fullmatch(one)):
             if loader.locate(name, library)[0] is None:
                 found.setdefault(name, library)

@@ -99,18 +99,18 @@ class TorchFiles:
     Attributes:
         site: The directory that it lies in.
         version: From ``version.py``, with its local part; None where that is gone or damaged.
-        cuda: The toolkit that it was built with; None for a build without CUDA.
+        toolkit: Version of the toolkit that it was built with; None for a CPU build.
         local: What the local part says of the variant: ``cu128``, ``cpu``, ``rocm6.3``; None where there is none.
-        code: The list that ``torch.cuda.get_arch_list()`` gives; None where the library is gone or damaged.
+        code: The list that torch's ``get_arch_list()`` returns; None if the library is gone or damaged.
         cxx11_abi: Which C++11 ABI it has; None where no symbol tells.
         numpy: Major of the NumPy that it was compiled against; None where it does not show.
-        preloads: Libraries of NVIDIA's wheels that ``torch/__init__.py`` loads by their path before any other needs
-            them, ``libnvJitLink``.
+        preloads: Libraries of the vendor's wheels that ``torch/__init__.py`` loads by their path before any other
+            needs them, ``libnvJitLink``.
     """
 
     site: str
     version: str | None
-    cuda: str | None = None
+    toolkit: str | None = None
     local: str | None = None
     code: tuple[str, ...] | None = None
     cxx11_abi: bool | None = None
@@ -158,13 +158,13 @@ class Library:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether it is torch's or NVIDIA's, or needs one of these."""
+        """Whether it is torch's or the GPU vendor's, or needs one of these."""
         return self.owner == "torch" or any(map(GPU_LIBRARY.match, (self.name, *self.needed)))
 
 
 @dataclass(frozen=True, slots=True)
 class ExtensionFiles:
-    """What the libraries of a package that stands on torch or CUDA are compiled for.
+    """What the libraries of a package built on torch or on a GPU toolkit are compiled for.
 
     Attributes:
         package: Normalised name.
@@ -192,7 +192,7 @@ class LoaderDirectory:
     Attributes:
         path: The directory.
         origin: ``LD_LIBRARY_PATH``, or the loader's own configuration.
-        libraries: The CUDA libraries in it by the name by which they are needed, with the file behind it.
+        libraries: The GPU libraries in it by the name by which they are needed, with the file behind it.
     """
 
     path: str
@@ -205,15 +205,15 @@ class BuildTools:
     """What compiling in the environment would find.
 
     Attributes:
-        cuda_home: What the variable CUDA_HOME (or CUDA_PATH) says, whether it exists or not.
-        cuda_home_toolkit: The toolkit there; None where there is none.
+        home: The directory that the toolkit's variable names, whether it exists or not.
+        home_toolkit: The toolkit there; None if there is none.
         path_toolkit: The toolkit of the ``nvcc`` that PATH gives.
         compilers: C compilers, in the order of PATH with the environment's own programs first.
         python_h: The interpreter's ``Python.h``; None where it is not there.
     """
 
-    cuda_home: str | None = None
-    cuda_home_toolkit: Toolkit | None = None
+    home: str | None = None
+    home_toolkit: Toolkit | None = None
     path_toolkit: Toolkit | None = None
     compilers: tuple[str, ...] = ()
     python_h: str | None = None
@@ -264,7 +264,7 @@ class Environment:
 
     @property
     def gpu_libraries(self) -> tuple[Library, ...]:
-        """Torch's libraries, NVIDIA's, and those that need one of these."""
+        """Torch's libraries, the vendor's, and those that need one of these."""
         return tuple(library for library in self.libraries if library.on_gpu)
 
     def distribution(self, name: str) -> Distribution | None:
@@ -315,7 +315,7 @@ def _markers(minor: str, arch: str) -> dict[str, str]:
 
 
 def pinned(requirement: Requirement) -> str:
-    """``nvidia-cudnn-cu12==9.10.2.21``: a requirement as an installer takes it, without its marker."""
+    """``numpy==2.1.0``: a requirement as an installer takes it, without its marker."""
     return f"{requirement.name}{requirement.specifier}"
 
 

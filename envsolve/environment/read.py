@@ -1,31 +1,57 @@
-"""Reading an environment, every source of it joined into one value, and finding the environments of a machine."""
+"""Reading an environment from its files, every source of it joined into one value.
+
+Damage is an answer here, not an error: what cannot be read is None, what is not there is listed.
+"""
 
 from __future__ import annotations
 
+import csv
+import mmap
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from email.parser import BytesHeaderParser
 from pathlib import Path
 
-from envsolve.environment.distributions import leftovers, read_conda, read_distributions, read_extensions, read_torch
-from envsolve.environment.layout import is_environment, read_layout
+import msgspec
+from packaging.utils import canonicalize_name
+
+from envsolve.binaries.files import FolderFiles
+from envsolve.binaries.library import read_extension
+from envsolve.binaries.measure import read_python_library, read_version
+from envsolve.binaries.model import LIBRARY_FILE, VENDOR_PREFIX
+from envsolve.environment.layout import read_layout
 from envsolve.environment.loader import read_directories, read_libraries
-from envsolve.environment.model import BuildTools, Environment
+from envsolve.environment.model import (
+    BuildTools,
+    CondaPackage,
+    Distribution,
+    Environment,
+    ExtensionFiles,
+    Library,
+    TorchFiles,
+)
+from envsolve.errors import UsageError
+from envsolve.facts.maintain.companions import extension_of
 from envsolve.machine.model import Toolkit
-from envsolve.machine.tools import find_interpreters, folders, nvcc, programs, written_version
+from envsolve.machine.tools import HOME_VARIABLES, folders, nvcc, programs, written_version
 from envsolve.system.files import is_file, read_regular, real_path
 from envsolve.values import PythonVersion
 
+_INFO = re.compile(r"(?P<name>[^-]+)(?:-(?P<version>[^-]+))?(?:-py3[\d.]*)?\.(?:dist|egg)-info")
+_LARGEST_RECORD = 64 << 20
+_PYTHON_LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/torch_python.dll")
+#: Triton compiles its kernels for the GPU at hand; what else is in its wheel is a profiler.
+_NO_EXTENSIONS = frozenset({"torch", "triton", "pytorch-triton"})
+_NAMED = re.compile(r'_preload_[a-z]+_\w+\(\s*"\w+",\s*"(lib[\w-]+)\.so')
+_LISTED = re.compile(r'"\w+": "(lib[\w-]+)\.so')
+_WHOLE_LIST = re.compile(r"(?m)^\s+_preload_[a-z]+_deps\((?:required=\w+)?\)")
+_ANY_LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|pyd)")
+#: Where C extensions look for NumPy's interface: headers of NumPy 2 try the new place first, those of 1 only the old.
+_NUMPY_2, _NUMPY_1 = b"numpy._core._multiarray_umath", b"numpy.core._multiarray_umath"
 _NVCC = re.compile(r"nvcc")
 _COMPILER = re.compile(r"(?:[\w]+-conda-linux-gnu-)?(?:gcc|cc|clang)")
-#: Levels below a given directory that are looked at.
-_DEPTH = 4
-#: Directories that hold thousands of others and no environment.
-_SKIPPED = frozenset({".git", ".hg", ".tox", ".nox", "node_modules", "__pycache__", "site-packages"})
-#: What the kernel shows as files.
-_KERNEL = frozenset({"/proc", "/sys", "/dev"})
-_CONDA_ROOTS = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda", "conda")
 
 
 def read_environment(prefix: Path, environ: Mapping[str, str] = os.environ, *, root: Path = Path("/")) -> Environment:
@@ -35,7 +61,7 @@ def read_environment(prefix: Path, environ: Mapping[str, str] = os.environ, *, r
 
     Args:
         prefix: Its root directory.
-        environ: What decides beside its files: PYTHONPATH, LD_LIBRARY_PATH, CUDA_HOME, PATH, HOME.
+        environ: What decides beside its files: PYTHONPATH, LD_LIBRARY_PATH, PATH, HOME, and the toolkit's.
         root: Directory that stands for ``/`` where the loader's configuration is read.
 
     Raises:
@@ -74,16 +100,223 @@ def read_outline(prefix: Path, environ: Mapping[str, str] = os.environ, *, root:
     )
 
 
+class _DirectUrl(msgspec.Struct, frozen=True):
+    url: str
+
+
+class _CondaRecord(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+    build: str = ""
+    channel: str | None = None
+    files: tuple[str, ...] = ()
+
+
+def read_distributions(site: Path) -> Iterator[Distribution]:
+    """Every distribution that has its metadata in a directory, by name of that."""
+    for name in _names(site):
+        if (match := _INFO.fullmatch(name)) and not name.startswith("~"):
+            yield _distribution(site, name, match["name"], match["version"])
+
+
+def leftovers(site: Path) -> Iterator[str]:
+    """Directories that pip renamed before it was stopped: ``~orch``, ``~orch-2.8.0.dist-info``."""
+    return (f"{site / name}: left by an uninstall that was stopped" for name in _names(site) if name.startswith("~"))
+
+
+def read_conda(prefix: Path) -> tuple[tuple[CondaPackage, ...], tuple[str, ...]]:
+    """The records of ``conda-meta``, and those that cannot be read, with the reason."""
+    found, unreadable = [], []
+    for path in sorted(prefix.glob("conda-meta/*.json")):
+        try:
+            record = msgspec.json.decode(read_regular(path, _LARGEST_RECORD), type=_CondaRecord)
+        except (OSError, msgspec.MsgspecError) as error:
+            unreadable.append(f"{path}: {error}")
+            continue
+        # Python sources and documentation are most of the files, and tell nothing that metadata does not.
+        deciding = [
+            f for f in record.files if LIBRARY_FILE.search(f) or f.endswith((".dist-info/METADATA", "version.py"))
+        ]
+        missing = tuple(file for file in deciding if not os.path.lexists(prefix / file))
+        found.append(
+            CondaPackage(record.name, record.version, record.build, str(path), record.channel, missing=missing)
+        )
+    return tuple(found), tuple(unreadable)
+
+
+def _distribution(site: Path, folder: str, name: str, version: str | None) -> Distribution:
+    info = site / folder
+    stated = _headers(info / "METADATA") or _headers(info / "PKG-INFO") or (_headers(info) if is_file(info) else {})
+    files, missing, altered = _recorded(site, info / "RECORD")
+    return Distribution(
+        name=canonicalize_name(next(iter(stated.get("name", ())), name)),
+        version=next(iter(stated.get("version", ())), None) or version,
+        site=str(site),
+        info=str(info),
+        installer=_line(info / "INSTALLER"),
+        direct_url=_direct_url(info / "direct_url.json"),
+        requires=tuple(stated.get("requires-dist", ())),
+        files=files,
+        missing=missing,
+        altered=altered,
+    )
+
+
+def _headers(path: Path) -> dict[str, list[str]]:
+    """The header fields of a metadata file by lower-case name; none where it cannot be read."""
+    try:
+        message = BytesHeaderParser().parsebytes(read_regular(path))
+    except (OSError, ValueError):
+        return {}
+    fields: dict[str, list[str]] = {}
+    for key, value in message.items():
+        fields.setdefault(key.lower(), []).append(" ".join(str(value).split()))
+    return fields
+
+
+def _recorded(site: Path, record: Path) -> tuple[tuple[str, ...] | None, tuple[str, ...], tuple[str, ...]]:
+    """The files that RECORD names, those of them that are missing, and libraries of another size."""
+    try:
+        text = read_regular(record, _LARGEST_RECORD).decode("utf-8", "replace")
+        rows = [row for row in csv.reader(text.splitlines()) if row and row[0]]
+    except (OSError, csv.Error):
+        return None, (), ()
+    files, missing, altered = [], [], []
+    for row in rows:
+        path = row[0].replace("\\", "/")
+        if path.startswith(("../", "/")) or path.endswith(".pyc") or "\0" in path:
+            continue
+        files.append(path)
+        try:
+            size = os.stat(site / path).st_size  # noqa: PTH116  thousands of files
+        except OSError:
+            missing.append(path)
+            continue
+        if len(row) > 2 and row[2].isdecimal() and size != int(row[2]) and LIBRARY_FILE.search(path):
+            altered.append(path)
+    return tuple(files), tuple(missing), tuple(altered)
+
+
+def _line(path: Path) -> str | None:
+    try:
+        return read_regular(path, 4096).decode("utf-8", "replace").strip() or None
+    except OSError:
+        return None
+
+
+def _direct_url(path: Path) -> str | None:
+    try:
+        return msgspec.json.decode(read_regular(path), type=_DirectUrl).url
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _names(folder: Path) -> Sequence[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return ()
+
+
+def read_torch(site: Path, prefix: Path) -> TorchFiles | None:
+    """The ``torch`` package in a directory; None where there is none."""
+    version_file = site / "torch" / "version.py"
+    if not is_file(version_file) and not is_file(site / "torch" / "__init__.py"):
+        return None
+    version, toolkit = _version_file(version_file)
+    code, abi, numpy = _python_library(site, prefix)
+    local = version.partition("+")[2] or None if version else None
+    return TorchFiles(str(site), version, toolkit, local, code, abi, numpy, _preloads(site / "torch" / "__init__.py"))
+
+
+def _preloads(source: Path) -> tuple[str, ...]:
+    """The libraries that torch loads itself: named in a call (2.6 to 2.10), or all of its list (from 2.11 on).
+
+    Up to 2.5 the list serves only where the loader has failed.
+    """
+    try:
+        text = read_regular(source).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    named = _NAMED.findall(text)
+    return tuple(dict.fromkeys([*named, *_LISTED.findall(text)] if _WHOLE_LIST.search(text) else named))
+
+
+def _version_file(path: Path) -> tuple[str | None, str | None]:
+    try:
+        return read_version(read_regular(path).decode("utf-8", "replace"))
+    except (OSError, UsageError):
+        return None, None
+
+
+def _python_library(site: Path, prefix: Path) -> tuple[tuple[str, ...] | None, bool | None, int | None]:
+    # conda-forge keeps torch's libraries in the environment's own directory of libraries.
+    for path in (*(site / name for name in _PYTHON_LIBRARIES), prefix / "lib" / "libtorch_python.so"):
+        try:
+            with path.open("rb") as file:
+                code, abi = read_python_library(file)
+        except OSError:
+            continue
+        return code, abi, numpy_major(path)
+    return None, None, None
+
+
+def numpy_major(library: Path) -> int | None:
+    """The major of NumPy's headers that a library was compiled with; None where it uses no NumPy, or not readable."""
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if data.find(_NUMPY_2) >= 0:
+                return 2
+            return 1 if data.find(_NUMPY_1) >= 0 else None
+    except (OSError, ValueError):  # an empty file cannot be mapped
+        return None
+
+
+def read_extensions(distributions: Sequence[Distribution], libraries: Sequence[Library]) -> Iterator[ExtensionFiles]:
+    """The code of every package built on torch or on a GPU toolkit, these themselves left out."""
+    owners = {library.owner for library in libraries if library.owner and library.on_gpu}
+    standing = {name for name in owners - _NO_EXTENSIONS if not name.startswith(VENDOR_PREFIX)}
+    seen: set[str] = set()
+    for distribution in distributions:
+        if distribution.name in standing and distribution.name not in seen:
+            seen.add(distribution.name)
+            if extension := _extension(distribution):
+                yield extension
+
+
+def _extension(distribution: Distribution) -> ExtensionFiles | None:
+    site = Path(distribution.site)
+    files = FolderFiles(site, distribution.label, distribution.files)
+    try:
+        read = extension_of(distribution.name, files) or read_extension(files, _ANY_LIBRARY)
+    except (UsageError, OSError):
+        return None
+    if read is None:
+        return None
+    libraries = tuple(file for file in files.files() if _ANY_LIBRARY.fullmatch(file))
+    majors = {major for file in libraries if (major := numpy_major(site / file))}
+    stated = _version_file(site / distribution.name.replace("-", "_") / "version.py")[0]
+    return ExtensionFiles(
+        distribution.name,
+        libraries,
+        stated or distribution.version,
+        read.code,
+        read.every,
+        read.cxx11_abi,
+        min(majors, default=None),
+    )
+
+
 def read_tools(prefix: Path, base: Path, python: str | None, environ: Mapping[str, str]) -> BuildTools:
     """What compiling would find: toolkits, compilers and ``Python.h``; nothing is run."""
-    home = environ.get("CUDA_HOME") or environ.get("CUDA_PATH")
+    home = next(filter(None, map(environ.get, HOME_VARIABLES)), None)
     search = folders(environ)
     on_path = next(programs(search, _NVCC), None)
     own = prefix / "bin"
     compilers = programs([own, *(folder for folder in search if folder != own)], _COMPILER)
     return BuildTools(
-        cuda_home=home,
-        cuda_home_toolkit=_toolkit(Path(home)) if home else None,
+        home=home,
+        home_toolkit=_toolkit(Path(home)) if home else None,
         path_toolkit=_toolkit(real_path(on_path).parent.parent) if on_path else None,
         compilers=tuple(map(str, compilers)),
         python_h=_python_h(prefix, base, python),
@@ -103,97 +336,3 @@ def _python_h(prefix: Path, base: Path, python: str | None) -> str | None:
     places = (f"include/python{minor}/Python.h", f"include/python{minor}t/Python.h", "include/Python.h")
     found = (root / place for root in (base, prefix) for place in places)
     return next((str(path) for path in found if is_file(path)), None)
-
-
-def find_environments(folders: Sequence[Path], environ: Mapping[str, str]) -> list[Path]:
-    """Root directories of environments, each once: the active one, those of each tool, then those in ``folders``.
-
-    Args:
-        folders: Where to look besides, some levels deep.
-        environ: HOME, and the variables by which tools move their places.
-    """
-    found: dict[Path, Path] = {}
-    for prefix in (*_active(environ), *_of_tools(environ), *(p for f in folders for p in _below(f, _DEPTH))):
-        real = real_path(prefix)
-        if real not in found and is_environment(real):
-            found[real] = prefix
-    return list(found.values())
-
-
-def find_installations(environ: Mapping[str, str]) -> list[Path]:
-    """Root directories of the Pythons on PATH that are no environments, where they have, or their user has, a torch."""
-    roots: dict[Path, None] = {}
-    for program in find_interpreters(environ):
-        root = real_path(program).parent.parent
-        if not is_environment(root) and not is_environment(program.parent.parent) and _has_torch(root, environ):
-            roots[root] = None
-    return list(roots)
-
-
-def _has_torch(root: Path, environ: Mapping[str, str]) -> bool:
-    places = [root, root / "local", *([Path(environ["HOME"]) / ".local"] if environ.get("HOME") else [])]
-    return any(True for place in places for _ in place.glob("lib/python3*/*-packages/torch/version.py"))
-
-
-def _active(environ: Mapping[str, str]) -> Iterator[Path]:
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if value := environ.get(variable):
-            yield Path(value)
-
-
-def _of_tools(environ: Mapping[str, str]) -> Iterator[Path]:
-    if not environ.get("HOME"):
-        return
-    home = Path(environ["HOME"])
-    data = Path(environ.get("XDG_DATA_HOME") or home / ".local/share")
-    cache = Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
-    poetry = Path(environ.get("POETRY_CACHE_DIR") or cache / "pypoetry")
-    collections = (
-        Path(environ.get("WORKON_HOME") or home / ".virtualenvs"),
-        data / "virtualenvs",
-        Path(environ.get("POETRY_VIRTUALENVS_PATH") or poetry / "virtualenvs"),
-        Path(environ.get("UV_TOOL_DIR") or data / "uv/tools"),
-        Path(environ.get("PIPX_HOME") or data / "pipx") / "venvs",
-        home / ".local/pipx/venvs",
-        Path(environ.get("PIXI_HOME") or home / ".pixi") / "envs",
-    )
-    for collection in collections:
-        yield from _children(collection)
-    yield from _conda(home, environ)
-
-
-def _conda(home: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    """The environments that conda lists, and those beside its usual roots."""
-    try:
-        listed = read_regular(home / ".conda/environments.txt").decode("utf-8", "replace").splitlines()
-    except OSError:
-        listed = []
-    yield from (Path(line.strip()) for line in listed if line.strip())
-    roots = [home / name for name in _CONDA_ROOTS] + [Path("/opt/conda"), Path("/opt/miniconda3")]
-    if mamba := environ.get("MAMBA_ROOT_PREFIX"):
-        roots.insert(0, Path(mamba))
-    if program := environ.get("CONDA_EXE"):
-        roots.insert(0, Path(program).parent.parent)
-    for root in roots:
-        yield root
-        yield from _children(root / "envs")
-
-
-def _below(folder: Path, depth: int) -> Iterator[Path]:
-    """Environments in a directory; what lies within one is its own affair."""
-    if is_environment(folder):
-        yield folder
-        yield from _children(folder / "envs")  # a conda root holds its other environments
-        return
-    if depth:
-        for child in _children(folder):
-            if child.name not in _SKIPPED and str(child) not in _KERNEL:
-                yield from _below(child, depth - 1)
-
-
-def _children(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(folder / e.name for e in entries if e.is_dir(follow_symlinks=False))
-    except OSError:
-        return []

@@ -51,6 +51,8 @@ def _stem(name: str) -> str:
     return name[:-4] if name.lower().endswith(".exe") else name
 
 
+HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+"""What names the directory of a toolkit, the first that is set before the other."""
 _HERE = re.compile(r"^#\$ _HERE_=(\S.*)$", re.MULTILINE)
 _NVCC = re.compile(r"nvcc")
 _RELEASE = re.compile(r"\brelease (\d+\.\d+)")
@@ -61,7 +63,7 @@ _LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-li
 
 def candidates(environ: Mapping[str, str], root: Path = Path("/")) -> Iterator[tuple[Path, str]]:
     """Folders that may hold a toolkit, in the order that builds look for one, with what led there."""
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
+    for variable in HOME_VARIABLES:
         if value := environ.get(variable):
             yield below(root, value), variable
     for program in programs(folders(environ, root), _NVCC):

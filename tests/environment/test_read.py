@@ -142,7 +142,7 @@ def test_of_two_torches_the_first_on_the_path_is_imported(tmp_path: Path) -> Non
         {"torch/__init__.py": "", "torch/version.py": "__version__ = '2.5.0+cpu'\ncuda = None\n"},
     )
     first, second = read(prefix).torches
-    assert (first.version, first.cuda, first.local, first.cxx11_abi, first.numpy) == (
+    assert (first.version, first.toolkit, first.local, first.cxx11_abi, first.numpy) == (
         "2.8.0+cu128",
         "12.8",
         "cu128",
@@ -150,7 +150,7 @@ def test_of_two_torches_the_first_on_the_path_is_imported(tmp_path: Path) -> Non
         2,
     )
     assert first.code is not None and first.code[0] == "sm_70"
-    assert (second.version, second.cuda, second.local, second.code) == ("2.5.0+cpu", None, "cpu", None)
+    assert (second.version, second.toolkit, second.local, second.code) == ("2.5.0+cpu", None, "cpu", None)
 
 
 PRELOADS_TWO = """

@@ -13,7 +13,7 @@ from unittest import SkipTest
 import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
-from envsolve.binaries.model import CUDA_LIBRARY
+from envsolve.binaries.model import ACCELERATOR_LIBRARY
 from envsolve.diagnose.signatures import explain
 from envsolve.values import ComputeCapability
 from envsolve.verify import runner
@@ -71,7 +71,7 @@ def test_a_check_stands_alone(path: Path) -> None:
 
 
 def test_the_tried_interpreter_knows_the_names_of_libraries_by_the_same_pattern() -> None:
-    assert LIBRARY.pattern.startswith(CUDA_LIBRARY.pattern.partition("[")[0])
+    assert LIBRARY.pattern.startswith(ACCELERATOR_LIBRARY.pattern.partition("[")[0])
 
 
 FAULTS = [*ON_A_GPU, *COMPILING]

@@ -8,7 +8,7 @@ import pytest
 
 import envsolve
 from envsolve.diagnose.environment import Survey, describe, survey
-from envsolve.environment.read import find_environments
+from envsolve.environment.layout import find_environments
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.system.files import dump

@@ -82,17 +82,17 @@ def _named(scene: Scene, cuda: str | None) -> Iterator[Fix]:
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Compare what CUDA_HOME names with what exists."""
     tools = environment.tools
-    home, path = tools.cuda_home_toolkit, tools.path_toolkit
-    if tools.cuda_home is None:
+    home, path = tools.home_toolkit, tools.path_toolkit
+    if tools.home is None:
         return
     if home is None:
-        what = CAUSE.words("no-toolkit", home=tools.cuda_home)
+        what = CAUSE.words("no-toolkit", home=tools.home)
     elif home.version and path and path.version and CudaVersion.parse(home.version) != CudaVersion.parse(path.version):
-        what = CAUSE.words("another", home=tools.cuda_home, cuda=home.version, path=path.version)
+        what = CAUSE.words("another", home=tools.home, cuda=home.version, path=path.version)
     else:
         return
-    evidence = (f"CUDA_HOME={tools.cuda_home}", *((f"PATH: {path.path}, CUDA {path.version}",) if path else ()))
-    cuda = environment.torch.cuda if environment.torch else None
+    evidence = (f"CUDA_HOME={tools.home}", *((f"PATH: {path.path}, CUDA {path.version}",) if path else ()))
+    cuda = environment.torch.toolkit if environment.torch else None
     fix = CAUSE.fix("unset", wanted=CAUSE.words("of-torch", cuda=cuda) if cuda else "")
     if path and path.nvcc and path.version:
         major = CudaVersion.parse(path.version).major

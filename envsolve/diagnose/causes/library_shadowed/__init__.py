@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from envsolve.binaries.model import CUDA_LIBRARY
+from envsolve.binaries.model import ACCELERATOR_LIBRARY
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
 from envsolve.diagnose.causes.library_mismatch import wheels_of_two_majors
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
@@ -89,7 +89,7 @@ def _mapped_from_elsewhere(
         name = PurePosixPath(place).name
         known = next((soname for soname in own if name == soname or name.startswith(f"{soname}.")), None)
         foreign = place not in inside and not any(place.startswith(f"{directory}/") for directory in inside)
-        if known and CUDA_LIBRARY.fullmatch(known) and foreign:
+        if known and ACCELERATOR_LIBRARY.fullmatch(known) and foreign:
             found.setdefault(known, place)
     return found
 

@@ -158,7 +158,7 @@ def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
     # Late: a diagnosis of a text reads no libraries.
     from envsolve.environment.loader import unresolved
 
-    nowhere = tuple(unresolved(environment)) if torch.cuda else ()
+    nowhere = tuple(unresolved(environment)) if torch.toolkit else ()
     cut = tuple(library for library in environment.gpu_libraries if library.cut_off and library.owner in names)
     short = {library.owner for library in cut}
     return _Gaps(

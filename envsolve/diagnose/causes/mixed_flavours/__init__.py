@@ -119,7 +119,7 @@ def _reasons(
         text = CAUSE.words("requires", specifier=requirement.specifier, torch=torch.label)
         yield text, f"{distribution.info}/METADATA: Requires-Dist: {requirement}"
     yield from _cuda_reasons(environment, torch, distribution)
-    if torch.cuda and extension.stated and extension.stated.endswith("+cpu"):
+    if torch.toolkit and extension.stated and extension.stated.endswith("+cpu"):
         yield CAUSE.words("without-kernels"), f"{distribution.info}: {extension.stated}"
     if None not in (torch.cxx11_abi, extension.cxx11_abi) and torch.cxx11_abi != extension.cxx11_abi:
         old, new = "the C++ ABI from before C++11", "the C++11 ABI"
@@ -132,14 +132,14 @@ def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Dis
     """The CUDA runtimes that its libraries need; a package that has one library for each CUDA loads the right one."""
     own = [library for library in environment.libraries if library.owner == distribution.name]
     majors = {int(m[1]): lib.path for lib in own for name in lib.needed if (m := _RUNTIME.fullmatch(name))}
-    if torch.cuda and majors and CudaVersion.parse(torch.cuda).major not in majors:
+    if torch.toolkit and majors and CudaVersion.parse(torch.toolkit).major not in majors:
         major, path = max(majors.items())
         yield (
-            CAUSE.words("runtime", major=major, cuda=torch.cuda),
+            CAUSE.words("runtime", major=major, cuda=torch.toolkit),
             f"{path}: needs libcudart.so.{major}",
         )
     part = next(((lib.path, name) for lib in own for name in lib.needed if name in _CUDA_PARTS), None)
-    if torch.cuda is None and torch.version and part:
+    if torch.toolkit is None and torch.version and part:
         yield CAUSE.words("no-part", torch=torch.label), f"{part[0]}: needs {part[1]}"
 
 
