@@ -281,70 +281,11 @@ def _devices(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
 
 # Messages of the driver, of frameworks and of compilers.
 
-_GPU = r"(?P<gpu>[A-Z][\w .()/-]{1,60})"
-_CC = r"(?P<cc>\d{1,2}\.\d)"
 _CODE = re.compile(r"(?:sm|compute)_\d{2,3}[af]?")
 _CARRIES = re.compile(r"supports CUDA capabilities\s((?:(?:sm|compute)_\d{2,3}[af]?[\s,.]{0,4}){1,40})")
 _WANTED = re.compile(r"\b(?:install|try|use|need|should|without|remove)\w{0,3}\b(?! in\b)", re.IGNORECASE)
 
-READERS.patterns(
-    Trust.IMPLIED,
-    ("cuda capability", "compute capability", "triton gpu compiler", "gpu-name", "supported by the triton"),
-    rf"{_GPU} with CUDA capability (?P<cc>sm_\d{{2,3}}) is not compatible",
-    rf"(?i)Found GPU\d{{1,2}} {_GPU} which is of (?:cuda|compute) capability {_CC}",
-    r"Found (?P<gpu>[A-Z][\w ()/-]{1,60}) which is too old to be supported by the triton",
-    rf"\bYour (?P<gpu>[A-Z][\w ()/-]{{1,60}}) GPU (?:has|instead has) compute capability {_CC}",
-    rf"name: (?P<gpu>[A-Z][\w ()/-]{{1,60}}), pci bus id: [^,]{{1,40}}, compute capability: {_CC}",
-    r"--gpu-name[= ',]{1,5}(?P<cc>sm_\d{2,3})[af]?\b",
-    r"Value '(?P<cc>sm_\d{2,3})[af]?' is not defined for option 'gpu-name'",
-    rf"(?i)your device is of CUDA capability {_CC}",
-)
-READERS.patterns(
-    Trust.PRINTED,
-    ("/|",),
-    r"\\\\\s{1,6}/\|\s{1,8}(?:GPU: )?(?P<gpu>\S.{2,60}?)\. "
-    r"(?:Num GPUs = (?P<count>\d{1,2})|Max memory)",
-)
-READERS.patterns(
-    Trust.PRINTED,
-    ("cuda:", "id ", "device name="),
-    r"(?:Device:|Name:\**) cuda:\d{1,2} (?P<gpu>[A-Z][\w .()/-]{2,60}?) :",
-    r"id \d{1,2}\s{1,8}b'(?P<gpu>[^']{3,60})'",
-    r"Device name=(?P<gpu>[A-Z][\w .()/-]{2,60}),",
-)
-# Ollama's fields come in any order.
-READERS.patterns(
-    Trust.PRINTED,
-    ("compute=",),
-    rf"^(?=.*?\bcompute={_CC}\b)(?=.*?\b(?:name|description)=\"?(?P<gpu>(?:NVIDIA|Tesla|GeForce|Quadro)[^\"=]{{2,60}})\")"
-    r"(?:.*?\bdriver=(?P<driver_cuda>\d{1,2}\.\d)\b)?",
-)
-READERS.patterns(Trust.PRINTED, ("highest compute capability among gpus",), rf"GPUs detected: {_CC}\b")
-READERS.patterns(
-    Trust.PRINTED,
-    ("_cudadeviceproperties(",),
-    r"_CudaDeviceProperties\(name='(?P<gpu>[^']{2,60})', major=(?P<cc>\d{1,2}, minor=\d)",
-)
-READERS.patterns(
-    Trust.PRINTED,
-    ("(found version", "cuda driver version: 1"),
-    r"\(found version (?P<driver_number>\d{4,5})\)",
-    r"CUDA Driver Version: (?P<driver_number>\d{5})\b",
-)
-READERS.patterns(
-    Trust.PRINTED,
-    ("nvrm version", "nvidia driver release"),
-    r"NVRM version: NVIDIA UNIX (?:Open Kernel Module for )?(?:\w{3,8})?\s{0,4}(?:Kernel Module)?"
-    r"\s{0,8}(?P<driver>\d{3}(?:\.\d{1,3}){0,2})",
-    # Images of NVIDIA compare the driver that they require with the host's.
-    r"but version (?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?) was detected",
-)
-READERS.patterns(
-    Trust.IMPLIED,
-    ("libcuda.so.",),
-    r"libcuda\.so\.(?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?)\b",
-    unless="compat",
-)
+READERS.patterns("gpus")
 
 
 @READERS.log
@@ -387,4 +328,4 @@ def _flags(text: str) -> Iterator[Fact]:
         yield Codes(tuple(dict.fromkeys(codes)))
 
 
-READERS.patterns(Trust.PRINTED, ("- cuda runtime ",), r"^\s{1,8}- CUDA Runtime (?P<cuda>\d{1,2}\.\d)\s{0,4}$")
+READERS.patterns("runtime")

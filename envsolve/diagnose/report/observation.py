@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import TypeAlias
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeAlias
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from envsolve.diagnose.report.text import Line, Log
@@ -216,6 +219,8 @@ _SCALARS: Mapping[str, tuple[Field, Callable[[str], str]]] = {
     "arch": (Field.ARCH, lambda text: processor(text.replace("-", "_"))),
     "glibc": (Field.LIBC, lambda text: f"glibc {text.replace('_', '.')}"),
     "musl": (Field.LIBC, "musl {}".format),
+    "wsl": (Field.WSL, str),
+    "container": (Field.CONTAINER, str),
     "jetson": (Field.JETSON, lambda text: _L4T_REVISION.sub(r".\1", text)),
     "driver": (Field.DRIVER, str),
     "driver_cuda": (Field.DRIVER_CUDA, str),
@@ -239,7 +244,10 @@ def facts_of(match: re.Match[str]) -> Iterator[Fact]:
     (``nvcc``, ``toolkit``) whose version it holds; ``name`` and ``version`` make a package, ``gpu``, ``cc`` and
     ``count`` GPUs.
     """
-    groups = {_REPEATED.sub("", name): value for name, value in match.groupdict().items() if value}
+    return _facts({_REPEATED.sub("", name): value for name, value in match.groupdict().items() if value})
+
+
+def _facts(groups: Mapping[str, str]) -> Iterator[Fact]:
     for name, value in groups.items():
         if name in _SCALARS:
             field, shape = _SCALARS[name]
@@ -261,6 +269,53 @@ def facts_of(match: re.Match[str]) -> Iterator[Fact]:
         gpu = clean(groups["gpu"]) if "gpu" in groups else None
         cc = capability(groups["cc"]) if "cc" in groups else None
         yield GpuGroup(gpu, cc, max(1, int(groups.get("count", 1))))
+
+
+class _PatternReader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reader of ``patterns.toml``.
+
+    Attributes:
+        trust: How reliable a match is: the name of a :class:`Trust`.
+        words: Lower-case words; only lines that hold one of them are searched.
+        patterns: Regular expressions; their named groups hold facts as :func:`facts_of` describes.
+        means: Facts that any match stands for, by the names of groups.
+        unless: Lines that match this are ignored.
+        by_sentence: Search only in sentences about the environment at hand.
+    """
+
+    trust: Literal["hinted", "stated", "implied", "printed", "used"]
+    words: tuple[str, ...]
+    patterns: tuple[str, ...]
+    means: Mapping[str, str] = {}
+    unless: str | None = None
+    by_sentence: bool = False
+
+    def read(self, text: str) -> Iterator[Fact]:
+        """The facts of a line."""
+        if self.unless and shape(self.unless).search(text):
+            return
+        for part in sentences(text) if self.by_sentence else (text,):
+            for match in filter(None, (shape(pattern).search(part) for pattern in self.patterns)):
+                yield from _facts(self.means)
+                yield from facts_of(match)
+
+
+class _PatternFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    shapes: Mapping[str, str]
+    readers: Mapping[str, tuple[_PatternReader, ...]]
+
+
+@cache
+def _pattern_file() -> _PatternFile:
+    return msgspec.toml.decode(Path(__file__).with_name("patterns.toml").read_bytes(), type=_PatternFile)
+
+
+# Compiling all of them takes longer than reading a short report, which has the words of a few.
+@cache
+def shape(pattern: str) -> re.Pattern[str]:
+    """A pattern of ``patterns.toml``, ``{{SHAPE}}`` in it replaced."""
+    shapes = {**_pattern_file().shapes, "VERSION": VERSION}
+    return re.compile(re.sub(r"\{\{(\w+)\}\}", lambda match: shapes[match[1]], pattern))
 
 
 TextReader: TypeAlias = Callable[[str], Iterable[Fact]]
@@ -296,34 +351,7 @@ class Readers:
 
         return declare
 
-    def patterns(
-        self,
-        trust: Trust,
-        words: tuple[str, ...],
-        *patterns: str,
-        means: tuple[Fact, ...] = (),
-        unless: str | None = None,
-        by_sentence: bool = False,
-    ) -> None:
-        """Declare a reader of lines that hold one of the words, by regular expressions.
-
-        Args:
-            trust: How reliable a match is.
-            words: Lower-case words.
-            patterns: Regular expressions; their named groups hold facts as :func:`facts_of` describes.
-            means: Facts that any match stands for.
-            unless: Lines that match this are ignored.
-            by_sentence: Search only in sentences about the environment at hand.
-        """
-        compiled = [re.compile(pattern) for pattern in patterns]
-        excluded = re.compile(unless) if unless else None
-
-        def read(text: str) -> Iterator[Fact]:
-            if excluded and excluded.search(text):
-                return
-            for part in sentences(text) if by_sentence else (text,):
-                for match in filter(None, (pattern.search(part) for pattern in compiled)):
-                    yield from means
-                    yield from facts_of(match)
-
-        self.text(trust, *words)(read)
+    def patterns(self, name: str) -> None:
+        """Declare the readers of one name in ``patterns.toml``."""
+        for reader in _pattern_file().readers[name]:
+            self.text(Trust[reader.trust.upper()], *reader.words)(reader.read)

@@ -266,23 +266,10 @@ def _of_build(name: str, version: str, build: str, line: Line) -> Iterator[Obser
 
 # What pip and uv did, and pip's complaints that name what is installed.
 
-_NUMBER = rf"(?P<version>{VERSION}|\d{{1,8}})"
 _DONE = re.compile(r"\b(Successfully (?:un)?installed)\s(.{1,2000})")
 _DASHED = re.compile(rf"({_NAME}?)-({VERSION}|\d{{1,8}})(?=[\s,]|$)")
 _UV = re.compile(rf"\s{{1,6}}([+~-])\s({_NAME})==({VERSION})(?:\s\(.{{0,300}})?\s{{0,4}}")
-READERS.patterns(
-    Trust.PRINTED,
-    ("requirement already ", "found existing installation"),
-    rf"Requirement already (?:satisfied|up-to-date): (?P<name>{_NAME})\S{{0,120}} in \S.{{0,300}} \({_NUMBER}\)",
-    rf"Requirement already (?:satisfied|up-to-date): (?P<name>{_NAME})==(?P<version>{VERSION}) in ",
-    rf"Found existing installation: (?P<name>{_NAME}) (?P<version>{VERSION})",
-)
-READERS.patterns(
-    Trust.PRINTED,
-    ("but you",),
-    rf"\bbut you(?:'ll)? have (?P<name>{_NAME}) (?P<version>{VERSION})",
-    rf"(?P<name>{_NAME}) (?P<version>{VERSION}) (?:requires|has requirement) {_NAME}.{{0,1000}}\bbut you(?:'ll)? have ",
-)
+READERS.patterns("installers")
 
 
 @READERS.text(Trust.PRINTED, "successfully ")

@@ -185,21 +185,8 @@ _ANSWER = re.compile(
     rf"|(?P<pair>\(\d{{1,2}}, \d\))|(?P<text>['\"][^'\"]{{2,60}}['\"])"
 )
 _PROMPTS = (">>>", "$", ">", "In [", "!", "print(", "(", "#", "RUN", "PS ", "+", "import", "torch.")
-_IS = r"\)?\s{0,4}(?:==?|:|->|is)?\s{0,4}['\"`]?"
 
-READERS.patterns(
-    Trust.PRINTED,
-    _QUESTION_WORDS,
-    rf"torch\.__version__{_IS}(?P<torch>{VERSION})",
-    rf"torch\.version\.cuda{_IS}(?P<cuda>\d{{1,2}}\.\d)\b",
-    r"get_device_capability\([^)]{0,20}\)\s{0,4}(?:==|:|->|=|is)\s{0,4}\((?P<cc>\d{1,2}, \d)\)",
-)
-READERS.patterns(Trust.PRINTED, ("python 3.",), r"^\s*Python (?P<python>3\.\d{1,2})\.\d{1,2}\S{0,10} (?:\(|\|)")
-READERS.patterns(
-    Trust.PRINTED,
-    ("] on linux", "] on win32", ") on win32"),
-    r"\] (?:\([^)]{1,40}\) )?on (?P<os>linux|win32)",
-)
+READERS.patterns("python")
 
 
 @READERS.log
@@ -281,50 +268,7 @@ def _toolkit_directories(log: Log, catalogue: Catalogue) -> Iterator[Observation
 
 
 # What a build found, or expected: the versions that decided.
-READERS.patterns(
-    Trust.USED,
-    ("mismatches", "pytorch (1", "binaries were compiled", "compiler identification", "found cuda"),
-    r"detected CUDA version \((?P<nvcc>\d{1,2}\.\d{1,2})\S{0,8}\) mismatches",
-    r"(?:compile\s{1,4}PyTorch|^\s{0,8}PyTorch) \((?P<cuda>\d{1,2}\.\d)",
-    r"(?i)Pytorch binaries were compiled with Cuda (?P<cuda>\d{1,2}\.\d)",
-    r"CUDA compiler identification is NVIDIA (?P<nvcc>\d{1,2}\.\d)",
-    r"Found CUDA(?:Toolkit|_?ToolKit)?: \S{1,200}.{0,80}found (?:suitable )?(?:exact )?version"
-    r" \"(?P<toolkit>\d{1,2}\.\d)",
-    r"The CX?X? compiler identification is GNU (?P<gcc>\d{1,2}(?:\.\d{1,5}){1,2})",
-    r"The CX?X? compiler identification is (?:Apple)?Clang (?P<clang>\d{1,2}(?:\.\d{1,5}){1,2})",
-    r"The CX?X? compiler identification is MSVC (?P<msvc>\d{1,2}\.\d{1,5})",
-)
-READERS.patterns(
-    Trust.USED,
-    ("installed version of",),
-    r"installed version of (?=\S{1,60} \()\S*?clang\S* \((?P<clang>\d{1,2}(?:\.\d{1,2}){0,2})\) is (?:greater|less)",
-    r"installed version of (?!\S*clang)\S{1,60} \((?P<gcc>\d{1,2}(?:\.\d{1,2}){0,2})\) is (?:greater|less)",
-)
-READERS.patterns(
-    Trust.USED,
-    ("does not match the version", "runtime torch", "you have"),
-    r"Installed CUDA version (?P<nvcc>\d{1,2}\.\d) does not match the version torch was compiled with"
-    r" (?P<cuda>\d{1,2}\.\d)",
-    r"Runtime torch version=(?P<torch>\d\.\d{1,2}(?:\.\d)?)",
-    rf"PyTorch\s{{1,4}}\S{{3,40}} with CUDA \w{{1,6}} \(you have (?P<torch>{VERSION})\)",
-    r"Python\s{1,4}3\.\S{1,8} \(you have (?P<python>3\.\d{1,2})\.\d{1,2}\)",
-)
-READERS.patterns(
-    Trust.PRINTED,
-    ("gcc", "g++", "c++", "cc ("),
-    r"^[$ ]*(?:\S{0,60}/)?[\w-]{0,40}?(?:gcc|g\+\+|c\+\+|cc)(?:-\d{1,2})? \([^)]{0,80}\)"
-    r"\s(?P<gcc>\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)\b",
-    r"^gcc version (?P<gcc>\d{1,2}\.\d{1,2}\.\d{1,2})\b",
-)
-READERS.patterns(
-    Trust.PRINTED, ("clang version",), r"\bclang version (?P<clang>\d{1,2}\.\d{1,2}\.\d{1,2})", unless=r"\["
-)
-READERS.patterns(
-    Trust.IMPLIED,
-    ("/c++/", "/lib/gcc/"),
-    r"/include/(?:[\w-]{1,40}/)?c\+\+/(?P<gcc>\d{1,2}(?:\.\d{1,2}){0,2})/"
-    r"|/lib/gcc/[\w-]{3,40}/(?P<gcc_2>\d{1,2}(?:\.\d{1,2}){0,2})/",
-)
+READERS.patterns("tools")
 
 
 @READERS.text(Trust.PRINTED, "optimizing compiler version", "\\msvc\\14.")
@@ -336,28 +280,4 @@ def _msvc(text: str) -> Iterator[Fact]:
 
 # What ds_report, Unsloth, bitsandbytes and conda print of their surroundings.
 
-READERS.patterns(
-    Trust.PRINTED,
-    ("... ",),
-    rf"\b(?P<name>torch|deepspeed) (?:version|info) \.{{3,60}} (?P<version>{VERSION})(?![\w.+])",
-    r"torch cuda (?:version|info) \.{3,60} (?P<cuda>\d{1,2}\.\d)(?![\w.+])",
-    r"nvcc (?:version|info) \.{3,60} (?P<nvcc>\d{1,2}\.\d)(?![\w.+])",
-)
-READERS.patterns(
-    Trust.PRINTED,
-    ("cuda toolkit",),
-    rf"(?:Py)?[Tt]orch: (?P<torch>{VERSION})\. CUDA(?::| =) (?P<cc>\d{{1,2}}\.\d)"
-    rf"\. CUDA Toolkit(?::| =) (?P<cuda>\d{{1,2}}\.\d)(?:.{{0,40}}\. Triton: (?P<triton>{VERSION}))?",
-)
-READERS.patterns(
-    Trust.PRINTED,
-    ("cuda setup: detected cuda version",),
-    r"CUDA SETUP: Detected CUDA version (?P<cuda_digits>\d{3})\b",
-)
-READERS.patterns(
-    Trust.PRINTED,
-    ("__cuda", "python version :"),
-    r"__cuda[=@: ]{1,3}(?P<driver_cuda>\d{1,2}\.\d)\b",
-    r"'__cuda'.*but the system has version '(?P<driver_cuda>\d{1,2}\.\d)'",
-    r"python version : (?P<python>3\.\d{1,2})\.\d{1,2}",
-)
+READERS.patterns("programs")

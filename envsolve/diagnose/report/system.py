@@ -17,6 +17,7 @@ from envsolve.diagnose.report.observation import (
     Trust,
     normalised,
     sentences,
+    shape,
 )
 from envsolve.diagnose.report.text import Log
 from envsolve.facts.catalogue import Catalogue
@@ -51,8 +52,6 @@ _ARCH_ALONE = re.compile(r"\s{0,4}(x86_64|aarch64|arm64)\s{0,4}")
 _KERNEL = re.compile(r"\bLinux[- ](?:\S{1,60} )?\d\.\d{1,2}\.\d{1,3}")
 _LABELS = ("os:", "os version", "os |", "os :", "os**", "pretty_name", "description:", "platform:", "operating system")
 _SUBDIR = re.compile(r"\bplatform\s{0,6}[:=] (linux|win)-(64|aarch64)\b", re.IGNORECASE)
-# A URL, or a list of files that do not fit, tells nothing about this system.
-_FOREIGN = r"(?i)https?://|looking|skipping|index of|not a supported wheel"
 
 
 @READERS.text(Trust.PRINTED, *_LABELS, "linux-", "linux ")
@@ -115,89 +114,7 @@ def _distro(match: re.Match[str]) -> Iterator[Fact]:
         yield Scalar(Field.DISTRO, f"{name} {match[2]}" if match[2] else name)
 
 
-READERS.patterns(
-    Trust.PRINTED,
-    ("glibc", "gnu libc", "ldd (", "musl"),
-    r"(?i)\bglibc[- ]v?(?P<glibc>2\.\d{1,2})\b|\(GNU libc\) (?P<glibc_2>2\.\d{1,2})"
-    r"|^ldd \([^)]{1,60}\) (?P<glibc_3>2\.\d{1,2})|\bmusl(?: libc)?[- _](?P<musl>1\.\d)",
-    by_sentence=True,
-)
-# uv says for which platform it resolved.
-READERS.patterns(
-    Trust.PRINTED,
-    ("manylinux_",),
-    r"(?:[Yy]ou're on Linux \(|no wheels with a matching platform tag \(e\.g\., )"
-    r"`manylinux_(?P<glibc>\d_\d{1,2})_(?P<arch>x86_64|aarch64)`\)",
-)
-READERS.patterns(Trust.PRINTED, ("__glibc", " glibc/"), r"(?:__glibc[=@: ]{1,3}|\bglibc/)(?P<glibc>2\.\d{1,2})\b")
-READERS.patterns(
-    Trust.STATED,
-    ("windows", "win32"),
-    r"(?i)\bWindows(?:[ -](?:1[01]|Server|11 Pro|10 Pro)|,|\.|:|$| \()|\b(?:on|under|using|running) Windows\b"
-    r"|Microsoft Windows|platform win32",
-    means=(_WINDOWS,),
-    by_sentence=True,
-)
-READERS.patterns(
-    Trust.STATED,
-    ("linux",),
-    r"\bLinux\b|-linux-gnu\b|linux_x86_64|linux_aarch64",
-    means=(_LINUX,),
-    by_sentence=True,
-)
-READERS.patterns(
-    Trust.IMPLIED,
-    ("wsl", "/mnt/c/"),
-    r"(?i)\bWSL ?2?\b|microsoft-standard-WSL|/usr/lib/wsl/|/mnt/c/(?:Users|Windows)",
-    means=(Scalar(Field.WSL, "true"),),
-    unless=r"(?i)\b(?:not|no|without|instead of)\b.{0,12}\bWSL",
-)
-# Jetson, Grace and Spark exist with one processor only.
-_ARM_WORDS = ("spark", "gb10", "jetson", "gh200", "gb200", "gb300", "l4t", "tegra", "(release), revision")
-READERS.patterns(
-    Trust.STATED,
-    _ARM_WORDS,
-    r"\b(?:DGX[- ]Spark|GB10|Jetson(?! works)|GH200|GB200|GB300|L4T)\b|-tegra\b",
-    means=(Scalar(Field.ARCH, "aarch64"), _LINUX),
-    by_sentence=True,
-)
-READERS.patterns(
-    Trust.PRINTED,
-    _ARM_WORDS,
-    r"(?i)(?:\b|_)L4T[ :_-]{0,3}(?:release )?R?(?P<jetson>\d{2}(?:\.\d{1,2}){0,2})\b"
-    r"|R(?P<jetson_2>\d{2} \(release\), REVISION: \d{1,2}(?:\.\d)?)|\btegra-(?P<jetson_3>\d{2}\.\d(?:\.\d)?)\b",
-)
-
-# What paths and names of files imply.
-
-READERS.patterns(
-    Trust.IMPLIED,
-    ("python3", "cpython-3", ".cp3"),
-    r"(?i)[\\/]python(?P<python>3\.\d{1,2})t?[\\/](?:site|dist)-packages"
-    r"|[\\/]Python(?P<py>3\d{1,2})[\\/](?:lib|site-packages)"
-    r"|\.(?:cpython-|cp)(?P<py_2>3\d{1,2})t?-(?:x86_64|aarch64|win_amd64)",
-)
-READERS.patterns(
-    Trust.IMPLIED,
-    ("linux-gnu", "linux_", "linux-", "libc6,", "/lib/x86", "/lib/aarch"),
-    r"\b(?:linux[-_/]|manylinux\w{0,12}_|libc6,|/lib/|cpython-3\d{1,2}-)(?P<arch>x86[-_]64|aarch64|amd64|arm64)\b"
-    r"|\b(?P<arch_2>x86_64|aarch64)-(?:conda-)?linux-gnu\b",
-    unless=_FOREIGN,
-)
-READERS.patterns(
-    Trust.IMPLIED,
-    (":\\", ":/", "win_amd64", "\\site-packages\\", "scripts\\"),
-    r"(?i)(?:^|[\s\"'(])[A-Z]:[\\/]{1,2}(?:Users|Program|Windows|ProgramData|\w{1,30}\\)|win_amd64|\\site-packages\\"
-    r"|Scripts\\",
-    means=(_WINDOWS,),
-    unless=_FOREIGN,
-)
-READERS.patterns(
-    Trust.IMPLIED,
-    ("/usr/", "/home/", "/opt/", "/root/", "/workspace/", "/lib/", "/lib64/", "/proc/", "/etc/"),
-    r"(?:^|[\s\"'(=:])/(?:usr|home|opt|root|workspace|mnt|lib|lib64|proc|etc)/",
-    means=(_LINUX,),
-)
+READERS.patterns("system")
 
 _WHEEL = re.compile(
     rf"([A-Za-z0-9][\w.]{{0,60}})-({VERSION}|\d{{1,8}})(?:-\d\w{{0,20}})?-cp3(\d{{1,2}})"
@@ -210,7 +127,7 @@ _FETCHED = re.compile(r"downloading|using cached|collecting", re.IGNORECASE)
 def _wheels(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     """Names of wheels: package, Python and platform."""
     for line in log.containing(".whl"):
-        if re.search(_FOREIGN, line.text):
+        if shape("{{FOREIGN}}").search(line.text):
             continue
         fetched = _FETCHED.search(line.text) is not None
         for name, version, python, abi, platform in _WHEEL.findall(line.text):
@@ -249,7 +166,6 @@ _CODE_NAMES = {
 }  # fmt: skip
 _IMAGE_NAMES = {"rockylinux": "rocky", "ubi": "rhel"}
 _IMAGE_PYTHON = re.compile(r"(?:^|/)python:(3\.\d{1,2})\b")
-_NO_CONTAINER = r"(?i)\b(?:outside|without|no|not in|not using)\b[\w ]{0,12}\b(?:docker|container)"
 
 
 @READERS.log
@@ -271,24 +187,4 @@ def _images(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
                 yield Observation(Scalar(Field.PYTHON, match[1]), line, Trust.STATED)
 
 
-READERS.patterns(
-    Trust.STATED,
-    ("docker", "container", "run "),
-    r"(?i)\bdocker(?: run\b|file\b|: Error|-compose\b| (?:build|container|image)\b)|(?<![\w-])container(?![\w-])"
-    r"|\b(?:base|serving|runtime|CI) image\b|\b(?:inside|in) (?:a |the |my )?docker\b|/\.dockerenv|^RUN "
-    r"|nvidia-container-cli",
-    means=(Scalar(Field.CONTAINER, "docker"),),
-    unless=_NO_CONTAINER,
-)
-for _name, _words, _pattern in (
-    ("apptainer", ("apptainer", "singularity"), "apptainer|singularity"),
-    ("podman", ("podman",), "podman"),
-    ("kubernetes", ("kube", "k8s"), "kubernetes|kubectl|k8s|kubelet"),
-):
-    READERS.patterns(
-        Trust.IMPLIED,
-        _words,
-        rf"(?i)\b(?:{_pattern})\b",
-        means=(Scalar(Field.CONTAINER, _name),),
-        unless=_NO_CONTAINER,
-    )
+READERS.patterns("containers")
