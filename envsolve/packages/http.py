@@ -5,43 +5,39 @@ Importing this module imports requests, which takes longer than a plan from the 
 
 from __future__ import annotations
 
+import http.client
+import io
 import socket
 import ssl
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+import certifi
 import requests
+from requests.adapters import HTTPAdapter
 from requests.exceptions import InvalidProxyURL, InvalidSchema, InvalidURL, MissingSchema, TooManyRedirects
 from requests.utils import get_environ_proxies
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Retry
 from urllib3 import exceptions as errors
+from urllib3.util.ssl_ import create_urllib3_context
 
-from envsolve.errors import IndexUnavailableError
-from envsolve.packages.adapter import (
-    Adapter,
-    BoundedRetry,
-    add_certifi,
-    chain,
-    deadline,
-    expired,
-    has,
-    tls_context,
-    unchecked_context,
-)
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.packages.model import DeniedError
 from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials, origin, redact
 
-# Not an import: the root names all of the public API, so that this module would depend on everything.
-_VERSION: str = sys.modules["envsolve"].__version__
-
 Result = TypeVar("Result")
-
-_ABSENT = (404, 410)
+# 408 and 425 invite another try (RFC 9110, RFC 8470); 429 and 503 may carry a Retry-After.
+_BUSY = (408, 425, 429, 500, 502, 503, 504)
+_LONGEST_WAIT = 10.0  # seconds, whatever a Retry-After header asks for
 _NOT_USABLE = (InvalidURL, InvalidSchema, MissingSchema, TooManyRedirects, errors.LocationValueError)
 _TIMED_OUT = (errors.ReadTimeoutError, TimeoutError)
 _LONGEST_REPEATED = 30.0  # seconds: a read that may take longer is not repeated after it timed out
@@ -49,14 +45,191 @@ _SHORT_REST = 64 * 1024  # bytes: a shorter rest of a response is read, so that 
 _CHECK_NETWORK = "check the network, the proxy and the index URL; --offline plans from what is cached"
 
 
+def _chain(error: BaseException) -> list[BaseException]:
+    """The exception and those it wraps: requests and urllib3 put the socket's into args or ``reason``."""
+    found: list[BaseException] = []
+    queue: list[Any] = [error]
+    for item in queue:
+        if isinstance(item, BaseException) and item not in found:
+            found.append(item)
+            queue += [*item.args, getattr(item, "reason", None), item.__cause__, item.__context__]
+    return found
+
+
+def _has(error: BaseException, *kinds: type[BaseException]) -> bool:
+    return any(isinstance(e, kinds) for e in _chain(error))
+
+
+class BoundedRetry(Retry):
+    """Counts as urllib3 does, but does not repeat what will fail again, and its waits are short and can be ended."""
+
+    closing: Event  # once it is set, nothing is repeated
+    timeouts: int  # how often a read that timed out is repeated
+
+    @classmethod
+    def of(cls, retries: int, timeouts: int, closing: Event) -> BoundedRetry:
+        """The retries of a session."""
+        retry = cls(
+            total=retries,
+            connect=min(1, retries),
+            other=0,  # TLS: a certificate does not become valid by asking again
+            status_forcelist=_BUSY,
+            backoff_factor=0.25,
+            backoff_max=_LONGEST_WAIT,
+            backoff_jitter=0.1,
+            raise_on_status=False,
+        )
+        retry.closing, retry.timeouts = closing, timeouts
+        return retry
+
+    def new(self, **changes: Any) -> BoundedRetry:
+        """A copy with other counts."""
+        copy = super().new(**changes)
+        copy.closing, copy.timeouts = self.closing, self.timeouts
+        return copy
+
+    def increment(
+        self, method: Any = None, url: Any = None, response: Any = None, error: Any = None, *rest: Any, **more: Any
+    ) -> BoundedRetry:
+        """One retry less, or MaxRetryError."""
+        if error is not None and not self._may_pass(error):
+            raise errors.MaxRetryError(cast("HTTPConnectionPool", more.get("_pool")), url, error) from error
+        return super().increment(method, url, response, error, *rest, **more)
+
+    def _may_pass(self, error: Exception) -> bool:
+        if self.closing.is_set() or _expired():
+            return False
+        if isinstance(error, errors.ReadTimeoutError):
+            return sum(isinstance(past.error, errors.ReadTimeoutError) for past in self.history) < self.timeouts
+        if any(isinstance(e, socket.gaierror) and e.errno == socket.EAI_NONAME for e in _chain(error)):
+            return False
+        # urllib3 derives NewConnectionError, which comes at once, from ConnectTimeoutError, which takes its time.
+        return isinstance(error, errors.NewConnectionError) or not isinstance(error, errors.ConnectTimeoutError)
+
+    def get_retry_after(self, response: Any) -> float | None:
+        """Seconds that the host asks to wait, cut to a bearable length."""
+        with suppress(errors.InvalidHeader):
+            if (seconds := super().get_retry_after(response)) is not None:
+                return min(seconds, _LONGEST_WAIT)
+        return None
+
+    def sleep(self, response: Any = None) -> None:
+        """Wait, unless the session is closed."""
+        asked = self.get_retry_after(response) if response is not None else None
+        self.closing.wait(self.get_backoff_time() if asked is None else asked)
+
+
+# A socket's time limit counts from byte to byte, so a host that drips would hold its reader for ever. The limit of a
+# whole response is therefore checked at each read of the socket, in the thread that entered the block.
+_until: ContextVar[float | None] = ContextVar("until", default=None)
+
+
+@contextmanager
+def _deadline(seconds: float | None) -> Iterator[None]:
+    """Make every response that is read in the block complete within some seconds."""
+    token = _until.set(None if seconds is None else time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _until.reset(token)
+
+
+def _expired() -> bool:
+    until = _until.get()
+    return until is not None and time.monotonic() >= until
+
+
+class _Timed(io.RawIOBase):
+    """The reading end of a socket until a deadline."""
+
+    def __init__(self, raw: io.RawIOBase, connected: socket.socket, until: float) -> None:
+        self._raw, self._socket, self._until = raw, connected, until
+        self._longest = connected.gettimeout()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the response is not complete in time")
+        self._socket.settimeout(left if self._longest is None else min(left, self._longest))
+        return cast("int | None", self._raw.readinto(buffer))
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        if (until := _until.get()) is not None:
+            self.fp = io.BufferedReader(_Timed(self.fp.detach(), sock, until))
+
+
+def _timed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+    """The class of connection pools whose responses have the time limit."""
+    connection = type("Connection", (pool.ConnectionCls,), {"response_class": _Response})
+    return type("Pool", (pool,), {"ConnectionCls": connection})
+
+
+_POOLS = {"http": _timed(HTTPConnectionPool), "https": _timed(HTTPSConnectionPool)}
+
+
+class _Adapter(HTTPAdapter):
+    """Connections with one TLS context: requests would read its authorities anew for every connection."""
+
+    def __init__(self, context: ssl.SSLContext, retry: Retry, connections: int) -> None:
+        self._context = context
+        super().__init__(pool_connections=32, pool_maxsize=connections, max_retries=retry)
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, ssl_context=self._context, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        options["ssl_context"] = self._context
+        if proxy.lower().startswith("socks"):
+            return super().proxy_manager_for(proxy, **options)
+        manager = super().proxy_manager_for(proxy, proxy_ssl_context=self._context, **options)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+    def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:
+        # The context says what is trusted: requests would keep a pool for each setting of certificates.
+        host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
+        return host, {}
+
+    def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
+        pass  # the context says what is verified
+
+
+@lru_cache(maxsize=4)
+def tls_context(bundle: str | None, client: str | None, source: str) -> ssl.SSLContext:
+    """One context for all connections: loading the authorities takes tens of milliseconds."""
+    try:
+        if bundle is None:
+            context = ssl.create_default_context()
+            if not context.cert_store_stats()["x509_ca"]:
+                context.load_verify_locations(certifi.where())
+        else:
+            directory, file = (bundle, None) if Path(bundle).is_dir() else (None, bundle)
+            context = ssl.create_default_context(cafile=file, capath=directory)
+        if client is not None:
+            context.load_cert_chain(client)
+    except (OSError, ssl.SSLError) as error:
+        message = f"the certificates in {bundle or client} cannot be read: {error}"
+        raise UsageError(message, hint=f"set in {source}") from None
+    return context
+
+
 class Session:
     """Sends every request. Thread-safe."""
 
     def __init__(self, settings: IndexSettings, credentials: Credentials, *, connections: int = 32) -> None:
         """Raises: UsageError: The certificates cannot be read."""
-        self._settings = settings
-        self._credentials = credentials
-        self._closing = Event()
+        self._settings, self._credentials, self._closing = settings, credentials, Event()
         self._dead: dict[str, IndexUnavailableError] = {}
         self._alive: set[str] = set()
         bundle, client = settings.ca_bundle, settings.client_cert
@@ -65,15 +238,16 @@ class Session:
         # A read that timed out has cost many seconds already.
         self._timeouts = min(settings.retries, 1 if settings.read_timeout <= _LONGEST_REPEATED else 0)
         retry = BoundedRetry.of(settings.retries, self._timeouts, self._closing)
-        adapter = Adapter(self._context, retry, connections)
+        adapter = _Adapter(self._context, retry, connections)
         self._session = _Requests()
-        self._session.headers["User-Agent"] = f"envsolve/{_VERSION}"
+        # Not an import: the root names all of the public API, so that this module would depend on everything.
+        self._session.headers["User-Agent"] = f"envsolve/{sys.modules['envsolve'].__version__}"
         # Indexes need no cookies, and one session serves them all.
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        self._session.mount("https://", adapter)
-        self._session.mount("http://", adapter)
+        for scheme in _POOLS:
+            self._session.mount(f"{scheme}://", adapter)
         # A context of its own: urllib3 writes the verify mode of a connection into the context that it shares.
-        unchecked = Adapter(unchecked_context(), retry, connections)
+        unchecked = _Adapter(create_urllib3_context(cert_reqs=ssl.CERT_NONE), retry, connections)
         for host in settings.trusted_hosts:
             place = host.rpartition("://")[2].rstrip("/").lower()
             self._session.mount(f"https://{place}/", unchecked)
@@ -98,14 +272,11 @@ class Session:
         """Send a GET and read the response, both again if the connection breaks or the host is busy.
 
         Args:
-            url: URL without credentials.
-            read: Takes the response (any status below 400) with its body unread, and reads what it needs of it.
-            headers: Request headers.
-            time_limit: Seconds within which the response must be complete. None for large files: as long as bytes
-                keep coming.
+            read: Takes the response (any status below 400) with its body unread.
+            time_limit: Seconds within which the response must be complete; None for large files.
 
         Returns:
-            What ``read`` returns, or None if the host has no such file (404, 410).
+            What ``read`` returns, or None if the host has no such file.
 
         Raises:
             DeniedError: 401 or 403, with the credentials of the index URL, netrc and keyring tried.
@@ -119,7 +290,7 @@ class Session:
                 raise IndexUnavailableError(f"{redact(url)} was not read: the client is closed")
             login = self._credentials.known(url)
             response = None
-            with deadline(time_limit):
+            with _deadline(time_limit):
                 try:
                     with self._sent(url, headers, login) as response:
                         self._alive.add(place)
@@ -127,7 +298,7 @@ class Session:
                         if status < 400:
                             return read(response)
                         body = response.raw.read(_SHORT_REST, decode_content=True)
-                    if status in _ABSENT:
+                    if status in (404, 410):
                         return None
                     if status == 401 and self._credentials.ask_keyring(url, login):
                         continue
@@ -137,13 +308,13 @@ class Session:
                     raise IndexUnavailableError(f"{redact(url)} cannot be read: {cause}") from error
                 except (requests.RequestException, errors.HTTPError, OSError) as error:
                     # A system without current authorities (an old image) still reads the default index.
-                    if not trusts_certifi and has(error, ssl.SSLCertVerificationError):
+                    if not trusts_certifi and _has(error, ssl.SSLCertVerificationError):
                         trusts_certifi = True
-                        add_certifi(self._context)
+                        self._context.load_verify_locations(certifi.where())
                         continue
                     # urllib3 repeats a request until its headers are there; a body that breaks off is repeated here.
-                    allowed = self._timeouts if has(error, *_TIMED_OUT) else self._settings.retries
-                    if response is None or breaks >= allowed or expired():
+                    allowed = self._timeouts if _has(error, *_TIMED_OUT) else self._settings.retries
+                    if response is None or breaks >= allowed or _expired():
                         raise self._failure(url, error, time_limit) from error
             breaks += 1
             self._closing.wait(0.25 * 2**breaks)
@@ -171,13 +342,13 @@ class Session:
     def _failure(self, url: str, error: Exception, time_limit: float | None) -> IndexUnavailableError:
         """The error to raise; a host that will fail the next request in the same way is remembered as dead."""
         cause, lasting = _cause(error)
-        if expired():
+        if _expired():
             cause = f"its response was not complete within {time_limit:g} s"
         failure = IndexUnavailableError(f"{redact(url)} cannot be read: {cause}", hint=_CHECK_NETWORK)
         # A redirect may have led elsewhere: the host that failed is the one that the last request went to.
         request = getattr(error, "request", None)
         place = origin(request.url) if lasting and request is not None else origin(url)
-        if lasting or expired() or (has(error, *_TIMED_OUT) and place not in self._alive):
+        if lasting or _expired() or (_has(error, *_TIMED_OUT) and place not in self._alive):
             self._dead.setdefault(place, failure)
         return failure
 
@@ -202,18 +373,16 @@ def _refusal(url: str, response: requests.Response, body: bytes, credentials: Cr
             hint="put them into the index URL, ~/.netrc or keyring, or remove the index from your configuration",
             may_mean_absent=status == 403 and b"<Code>AccessDenied</Code>" in body,
         )
-    cause = f"the host answered {status} {response.reason}"
-    if status == 407:
-        cause = "the proxy asks for credentials"
+    cause = "the proxy asks for credentials" if status == 407 else f"the host answered {status} {response.reason}"
     return IndexUnavailableError(f"{shown} cannot be read: {cause}", hint=_CHECK_NETWORK)
 
 
 def _cause(error: Exception) -> tuple[str, bool]:
     """What went wrong in plain words, and whether the next request to the host would fail in the same way."""
-    cause = next((words for kinds, words in _CAUSES if has(error, *kinds)), None)
+    cause = next((words for kinds, words in _CAUSES if _has(error, *kinds)), None)
     if cause is None:
-        return "it stopped answering" if has(error, *_TIMED_OUT) else "the connection broke off", False
-    untrusted = (e.verify_message for e in chain(error) if isinstance(e, ssl.SSLCertVerificationError))
+        return "it stopped answering" if _has(error, *_TIMED_OUT) else "the connection broke off", False
+    untrusted = (e.verify_message for e in _chain(error) if isinstance(e, ssl.SSLCertVerificationError))
     return cause.format(detail=next(untrusted, "handshake failed")), True
 
 

@@ -14,7 +14,7 @@ import pytest
 from urllib3 import HTTPResponse
 
 from envsolve.errors import IndexUnavailableError, UsageError
-from envsolve.packages.adapter import BoundedRetry, tls_context
+from envsolve.packages.http import BoundedRetry, tls_context
 from tests.indexserver import IndexServer
 from tests.packages.conftest import MakeClient
 
