@@ -1,53 +1,52 @@
-"""The client of package indexes: concurrent, and strict about which index may answer."""
+"""The client of package indexes: concurrent, cached, and strict about which index may answer."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeGuard, cast
 
 from packaging.utils import InvalidName, canonicalize_name
 
-from envsolve.errors import UsageError
-from envsolve.packages.cache import DiskCache, Store, default_cache_dir
-from envsolve.packages.fetch import Fetcher
-from envsolve.packages.model import CoreMetadata, DeniedError, IndexFile, KnownFiles
-from envsolve.packages.pages import Listing
+from envsolve.errors import IndexUnavailableError, UsageError
+from envsolve.packages.cache import CachedPage, DiskCache, Store, default_cache_dir, freshness
+from envsolve.packages.model import (
+    CoreMetadata,
+    DeniedError,
+    IndexFile,
+    KnownFiles,
+    MetadataUnavailableError,
+    MissingFileError,
+    parse_metadata,
+)
+from envsolve.packages.pages import ACCEPT, HTML_TYPE, Listing, PageError, read_page
 from envsolve.packages.settings import IndexSettings
-from envsolve.packages.urls import Credentials
+from envsolve.packages.urls import Credentials, join_project, local_path, origin, redact
 
 if TYPE_CHECKING:
-    pass
+    from requests import Response
+
+    from envsolve.packages.http import Session
 
 _Key = tuple[str, ...]
-
-
-class _Kept:
-    """A job that was done before: its answer is in the cache."""
-
-    def __init__(self, answer: object) -> None:
-        self._answer = answer
-
-    def cancel(self) -> bool:
-        return False
-
-    def result(self) -> object:
-        return self._answer
+_CHECKED_DIGESTS = ("sha512", "sha384", "sha256", "sha224")
+_OTHER_FILE = "choose another version, or report it to the project"
 
 
 class IndexClient:
-    """Reads the indexes of some settings. Thread-safe; answers, and failures, hold for the life of the client.
+    """Reads the indexes of some settings. Thread-safe; answers and failures hold for the life of the client.
 
-    A name is looked for in one place at a time. Without an explicit index that is the default index, and only where it
-    says that it has no such project, the extra indexes in their order, the first that has it. An index that fails, or
-    that denies access, is an error and never a reason to go on to another: otherwise whoever can make an index fail
-    could choose what gets installed.
+    A name is looked for on one index at a time: on the default index, and only if that says that it has no such
+    project, on the extra indexes in their order. An index that fails or denies access is an error and never a reason
+    to go on to another: otherwise whoever can make an index fail could choose what gets installed.
 
     Attributes:
         known: What is known of files without asking.
+        offline: Whether only the cache and local indexes answer.
     """
 
     def __init__(
@@ -64,24 +63,26 @@ class IndexClient:
 
         Args:
             settings: Which indexes, and how to reach them.
-            cache_dir: Where to keep answers; ``ENVSOLVE_CACHE_DIR`` or the user's cache folder when None.
+            cache_dir: The cache; ``ENVSOLVE_CACHE_DIR`` or the user's cache directory if None.
             use_cache: False keeps nothing on disk and reads nothing from it.
-            offline: Answer from the cache and local (``file://``) indexes alone, however old.
+            offline: Answer only from the cache, however old, and from local (``file://``) indexes.
             concurrency: Requests at a time in the background.
-            known: What is known of files by their hashes; nothing when None.
+            known: What is known of files by their hashes.
         """
         self.known = known or KnownFiles(tuple)
-        self._credentials = Credentials((), settings.keyring)
         self.offline = offline
-        self._default = self._credentials.add(settings.default)
-        self._extras = tuple(self._credentials.add(extra) for extra in settings.extras)
-        store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)
-        self._fetcher = Fetcher(
-            settings, self._credentials, store, self.known, offline=offline, connections=concurrency
-        )
+        self._settings = settings
+        self._credentials = Credentials((), settings.keyring)
+        self._places = tuple(map(self._credentials.add, (settings.default, *settings.extras)))
+        self._store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)
+        self._concurrency = concurrency
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="index")
-        self._jobs: dict[_Key, Future[Any] | _Kept] = {}
+        self._jobs: dict[_Key, Future[Any]] = {}
         self._lock = Lock()
+        self._starting = Lock()
+        self._started: Session | None = None
+        # Parsing holds the interpreter; many threads at it would starve those that receive.
+        self._parsing = Lock()
 
     def __enter__(self) -> IndexClient:
         return self
@@ -90,36 +91,43 @@ class IndexClient:
         self.close()
 
     def close(self) -> None:
-        """Drop what waits in the background, and the connections."""
+        """Drop what waits in the background and the connections, and finish the cache."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._fetcher.close()
+        self._store.close()
+        if self._started is not None:
+            self._started.close()
 
     def project(self, name: str, index: str | None = None) -> tuple[IndexFile, ...]:
         """The files of a project.
 
         Args:
             name: In any spelling.
-            index: The only index to ask; None for the default index and, where it lacks the project, the extras.
+            index: The only index to ask; None for the default index and, if it lacks the project, the extras.
 
         Returns:
-            Oldest version first; empty where no index that was asked has the project.
+            Oldest version first; empty if no index that was asked has the project.
 
         Raises:
             IndexUnavailableError: An index that had to be asked did not answer.
-            UsageError: The name is none.
+            UsageError: It cannot be the name of a project.
         """
         return tuple(self.listing(name, index))
 
     def listing(self, name: str, index: str | None = None) -> Listing:
         """The files of a project, sorted by version and read one version at a time."""
-        if index is not None:
-            return self._page(name, index, last=True) or Listing("", index)
-        places = (self._default, *self._extras)
+        places = self._places if index is None else (self._credentials.add(index),)
+        canonical = _normalised(name)
         for place in places:
-            found = self._page(name, place, last=place == places[-1])
+            try:
+                found: Listing | None = self._join(("page", canonical, place), partial(self._page, canonical, place))
+            except DeniedError as denial:
+                # If no other index is asked after this one, a denial that may mean "no such project" does mean it.
+                if not denial.may_mean_absent or place != places[-1]:
+                    raise
+                found = None
             if found is not None:
                 return found
-        return Listing("", self._default)
+        return Listing("", places[0])
 
     def prefetch(self, names: Iterable[str], index: str | None = None) -> bool:
         """Read projects from the cache, or start asking for them; a failure shows when :meth:`project` asks.
@@ -128,13 +136,14 @@ class IndexClient:
             Whether any had to be asked for.
         """
         asked = False
-        place = self._default if index is None else self._credentials.add(index)
+        place = self._places[0] if index is None else self._credentials.add(index)
         for name in map(_normalised, names):
             key = ("page", name, place)
             if key not in self._jobs:
-                kept = self._fetcher.kept_page(name, place)
-                self._start(key, partial(self._fetcher.page, name, place), _Kept(kept.listing) if kept else None)
-                asked = asked or kept is None
+                kept = self._store.page(self._page_key(join_project(place, name)))
+                done = _done(kept.listing) if self._is_fresh(kept) else None
+                self._start(key, partial(self._page, name, place), done)
+                asked = asked or done is None
         return asked
 
     def metadata(self, file: IndexFile) -> CoreMetadata:
@@ -144,19 +153,19 @@ class IndexClient:
             MetadataUnavailableError: This file has none that can be used; others of the project may.
             IndexUnavailableError: Its host did not answer.
         """
-        fetcher, key = self._fetcher, _key(file)
-        if key not in self._jobs and (known := fetcher.known_metadata(file)) is not None:
+        key = _key(file)
+        if key not in self._jobs and (known := self._known_metadata(file)) is not None:
             return known
-        result: CoreMetadata = self._join(key, partial(fetcher.metadata, file))
+        result: CoreMetadata = self._join(key, partial(self._metadata, file))
         return result
 
     def prefetch_metadata(self, files: Iterable[IndexFile]) -> None:
         """Read metadata from the cache, or start asking for it."""
         for file in files:
             key = _key(file)
-            if key not in self._jobs and self._fetcher.known_metadata(file) is None:
-                kept = self._fetcher.kept_metadata(file)
-                self._start(key, partial(self._fetcher.metadata, file), _Kept(kept) if kept else None)
+            if key not in self._jobs and self._known_metadata(file) is None:
+                kept = self._store.metadata(file)
+                self._start(key, partial(self._metadata, file), _done(kept) if kept else None)
 
     def open(self, file: IndexFile) -> IO[bytes]:
         """The file itself, seekable, read in parts as needed; for ``zipfile.ZipFile``. The caller closes it.
@@ -164,40 +173,33 @@ class IndexClient:
         Raises:
             IndexUnavailableError: It cannot be read.
         """
-        return self._fetcher.open(file)
+        if file.url.startswith("file:"):
+            try:
+                return local_path(file.url).open("rb")
+            except OSError as error:
+                raise MissingFileError(f"{file.url} cannot be read: {error.strerror}") from None
+        self._refuse_offline(f"the file {file.filename}")
+        from envsolve.packages.archives import RangedFile
 
-    def without_login(self, address: str) -> str:
-        """The address of a file without the login in it, which is sent where that is asked for."""
-        return self._credentials.add(address)
+        return RangedFile(file.url, self._session, size=file.size)  # type: ignore[return-value]
 
-    def _page(self, name: str, index: str, *, last: bool) -> Listing | None:
-        """One index's answer; None where it has no such project.
+    def without_login(self, url: str) -> str:
+        """The URL of a file without the login in it, which is sent when the host asks for it."""
+        return self._credentials.add(url)
 
-        Args:
-            name: In any spelling.
-            index: Address, with or without credentials.
-            last: No other index is asked after this one: a denial that may mean "no such project" is then read so.
-        """
-        canonical, place, fetcher = _normalised(name), self._credentials.add(index), self._fetcher
-        try:
-            result: Listing | None = self._join(("page", canonical, place), partial(fetcher.page, canonical, place))
-        except DeniedError as denial:
-            if denial.may_mean_absent and last:
-                return None
-            raise
-        return result
+    # Jobs: what is read in the background, and what is read now.
 
-    def _start(self, key: _Key, work: Callable[[], object], kept: _Kept | None) -> None:
+    def _start(self, key: _Key, work: Callable[[], object], kept: Future[Any] | None) -> None:
         """Have work done in the background; what was kept is there at once, since threads would only get in the way."""
         with self._lock:
             if key not in self._jobs:
                 self._jobs[key] = kept or self._pool.submit(work)
 
     def _join(self, key: _Key, work: Callable[[], object]) -> Any:
-        """The job's result: of the running or finished one, else of this thread's own work.
+        """The job's result: of the running or finished one, otherwise of this thread's own work.
 
-        A job that still waits in the pool's queue is taken over, so that what is needed now does not stand behind what
-        may be needed later.
+        A job that still waits in the pool's queue is taken over, so that what is needed now does not wait for what may
+        be needed later.
         """
         with self._lock:
             job = self._jobs.get(key)
@@ -213,9 +215,158 @@ class IndexClient:
                 own.set_exception(error)
         return job.result()
 
+    # One page: from the cache, the local disk or the network.
+
+    def _page(self, name: str, index: str) -> Listing | None:
+        """The page of a normalised name; None if the index has no such project."""
+        url = join_project(index, name)
+        if url.startswith("file:"):
+            return _local_page(url, index, name)
+        kept = self._store.page(self._page_key(url))
+        if self._is_fresh(kept):
+            return kept.listing
+        self._refuse_offline(f"the page of {name} on {redact(index)}")
+        try:
+            answer = self._session.get(
+                url,
+                lambda response: self._read_page(response, url, index, name, kept),
+                {"Accept": ACCEPT} | (kept.conditions() if kept else {}),
+                time_limit=self._settings.answer_timeout,
+            )
+        except PageError as error:
+            raise IndexUnavailableError(
+                f"{redact(url)} is no index page: {error}",
+                hint="check the index address, and that no proxy or login page stands between",
+            ) from None
+        # "No such project" is kept for offline use, and otherwise asked anew: it may be published any moment.
+        page, keep = answer or (CachedPage(0, None), True)
+        if keep:
+            # The login may have come from the keyring meanwhile, and the page is only for those who have it.
+            self._store.keep_page(self._page_key(url), page)
+        return page.listing
+
+    def _is_fresh(self, kept: CachedPage | None) -> TypeGuard[CachedPage]:
+        return kept is not None and (self.offline or kept.fresh_until > self._store.clock())
+
+    def _page_key(self, url: str) -> str:
+        login = self._credentials.known(url)
+        return f"{login[0] if login else ''} {url}"
+
+    def _read_page(
+        self, response: Response, url: str, index: str, name: str, kept: CachedPage | None
+    ) -> tuple[CachedPage, bool]:
+        """The page in a response, and whether it may be kept."""
+        headers = response.headers
+        until = freshness(headers, self._store.clock())
+        keep = until is not None
+        if response.status_code == 304 and kept is not None:
+            return CachedPage(until or 0, kept.listing, kept.etag, kept.last_modified), keep
+        content_type = headers.get("Content-Type", "")
+        body, place = response.content, str(response.url)
+        with self._parsing:
+            try:
+                found = read_page(body, content_type, place, index, name)
+            except PageError as error:
+                if not response.history:
+                    raise
+                raise PageError(f"it leads to {redact(place)}: {error}") from None
+        if not found and "html" in content_type and content_type != HTML_TYPE and origin(place) != origin(url):
+            raise PageError(f"it leads to {redact(place)}, which lists no files")
+        return CachedPage(until or 0, found, headers.get("ETag"), headers.get("Last-Modified")), keep
+
+    # The metadata of one file.
+
+    def _known_metadata(self, file: IndexFile) -> CoreMetadata | None:
+        """The metadata of a file whose hash the catalogue knows."""
+        digest = file.hashes.get("sha256")
+        if digest is None:
+            return None
+        known = self._store.known(digest)
+        # Reading the catalogue takes longer than the cache: only for a file that no earlier run has come to.
+        if known is None and self._store.metadata(file) is None and (known := self.known.metadata(digest)) is not None:
+            self._store.keep_known(digest, known)
+        return known
+
+    def _metadata(self, file: IndexFile) -> CoreMetadata:
+        kept = self._store.metadata(file)
+        if kept is not None:
+            return kept
+        from envsolve.packages.archives import ARCHIVE_ERRORS
+
+        try:
+            metadata = self._sibling(file) or self._inside(file)
+        except ARCHIVE_ERRORS as error:
+            cause = f"{file.filename} has no usable metadata: {error}"
+            raise MetadataUnavailableError(cause, hint=_OTHER_FILE) from None
+        if not _belongs(file.filename, metadata.name):
+            raise MetadataUnavailableError(f"{file.filename} says that it is {metadata.name}", hint=_OTHER_FILE)
+        if not file.url.startswith("file:"):
+            self._store.keep_metadata(file, metadata)
+        return metadata
+
+    def _sibling(self, file: IndexFile) -> CoreMetadata | None:
+        """The ``.metadata`` file beside a file (PEP 658), checked against its hashes; None if it is not there."""
+        if file.metadata_hashes is None:
+            return None
+        url = f"{file.url}.metadata"
+        if url.startswith("file:"):
+            path = local_path(url)
+            text = path.read_bytes() if path.is_file() else None
+        else:
+            self._refuse_offline(f"the metadata of {file.filename}")
+            text = self._session.get(url, lambda response: response.content, time_limit=self._settings.answer_timeout)
+        if text is None:
+            return None
+        for algorithm in _CHECKED_DIGESTS:
+            expected = file.metadata_hashes.get(algorithm)
+            if expected is not None and hashlib.new(algorithm, text).hexdigest() != expected.lower():
+                raise ValueError(f"its .metadata file has another {algorithm} than the index says")
+        return parse_metadata(text, sdist=not file.filename.endswith(".whl"))
+
+    def _inside(self, file: IndexFile) -> CoreMetadata:
+        from envsolve.packages.archives import sdist_metadata, wheel_metadata
+
+        is_wheel = file.filename.endswith(".whl")
+        if is_wheel or file.filename.endswith(".zip") or file.url.startswith("file:"):
+            with self.open(file) as opened:
+                return (wheel_metadata if is_wheel else sdist_metadata)(opened, file.filename)
+        # A compressed tar has no table of contents: read it as it comes, and stop at PKG-INFO.
+        self._refuse_offline(f"the file {file.filename}")
+        metadata = self._session.get(
+            file.url,
+            lambda response: sdist_metadata(cast("IO[bytes]", response.raw), file.filename),
+            {"Accept-Encoding": "identity"},
+        )
+        if metadata is None:
+            raise MissingFileError(f"{redact(file.url)} is listed by its index, and its host does not have it")
+        return metadata
+
+    def _refuse_offline(self, what: str) -> None:
+        if self.offline:
+            raise IndexUnavailableError(
+                f"{what} is not in the cache",
+                hint="run once without --offline, or set ENVSOLVE_CACHE_DIR to a full cache",
+            )
+
+    @property
+    def _session(self) -> Session:
+        with self._starting:
+            if self._started is None:
+                # requests takes a while to import: a run that is answered from the cache never does.
+                from envsolve.packages.http import Session
+
+                self._started = Session(self._settings, self._credentials, connections=self._concurrency)
+            return self._started
+
+
+def _done(answer: object) -> Future[Any]:
+    job: Future[Any] = Future()
+    job.set_result(answer)
+    return job
+
 
 def _normalised(name: str) -> str:
-    """A name as it stands in addresses; anything else (``../``) must not get there."""
+    """A name as it stands in URLs; anything else (``../``) must not get there."""
     try:
         return canonicalize_name(name, validate=True)
     except InvalidName:
@@ -224,3 +375,25 @@ def _normalised(name: str) -> str:
 
 def _key(file: IndexFile) -> _Key:
     return ("metadata", file.url, file.filename)
+
+
+def _belongs(filename: str, name: str) -> bool:
+    """Whether a file of this name may be of the project."""
+    if filename.endswith(".whl"):
+        return canonicalize_name(filename.partition("-")[0]) == canonicalize_name(name)
+    # An sdist's name does not say where its version starts.
+    return canonicalize_name(filename).startswith(f"{canonicalize_name(name)}-")
+
+
+def _local_page(url: str, index: str, name: str) -> Listing | None:
+    """The page of a ``file://`` index, which is ``index.html`` in the project's directory, as in pip."""
+    directory = local_path(url)
+    try:
+        return read_page((directory / "index.html").read_bytes(), HTML_TYPE, url, index, name)
+    except FileNotFoundError:
+        if local_path(index).is_dir():
+            return None
+        message = f"the local index {index} is not there"
+        raise IndexUnavailableError(message, hint="correct it in your index settings") from None
+    except (OSError, PageError) as error:
+        raise IndexUnavailableError(f"{directory / 'index.html'} cannot be read: {error}") from None
