@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from envsolve._default_index import DEFAULT_INDEX
 from envsolve.facts.builds import ANY, Build, CondaBuild, IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Gpu, Machine
@@ -119,22 +120,18 @@ def on_named_index(option: Option, family: Family) -> Option:
 def install_command(options: Sequence[Option], indexes: Mapping[str, IndexPlace], installer: str = "pip") -> str:
     """One line that installs options.
 
-    Versions have their local part, since an installer takes ``2.8.0+cu118`` as a match for ``==2.8.0``.
+    Versions have their local part, since an installer takes ``2.8.0+cu118`` as a match for ``==2.8.0``. One command has
+    all of them: a second one that reinstalls a package with what it requires would fetch torch from the default index.
     """
-    names_by_index: dict[str, list[str]] = {}
-    for option in options:
-        build = option.build
-        names_by_index.setdefault(build.index if build.index != DEFAULT else "", []).append(
-            f"{build.package}=={build.version}{build.local}"
-        )
+    names = " ".join(f"{o.build.package}=={o.build.version}{o.build.local}" for o in options)
     variant = next((o.build.variant for o in options if o.build.variant != ANY), "cpu")
-    commands = []
-    for index, names in sorted(names_by_index.items(), reverse=True):
-        place = indexes.get(index)
-        where = f" --index-url {place.url.format(variant=variant)}" if place else ""
-        force = "" if place else " --force-reinstall"
-        commands.append(f"{installer} install{force} {' '.join(names)}{where}")
-    return " && ".join(commands)
+    named = dict.fromkeys(option.build.index for option in options)
+    urls = [indexes[name].url.format(variant=variant) for name in named if name != DEFAULT and name in indexes]
+    force = " --force-reinstall" if DEFAULT in named else ""
+    where = "".join(f" --{'extra-' if number else ''}index-url {url}" for number, url in enumerate(urls))
+    if urls and DEFAULT in named and not installer.startswith("uv"):
+        where += f" --extra-index-url {DEFAULT_INDEX.rstrip('/')}"
+    return f"{installer} install{force} {names}{where}"
 
 
 def in_words(options: Sequence[Option], gpus: Sequence[Gpu], facts: Facts, *, keeps_torch: bool = False) -> str:

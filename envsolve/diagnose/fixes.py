@@ -9,20 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from envsolve.advice import torch as advice
 from envsolve.advice.torch import on_named_index
 from envsolve.diagnose.model import Diagnoses, Fix
 from envsolve.diagnose.scene import Scene, public
 from envsolve.environment.model import Environment, TorchFiles
+from envsolve.facts.builds import Build
 from envsolve.facts.hardware import Architecture
 from envsolve.machine.model import Gpu
 from envsolve.packages.commands import Argument, Command, translated
 from envsolve.packages.shell import edit
 from envsolve.rules.nvidia.toolchain import CompilerFacts
 from envsolve.rules.nvidia.toolchain import arch_list as entries_for
+from envsolve.rules.platform import python_fits
 from envsolve.solve.family import Family, Option
 from envsolve.system.files import is_folder
+from envsolve.values import CudaVersion
 
 
 def installed_by(scene: Scene) -> advice.Installed:
@@ -108,6 +112,26 @@ def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Fix:
     keeps_torch = len(chosen) > 1 and installed_by(scene).has(chosen[0].build)
     text = advice.in_words(chosen, scene.gpus, scene.facts, keeps_torch=keeps_torch)
     return Fix(text, install_command(scene, chosen[1:] if keeps_torch else chosen))
+
+
+def release_for(scene: Scene, package: str, major: int | None = None) -> Build | None:
+    """The newest published release of a package for the torch, the Python and the CUDA at hand; None if none fits.
+
+    Args:
+        major: CUDA major that it must be built for, if not torch's.
+    """
+    torch = scene.torch
+    cuda = CudaVersion.parse(torch.cuda).major if torch and torch.cuda else None
+
+    def fits(build: Build) -> bool:
+        wanted = major or cuda
+        same = not (build.cuda and wanted) or CudaVersion.parse(build.cuda).major == wanted
+        own = torch.version if torch else None
+        with_torch = not (build.torch and own) or SpecifierSet(build.torch).contains(own, prereleases=True)
+        return same and with_torch and (scene.python is None or python_fits(build.pythons, scene.python).ok is True)
+
+    found = [b for b in scene.published(package) if not Version(b.version).is_prerelease and fits(b)]
+    return max(found, key=lambda build: Version(build.version), default=None)
 
 
 # Building an extension again, for the GPUs at hand.

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 
 from envsolve.binaries.model import LIBRARY_FILE
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.fixes import release_for
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, shown
 from envsolve.diagnose.signatures import Match
@@ -29,6 +30,8 @@ from envsolve.values import CudaVersion
 CAUSE = Cause.of(__name__)
 #: Programs beside torch that bring no CUDA libraries and are built for one CUDA major.
 _PROGRAMS = ("onnxruntime", "cupy", "ctranslate2", "paddle", "tensorflow")
+#: The package of which the catalogue knows the CUDA of each release.
+_PACKAGES = {"onnxruntime": "onnxruntime-gpu"}
 #: Wheels whose name has the CUDA major, and whose libraries have another version behind ``.so``.
 _WHEEL = re.compile(r"nvidia-(?P<library>nccl|cudnn|cusparselt|nvshmem)-cu\d\d")
 
@@ -51,8 +54,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     program = next((p for p in _PROGRAMS if scene.mentions(p)), None)
     if program and (match := scene.first("cuda-library-missing")):
         library = f"{match.groups['library']}.so.{match.groups['soname']}"
-        fixes = (_program_fix(program), CAUSE.fix("list-libraries"))
-        yield CAUSE.finding("other-program", Grounds.STATED, lines(match), fixes, program=program, library=library)
+        ways = (*_program_fixes(scene, program), CAUSE.fix("list-libraries"))
+        yield CAUSE.finding("other-program", Grounds.STATED, lines(match), ways, program=program, library=library)
     if (match := Cause("library-shadowed").first(scene)) and (finding := wheels_of_two_majors(scene, match)):
         yield finding
 
@@ -83,9 +86,16 @@ def wheels_of_two_majors(scene: Scene, match: Match) -> Finding | None:
     return CAUSE.finding("two-majors", Grounds.CONFIRMED, evidence, [fix], consequences, **values)
 
 
-def _program_fix(program: str) -> Fix:
+def _program_fixes(scene: Scene, program: str) -> Iterator[Fix]:
+    """The newest release for the CUDA of the torch beside it; without one, the program with its own CUDA libraries."""
+    package, cuda = _PACKAGES.get(program), scene.torch.cuda if scene.torch else None
+    build = release_for(scene, package) if package and cuda else None
+    if build and cuda:
+        values = {"package": build.package, "version": build.version, "major": CudaVersion.parse(cuda).major}
+        yield CAUSE.fix("program-release", **values)
+        return
     command = CAUSE.file.words.get(program)
-    return CAUSE.fix("program" if command else "program-build", program=program, command=command)
+    yield CAUSE.fix("program" if command else "program-build", program=program, command=command)
 
 
 def _for_cudnn8(scene: Scene) -> Iterator[Fix]:

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from packaging.specifiers import SpecifierSet
 
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
-from envsolve.diagnose.fixes import companion_for_torch, extension_named, pair_with, rebuild_package, replacements
+from envsolve.diagnose.fixes import (
+    companion_for_torch,
+    extension_named,
+    pair_with,
+    rebuild_package,
+    release_for,
+    replacements,
+)
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene, Torch, public, shown
 from envsolve.diagnose.signatures import Match
@@ -26,7 +33,22 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """Companions that the catalogue knows to disagree with torch, then what the linker says."""
     if scene.torch is not None and scene.torch.version is not None:
         yield from _companions(scene, scene.torch)
+    if match := scene.first("torchao-extensions"):
+        yield from _of_torchao(scene, match)
     yield from from_linker(scene)
+
+
+def _of_torchao(scene: Scene, match: Match) -> Iterator[Finding]:
+    """torchao leaves its kernels out with another torch than the one it is built against, and goes on."""
+    torch, build = match.groups["torch"], release_for(scene, "torchao")
+    values = {"torch": torch.partition("+")[0], "version": match.groups["torchao"]}
+    known = _builds(scene, "torchao") if "torchao" in scene.report.installed else scene.published("torchao")
+    built = next((b.torch for b in known if b.version == values["version"] and b.torch), None)
+    values["built"] = CAUSE.words("built-for", torch=built) if built else ""
+    fixes = [CAUSE.fix("ignore-torchao")]
+    if build and build.version != values["version"]:
+        fixes.insert(0, CAUSE.fix("torchao", wanted=build.version, **values))
+    yield CAUSE.finding("torchao", Grounds.STATED, lines(match), fixes, (), **values)
 
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
