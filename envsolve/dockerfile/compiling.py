@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.dockerfile.installs import Install
@@ -19,6 +18,7 @@ from envsolve.machine.model import Gpu, Machine
 from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.nvidia.driver import ptx_loads
 from envsolve.rules.verdict import Level
+from envsolve.toolchain.model import source_project
 from envsolve.values import ComputeCapability, CudaVersion, DriverVersion, Variant
 
 ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
@@ -32,17 +32,18 @@ class Compiled:
 
     Attributes:
         name: The package, or its source.
-        variable: The variable that lists its GPUs; None if it has a list of its own, or needs none.
-        defaults: Whether it compiles for a list of its own if that is not set.
-        told: Variables that its build needs if there is no GPU.
+        project: Its record, if it is known.
         sure: Whether it certainly contains GPU code; otherwise it may.
     """
 
     name: str
-    variable: str | None
-    defaults: bool
-    told: tuple[tuple[str, str], ...] = ()
+    project: SourceProject | None
     sure: bool = True
+
+    @property
+    def variable(self) -> str | None:
+        """The variable that lists its GPUs; None if it has a list of its own, or needs none."""
+        return self.project.arch_variable if self.project else ARCH_LIST
 
     @property
     def level(self) -> Severity:
@@ -59,33 +60,23 @@ def compiled(install: Install, asked: Asked) -> Iterator[Compiled]:
             continue
         # Pre-releases and other Pythons count as well: only if no wheel fits at all is it certainly compiled.
         if not found(asked.offers(wanted.name), wanted.requirement.specifier, places, Within(), early=True):
-            yield _of(project, wanted.name)
+            yield Compiled(wanted.name, project)
     for source in install.sources:
         name = canonicalize_name(source.partition("#")[0].rstrip("/").rsplit("/", 1)[-1].partition("@")[0])
         project = _project(name.removesuffix("-git"), None, asked)
         if project is not None:
-            yield _of(project, source)
+            yield Compiled(source, project)
         elif not install.isolated and "://" not in source:
             setup = asked.context.text(posixpath.join(source.partition("[")[0], "setup.py"), install.command)
             # An isolated build cannot import torch, so it has no extension of torch's.
             if setup is None or "CUDAExtension" in setup:
-                yield Compiled(source, ARCH_LIST, defaults=False, sure=setup is not None)
-
-
-def _of(project: SourceProject, name: str) -> Compiled:
-    told = tuple((key, value) for key, value in project.variables.items() if key.startswith("FORCE_"))
-    return Compiled(name, project.arch_variable, bool(project.archs), told)
+                yield Compiled(source, None, sure=setup is not None)
 
 
 def _project(name: str, version: str | None, asked: Asked) -> SourceProject | None:
     """The record of a package that runs nvcc as it is installed."""
-    known = [
-        project
-        for project in asked.catalogue.source_projects
-        if project.package == name and (version is None or SpecifierSet(project.versions).contains(version, True))
-    ]
     # Without a pin, pip takes the newest version, which the last record covers.
-    project = known[-1] if known else None
+    project = source_project(name, version, asked.catalogue.source_projects)
     return project if project and project.compiles != "use" and "nvcc" in project.tools else None
 
 
@@ -193,8 +184,9 @@ def arch_list(stage: Stage, asked: Asked) -> Iterator[Finding]:
 
 
 def _not_forced(one: Compiled, install: Install, level: Severity) -> Iterator[Finding]:
-    for name, value in one.told:
-        if install.command.variables.get(name, "0") in ("", "0"):
+    # Without a GPU, a build leaves its GPU code out unless such a variable is set.
+    for name, value in one.project.variables.items() if one.project else ():
+        if name.startswith("FORCE_") and install.command.variables.get(name, "0") in ("", "0"):
             text = f"{one.name} is compiled without its GPU code, since a build sees no GPU"
             yield Finding(install.command.line, "cuda-not-forced", level, text, (f"ENV {name}={value}",))
 
@@ -215,7 +207,7 @@ def _not_listed(
     remedy = f'ENV {ARCH_LIST}="{";".join(wanted)}"'
     if variable != ARCH_LIST:
         remedy = f"set {variable}, as the documentation of {one.name} says"
-    if not given and not one.defaults:
+    if not given and not (one.project and one.project.archs):
         text = f"{one.name} is compiled with {variable} unset; a build sees no GPU to detect"
         if not one.sure:
             text = f"if {one.name} has GPU code, it is compiled for none of the target GPUs: {variable} is not set"

@@ -23,10 +23,8 @@ _TOOLKIT = "nvidia/cuda"
 
 
 def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """The image must be published, maintained, for the machines' platform, and one that their drivers may start."""
+    """The image must be published and maintained."""
     name = Name.of(stage.image)
-    if stage is asked.final.root:
-        yield from _platform(stage, asked)
     # A stage on another stage has that stage's image, which is judged there.
     if stage.base is not None or not name.known:
         return
@@ -46,24 +44,27 @@ def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
         remedies = ("take a Python that is maintained",) if is_python else _nearest(name.tag, alike)
         text = f"{name.repository}:{name.tag} is retired: {what}"
         yield Finding(stage.line, "image-retired", "warning", text, remedies)
-    requirement = asked.catalogue.image_requirements.get(image.version) if image.cuda else None
+
+
+def driver(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """The container runtime starts the final image only if the driver meets the condition of the image."""
+    requirement = _requirement(asked.image(stage), asked)
     variables = asked.final.variables
     # The file itself may replace the condition, or switch it off.
-    off = (
-        variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true") or "NVIDIA_REQUIRE_CUDA" in variables
-    )
-    if requirement is not None and stage is asked.final.root and not off:
+    off = variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true")
+    if requirement and stage is asked.final.root and not off and "NVIDIA_REQUIRE_CUDA" not in variables:
         for machine in asked.machines:
             if not _starts_on(requirement, machine, asked):
                 yield _refused(stage, requirement, machine, asked)
 
 
-def _platform(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """``FROM --platform`` against the machines. A variable there stands for the platform of the build."""
+def platform(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """``FROM --platform`` of the final image against the machines."""
     system, _, arch = stage.platform.partition("/")
     meant = {"amd64": "x86_64", "arm64": "aarch64"}.get(arch.partition("/")[0], arch)
     machine = next((m for m in asked.machines if m.platform and m.platform.arch not in (None, meant)), None)
-    if machine is not None and system and "$" not in stage.platform:
+    # A variable stands for the platform of the build, which is not known.
+    if stage is asked.final.root and machine is not None and system and "$" not in stage.platform:
         text = f"the image is for {stage.platform}, and does not run on {one_line(machine)}"
         yield Finding(stage.line, "image-platform", "error", text, ("leave --platform out, and give it to the build",))
 
@@ -83,13 +84,11 @@ def _refused(stage: Stage, requirement: ImageRequirement, machine: Machine, aske
         f"refuses to start it, since {have}"
     )
     cuda = CudaVersion.parse(driver.cuda) if driver and driver.cuda else (0, 0)
-    older = [
-        i
-        for i in asked.catalogue.images
-        if i.repository == _TOOLKIT and not i.retired and CudaVersion.parse(i.version) <= cuda
+    kept = [
+        DriverVersion.parse(i.version) for i in asked.catalogue.images if i.repository == _TOOLKIT and not i.retired
     ]
-    best = max(older, key=lambda image: DriverVersion.parse(image.version), default=None)
-    remedies = [f"start from an image of CUDA {best.version} or older"] if best else []
+    best = max((release for release in kept if release[:2] <= cuda), default=None)
+    remedies = [f"start from an image of CUDA {best} or older"] if best else []
     remedies.append("if wheels bring CUDA, start from an image without it: python:3.12-slim-bookworm")
     # Toolkit images refuse by a condition on the driver that ignores minor-version compatibility.
     fit = driver_runs(requirement.cuda, driver, "linux", asked.facts.toolkits, asked.facts.floors)
@@ -146,9 +145,13 @@ def _like(stage: Stage, asked: Asked, serves: Callable[[Distribution], bool]) ->
     )
 
 
+def _requirement(image: Image | None, asked: Asked) -> ImageRequirement | None:
+    return asked.catalogue.image_requirements.get(image.version) if image and image.cuda else None
+
+
 def _starts(image: Image, asked: Asked) -> bool:
     """Whether the container runtime starts an image on every machine."""
-    requirement = asked.catalogue.image_requirements.get(image.version) if image.cuda else None
+    requirement = _requirement(image, asked)
     return requirement is None or all(_starts_on(requirement, machine, asked) for machine in asked.machines)
 
 
@@ -256,12 +259,8 @@ def _newer_python(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
     ):
         yield from _like(stage, asked, lambda found: bool(found.python and best.for_python(found.python)))
     else:
-        images = [
-            i
-            for i in asked.catalogue.images
-            if i.repository == "python" and not i.retired and best.for_python(i.version)
-        ]
-        if images:
+        kept = (i for i in asked.catalogue.images if i.repository == "python" and not i.retired)
+        if images := [image for image in kept if best.for_python(image.version)]:
             # The middle one: the newest Python lacks wheels of many packages, the oldest is retired first.
             image = sorted(images, key=lambda i: DriverVersion.parse(i.version))[len(images) // 2]
             yield f"FROM {image.repository}:{image.tags[0]}"
@@ -346,4 +345,4 @@ def _another_torch(stage: Stage, asked: Asked) -> Iterator[str]:
     yield "install a torch that runs there: envsolve plan torch --target ... --format dockerfile"
 
 
-CHECKS = (compat_libcuda, driver_in_image, libc, python, tag, torch)
+CHECKS = (compat_libcuda, driver_in_image, libc, python, platform, tag, driver, torch)

@@ -179,11 +179,15 @@ def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Ite
 
 
 def _project(package: PlannedPackage, projects: Sequence[SourceProject]) -> SourceProject | None:
-    """What is recorded of a project, for its version where that is known, else for its newest."""
-    own = [project for project in projects if project.package == package.name]
-    if package.version == str(UNREAD):
+    return source_project(package.name, None if package.version == str(UNREAD) else package.version, projects)
+
+
+def source_project(name: str, version: str | None, projects: Sequence[SourceProject]) -> SourceProject | None:
+    """The record of a project for its version; the record for its newest version if the version is not known."""
+    own = [project for project in projects if project.package == name]
+    if version is None:
         return own[-1] if own else None
-    return next((p for p in own if SpecifierSet(p.versions).contains(Version(package.version), prereleases=True)), None)
+    return next((p for p in own if SpecifierSet(p.versions).contains(Version(version), prereleases=True)), None)
 
 
 # Where an nvcc is taken from: the machines' own toolkit, packages of the plan, or what has to be installed first.
