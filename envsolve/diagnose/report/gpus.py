@@ -16,6 +16,7 @@ from envsolve.diagnose.report.observation import (
     Scalar,
     Trust,
     clean,
+    shape,
 )
 from envsolve.diagnose.report.text import Line, Log
 from envsolve.errors import UsageError
@@ -27,24 +28,7 @@ READERS = Readers()
 
 # GPU names within text: where one begins and ends. The catalogue decides whether it is one.
 
-_AFTER = (
-    r"(?:[\s-]?(?:Ti|SUPER|D|M|Max-Q|Laptop|Mobile|Ada|Blackwell|Generation|SFF|Server|Workstation|Edition|PCIe|NVL|GPU"
-    r"|v2|SXM\d?|HBM\d?e?|\d{2,3}\s?Gi?B))"
-)
-_NUMBERED = (
-    rf"(?:GeForce\s)?(?:RTX|GTX|GT)[\s-]?(?:PRO\s)?(?:A\d{{3,4}}|\d{{3,4}}(?:Ti)?){_AFTER}{{0,7}}"
-    rf"|GeForce\s(?:MX\s?)?\d{{3,4}}{_AFTER}{{0,2}}"
-    rf"|(?:Tesla|Quadro)\s(?:RTX\s)?[A-Z]{{0,2}}\d{{1,4}}[a-zA-Z]{{0,2}}{_AFTER}{{0,3}}"
-    r"|(?:GTX\s)?TITAN\s(?:Xp|X|V|RTX|Black|Z)(?:\s\(Pascal\))?"
-    r"|Jetson\s(?:AGX\s)?(?:Orin|Xavier|Nano|TX[12]|Thor|T[45]000)(?:\s(?:NX|Nano|AGX))?"
-    r"|DGX\sSpark"
-    rf"|(?:GB|GH|[ABHLVPKMT])\d{{1,4}}[a-zA-Z]?{_AFTER}{{0,5}}"
-)
-GPU = re.compile(
-    rf"(?:(?P<count>\d{{1,2}})\s?(?:[x\u00d7*]\s?)?)?(?P<name>\b(?:NVIDIA\s)?(?:{_NUMBERED})(?:-\d{{2}}[CQ])?)"
-    r"(?:\s?[x\u00d7*]\s?(?P<after>\d{1,2})\b)?(?!\w|\.\d)",
-    re.IGNORECASE,
-)
+GPU = shape("{{GPU_NAME}}")
 # A letter and a number count without context only if nothing else in such a text has that name.
 _SELF_EVIDENT = re.compile(
     r"(?:[ABHV]\d{3}S?|[AL]\d{2}[GSM]?|H20|P40|P100|K[248]0[cmX]?|M[46]0|G[BH]\d{2,3}|A[2456]\d{3})\b"
@@ -54,11 +38,7 @@ _CONTEXT = re.compile(r"\b(?:GPUs?|cards?|nodes?|instances?|VRAM|Tesla|NVIDIA|co
 # "2x 5090": the bare number of a GeForce card after a count.
 _COUNTED_NUMBER = re.compile(r"\b(\d{1,2})\s?x\s?([1-5]0[5-9]0(?:\s?Ti)?)\b(?![.,]?\d)", re.IGNORECASE)
 # "my GPU is a 3090"
-_BARE_NUMBER = re.compile(
-    r"\b(?:an?|my|the|is|on|with|using) ([1-5]0[5-9]0(?:\s?Ti)?(?:\s?Super)?)\b(?![.,]?\d|\s?(?:p|px"
-    r"|x)\b)",
-    re.IGNORECASE,
-)
+_BARE_NUMBER = shape("{{BARE_NUMBER}}")
 _PLURAL = re.compile(r"(?<=\d)s\b")
 _LIST_COUNT = re.compile(r"(\d{1,3})\s?[x\u00d7*]\s?(?=[A-Za-z])")
 _LIST_AFTER = re.compile(r"(?:(?<=[\d\sBbi])\s?[x\u00d7*]\s?(\d{1,2})|\s\((\d{1,2})x?\))$")

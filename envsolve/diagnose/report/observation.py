@@ -139,40 +139,13 @@ VERSION = (
 )
 """A package's version with at least two numbers, local part included."""
 
-# Packages that matter in a report about GPUs; others are read only from lists of packages, because the words of
-# ordinary sentences are names of packages, too.
-_RELATED = re.compile(
-    r"(?:(?:py)?torch|libtorch|pytorch-(?:cuda|gpu|cpu|lightning|triton|mutex)|pytorch3d"
-    r"|torch(?:vision|audio|text|codec|ao|data|rec|titan|tune)|torch-(?:scatter|sparse|cluster|spline-conv|geometric|tensorrt|memory-saver|harmonics)"
-    r"|(?:pytorch-)?triton(?:-[a-z]{2,12})?|xformers|flash-attn(?:-\d)?|flash-attention|vllm(?:-[a-z-]{2,20})?|sglang|sgl-kernel"
-    r"|sglang-kernel|flashinfer(?:-[a-z-]{2,20})?|bitsandbytes|deepspeed|apex|causal-conv1d|mamba-ssm|natten|unsloth(?:-zoo)?"
-    r"|transformers|accelerate|peft|transformer-engine(?:-[a-z0-9]{2,8})?|fbgemm-gpu|auto-gptq|autoawq|gptqmodel|lmdeploy"
-    r"|numpy|numba(?:-cuda)?|cupy(?:-cuda\d{2,3}x?)?|pycuda|cuda-[a-z-]{2,30}|cudatoolkit|cudnn|nccl|nvidia-[a-z0-9-]{2,40}"
-    r"|libcu[a-z-]{2,30}|mkl|intel-openmp|jax|jaxlib|jax-cuda\d{2}-(?:plugin|pjrt)|tensorflow(?:-[a-z]{2,10})?|keras"
-    r"|onnxruntime(?:-gpu)?|tensorrt(?:-[a-z0-9]{2,12})?|mmcv(?:-full)?|mmengine|mmdet|detectron2|lightning|spconv-cu\d{2,3}"
-    r"|gsplat|nerfacc|nvdiffrast|tinycudann|tiny-cuda-nn|nvidia|dgl|rmm-cu\d{2}|cu(?:df|ml|graph)(?:-cu\d{2})?|llama-cpp-python"
-    r"|nerfstudio|warp-lang|cuvs-cu\d{2}|openai-triton|tilelang|ninja|setuptools|gcc|gxx|gcc-linux-64|gxx-linux-64)"
-)
 _NO_PACKAGE = frozenset({"nvidia-smi", "nvidia-driver", "cuda-driver", "cuda-version", "nvidia"})
-# A sentence with these words is about another time or machine, or about what somebody wants.
-_ASIDE = re.compile(
-    r"(?<!not )(?<!n't )(?<!never )\b(?:works|worked|working|runs|ran)\b"
-    r"|\b(?:used to|before|previously|formerly|earlier|older|instead|until|either|gives? the same|same (?:error|on)"
-    r"|did not have|should|would|could|needs?|requires?|required|requirement|at least|minimum|or (?:newer|later"
-    r"|higher|above|older)"
-    r"|(?:up|down)grad\w{1,4}|updat\w{1,3} (?:to|from)|switch\w{0,4} to|built against|supports?|supported"
-    r"|suggest\w{0,3}|depends on|conflict\w{0,4}|incompatible|not a supported|from versions|no matching|ignored"
-    r"|collecting"
-    r"|downloading|you have|expected|e\.g\.|for example|such as|documented|documentation|release notes|after i"
-    r"|when i)\b",
-    re.IGNORECASE,
-)
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s{1,20}(?=[A-Z(\d`*>-])")
 
 
 def is_related(name: str) -> bool:
     """Whether a normalised name is that of a package that matters to GPUs."""
-    return name not in _NO_PACKAGE and _RELATED.fullmatch(name) is not None
+    return name not in _NO_PACKAGE and shape("{{RELATED}}").fullmatch(name) is not None
 
 
 def normalised(name: str) -> str:
@@ -182,7 +155,7 @@ def normalised(name: str) -> str:
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a line that are about the environment at hand, as far as their words tell."""
-    return (sentence for sentence in _SENTENCE_END.split(text) if not _ASIDE.search(sentence))
+    return (sentence for sentence in _SENTENCE_END.split(text) if not shape("{{ASIDE}}").search(sentence))
 
 
 def clean(name: str) -> str:
@@ -301,7 +274,7 @@ class _PatternReader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class _PatternFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    shapes: Mapping[str, str]
+    shapes: dict[str, str]
     readers: Mapping[str, tuple[_PatternReader, ...]]
 
 
@@ -313,9 +286,11 @@ def _pattern_file() -> _PatternFile:
 # Compiling all of them takes longer than reading a short report, which has the words of a few.
 @cache
 def shape(pattern: str) -> re.Pattern[str]:
-    """A pattern of ``patterns.toml``, ``{{SHAPE}}`` in it replaced."""
-    shapes = {**_pattern_file().shapes, "VERSION": VERSION}
-    return re.compile(re.sub(r"\{\{(\w+)\}\}", lambda match: shapes[match[1]], pattern))
+    """A pattern of ``patterns.toml``, ``{{SHAPE}}`` in it replaced by the shape, its lines joined."""
+    shapes = _pattern_file().shapes | {"VERSION": VERSION}
+    while "{{" in pattern:
+        pattern = re.sub(r"\{\{(\w+)\}\}", lambda match: re.sub(r"(?m)^ +|\n", "", shapes[match[1]]), pattern)
+    return re.compile(pattern)
 
 
 TextReader: TypeAlias = Callable[[str], Iterable[Fact]]

@@ -18,6 +18,7 @@ from envsolve.diagnose.report.observation import (
     is_related,
     normalised,
     sentences,
+    shape,
 )
 from envsolve.diagnose.report.packages import frozen_line
 from envsolve.diagnose.report.text import Log
@@ -153,10 +154,7 @@ _LONGEST = 2000  # characters of a paragraph
 _SPOKEN = {"pytorch": "torch", "libtorch": "torch", "flash-attention": "flash-attn", "flashattention": "flash-attn"}
 # People do not mean a package of the environment by these, although conda has packages with these names.
 _TOOLS = frozenset({"gcc", "gxx", "cuda-compat"})
-_NO_PROSE = re.compile(
-    r"\s{0,12}(?:File \"|Traceback|\||\+--|https?://|--|building |running |copying |\[\d{1,5}/\d{1,5}\]|#include"
-    r"|at::|from \S{1,80}:\d)|>>> |.*\.(?:cpp|cu|h|cuh|py):\d"
-)
+_NO_PROSE = shape("{{NO_PROSE}}")
 _WORDS = (
     "torch", "triton", "vllm", "python", "driver", "nvidia", "nvcc", "toolkit", "gcc", "g++", "cuda", "rtx", "gtx",
     "geforce", "tesla", "quadro", "titan", "jetson", "spark", "gpu", "card", "node", "capability", "numba", "jax",

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.report.gpus import GPU
 from envsolve.diagnose.report.observation import (
-    VERSION,
     Command,
     Fact,
     Field,
@@ -21,6 +20,7 @@ from envsolve.diagnose.report.observation import (
     capability,
     is_related,
     normalised,
+    shape,
 )
 from envsolve.diagnose.report.text import Line, Log
 from envsolve.facts.catalogue import Catalogue
@@ -30,38 +30,12 @@ READERS = Readers()
 
 # Commands.
 
-_PROGRAM = (
-    r"(?:sudo |time |exec )?(?:(?:python|py)(?:3(?:\.\d{1,2})?)?(?:\.exe)? -m pip|pip3?(?:\.\d{1,2})?|uv(?: pip)?"
-    r"|conda|mamba|micromamba|pixi"
-    r"|poetry|pdm|apt(?:-get)?|dnf|yum|docker|podman|apptainer|singularity|nvcc|make|cmake|ninja) "
-)
-_VARIABLES = r"(?:[A-Z_][A-Z0-9_]{0,60}=(?:\"[^\"]{0,300}\"|'[^']{0,300}'|[^\s\"']{0,300}) ){0,6}"
 # After a sign that also means other things (a quotation, a comment, an added line), a command begins with these.
-_COMMON = (
-    r"(?=(?:sudo |[A-Z_]{2,40}=\S{1,200} )?(?:pip3?|python[\d.]{0,5}|py|uv|conda|mamba|micromamba|pixi|poetry|nvcc"
-    r"|nvidia-smi|export|set|docker|apt|apt-get|cd|ls|cat|git|make|cmake|ninja|ldconfig|which|env|echo|module|srun|sbatch|uname|ldd|nm"
-    r"|cuobjdump)\b)"
-)
-_PROMPT = re.compile(
-    r"\s{0,8}(?:\([\w.-]{1,40}\) ){0,2}(?:\$ |[\u276f\u279c\u03bb] (?:~ )?"
-    r"|[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#>\n]{1,100}[$#>] ?|\[[\w.-]{1,40}@[\w.-]{1,60} [^\]\n]{1,100}\][$#] "
-    r"|(?:PS )?[A-Z]:\\[^>\n]{0,150}> ?"
-    rf"|(?:Step \d{{1,3}}/\d{{1,3}} : )?RUN (?:--\S{{1,100}} ){{0,4}}|(?:[>+#%] |[!%]){_COMMON})(\S.{{0,1500}})"
-)
-_VERBS = (
-    "install|add|create|sync|run|build|update|upgrade|remove|uninstall|lock|wheel|download|pull|freeze|list|exec"
-    "|env (?:create|update)"
-)
-_BARE = re.compile(rf"\s{{0,8}}({_VARIABLES}{_PROGRAM}(?:{_VERBS})\b.{{0,1500}})")
-_TICKED = re.compile(rf"`({_VARIABLES}{_PROGRAM}[^`\n]{{3,400}}|python3? (?:-m |setup\.py)[^`\n]{{3,300}})`")
-_SAID = re.compile(
-    rf"[:,] ?({_VARIABLES}(?:python3? -m pip|pip3?|uv(?: pip)?|conda|mamba|pixi|poetry) (?:install|add|create|sync)\b"
-    r"[^`\n]{1,400})"
-)
-_PYTHON_ASKED = re.compile(
-    r"(?:conda|mamba|micromamba)\s(?:env )?create\b.{0,300}?\spython=+(3\.\d{1,2})|uv venv\b.{0,100}?(?:--python"
-    r"|-p)[ =](3\.\d{1,2})|virtualenv -p python(3\.\d{1,2})"
-)
+_PROMPT = shape("{{PROMPT}}")
+_BARE = shape("{{BARE}}")
+_TICKED = shape("{{TICKED}}")
+_SAID = shape("{{SAID}}")
+_PYTHON_ASKED = shape("{{PYTHON_ASKED}}")
 # What stands beside a command, far to the right: its outcome, or a remark.
 _REMARK = re.compile(r"\s{3,}(?=\S)|\s{2,}(?:#|->)\s")
 _MOST_PARTS = 20
@@ -125,20 +99,11 @@ def _without_words(command: str) -> str:
 
 # Environment variables.
 
-_ASSIGNMENT = re.compile(
-    r"\s{0,8}(?:export |set |setenv |ENV |ARG |-e |\$env:|declare -x )?([A-Z][A-Z0-9_]{1,60}|CUDA_PATH|container)"
-    r"\s?=\s?(\"[^\"]{0,1000}\"|'[^']{0,1000}'|[^\s#`;|&]{1,1000})"
-)
-_WITHIN = re.compile(
-    r"(?:^|[\s`;&(])(?:export |-e |--env[ =])?([A-Z][A-Z0-9]{0,30}_[A-Z0-9_]{1,50}|CC|CXX)=(\"[^\"]{0,500}\""
-    r"|'[^']{0,500}'|[^\s`;|&)\"']{1,500})"
-)
+_ASSIGNMENT = shape("{{ASSIGNMENT}}")
+_WITHIN = shape("{{WITHIN}}")
 _DOCKER_ENV = re.compile(r"\s{0,8}ENV ([A-Z][A-Z0-9_]{1,60}) (\S.{0,500})")
 _PYTHON_ENV = re.compile(r"os\.environ\[['\"]([A-Z][A-Z0-9_]{1,60})['\"]\]\s?=\s?['\"]([^'\"]{0,300})['\"]")
-_OF_INTEREST = re.compile(
-    r"(?:CUDA|NVIDIA|NVCC|TORCH|PYTORCH|TRITON|PIP|UV|CONDA|LD|CU|NCCL|VLLM|FLASH_ATTN|FLASH_ATTENTION|XFORMERS|BNB|MAMBA|TCNN|FORCE|MAX|PYTHON|VIRTUAL"
-    r"|CUDNN|CMAKE|DISABLE|BUILD|MMCV|TF|XLA)_?[A-Z0-9_]{0,60}|CC|CXX|PATH|PYTHONPATH|DOCKER_HOST|CPATH|LIBRARY_PATH|C_INCLUDE_PATH|container"
-)
+_OF_INTEREST = shape("{{OF_INTEREST}}")
 
 
 @READERS.text(Trust.PRINTED, "=")
@@ -176,14 +141,8 @@ def _unquoted(value: str) -> str:
 # Python: an answer on the line of the question, or on the next.
 
 _QUESTION_WORDS = (".__version__", "torch.version.cuda", "get_device", "get_arch_list", "version('", 'version("')
-_QUESTION = re.compile(
-    r"\b(\w{2,40})\.__version__|torch\.version\.(cuda)\b|(get_device_name)\(|(get_device_capability)\(|(get_arch_list)\("
-    r"|(is_available)\(|version\(['\"]([\w-]{2,40})['\"]\)"
-)
-_ANSWER = re.compile(
-    rf"['\"]?(?P<version>{VERSION})['\"]?(?![\w.])|(?P<bool>True|False)\b|(?P<none>None)\b"
-    rf"|(?P<pair>\(\d{{1,2}}, \d\))|(?P<text>['\"][^'\"]{{2,60}}['\"])"
-)
+_QUESTION = shape("{{QUESTION}}")
+_ANSWER = shape("{{ANSWER}}")
 _PROMPTS = (">>>", "$", ">", "In [", "!", "print(", "(", "#", "RUN", "PS ", "+", "import", "torch.")
 
 READERS.patterns("python")

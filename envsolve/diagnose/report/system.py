@@ -27,14 +27,7 @@ READERS = Readers()
 
 _LINUX = Scalar(Field.OS, "linux")
 _WINDOWS = Scalar(Field.OS, "windows")
-_DISTRO = re.compile(
-    r"\b(Ubuntu|Debian(?: GNU/Linux)?|CentOS(?: Linux| Stream)?(?: release)?|Rocky(?: Linux)?|AlmaLinux|RHEL"
-    r"|Red Hat Enterprise Linux(?: Server)?(?: release)?|Fedora(?: Linux| release)?"
-    r"|TencentOS(?: Linux| Server)?|Amazon Linux|Alpine(?: Linux)?|openSUSE(?: Leap)?|SLES|Arch Linux"
-    r"|Manjaro(?: Linux)?|Linux Mint|Pop!_OS|DGX OS|openEuler|Oracle Linux(?: Server)?|Alibaba Cloud Linux)"
-    r"(?:[ :v-]{0,3}(\d{1,2}(?:\.\d{1,2})?)(?:\.\d{1,5})?)?(?![\w-])",
-    re.IGNORECASE,
-)
+_DISTRO = shape("{{DISTRO}}")
 _IDS = {
     "red hat enterprise linux": "rhel", "amazon linux": "amzn", "arch linux": "arch", "linux mint": "linuxmint",
     "pop!_os": "pop", "oracle linux": "ol", "alibaba cloud linux": "alinux", "opensuse leap": "opensuse-leap",
@@ -151,14 +144,8 @@ _REPOSITORIES = (
     r"(?:python|ubuntu|debian)(?=:(?:\d|latest|slim|focal|jammy|noble|bullseye|bookworm))",
 )  # fmt: skip
 _KNOWN = re.compile(rf"(?<![\w/.-])((?:docker\.io/)?(?:{'|'.join(_REPOSITORIES)}){_TAG})")
-_NAMED = re.compile(
-    r"(?:\bFROM (?:--\S{1,60} )?|\b(?:[Ii]mage|[Cc]ontainer):? [\"'`]?|docker pull |docker://|\bTag [\"'`]?)"
-    r"((?:[\w.-]{1,80}(?::\d{2,5})?/){0,4}[a-z0-9][\w.-]{0,80}(?::[\w][\w.-]{0,120})?)(?=[\s\"'`,;)]|\.?$)"
-)
-_IMAGE_DISTRO = re.compile(
-    r"(ubuntu|debian|rockylinux|ubi|centos)-?(\d{1,2}(?:\.\d{2})?)\b"
-    r"|\b(bionic|focal|jammy|noble|bullseye|bookworm|trixie)\b"
-)
+_NAMED = shape("{{NAMED}}")
+_IMAGE_DISTRO = shape("{{IMAGE_DISTRO}}")
 # Code names in tags, as the distributions' release pages give them.
 _CODE_NAMES = {
     "bionic": "ubuntu 18.04", "focal": "ubuntu 20.04", "jammy": "ubuntu 22.04", "noble": "ubuntu 24.04",
