@@ -29,7 +29,7 @@ class Preferred(NamedTuple):
         path(
             "--lock",
             metavar="FILE",
-            help="Prefer the versions pinned in this pylock.toml (default: the lock that -o overwrites).",
+            help="Prefer the versions and the Python of this pylock.toml (default: the versions of the lock in -o).",
         ),
     ] = None
     upgrade: Annotated[bool, option("-U", "--upgrade", help="Ignore the existing lock and upgrade everything.")] = False
@@ -57,6 +57,19 @@ class Preferred(NamedTuple):
 
             return output if is_own_lock(output) else None
         return self.lock
+
+    def requires_python(self) -> str | None:
+        """Return the ``requires-python`` of the lock that is named; the Python of one that is overwritten is free.
+
+        Raises:
+            UsageError: The lock cannot be read.
+        """
+        if self.lock is None or self.upgrade:
+            return None
+        from envsolve.install.files import read_lock
+
+        required = read_lock(self.lock).pylock.requires_python
+        return str(required) if required else None
 
     def versions(self, lock: Path | None) -> Pairs:
         """Return names and versions to prefer.
@@ -117,7 +130,8 @@ def command(
     (check_place if allow_groups else _check_file)(chosen, output)
     _check_question(chosen, what_if, conda=request.manager == "conda", several=allow_groups)
     lock = preferred.existing_lock(output, chosen)
-    request = structs.replace(request, keep=preferred.versions(lock))
+    required = preferred.requires_python() if request.python is None else None
+    request = structs.replace(request, keep=preferred.versions(lock), requires_python=required)
     given = machines.named_or_host()
     if family == "container":
         given = in_containers(given)

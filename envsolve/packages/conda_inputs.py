@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +197,7 @@ def read_asked(
     files: Sequence[Path],
     constraints: Sequence[Path],
     names: Mapping[str, str],
-    target: Callable[[str | None], Environment],
+    environment: Environment,
     *,
     projects: Sequence[Path] = (),
     extras: Sequence[str] = (),
@@ -210,7 +210,7 @@ def read_asked(
         files: Requirement files and environment.yml files.
         constraints: Constraint files.
         names: Names on conda-forge by names on the package index, if they differ.
-        target: Returns the environment that markers are evaluated for, given the projects' ``requires-python``.
+        environment: What markers are evaluated for.
         projects: Directories or files of projects.
         extras: Extras of the projects.
         groups: Dependency groups of the projects.
@@ -222,7 +222,6 @@ def read_asked(
     environments = [read_environment_file(path, names) for path in files if path.suffix in SUFFIXES]
     files = [path for path in files if path.suffix not in SUFFIXES]
     others = read_requirements((), files, constraints, projects=projects, extras=extras, groups=groups)
-    environment = target(others.requires_python)
     needs, holds = (_asked_specs(some, names, environment) for some in (others.needs, others.constraints))
     indexes = (*others.index_urls, *others.extra_index_urls)
     ignored = (f"{index}: package indexes play no part in a conda plan" for index in indexes)

@@ -168,7 +168,11 @@ def make_plan(
     frame = Plan(
         warnings=(
             *(PlanWarning("set-aside", note) for note in asked.notes),
-            *(about_python(asked.requires_python, machines, python) if request.python is None else ()),
+            *(
+                about_python(asked.requires_python, request.requires_python, machines, python)
+                if request.python is None
+                else ()
+            ),
         ),
         machines=tuple(machines),
         python=python,

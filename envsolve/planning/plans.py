@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from envsolve.packages.settings import IndexSettings
     from envsolve.planning.groups import Plans, WhatIf
     from envsolve.planning.plan import Plan
+    from envsolve.rules.conda import CondaAsked
 
 _CHANNELS = ("conda-forge",)
 
@@ -109,7 +110,23 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
     catalogue = Catalogue()
     checked = _checked(request, catalogue)
     with _client(settings, catalogue, offline=request.offline) as client:
-        yield structs.replace(checked, prereleases=request.prereleases or asked.prereleases), asked, catalogue, client
+        checked = structs.replace(checked, prereleases=request.prereleases or asked.prereleases)
+        yield *for_python_of_lock(checked, asked, catalogue), catalogue, client
+
+
+def for_python_of_lock(request: Request, asked: Asked, catalogue: Catalogue) -> tuple[Request, Asked]:
+    """Limit the requirements to the Pythons of an earlier lock, or set its ``requires-python`` aside with a note."""
+    from envsolve.rules.platform import admits_python
+
+    if request.python is not None or request.requires_python is None:
+        return request, asked
+    both = ",".join(filter(None, (asked.requires_python, request.requires_python)))
+    if any(admits_python(both, python) for python in catalogue.pythons):
+        return request, structs.replace(asked, requires_python=both)
+    note = f"no Python satisfies the lock's requires-python, {request.requires_python}"
+    note += f", and {asked.requires_python} of the projects" if asked.requires_python else ""
+    notes = (*asked.notes, f"{note}; the plan may be for another Python than the lock")
+    return structs.replace(request, requires_python=None), structs.replace(asked, notes=notes)
 
 
 def _client(settings: IndexSettings, catalogue: Catalogue, *, offline: bool) -> IndexClient:
@@ -139,7 +156,7 @@ def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
     from envsolve.packages.settings import read_settings
     from envsolve.planning.conda import channel_address, make_conda_plan
     from envsolve.planning.conda_pip import with_pip_part
-    from envsolve.rules.platform import Environment, admits_python, assumed
+    from envsolve.rules.platform import Environment, assumed
     from envsolve.solve.conda_channels import Channels
     from envsolve.solve.preferences import parse_exclude_newer
 
@@ -148,26 +165,36 @@ def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
     request = _checked(request, catalogue)
     first = structs.replace(machines[0], platform=assumed(machines[0].platform))
 
-    def markers_python(requires_python: str | None) -> str:
-        # Markers need a Python that the projects allow, and the conda solve chooses the plan's only later.
-        known = (*filter(None, [first.python]), *catalogue.pythons)
-        return next((python for python in known if admits_python(requires_python, python)), known[0])
+    def read(python: str) -> CondaAsked:
+        return read_asked(
+            request.requirements,
+            paths(request.files, "files"),
+            paths(request.constraints, "constraints"),
+            catalogue.conda_names,
+            Environment.of(first, python),
+            projects=paths(request.projects, "projects"),
+            extras=request.extras,
+            groups=request.groups,
+        )
 
-    asked = read_asked(
-        request.requirements,
-        paths(request.files, "files"),
-        paths(request.constraints, "constraints"),
-        catalogue.conda_names,
-        lambda requires: Environment.of(first, request.python or markers_python(requires)),
-        projects=paths(request.projects, "projects"),
-        extras=request.extras,
-        groups=request.groups,
-    )
+    # Markers need a Python, and the solve chooses it only later: the first that the request allows is tried first.
+    known = (*filter(None, [request.python or first.python]), *catalogue.pythons)
+    asked = read(known[0])
+    python = next((one for one in known if request.python or asked.admits_python(one)), known[0])
+    if python != known[0]:
+        asked = read(python)
     names = tuple(request.channels) or asked.channels or _CHANNELS
     exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
     urls = [channel_address(name, catalogue) for name in names]
     source = Channels(urls, offline=request.offline, exclude_newer=exclude_newer)
-    made = make_conda_plan(asked, machines, request, catalogue, source, names)
+
+    def solved(asked: CondaAsked, python: str | None) -> Plan:
+        return make_conda_plan(asked, machines, structs.replace(request, python=python), catalogue, source, names)
+
+    made = solved(asked, request.python)
+    if made.python not in (None, python) and (again := read(str(made.python))) != asked:
+        other = solved(again, made.python)
+        asked, made = (asked, solved(asked, python)) if other.status == "impossible" else (again, other)
     if not asked.pip:
         return made
     with _client(read_settings(request.environ), catalogue, offline=request.offline) as client:

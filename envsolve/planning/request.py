@@ -15,7 +15,7 @@ from envsolve.system.files import StrPath, items, paths
 _PYTHON = r"(?a)3\.\d{1,2}(?:\.\d+)?"
 _TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "channels")
 _PATHS = ("files", "constraints", "projects")
-_NOT_FOR_CONDA = ("keep", "index_url", "extra_index_urls", "prereleases")
+_NOT_FOR_CONDA = ("keep", "requires_python", "index_url", "extra_index_urls", "prereleases")
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -29,6 +29,8 @@ class Request(msgspec.Struct, frozen=True):
         extras: Extras of the projects.
         groups: Dependency groups of the projects.
         python: ``3.12``; the machine's own if None.
+        requires_python: What an earlier lock requires of Python, ``==3.11.*``; not used if a Python is given, or if no
+            known Python satisfies it together with the projects.
         cuda: An accelerator variant (``cu126``, ``cpu``); the best one if None.
         exclude_newer: ISO 8601 date or time; files uploaded later are ignored.
         prereleases: Whether to consider pre-releases if no specifier names one.
@@ -51,6 +53,7 @@ class Request(msgspec.Struct, frozen=True):
     extras: Sequence[str] = ()
     groups: Sequence[str] = ()
     python: str | None = None
+    requires_python: str | None = None
     cuda: str | None = None
     exclude_newer: str | None = None
     prereleases: bool = False

@@ -28,11 +28,21 @@ _TRITON_RULES = ("triton", "triton-gpu", "triton-matrix", "triton-driver")
 _TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
 
 
-def about_python(requires_python: str | None, machines: Sequence[Machine], python: str) -> Iterator[PlanWarning]:
-    """Warn if the plan is not for a machine's own Python because the projects do not allow it."""
+def about_python(
+    requires_python: str | None, of_lock: str | None, machines: Sequence[Machine], python: str
+) -> Iterator[PlanWarning]:
+    """Warn if the plan is not for a machine's own Python because the projects or an earlier lock do not allow it.
+
+    Args:
+        requires_python: What projects and lock require together.
+        of_lock: What the lock requires.
+        machines: The machines of the plan.
+        python: The Python of the plan.
+    """
     pythons = {m.python for m in machines if m.python} if admits_python(requires_python, python) else ()
     for own in sorted(python for python in pythons if not admits_python(requires_python, python)):
-        text = f"the project requires Python {requires_python}: the plan is for {python}, not for the machine's {own}"
+        who, required = ("project", requires_python) if admits_python(of_lock, own) else ("lock", of_lock)
+        text = f"the {who} requires Python {required}: the plan is for {python}, not for the machine's {own}"
         yield PlanWarning("python-differs", text, "choose the Python with --python")
 
 

@@ -16,6 +16,7 @@ from envsolve.facts.hardware import TritonRelease, toolkit_of
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
+from envsolve.rules.platform import admits_python
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.values import CudaVersion
 
@@ -67,6 +68,12 @@ class CondaAsked:
     channels: tuple[str, ...] = ()
     requires_python: str | None = None
     notes: tuple[str, ...] = ()
+
+    def admits_python(self, python: str) -> bool:
+        """Return whether projects and ``python`` specs allow a Python; a spec such as ``3.11|3.12`` allows all."""
+        own = [spec.version for spec in self.specs if spec.name == "python" and spec.version]
+        limits = [f"=={version}" if version[0].isdigit() else version for version in own]
+        return all(admits_python(limit, python) for limit in (self.requires_python, *limits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,29 @@ def test_the_command_hands_it_on(
     assert ("torch", "2.9.0+cu126") not in asked[0].keep or "-P" not in options
 
 
+@pytest.mark.parametrize(
+    ("options", "required"),
+    [
+        (("--lock", "LOCK"), "==3.12.*"),
+        (("--lock", "LOCK", "--python", "3.11"), None),
+        (("--lock", "LOCK", "--upgrade"), None),
+        (("-o", "LOCK"), None),
+    ],
+)
+def test_a_lock_that_is_named_chooses_the_python(
+    lock: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], required: str | None
+) -> None:
+    asked: list[Request] = []
+
+    def plan(request: Request, machines: object) -> Plan:
+        asked.append(request)
+        return GOOD
+
+    monkeypatch.setattr("envsolve.planning.plans.plan", plan)
+    assert run(["plan", "torch", "--target", MACHINE, *(str(lock) if o == "LOCK" else o for o in options)]) == 0
+    assert asked[0].requires_python == required
+
+
 def test_a_question_has_an_answer_in_text_and_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,8 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Asked
 from envsolve.planning.plan import Plan
+from envsolve.planning.plans import for_python_of_lock
+from envsolve.planning.request import Request
 from tests.packages.repositories import repository
 from tests.planning.worlds import chosen, codes
 from tests.smallworld import NEW, World
@@ -74,6 +76,33 @@ def test_no_python_is_proposed_that_the_project_does_not_allow(everywhere: World
     assert plan.status == "impossible"
     assert "the environment's Python is 3.13, as requires-python is >=3.13" in facts(plan)
     assert actions(plan)[:2] == ["relax torch==2.13.0", "relax requires-python >=3.13 to allow Python 3.11, 3.12"]
+
+
+@pytest.mark.parametrize(
+    ("lock", "requires", "python", "told"),
+    [
+        ("==3.11.*", None, "3.11", "the lock requires Python ==3.11.*"),
+        (">=3.10", None, "3.12", None),
+        ("==3.13.*", ">=3.11", "3.13", "the lock requires Python ==3.13.*"),
+        ("==3.11.*", ">=3.13", "3.13", "the project requires Python >=3.13"),  # the project counts for more
+    ],
+)
+def test_a_plan_is_for_the_python_of_an_earlier_lock(
+    everywhere: World, tmp_path: Path, lock: str, requires: str | None, python: str, told: str | None
+) -> None:
+    asked = project(tmp_path / "demo", requires) if requires else read_requirements(["torch"])
+    request, both = for_python_of_lock(Request(requires_python=lock), asked, Catalogue())
+    plan = everywhere.plan(asked=both, requires_python=request.requires_python)
+    assert (plan.status, plan.python) == ("ok", python)
+    differs = [warning.message for warning in plan.warnings if warning.code == "python-differs"]
+    assert [text.startswith(told or "") for text in differs] == [True] * (told is not None)
+    set_aside = "no Python satisfies the lock's requires-python, ==3.11.*, and >=3.13 of the projects"
+    assert any(note.startswith(set_aside) for note in both.notes) == (python == "3.13" and lock == "==3.11.*")
+
+
+def test_a_python_that_is_asked_for_goes_before_that_of_a_lock(everywhere: World) -> None:
+    asked, request = read_requirements(["torch"]), Request(python="3.14", requires_python="==3.11.*")
+    assert for_python_of_lock(request, asked, Catalogue()) == (request, asked)
 
 
 def test_a_project_for_a_python_that_is_not_known_is_refused(everywhere: World, tmp_path: Path) -> None:

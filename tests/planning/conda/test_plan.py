@@ -268,3 +268,28 @@ def test_a_chosen_python_that_the_project_does_not_allow_is_refused(plan: Planne
     made = plan(f"RTX 4090, driver 580.65.06, {LINUX}", projects=[tmp_path], python="3.12")
     assert made.status == "impossible"
     assert "relax python 3.12.*" in [remedy.text for remedy in made.remedies]
+
+
+@pytest.mark.parametrize(
+    ("requirements", "python", "wanted"),
+    [
+        (["python=3.13"], "3.13", "marked-new"),  # the request says which
+        (["python=3.12"], "3.12", "marked-old"),
+        (["for-newer"], "3.13", "marked-new"),  # only the solve shows which
+        (["only-older"], "3.12", "marked-old"),
+    ],
+)
+def test_markers_hold_for_the_python_that_the_solve_chooses(
+    rattler_cache: Path, tmp_path: Path, requirements: list[str], python: str, wanted: str
+) -> None:
+    listed = tmp_path / "requirements.txt"
+    listed.write_text("marked-new; python_version >= '3.13'\nmarked-old; python_version < '3.13'\n")
+    with CondaChannel(tmp_path / "channels") as served:
+        served.add(python_package("3.12"), python_package("3.13"))
+        served.add(*(Package(name, "1.0", "h0_0", ("python",)) for name in ("marked-new", "marked-old")))
+        served.add(Package("for-newer", "1.0", "h0_0", ("python >=3.13",)))
+        served.add(Package("only-older", "1.0", "h0_0", ("python <3.13",))).fill()
+        request = Request(requirements, files=[listed], manager="conda", channels=[served.url])
+        made = envsolve.plan(request, [envsolve.describe_target(f"no gpu, {LINUX}")])
+    assert (made.status, made.python) == ("ok", python)
+    assert {package.name for package in made.packages} & {"marked-new", "marked-old"} == {wanted}
