@@ -244,7 +244,7 @@ def _facts(groups: Mapping[str, str]) -> Iterator[Fact]:
         yield GpuGroup(gpu, cc, max(1, int(groups.get("count", 1))))
 
 
-class _PatternReader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PatternReader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One reader of ``patterns.toml``.
 
     Attributes:
@@ -275,12 +275,28 @@ class _PatternReader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 class _PatternFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shapes: dict[str, str]
-    readers: Mapping[str, tuple[_PatternReader, ...]]
+    readers: Mapping[str, tuple[PatternReader, ...]]
+    labels: Mapping[str, Mapping[str, str]]
 
 
 @cache
 def _pattern_file() -> _PatternFile:
     return msgspec.toml.decode(Path(__file__).with_name("patterns.toml").read_bytes(), type=_PatternFile)
+
+
+def readers(name: str) -> tuple[PatternReader, ...]:
+    """The readers of one name."""
+    return _pattern_file().readers[name]
+
+
+def labels() -> dict[str, tuple[Trust, re.Pattern[str] | None]]:
+    """How reliable the value of each label is, and its pattern; None if the value lists GPUs."""
+    every = _pattern_file().labels.items()
+    return {
+        label: (Trust[trust.upper()], shape(pattern) if pattern else None)
+        for trust, table in every
+        for label, pattern in table.items()
+    }
 
 
 # Compiling all of them takes longer than reading a short report, which has the words of a few.
@@ -328,5 +344,5 @@ class Readers:
 
     def patterns(self, name: str) -> None:
         """Declare the readers of one name in ``patterns.toml``."""
-        for reader in _pattern_file().readers[name]:
+        for reader in readers(name):
             self.text(Trust[reader.trust.upper()], *reader.words)(reader.read)

@@ -135,15 +135,7 @@ def _wheels(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
 
 # Containers and their images.
 
-_TAG = r":([A-Za-z0-9_][\w.-]{0,120})"
-# Repositories whose references are known without a word such as "image" before them.
-_REPOSITORIES = (
-    "nvidia/cuda", "pytorch/pytorch", "vllm/vllm-openai", "lmsysorg/sglang", "tensorflow/tensorflow",
-    r"(?:nvcr|ghcr|quay)\.io/[\w./-]{1,80}", r"dustynv/[\w.-]{1,40}", r"huggingface/[\w.-]{1,60}",
-    r"(?:continuumio|mambaorg|rayproject)/\w{1,20}",
-    r"(?:python|ubuntu|debian)(?=:(?:\d|latest|slim|focal|jammy|noble|bullseye|bookworm))",
-)  # fmt: skip
-_KNOWN = re.compile(rf"(?<![\w/.-])((?:docker\.io/)?(?:{'|'.join(_REPOSITORIES)}){_TAG})")
+_KNOWN = shape("{{KNOWN}}")
 _NAMED = shape("{{NAMED}}")
 _IMAGE_DISTRO = shape("{{IMAGE_DISTRO}}")
 # Code names in tags, as the distributions' release pages give them.
