@@ -1,4 +1,4 @@
-"""Compiling CUDA sources in an environment: whether this machine can, and what the build is told."""
+"""Compiling GPU sources in an environment: whether this machine can, and what the build is told."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from envsolve.planning.lock import Building
 from envsolve.toolchain.model import SITE_PACKAGES
 from envsolve.values import CudaVersion, DriverVersion
 
-# Gigabytes that one compiler of CUDA code takes; flash-attention's README warns of as much for each job.
+# Bytes that one compiler of GPU code takes; flash-attention's README warns of as much for each job.
 _JOB_BYTES = 4_000_000_000
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 

@@ -1,4 +1,4 @@
-"""Finding the Python that an environment is made from, and asking it what it is."""
+"""Finding the Python that an environment is made from, asking it what it is, and having it make the environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags
 
 from envsolve.errors import UsageError
-from envsolve.system.processes import ask
+from envsolve.install.errors import InstallError, explained
+from envsolve.system.processes import ask, stream
 from envsolve.values import PythonVersion
 
 PROBE_SECONDS = 30.0
@@ -157,3 +158,40 @@ def _fits(target: Target, python: str | None, requires: SpecifierSet | None) -> 
     if python and target.markers["python_version"] != str(PythonVersion.parse(python)):
         return False
     return not target.free_threaded and (requires is None or requires.contains(target.version, prereleases=True))
+
+
+# Run by the base interpreter, so that the environment is laid out as that Python version does it. The activation
+# scripts are written last, after the context has been told the final place: they name nothing else. The line of
+# pyvenv.cfg with the command that made it is dropped: nothing reads it, and it names a folder that will be gone.
+_MAKE = """
+import os, sys, venv
+staging, final = sys.argv[1:]
+builder = venv.EnvBuilder(symlinks=True, prompt=os.path.basename(final))
+context = builder.ensure_directories(staging)
+builder.create_configuration(context)
+builder.setup_python(context)
+with open(context.cfg_path, encoding="utf-8") as file:
+    lines = [line for line in file if not line.startswith("command ")]
+with open(context.cfg_path, "w", encoding="utf-8") as file:
+    file.writelines(lines)
+context.env_dir = final
+context.env_exe = os.path.join(final, context.bin_name, os.path.basename(context.env_exe))
+builder.setup_scripts(context)
+"""
+
+
+def make_environment(target: Target, staging: Path, final: Path) -> None:
+    """Make an environment in ``staging`` that will stand at ``final``.
+
+    Raises:
+        InstallError: The interpreter lacks the ``venv`` module, or the folder cannot be written.
+    """
+    command = [str(target.executable), "-I", "-c", _MAKE, str(staging), str(final)]
+    made = stream(command, environ=os.environ, on_line=lambda line: None)
+    if any("No module named" in line for line in made.stderr.splitlines()):
+        raise InstallError(
+            f"{target.executable} has no venv module",
+            hint="on Debian and Ubuntu it is in the package python3-venv; `uv python install` gives a complete Python",
+        )
+    if made.returncode != 0:
+        raise explained("python -m venv", made.returncode, made.stderr.splitlines())

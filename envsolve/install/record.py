@@ -1,12 +1,19 @@
-"""The record that an install leaves in an environment, and whether the environment still matches it."""
+"""What an install leaves in an environment: its record, and each file as it was, to tell damage and a user's files.
+
+The list of files lies beside the record. A file whose size and times are the same is taken as unchanged, as git does
+it; only otherwise (a copy, a backup put back, damage) its content is hashed.
+"""
 
 from __future__ import annotations
 
+import base64
+import csv
+import hashlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import Distribution, PackagePath, distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +21,6 @@ import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from envsolve.install import contents
 from envsolve.install.files import File, Wanted
 from envsolve.install.interpreters import PROBE_SECONDS
 from envsolve.planning.lock import Assumptions, Building
@@ -22,8 +28,14 @@ from envsolve.system.files import dump
 from envsolve.system.processes import ask
 from envsolve.values import PythonVersion
 
-# What ``envsolve guard --write`` leaves in an environment's pip configuration, told from what its user wrote there.
+SCHEMA: Literal["envsolve.installed/1"] = "envsolve.installed/1"
+FOLDER = ".envsolve"
+_RECORD, _CONTENTS = "installed.json", "contents.json"
+_PACKAGES = "lib/python3*/site-packages"
+_SMALL = 1 << 20
+"""Bytes up to which a file that a package manager has just written is hashed, too, and not only measured."""
 
+# What ``envsolve guard --write`` leaves in an environment's pip configuration, told from what its user wrote there.
 
 BEGIN, END = "# written by envsolve guard --write", "# end of what envsolve guard wrote"
 CONFIG = "pip.ini" if sys.platform == "win32" else "pip.conf"
@@ -57,9 +69,13 @@ def _configuration(environment: Path) -> str:
         return ""
 
 
-SCHEMA: Literal["envsolve.installed/1"] = "envsolve.installed/1"
-FOLDER = ".envsolve"
-_NAME = "installed.json"
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One file: bytes, times of change of content and of status (ns), and sha256 (base64) or the target of a link."""
+
+    size: int
+    modified: int
+    changed: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,38 +125,62 @@ def write(environment: Path, *, python: str, manager: str, wanted: Wanted, pip: 
         environment=wanted.environment,
         assumptions=wanted.assumptions,
     )
-    (environment / FOLDER / _NAME).write_text(dump(kept), encoding="utf-8")
-    carried = [dist for dist in installed(environment) if pip and _name(dist) == "pip"]
-    replaceable = [_inside(environment, dist, path) for dist in carried for path in dist.files or ()]
-    contents.write(environment, FOLDER, replaceable)
+    (environment / FOLDER / _RECORD).write_text(dump(kept), encoding="utf-8")
+    known = _recorded(environment)
+    # Its user may upgrade the pip that it was given, so that is no damage.
+    left_out = {
+        os.path.relpath(os.path.normpath(str(dist.locate_file(path))), environment)
+        for dist in installed(environment)
+        if pip and _name(dist) == "pip"
+        for path in dist.files or ()
+    }
+    entries = {
+        name: _entry(environment / name, known.get(name)) for name in _files(environment) if name not in left_out
+    }
+    (environment / FOLDER / _CONTENTS).write_bytes(msgspec.json.encode(entries))
 
 
 def write_proof(environment: Path, proof: Proof) -> None:
     """Add to an environment's record what came of verifying it."""
     kept = read(environment)
     if kept is not None and os.access(environment / FOLDER, os.W_OK):
-        fresh = environment / FOLDER / f"{_NAME}.new"
+        fresh = environment / FOLDER / f"{_RECORD}.new"
         fresh.write_text(dump(replace(kept, proof=proof)), encoding="utf-8")
-        fresh.replace(environment / FOLDER / _NAME)
+        fresh.replace(environment / FOLDER / _RECORD)
 
 
 def read(environment: Path) -> Record | None:
     """The record of an environment; None where envsolve did not make it or the record is damaged."""
     try:
-        return msgspec.json.decode((environment / FOLDER / _NAME).read_bytes(), type=Record)
+        return msgspec.json.decode((environment / FOLDER / _RECORD).read_bytes(), type=Record)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _listed(environment: Path) -> dict[str, Entry] | None:
+    """The list of files that an install left; None if there is none, or it is damaged."""
+    try:
+        return msgspec.json.decode((environment / FOLDER / _CONTENTS).read_bytes(), type=dict[str, Entry])
     except (OSError, msgspec.MsgspecError):
         return None
 
 
 def made_here(environment: Path) -> bool:
     """Whether an install of envsolve made this environment, and its list of files can be read."""
-    return read(environment) is not None and contents.read(environment, FOLDER) is not None
+    return read(environment) is not None and _listed(environment) is not None
 
 
 def unaccounted(environment: Path) -> list[str]:
-    """Files in an environment of envsolve that neither an install nor a guard put there, relative to it."""
-    found = contents.unaccounted(environment, FOLDER, contents.read(environment, FOLDER) or {})
-    return [name for name in found if name != CONFIG or not is_all_ours(environment)]
+    """Files in an environment, relative to it, that neither an install nor a guard put there: replacing it loses them.
+
+    The folder of packages belongs to package managers: what is in it counts as theirs.
+    """
+    entries = _listed(environment) or {}
+    roots = ("conda-meta/", *(f"{path.relative_to(environment)}/" for path in environment.glob(_PACKAGES)))
+    found = {name for name in _files(environment) if name not in entries and not name.startswith(roots)}
+    if is_all_ours(environment):
+        found.discard(CONFIG)
+    return sorted(found - _recorded(environment).keys()) if found else []
 
 
 def holds(environment: Path, wanted: Wanted, python: str | None) -> bool:
@@ -154,7 +194,8 @@ def holds(environment: Path, wanted: Wanted, python: str | None) -> bool:
         wanted: What it should hold.
         python: The version of its Python; None for one without, which conda packages may make up.
     """
-    kept, entries = read(environment), contents.read(environment, FOLDER)
+    kept, entries = read(environment), _listed(environment)
+    start = [str(environment / "bin/python"), "-I", "-c", "print('runs')"]
     return (
         kept is not None
         and entries is not None
@@ -162,27 +203,26 @@ def holds(environment: Path, wanted: Wanted, python: str | None) -> bool:
         and dict(kept.environment) == dict(wanted.environment)
         and _building(kept.assumptions) == _building(wanted.assumptions)
         and PythonVersion.parse(kept.python) == PythonVersion.parse(python or "")
-        and contents.damaged(environment, entries) is None
-        and contents.unexpected(environment, entries) is None
+        and all(_is_same(f"{environment}/{name}", entry) for name, entry in entries.items())
+        and not _holds_others(environment, entries)
         and not _absent(environment, [(f.name, f.version) for f in wanted.files if f.kind != "conda"])
         and not (kept.pip and _absent(environment, [("pip", None)], whole=True))
-        and (python is None or _runs(environment / "bin" / "python"))
+        and (python is None or ask(start, os.environ, limit=PROBE_SECONDS) is not None)
     )
 
 
 def missing(environment: Path, wanted: Wanted) -> list[str]:
     """The wanted packages that a package manager has just failed to put there whole, as ``name version``."""
+    return _absent(environment, [(file.name, file.version) for file in wanted.files], whole=True)
+
+
+def _absent(environment: Path, packages: list[tuple[str, str | None]], *, whole: bool = False) -> list[str]:
     present = {_name(dist): dist for dist in installed(environment)}
     return [
-        f"{file.name} {file.version or ''}".strip()
-        for file in wanted.files
-        if not _is_there(present.get(canonicalize_name(file.name)), file.version, whole=True)
+        f"{name} {version or ''}".strip()
+        for name, version in packages
+        if not _is_there(present.get(canonicalize_name(name)), version, whole=whole)
     ]
-
-
-def _absent(environment: Path, packages: list[tuple[str, str | None]], *, whole: bool = False) -> bool:
-    present = {_name(dist): dist for dist in installed(environment)}
-    return not all(_is_there(present.get(canonicalize_name(name)), version, whole=whole) for name, version in packages)
 
 
 def _name(dist: Distribution) -> str:
@@ -193,20 +233,14 @@ def _name(dist: Distribution) -> str:
         return ""
 
 
-def _inside(environment: Path, dist: Distribution, path: PackagePath) -> str:
-    return os.path.relpath(os.path.normpath(str(dist.locate_file(path))), environment)
-
-
 def site_packages(environment: Path) -> Path:
     """The one folder of installed packages of a virtual environment on Linux."""
-    return next(environment.glob("lib/python3*/site-packages"))
+    return next(environment.glob(_PACKAGES))
 
 
 def installed(environment: Path) -> list[Distribution]:
     """The distributions installed in an environment, none of them from this process's own path."""
-    return [
-        dist for folder in environment.glob("lib/python3*/site-packages") for dist in distributions(path=[str(folder)])
-    ]
+    return [dist for folder in environment.glob(_PACKAGES) for dist in distributions(path=[str(folder)])]
 
 
 def _identity(files: tuple[File, ...]) -> frozenset[tuple[object, ...]]:
@@ -229,8 +263,132 @@ def _is_there(dist: Distribution | None, version: str | None, *, whole: bool = F
         return False
     packages = Path(str(dist.locate_file("")))
     info = getattr(dist, "_path", None)
-    return not whole or (info is not None and contents.whole(packages, Path(str(info)).name))
+    return not whole or (info is not None and _is_whole(packages, Path(str(info)).name))
 
 
-def _runs(python: Path) -> bool:
-    return ask([str(python), "-I", "-c", "print('runs')"], os.environ, limit=PROBE_SECONDS) is not None
+def _holds_others(environment: Path, entries: dict[str, Entry]) -> bool:
+    """Whether the folder of packages has names that neither the install nor a package installed since accounts for."""
+    for packages in environment.glob(_PACKAGES):
+        base = f"{packages.relative_to(environment)}/"
+        known = {name[len(base) :].partition("/")[0] for name in entries if name.startswith(base)}
+        rest = {path.name for path in packages.iterdir()} - known - {"__pycache__"}
+        since = [packages / name for name in rest if name.endswith(".dist-info")]
+        if rest - {name.partition("/")[0] for info in since for name, _, _ in _rows(info)}:
+            return True
+    return False
+
+
+def _files(environment: Path) -> Iterator[str]:
+    """Every file and link in an environment, relative to it, but what Python compiles and what is envsolve's own."""
+    pending = [""]
+    while pending:
+        place = pending.pop()
+        with os.scandir(environment / place) as entries:
+            for entry in entries:
+                name = f"{place}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    if name != FOLDER:
+                        pending.append(f"{name}/")
+                elif not (place.endswith("__pycache__/") and name.endswith(".pyc")):
+                    yield name
+
+
+def _is_whole(packages: Path, info: str) -> bool:
+    """Whether a package that was just installed is as its RECORD says: sizes, and the hashes of small files."""
+    rows = list(_rows(packages / info))
+    return bool(rows) and all(_matches(packages / name, digest, size) for name, digest, size in rows)
+
+
+def _matches(path: Path, digest: str, size: str) -> bool:
+    if path.suffix == ".pyc":
+        return True
+    try:
+        found = path.stat().st_size
+        if size and found != int(size):
+            return False
+        return found > _SMALL or not digest.startswith("sha256=") or digest[7:] == _digest(path)
+    except (OSError, ValueError):
+        return False
+
+
+def _entry(path: Path, digest: str | None) -> Entry:
+    status = path.lstat()
+    if path.is_symlink():
+        digest = str(path.readlink())
+    return Entry(status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest or _digest(path))
+
+
+def _is_same(path: str, entry: Entry) -> bool:
+    try:
+        status = os.lstat(path)
+        if (status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (entry.size, entry.modified, entry.changed):
+            return True
+        if status.st_size != entry.size:
+            return False
+        return (os.readlink(path) if os.path.islink(path) else _digest(Path(path))) == entry.digest  # noqa: PTH114,PTH115
+    except OSError:
+        return False
+
+
+def _recorded(environment: Path) -> dict[str, str | None]:
+    """Every file that the RECORD of an installed package lists, relative to the environment, with its sha256.
+
+    Those of conda packages stand in ``conda-meta``.
+    """
+    found: dict[str, str | None] = {}
+    for meta in environment.glob("conda-meta/*.json"):
+        found |= dict(_conda_paths(meta))
+    for packages in environment.glob(_PACKAGES):
+        base = packages.relative_to(environment)
+        for info in packages.glob("*.dist-info"):
+            for name, digest, _ in _rows(info):
+                path = os.path.normpath(f"{base}/{name}")
+                found[path] = digest[7:] if digest.startswith("sha256=") else None
+    return found
+
+
+def _rows(info: Path) -> Iterator[tuple[str, str, str]]:
+    try:
+        text = (info / "RECORD").read_text(encoding="utf-8")
+        for row in csv.reader(text.splitlines()):
+            if len(row) == 3:
+                yield row[0], row[1], row[2]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return
+
+
+class _CondaPath(msgspec.Struct, frozen=True):
+    """A file of a conda package; its content differs from the package's where the prefix was written into it."""
+
+    path: str = msgspec.field(name="_path")
+    path_type: str = ""
+    sha256: str | None = None
+    sha256_in_prefix: str | None = None
+
+
+class _CondaPaths(msgspec.Struct, frozen=True):
+    paths: tuple[_CondaPath, ...] = ()
+
+
+class _CondaMeta(msgspec.Struct, frozen=True):
+    paths_data: _CondaPaths = _CondaPaths()
+
+
+def _conda_paths(meta: Path) -> Iterator[tuple[str, str | None]]:
+    """The files of one conda package with their sha256, in base64 as a RECORD has it."""
+    try:
+        listed = msgspec.json.decode(meta.read_bytes(), type=_CondaMeta).paths_data.paths
+    except (OSError, msgspec.MsgspecError):
+        return
+    for one in listed:
+        digest = one.sha256_in_prefix or one.sha256
+        known = base64.urlsafe_b64encode(bytes.fromhex(digest)).rstrip(b"=").decode() if digest else None
+        yield one.path, known if one.path_type != "softlink" else None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        content = hashlib.sha256()
+        while block := file.read(_SMALL):
+            content.update(block)
+    return base64.urlsafe_b64encode(content.digest()).rstrip(b"=").decode()

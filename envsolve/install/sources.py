@@ -1,4 +1,4 @@
-"""The CUDA sources of an environment: compiled in it, after all else is there."""
+"""The GPU sources of an environment: compiled in it, after everything else is installed."""
 
 from __future__ import annotations
 

@@ -16,8 +16,6 @@ from packaging.version import Version
 
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError
 from envsolve.install import interpreters, managers, record, relocate
-from envsolve.install import relocate as variables
-from envsolve.install import relocate as venv
 from envsolve.install.errors import DamagedFilesError, InstallError, Progress, Step, explained
 from envsolve.install.files import File, Lock, Wanted, wanted
 from envsolve.install.interpreters import Target
@@ -108,8 +106,8 @@ def _make(
     """Make the whole environment in the working folder; returns warnings."""
     environment = stage.environment
     progress(Step("prepare", f"making an environment of Python {target.version}"))
-    venv.make(target, environment, stage.prefix)
-    pip = venv.bundled_pip(target)
+    interpreters.make_environment(target, environment, stage.prefix)
+    pip = managers.bundled_pip(target)
     chosen, program = managers.choose(manager, environment / "bin" / "python", target, pip)
     title = _title(program)
     planned = {file.name for file in aim.files}
@@ -132,7 +130,7 @@ def _make(
     absent = unmet(environment, _names(aim, "tree"), target)
     cited = [file.name for file in aim.files if "git" in file.hashes]
     relocate.relocate(environment, stage.prefix, _names(aim, "sdist", "tree"), cited)
-    variables.write(record.site_packages(environment), {**(sources.variables() if sources else {}), **aim.environment})
+    relocate.write(record.site_packages(environment), {**(sources.variables() if sources else {}), **aim.environment})
     record.write(environment, python=target.version, manager=title, wanted=aim, pip=bool(extra))
     if pip is None and "pip" not in planned:
         return (*absent, f"{target.executable} carries no pip, so the environment has none")

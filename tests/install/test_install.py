@@ -17,8 +17,7 @@ from envsolve.install import interpreters, managers, record
 from envsolve.install.environment import install
 from envsolve.install.errors import InstallError, Step
 from envsolve.install.interpreters import probe
-from envsolve.install.managers import available, pip
-from envsolve.install.relocate import bundled_pip
+from envsolve.install.managers import available, bundled_pip, pip
 from envsolve.machine.model import Driver, Gpu, Machine
 from envsolve.planning.plan import DriverNeed, Plan, Support
 from tests import distributions

@@ -5,6 +5,7 @@ A new one is a new file with a class that satisfies :class:`Manager`, bound to t
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import pkgutil
@@ -16,8 +17,9 @@ from typing import Any, Protocol
 from envsolve.errors import UsageError
 from envsolve.install import staging as strays
 from envsolve.install.files import File
-from envsolve.install.interpreters import Target
+from envsolve.install.interpreters import PROBE_SECONDS, Target
 from envsolve.packages.settings import pip_layers
+from envsolve.system.processes import ask
 
 # What of a user's pip and uv configuration a run of theirs may see: how to reach an index, and where the cache is.
 #
@@ -187,6 +189,31 @@ def choose(name: str | None, python: Path, target: Target, pip: File | None) -> 
     raise UsageError(
         f"{name or names} was not found on this machine", hint="install uv, for example with: pip install uv"
     )
+
+
+_BUNDLED_PIP = """
+import glob, os, sysconfig
+folders = [sysconfig.get_config_var("WHEEL_PKG_DIR")]
+try:
+    import ensurepip
+    folders.append(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled"))
+except ImportError:
+    pass
+print(max((path for folder in folders if folder for path in glob.glob(os.path.join(folder, "pip-*.whl"))), default=""))
+"""
+
+
+def bundled_pip(target: Target) -> File | None:
+    """The pip wheel that the interpreter carries for ``ensurepip``; None where its maker removed it.
+
+    An environment gets this pip, so that ``python -m pip`` works in it, unless the plan has one.
+    """
+    answer = ask([str(target.executable), "-I", "-c", _BUNDLED_PIP], os.environ, limit=PROBE_SECONDS)
+    if answer is None:
+        return None
+    wheel = Path(answer.partition("\n")[0])
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return File("pip", wheel.name.split("-")[1], "wheel", wheel.name, wheel.as_uri(), {"sha256": digest})
 
 
 def child_environment(manager: Manager, staging: Path, temporary: Path) -> dict[str, str]:
