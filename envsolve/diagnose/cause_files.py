@@ -136,6 +136,7 @@ def causes() -> Causes:
         read = msgspec.json.decode(_COMPILED.read_bytes(), type=_Files)
     except (OSError, msgspec.MsgspecError):
         read = None
+    # An editable install may have edited files, so the digest decides.
     if read is None or read.digest != hashlib.sha256(b"".join(texts.values())).hexdigest():
         read = _parsed(texts)
     files = {code_of(directory): _folded(file) for directory, file in read.causes.items()}

@@ -187,6 +187,7 @@ def extension_named(scene: Scene, line: str = "") -> str | None:
 def source_of(scene: Scene) -> str:
     """What the report installs from source, ``git+https://...`` or ``.``, else the extension that it names."""
     if match := _SOURCE.search(scene.report.text):
+        # A shell takes # for a comment, & and ? for its own.
         return f'"{match[0]}"' if set(match[0]) & set("#&?") else match[0]
     for seen in scene.report.commands:
         if match := _HERE.search(seen.value):

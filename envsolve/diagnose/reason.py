@@ -26,6 +26,7 @@ def _steps(scene: Scene) -> Iterator[Fix]:
         yield Fix("Add the output of nvidia-smi.", "nvidia-smi")
     if not scene.report.installed:
         yield Fix("Add the installed packages.", "python -m pip list")
+    # Kernels run asynchronously: without this the traceback ends at a later call than the one that failed.
     if scene.mentions("cuda error", "cudnn", "cublas"):
         yield Fix(
             "Run the program again so that the error is reported where it occurs.", "CUDA_LAUNCH_BLOCKING=1 python ..."

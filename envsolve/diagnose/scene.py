@@ -129,6 +129,7 @@ def _code_of_variant(variant: str, published: Sequence[Build]) -> tuple[tuple[st
 
 
 def _code(report: ReportFacts, build: Build | None) -> tuple[tuple[str, ...] | None, str | None]:
+    # The list that torch prints is of the very binary in use, which may be compiled from source.
     if report.arch_list is not None:
         return report.arch_list.value, shown(report.arch_list)
     if build is not None and build.code is not None:
@@ -219,6 +220,7 @@ class Scene:
     @property
     def by_conda(self) -> bool:
         """Whether torch came from a conda channel."""
+        # conda names the package pytorch, pip names it torch.
         installed = self.report.installed
         return ("pytorch" in installed or "pytorch-cuda" in installed) and "torch" not in installed
 
@@ -226,6 +228,7 @@ class Scene:
     def gpus(self) -> tuple[Gpu, ...]:
         """The different GPUs of all machines whose compute capability is known."""
         every = (gpu for machine in self.machines for gpu in machine.gpus or () if gpu.compute_capability)
+        # The rules judge a compute capability: one GPU stands for all of its kind.
         return tuple({gpu.compute_capability: gpu for gpu in every}.values())
 
     @property
@@ -294,6 +297,7 @@ class Scene:
     def driver_evidence(self) -> tuple[str, ...]:
         """Where the driver is known from."""
         driver, sources = self.machine.driver, self.machine.sources
+        # A driver object may hold nothing but a compat library.
         if driver is None or (driver.version is None and driver.cuda is None):
             return ()
         where = sources.get("driver.version") or sources.get("driver.cuda") or "the machine"
@@ -315,6 +319,7 @@ def scene_of(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogu
         others: Further machines that the answer must support.
         catalogue: The facts.
     """
+    # The report's own machine comes first: its error and its warning tell what the report does not state.
     matches = find_matches(report.text, signatures())
     own = _with_gpu_of_warning(_with_driver_of_error(report.machine, matches), matches)
     machines = tuple(as_judged(machine, None, catalogue.drivers) for machine in (own, *others))

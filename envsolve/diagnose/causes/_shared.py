@@ -131,6 +131,7 @@ def capitalized(text: str) -> str:
 
 def by_triton(scene: Scene) -> bool:
     """Whether it is Triton, or torch's compiler with it, that compiles in the report."""
+    # Nightly builds of torch require Triton under the name pytorch-triton.
     packages = {"triton", "pytorch-triton"}
     return scene.mentions("triton", "inductor", "torch.compile") or bool(packages & scene.report.installed.keys())
 
@@ -139,6 +140,7 @@ def gcc_command(scene: Scene, major: int) -> str:
     """The command that installs a gcc of one major beside the system's, and names it to a build."""
     install = system_install(scene)
     if "dnf" in install:
+        # gcc-toolset begins with 9.
         return f"{install} gcc-toolset-{max(major, 9)} && source scl_source enable gcc-toolset-{max(major, 9)}"
     named = f"export CC=gcc-{major} CXX=g++-{major} CUDAHOSTCXX=g++-{major}"
     return f"{install} gcc-{major} g++-{major} && {named}"
@@ -151,6 +153,7 @@ def system_install(scene: Scene) -> str:
         return "sudo dnf install -y"
     if name == "arch":
         return "sudo pacman -S"
+    # Images run commands as root, and most have no sudo.
     return "apt-get install -y" if scene.in_container else "sudo apt-get install -y"
 
 
@@ -193,6 +196,7 @@ def installed_fault(
         assert found is not None and gpu.cc is not None
         triton, release = found
         ptxas = chosen_ptxas(release, gpu.cc)
+        # Triton runs another ptxas then, of which the environment shows nothing.
         if ptxas is not None and ptxas.override in (scene.machine.environment or {}):
             continue
         reason = judged(release, gpu.cc, scene)

@@ -139,6 +139,7 @@ VERSION = (
 )
 """A package's version with at least two numbers, local part included."""
 
+# Programs, and packages of systems: none of them is a package of an environment.
 _NO_PACKAGE = frozenset({"nvidia-smi", "nvidia-driver", "cuda-driver", "cuda-version", "nvidia"})
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s{1,20}(?=[A-Z(\d`*>-])")
 
@@ -160,6 +161,7 @@ def sentences(text: str) -> Iterator[str]:
 
 def clean(name: str) -> str:
     """A GPU's name without what programs print after it."""
+    # Pascal is part of a name: there are two kinds of TITAN X.
     for mark in (" (UUID", " (arch", " with ", " - ", ",", ";", " |", " (", "\u00ae"):
         if mark != " (" or not name.endswith(("(Pascal)", "(Pascal) ")):
             name = name.partition(mark)[0]
@@ -207,6 +209,7 @@ _SCALARS: Mapping[str, tuple[Field, Callable[[str], str]]] = {
 }
 _PACKAGES = frozenset({"torch", "triton", "vllm"})
 _COMPILERS = frozenset({"gcc", "clang", "msvc"})
+# Names of groups must be unique within a pattern.
 _REPEATED = re.compile(r"_\d$")
 
 

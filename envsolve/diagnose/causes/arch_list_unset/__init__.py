@@ -20,6 +20,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     match, source = failure(scene), scene.first("from-source")
     if match is None or source is None or lacking(scene) or harmless(scene):
         return
+    # Only if torch's kernels run there is the extension known to be what lacks code.
     if torch_runs(scene) and not about_libtorch(scene):
         seen = lines(match, source, scene.first("torch-works"), scene.first("arch-list-warning"))
         by_code = scene.torch and scene.torch.code and scene.gpus

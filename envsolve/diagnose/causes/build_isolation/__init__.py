@@ -15,6 +15,7 @@ _BUILDING = (
     *("getting requirements to build", "build dependencies", "build wheel", "egg_info", "metadata-generation-failed"),
     *("get_requires_for_build", "setup.py", "pep 517", "build backend", "failed to build", "build-system"),
 )
+# Their setup.py imports torch, which their build requirements do not name.
 _EXTENSIONS = ("flash-attn", "deepspeed", "apex", "mamba-ssm", "causal-conv1d", "xformers")
 _SOURCES = (*_EXTENSIONS, "flash_attn", "detectron2", "torch-scatter", "git+")
 _INSTALLED = re.compile(r"(?:pip3? install|uv add|uv pip install) (?:-\S+ )*([^\s|&;]+)")
@@ -34,6 +35,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 
 def _fixes(scene: Scene) -> Iterator[Fix]:
+    # Without isolation the build sees the environment itself, which must have torch by then.
     if (scene.torch is None or scene.torch.version is None) and (first := pair_with(scene, {})):
         yield led_by("First of all", first)
     named = _INSTALLED.search(scene.report.text)

@@ -22,6 +22,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     path = shown_variable(scene, "LD_LIBRARY_PATH")
     evidence = (*lines(unsupported, mismatch), *path, *scene.driver_evidence, *scene.gpu_evidence)
     if unsupported:
+        # NVIDIA supports forward compatibility only on data-centre GPUs.
         known = [gpu for gpu in scene.gpus if gpu.name and not is_data_centre(scene, gpu)]
         gpu = CAUSE.words("not-data-centre", gpu=known[0].name) if known else ""
         grounds = Grounds.CONFIRMED if known else Grounds.STATED

@@ -104,5 +104,6 @@ def _fixes(scene: Scene) -> tuple[Fix, ...]:
     if not by_conda:
         return found
     cuda = (scene.driver.cuda if scene.driver else None) or "12.9"
+    # conda solves for the host it runs on: without a driver there it takes the CPU build again.
     blind = led_by(CAUSE.words("blind"), by_conda[0])
     return (*by_conda, Fix(blind.text, f"CONDA_OVERRIDE_CUDA={cuda} {by_conda[0].command}"), *found)

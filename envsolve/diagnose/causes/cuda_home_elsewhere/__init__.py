@@ -35,6 +35,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
             torch, nvcc = match.groups["torch"], nvcc_used(scene, match)
             versions = {CudaVersion.parse(t.version) for t in scene.machine.toolkits or () if t.version}
             taken = CudaVersion.parse(nvcc) in versions and len(versions) > 1
+            # Naming another toolkit helps only if the machine has it, and it supports the GPUs.
             if taken and toolkit_of(scene, torch) and not unsupported_gpus(scene, torch):
                 evidence = (*lines(match), *torch_evidence(scene), *scene.gpu_evidence)
                 found = ("nvcc-torch-mismatch",)
@@ -96,6 +97,7 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
     fix = CAUSE.fix("unset", wanted=CAUSE.words("of-torch", cuda=cuda) if cuda else "")
     if path and path.nvcc and path.version:
         major = CudaVersion.parse(path.version).major
+        # torch.utils.cpp_extension refuses an nvcc of another major, and only warns of another minor release.
         if cuda is None or major == CudaVersion.parse(cuda).major:
             fix = CAUSE.fix("as-path", cuda=path.version, home=path.path)
     yield CAUSE.finding("installed", Grounds.NOTICED, evidence, (fix,), what=what)

@@ -25,6 +25,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("fabric", Grounds.STATED, lines(match), _fabric_fixes(scene, match))
     elif match := CAUSE.first(scene, "unknown"):
         yield CAUSE.finding("unknown", grounds, lines(match), (CAUSE.fix("reload"), reboot))
+    # In a container, error 803 most often means a compat library: compat-libcuda weighs it.
     elif (match := scene.first("mismatch-803")) and not scene.in_container and not scene.mentions("compat"):
         yield CAUSE.finding("mismatch", grounds, lines(match), (reboot,))
 

@@ -25,6 +25,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     evidence = (*lines(error), *torch_evidence(scene), *scene.driver_evidence)
     driver = driver_text(scene)
     if fit is not None and fit.reason.ok and error is not None:
+        # Rule 1 says that the driver suffices, so the process may have loaded another libcuda.
         fixes = (CAUSE.fix("look"), *_fixes(scene))
         floor = fit.reason.text
         yield CAUSE.finding("contradicted", Grounds.SUGGESTED, evidence, fixes, (), floor=floor, driver=driver)

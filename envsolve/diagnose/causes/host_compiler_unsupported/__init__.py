@@ -102,6 +102,7 @@ def _standard(scene: Scene, match: Match) -> Finding:
     named = re.search(r"pip3? install (?:-\S+ )*([A-Za-z][\w.-]*)", scene.report.text)
     package = named[1] if named else None
     standard = scene.catalogue.cxx_standards.get(int(std))
+    # gcc 11 is the first that compiles C++17 by default.
     gcc = (standard.gcc_min if standard else None) or 11
     fixes = (
         CAUSE.fix("newer-package" if package else "newer-extension", package=package, torch=torch),

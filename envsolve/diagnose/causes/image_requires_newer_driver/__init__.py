@@ -31,6 +31,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 def _fixes(scene: Scene, gate: Match, have: str | None) -> Iterator[Fix]:
     if gate.groups["what"].lower() != "cuda":
+        # The fixes below are about the toolkit's version; other conditions are on the driver or the GPU itself.
         yield CAUSE.fix("other-image")
         return
     wanted = gate.groups["version"]

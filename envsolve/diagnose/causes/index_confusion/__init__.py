@@ -13,6 +13,7 @@ from envsolve.diagnose.model import Finding, Fix, Grounds, Seen
 from envsolve.diagnose.scene import Scene, shown
 
 CAUSE = Cause.of(__name__)
+# pip takes the highest version of both indexes, whichever was meant to have precedence.
 _MERGED = re.compile(r"--extra-index-url[= ]+\S{0,80}/whl/(?P<variant>cu\d{2,3})\b")
 
 

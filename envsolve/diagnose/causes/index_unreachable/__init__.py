@@ -24,6 +24,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if not scene.mentions(*_INSTALLERS):
         return
     matches = scene.found(*(s.id for s in CAUSE.file.signatures))
+    # A report may show a download that failed before, from a host that is no index.
     match = next((m for m in matches if not _NOT_AN_INDEX.search(m.quote)), None)
     if match is not None:
         kind = match.signature.id

@@ -110,5 +110,5 @@ def _fixes(scene: Scene, by: str | None = None) -> Iterator[Fix]:
 
 
 def _is_torchs(library: str) -> bool:
-    """Whether a library comes with torch: its own, or one of the CUDA libraries that it brings."""
+    """Whether a library comes with torch: its own, or one of the GPU libraries that it brings."""
     return bool(re.match(r"lib(torch|c10|cu|nv|nccl|shm)", library.rpartition("/")[2]))

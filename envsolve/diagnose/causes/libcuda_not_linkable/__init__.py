@@ -11,6 +11,7 @@ from envsolve.diagnose.scene import Scene
 
 CAUSE = Cause.of(__name__)
 _FOUND = re.compile(r"libcuda\.so\.1[^\n]{0,60}=> ?(/[^\s]{1,200})/libcuda\.so\.1")
+# WSL mounts the libraries of the Windows driver there, and has no others.
 _WSL = "/usr/lib/wsl/lib"
 
 

@@ -73,6 +73,7 @@ def wheels_of_two_majors(scene: Scene, match: Match) -> Finding | None:
     installed = scene.report.installed
     found = {name: wheel for name in installed if (wheel := _WHEEL.fullmatch(name))}
     same = [name for name, wheel in found.items() if symbol.lower().lstrip("_").startswith(wheel["library"])]
+    # The names end in the major of the toolkit that the wheel is for.
     right = next((name for name in same if cuda and name.endswith(f"-cu{CudaVersion.parse(cuda).major}")), None)
     wrong = [name for name in same if name != right]
     if right is None or not wrong:

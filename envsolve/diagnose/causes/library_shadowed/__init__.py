@@ -58,7 +58,7 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
 
 
 def from_probes(environment: Environment, probes: Sequence[Probe]) -> Iterator[Finding | RuledOut]:
-    """Copies of the environment's own CUDA libraries that a process mapped from elsewhere."""
+    """Copies of the environment's own GPU libraries that a process mapped from elsewhere."""
     own = {library.soname: library for library in environment.libraries}
     mapped = _mapped_from_elsewhere(environment, own, probes)
     failed = next((probe for probe in probes if probe.failed and probe.name != "driver"), None)

@@ -74,6 +74,7 @@ def _companions(scene: Scene, torch: Torch) -> Iterator[Finding | RuledOut]:
 def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
     """Why no published build of the companion's version goes with this torch; None if one may."""
     builds = _builds(scene, name)
+    # Nightly builds go with companions of the same date, which the catalogue does not follow.
     if not builds or torch.version is None or ".dev" in torch.version:
         return None
     own = torch.build or _stand_in(torch)

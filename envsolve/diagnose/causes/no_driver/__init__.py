@@ -29,12 +29,14 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     grounds = Grounds.STATED if strong else Grounds.SUGGESTED
     if match.signature.id == "stub-library":
         yield CAUSE.finding("stub", grounds, evidence, [CAUSE.fix("no-stubs")])
+    # Slurm sets NoDevFiles for a job that requested no GPU.
     elif hidden is not None and hidden.value.strip("\"' ") in ("", "-1", "NoDevFiles", "none", "None"):
         shown = (*evidence, f"{hidden.where}: {hidden.quote}")
         yield CAUSE.finding("hidden", Grounds.CONFIRMED, shown, [CAUSE.fix("unhide")], value=hidden.value or "nothing")
     elif scene.platform.wsl and (found := _linux_driver(scene)):
         fixes = [CAUSE.fix("wsl-purge"), CAUSE.fix("wsl-path"), CAUSE.fix("wsl-which")]
         yield CAUSE.finding("wsl-library", Grounds.CONFIRMED, (*evidence, found), fixes)
+    # A container has no driver of its own: the runtime mounts the host's if it is asked to.
     elif scene.in_container or match.signature.id == "docker-no-gpu":
         yield CAUSE.finding("container", grounds, evidence, _container(scene))
     else:

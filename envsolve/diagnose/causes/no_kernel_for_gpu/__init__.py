@@ -123,6 +123,7 @@ def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Fix, ...]:
     if len(missing) < len(kinds) and lacking_kinds:
         kept = [gpu for gpu in gpus if gpu.compute_capability not in lacking_kinds]
     else:
+        # Without knowing whose code is missing, the newest GPU is the one that current builds support.
         kept = [max(gpus, key=lambda gpu: gpu.cc or (0, 0))]
     wanted = {gpu.compute_capability for gpu in kept}
     numbers = ",".join(str(n) for n, gpu in enumerate(gpus) if gpu.compute_capability in wanted)
@@ -137,7 +138,7 @@ def _hide_others(scene: Scene, missing: tuple[Gpu, ...]) -> tuple[Fix, ...]:
 def lacking(scene: Scene) -> tuple[Gpu, ...]:
     """The GPUs for which the torch at hand has no code."""
     torch = scene.torch
-    return scene.unserved(torch.code, torch.cuda) if torch and torch.code else ()
+    return scene.unserved(torch.code, scene.toolkit) if torch and torch.code else ()
 
 
 def failure(scene: Scene) -> Match | None:

@@ -87,6 +87,7 @@ def _fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolk
     if toolkit and gpus and all(gpu.cc != cc for gpu in gpus) and not _required(gpus, cc):
         yield CAUSE.fix("leave-out", arch=arch, gpus=gpu_names(gpus), list=archs_for(scene, gpus))
     if toolkit:
+        # Code for an older GPU of the same major runs on it, too.
         level, other = best_code(toolkit.archs, cc, scene.facts.architectures)
         if other is not None and level.usable:
             yield CAUSE.fix("other", other=other.cc, cc=cc)

@@ -24,7 +24,9 @@ _MISMATCH, _ELSEWHERE = map(Cause, ("nvcc-torch-mismatch", "cuda-home-elsewhere"
 Fault = Literal["mismatch", "headers", "taken", "several", "path", "missing"]
 
 _NVCC = re.compile(r"/bin/nvcc\b")
+# Matched backwards from nvcc: re has no lookbehind of variable length.
 _BEFORE = re.compile(r"[\w./$~-]{1,200}$")
+# A build log names nvcc in every command; the first ones show all that there are.
 _PLACES = 200
 
 

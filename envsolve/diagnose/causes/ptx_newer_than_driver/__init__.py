@@ -46,6 +46,7 @@ def _toolkit(scene: Scene) -> str | None:
         return _cuda_of_ptx(scene, version.groups["asked"])
     if stated := scene.first("built-with"):
         return stated.groups["cuda"]
+    # What was compiled here has the PTX of the nvcc here; torch's own comes from its toolkit.
     if scene.nvcc and scene.first("from-source"):
         return scene.nvcc
     if scene.toolkit:

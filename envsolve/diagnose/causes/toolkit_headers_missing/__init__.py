@@ -32,12 +32,12 @@ def _with_libdevice(scene: Scene) -> Iterator[Fix]:
 
 
 def _fixes(scene: Scene, what: str, *, linking: bool) -> Iterator[Fix]:
-    cuda = scene.toolkit or "12.8"
+    toolkit = scene.toolkit or "12.8"
     if scene.mentions_conda and scene.os != "windows":
         yield CAUSE.fix("conda-lib" if linking else "conda-include")
     if "cudnn" in what or "nccl" in what:
         yield CAUSE.fix("cudnn" if "cudnn" in what else "nccl")
         return
-    yield from nvcc_remedies(scene, cuda)
+    yield from nvcc_remedies(scene, toolkit)
     if not scene.in_container and scene.os != "windows":
-        yield CAUSE.fix("system", cuda=cuda)
+        yield CAUSE.fix("system", toolkit=toolkit)

@@ -70,6 +70,7 @@ def _fixes(scene: Scene, arch: str, cc: ComputeCapability, variable: str) -> Ite
 
 
 def _variable(scene: Scene, cc: ComputeCapability, release: TritonRelease | None, ptxas: Ptxas | None) -> str:
+    # Only newer Tritons have that second ptxas, and its own variable names another.
     if ptxas is None and release is None and scene.mentions("ptxas-blackwell"):
         ptxas = chosen_ptxas(scene.catalogue.tritons[-1], cc)
     return ptxas.override if ptxas else "TRITON_PTXAS_PATH"

@@ -56,6 +56,7 @@ def _fixes(scene: Scene, ptxas: Ptxas | None) -> Iterator[Fix]:
         cuda = toolkit.cuda_version
         if family and cuda and cuda.major <= family:
             yield CAUSE.fix("toolkit", cuda=cuda, variable=variable, home=toolkit.path or f"/usr/local/cuda-{cuda}")
+    # A driver loads what any release of its own major writes.
     newest = next((t for t in reversed(scene.catalogue.toolkits) if t.cuda_version.major == family), None)
     if newest and ptxas and (wheel := ptxas_remedy(scene, str(newest.cuda_version), ptxas.override)):
         yield wheel

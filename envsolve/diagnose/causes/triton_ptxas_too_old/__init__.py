@@ -32,6 +32,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 def _fixes(scene: Scene, match: Match) -> Iterator[Fix]:
     yield CAUSE.fix("own")
+    # PTX versions compare number by number, as drivers do: 8.10 is newer than 8.9.
     asked = DriverVersion.parse(match.groups.get("asked", ""))
     toolkits = (t for t in scene.catalogue.toolkits if asked and DriverVersion.parse(t.ptx_isa) >= asked)
     if newer := next(toolkits, None):

@@ -28,6 +28,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     installed = scene.report.installed
     pin = match.group("want") or pin_of(scene)
     have = match.group("have") or public(installed, "triton") or public(installed, _WINDOWS)
+    # Windows builds add a number of their own, 3.2.0.post9, to the version of Triton.
     have = have.partition(".post")[0] if have and on_windows else have
     grounds = Grounds.CONFIRMED if pin and have and pin != have else Grounds.STATED
     if pin and have == pin and match.signature.id == "triton-import":

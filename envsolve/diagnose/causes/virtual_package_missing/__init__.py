@@ -34,6 +34,7 @@ def _cuda(scene: Scene) -> str:
     """The target's CUDA version, as far as the request names it."""
     if scene.driver and scene.driver.cuda:
         return scene.driver.cuda
+    # The host that solves has no driver, so the request itself is the next best source.
     requested = _CUDA.search(scene.report.text)
     if requested is None:
         return "12.9"
