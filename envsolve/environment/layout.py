@@ -308,6 +308,7 @@ def find_environments(folders: Sequence[Path], environ: Mapping[str, str]) -> li
     for prefix in (*active, *_of_tools(environ), *(p for f in folders for p in _below(f, _DEPTH))):
         real = real_path(prefix)
         if real not in found and is_environment(real):
+            # Not the path behind a link: users know an environment by the path that they work with.
             found[real] = prefix
     return list(found.values())
 
@@ -380,6 +381,7 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
 def _children(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
+            # Links are left out: one that leads to a directory above would be walked again and again.
             return sorted(folder / e.name for e in entries if e.is_dir(follow_symlinks=False))
     except OSError:
         return []

@@ -165,6 +165,7 @@ def _distribution(site: Path, folder: str, name: str, version: str | None) -> Di
 def _headers(path: Path) -> dict[str, list[str]]:
     """The header fields of a metadata file by lower-case name; none where it cannot be read."""
     try:
+        # Parsed as bytes: metadata of old packages is not always UTF-8, and a text parser would refuse it.
         message = BytesHeaderParser().parsebytes(read_regular(path))
     except (OSError, ValueError):
         return {}
@@ -184,6 +185,7 @@ def _recorded(site: Path, record: Path) -> tuple[tuple[str, ...] | None, tuple[s
     files, missing, altered = [], [], []
     for row in rows:
         path = row[0].replace("\\", "/")
+        # Scripts and data outside the directory may be replaced by another package or by their user.
         if path.startswith(("../", "/")) or path.endswith(".pyc") or "\0" in path:
             continue
         files.append(path)
@@ -192,6 +194,7 @@ def _recorded(site: Path, record: Path) -> tuple[tuple[str, ...] | None, tuple[s
         except OSError:
             missing.append(path)
             continue
+        # Only libraries: tools rewrite Python files and scripts after installation without harm.
         if len(row) > 2 and row[2].isdecimal() and size != int(row[2]) and LIBRARY_FILE.search(path):
             altered.append(path)
     return tuple(files), tuple(missing), tuple(altered)
@@ -264,6 +267,7 @@ def _python_library(site: Path, prefix: Path) -> tuple[tuple[str, ...] | None, b
 def numpy_major(library: Path) -> int | None:
     """The major of NumPy's headers that a library was compiled with; None where it uses no NumPy, or not readable."""
     try:
+        # Mapped, not read into memory: libraries of extensions reach hundreds of megabytes.
         with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data.find(_NUMPY_2) >= 0:
                 return 2

@@ -40,15 +40,15 @@ class Check:
 
     Attributes:
         name: Stable name, ``triton-kernel``.
-        gpu: The GPU it ran on, ``0: NVIDIA H100 80GB HBM3 (cc 9.0)``, or the compute capability that it compiled for,
+        gpu: The GPU it ran on, ``0: H100 80GB HBM3 (cc 9.0)``, or the compute capability that it compiled for,
             ``9.0``; None for a check of the environment as a whole.
         status: ``pass``, ``fail``, or ``skip`` for what could not be tried.
         seconds: Wall time of the check's process; 0 where none was started.
         detail: What was seen; for a failure the raw error text.
         cause: Root cause of a failure or a skip where its text tells it, one of the documented codes; else None.
         command: The shell command that repeats just this check; None where none was started.
-        seen: What else it saw, by name: ``code`` of torch (``sass``, ``ptx``), ``cuda`` and ``mode`` of a driver,
-            ``ptxas`` and its CUDA, ``nvcc``, ...
+        seen: What else it saw, by name: ``code`` of torch (``sass``, ``ptx``), version and ``mode`` of a driver,
+            ``ptxas`` and its release, ``nvcc``, ...
         expected: What a plan says of these, by the same names, in words; empty where no plan was held against it.
         imports: Seconds of importing torch within ``seconds``; None where it was not imported.
     """
@@ -76,7 +76,7 @@ class Probe:
         detail: What was seen: the error's own words, or how the process ended.
         printed: The last of what it printed, the traceback included.
         seconds: Wall time.
-        seen: Facts by name: ``file`` and ``version`` of torch, ``mapped`` (files of CUDA libraries, one a line).
+        seen: Facts by name: ``file`` and ``version`` of torch, ``mapped`` (files of GPU libraries, one a line).
     """
 
     name: str

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from envsolve.errors import UsageError
+from envsolve.machine.tools import HOME_VARIABLES
 from envsolve.system.files import is_folder
 from envsolve.system.processes import Ended, Isolated, isolated, raise_arrived
 from envsolve.verify.report import Explain, unexplained
@@ -24,9 +25,8 @@ from envsolve.verify.scripts import scratch_folder
 
 # Processes side by side, in one thread.
 #
-# One thread, since the kernel ends a child with the *thread* that started it (``PR_SET_PDEATHSIG``), and since Ctrl-C
-# and
-# signals arrive in the main one: leaving a block kills every child that runs in it.
+# One thread, since the kernel ends a child with the *thread* that started it (``PR_SET_PDEATHSIG``), and since signals
+# arrive in the main one: leaving a block kills every child that runs in it.
 
 
 Result = TypeVar("Result")
@@ -105,7 +105,7 @@ _SLOW = "Try again, with a larger --time-limit where a disk is slow; or name ano
 _MEDDLING = ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD")
 #: What a path in these leads to depends on the directory that a program is started in; an empty one is that directory.
 _LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
-_PATHS = ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+_PATHS = (*HOME_VARIABLES, "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 
 @dataclass(frozen=True, slots=True)
