@@ -22,7 +22,7 @@ PLANS = ("torch", "torch torchvision torchaudio")
 PARTS = ("imports", "facts of machines and packages", "builds")
 OF_MACHINES = (
     *("gpus", "drivers", "tritons", "toolkits", "floors", "architectures", "indexes", "family"),
-    *("compilers", "source_projects", "shared_files"),
+    *("compilers", "source_projects", "shared_files", "compiled_against"),
 )
 CHILD = """
 import json, sys, time

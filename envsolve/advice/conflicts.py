@@ -20,7 +20,7 @@ from envsolve.solve.limits import Limit, Limits, best_under, limits_of
 from envsolve.solve.needs import (
     AnyCandidate,
     Candidate,
-    FilesNeed,
+    ClaimNeed,
     FlavourCandidate,
     FlavourNeed,
     PackageNeed,
@@ -255,8 +255,8 @@ def _sentence(cause: Cause) -> str:
         return f"{cause.need.text} was asked for{origin}"
     if isinstance(cause.need, FlavourNeed):
         return f"{_label(cause.parent)} is built for {' or '.join(sorted(cause.need.variants))}"
-    if isinstance(cause.need, FilesNeed):
-        return f"{_label(cause.parent)} installs {cause.need.key}"
+    if isinstance(cause.need, ClaimNeed):
+        return f"{_label(cause.parent)} {cause.need.text}"
     return f"{_label(cause.parent)} needs {cause.need.text}"
 
 

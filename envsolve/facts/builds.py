@@ -203,6 +203,23 @@ class SharedFiles(msgspec.Struct, frozen=True):
     source: str
 
 
+class CompiledAgainst(msgspec.Struct, frozen=True):
+    """Versions of a package whose binaries call another one by an ABI that its newer versions do not have.
+
+    Attributes:
+        package: Normalised name; ``versions`` is a specifier on its versions.
+        module: The package that is called.
+        module_versions: A specifier on the versions of ``module`` that have the ABI, ``<2``.
+    """
+
+    package: str
+    versions: str
+    module: str
+    module_versions: str
+    evidence: Evidence
+    source: str
+
+
 class IndexPlace(msgspec.Struct, frozen=True):
     """A place outside the default package index that carries builds.
 

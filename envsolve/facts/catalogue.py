@@ -71,6 +71,7 @@ class Catalogue:
     extension_modules = _table(kinds.EXTENSION_MODULES)
     #: Packages that install the files of others.
     shared_files = _table(kinds.SHARED_FILES)
+    compiled_against = _table(kinds.COMPILED_AGAINST)
     #: Packages that are compiled against the torch and CUDA at hand.
     source_projects = _table(kinds.SOURCE_PROJECTS)
     #: Container images.

@@ -24,6 +24,7 @@ from packaging.version import InvalidVersion, Version
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.facts.builds import (
     Build,
+    CompiledAgainst,
     CondaBuild,
     CondaChannel,
     CondaName,
@@ -108,6 +109,7 @@ FAMILY = _kind("family", FamilyMember, "package")
 INDEXES = _kind("indexes", IndexPlace, "name")
 PYTHONS = _kind("pythons", PythonRelease, "version")
 SHARED_FILES = _kind("shared_files", SharedFiles, "package", "versions")
+COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versions", "module")
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
 PRECISIONS = _kind("precisions", Precision, "grounds")
@@ -323,6 +325,9 @@ _OWN: Mapping[tuple[type, str], Callable[[str], object]] = {
     (SourceProject, "build_requires"): Requirement,
     (SourceProject, "cuda"): SpecifierSet,
     (SourceProject, "versions"): SpecifierSet,
+    (SharedFiles, "versions"): SpecifierSet,
+    (CompiledAgainst, "versions"): SpecifierSet,
+    (CompiledAgainst, "module_versions"): SpecifierSet,
 }
 _VERSIONED = (Build, KnownMetadata, Toolkit, TritonRelease)
 

@@ -217,10 +217,8 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[PlanWarning]:
     if option is None or option.build.cuda is None:
         return
     major = CudaVersion.parse(option.build.cuda).major
-    pinned = {line for build in family.catalogue.builds("torch") for line in build.requires or ()}
-    runtime = {found[0] for found in map(cuda_suffix, pinned) if found}
     suffixes = {name: suffix for name in solution.chosen if (suffix := cuda_suffix(name))}
-    others = [name for name, (project, other) in suffixes.items() if project in runtime and other != major]
+    others = [name for name, (project, other) in suffixes.items() if project in family.runtime and other != major]
     if others:
         askers = [n for n, chosen in solution.chosen.items() if n not in others and {*chosen.requires} & {*others}]
         whose = f"; {', '.join(askers)} needs them" if askers else ""

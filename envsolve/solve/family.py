@@ -16,13 +16,14 @@ from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.nvidia.code import TRITON, agrees, serves_cuda
+from envsolve.rules.nvidia.code import TRITON, agrees, cuda_suffix, serves_cuda
 from envsolve.rules.platform import admits_python, same_system
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.preferences import Preferences, too_late, variants_in_front
 from envsolve.values import CudaVersion
 
 DEFAULT = "default"
+_ALL = ">0"  # a specifier that takes every release
 # Rules that a companion's own GPU code answers to; the others are those of the torch beside it.
 _CODE_RULES = ("sass", "driver-ptx")
 
@@ -120,11 +121,25 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         release = self.facts.tritons.get(version.public) if package == TRITON else None
         return release.needs if release else ()
 
-    def files_of(self, package: str, version: Version) -> Iterator[str]:
-        """The packages whose files a release is known to install, itself included where another one installs them."""
+    def files_of(self, package: str, version: Version | None) -> Iterator[str]:
+        """The packages whose files a release is known to install, itself included if another one installs them.
+
+        Args:
+            package: Normalised name.
+            version: The release; None for files that all its releases install.
+        """
         for shared in self.catalogue.shared_files:
-            if package == shared.owner or (package == shared.package and version in SpecifierSet(shared.versions)):
+            if package == shared.package:
+                installs = version in SpecifierSet(shared.versions) if version else shared.versions == _ALL
+                yield from (shared.owner,) if installs else ()
+            elif package == shared.owner:
                 yield shared.owner
+
+    @cached_property
+    def runtime(self) -> frozenset[str]:
+        """The projects of the CUDA libraries that builds of torch pin, without the CUDA in their names."""
+        pinned = {line for build in self.catalogue.builds("torch") for line in build.requires or ()}
+        return frozenset(found[0] for found in map(cuda_suffix, pinned) if found)
 
     def follows_torch(self, package: str) -> bool:
         """Whether a package's builds each go with certain builds of torch."""
@@ -176,7 +191,10 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
             return None
         if agrees_on == "variant" or build.cuda is None:
             return frozenset({build.variant})
-        major = CudaVersion.parse(build.cuda).major
+        return self.variants_of(CudaVersion.parse(build.cuda).major)
+
+    def variants_of(self, major: int) -> frozenset[str]:
+        """The variants of torch that are built with a CUDA major."""
         return frozenset(v for v, cuda in self._cuda_of_flavours.items() if CudaVersion.parse(cuda).major == major)
 
     @cached_property

@@ -17,6 +17,8 @@ from envsolve.solve.family import Option
 FLAVOUR = "the CUDA flavour"
 #: The virtual package for the environment's Python.
 PYTHON = "the Python"
+#: What torch and the libraries of a CUDA runtime claim: two majors in one process clash (rule 9).
+CUDA_MAJOR = "the CUDA major of the runtime"
 
 
 def key_of(name: str, extra: str | None) -> str:
@@ -79,21 +81,18 @@ class FlavourNeed(msgspec.Struct, frozen=True):
         return f"everything on {' or '.join(sorted(self.variants))}"
 
 
-class FilesNeed(msgspec.Struct, frozen=True):
-    """A candidate's demand that the files which it installs are nobody else's in the environment."""
+class ClaimNeed(msgspec.Struct, frozen=True):
+    """A candidate's claim on something of which an environment has only one: the files of a package, a CUDA major.
+
+    Attributes:
+        holder: Who or what it is, according to the candidate: candidates with different holders exclude each other.
+        key: What is claimed; the name of a virtual package whose one version is the holder.
+        text: What the candidate does with it, for messages: ``installs the files of cuda-bindings``.
+    """
 
     holder: str
-    owner: str
-
-    @property
-    def key(self) -> str:
-        """The virtual package whose one version is who installs them."""
-        return f"the files of {self.owner}"
-
-    @property
-    def text(self) -> str:
-        """For messages."""
-        return f"{self.key} to be those of {self.holder}"
+    key: str
+    text: str
 
 
 class PythonNeed(msgspec.Struct, frozen=True):
@@ -108,8 +107,8 @@ class PythonNeed(msgspec.Struct, frozen=True):
         return f"Python {self.requires_python}"
 
 
-class FilesCandidate(msgspec.Struct, frozen=True):
-    """Who installs the files of a package."""
+class ClaimCandidate(msgspec.Struct, frozen=True):
+    """The holder of what is claimed."""
 
     holder: str
     key: str
@@ -168,5 +167,5 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
         return f"{self.name}{extra}{version}{variant}"
 
 
-AnyNeed = PackageNeed | SameNeed | PairedNeed | FlavourNeed | FilesNeed | PythonNeed
-AnyCandidate = Candidate | FlavourCandidate | FilesCandidate
+AnyNeed = PackageNeed | SameNeed | PairedNeed | FlavourNeed | ClaimNeed | PythonNeed
+AnyCandidate = Candidate | FlavourCandidate | ClaimCandidate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from msgspec import structs
 from packaging.requirements import Requirement
@@ -13,18 +14,20 @@ from resolvelib.structs import Matches, RequirementInformation
 
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata
+from envsolve.rules.nvidia.code import cuda_suffix
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, Walk, only_for, parsed
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
+    CUDA_MAJOR,
     FLAVOUR,
     PYTHON,
     AnyCandidate,
     AnyNeed,
     Candidate,
-    FilesCandidate,
-    FilesNeed,
+    ClaimCandidate,
+    ClaimNeed,
     FlavourCandidate,
     FlavourNeed,
     PackageNeed,
@@ -33,6 +36,8 @@ from envsolve.solve.needs import (
     SameNeed,
 )
 
+#: Which claims of candidates count: none, those that nothing makes good, or the CUDA major of libraries as well.
+Claimed = Literal["nothing", "files", "all"]
 _Information = RequirementInformation[AnyNeed, AnyCandidate]
 
 
@@ -66,8 +71,10 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._likely = Likely(client, environment, family.owns)
         self._wanted: dict[tuple[str | Requirement, str], bool] = {}
         self._needs: dict[Candidate, tuple[AnyNeed, ...]] = {}
+        self._claims: dict[Candidate, tuple[ClaimNeed, ...]] = {}
         self._walks: dict[tuple[str, SpecifierSet], Walk[Option]] = {}
         self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
+        self.claimed: Claimed = "nothing"
 
     def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
         """The solver's name: a package, one extra of it, or the flavour."""
@@ -136,8 +143,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common]
         if identifier == PYTHON:
             return ()
-        holders = {FilesCandidate(need.holder, need.key) for need in needs if isinstance(need, FilesNeed)}
-        # Two packages that install the same files exclude each other.
+        holders = {ClaimCandidate(need.holder, need.key) for need in needs if isinstance(need, ClaimNeed)}
+        # Two holders of one thing exclude each other.
         return (tuple(holders) if len(holders) == 1 else ()) if holders else None
 
     def _fixed(self, needs: Sequence[AnyNeed], extra: str | None) -> Candidate | None:
@@ -212,8 +219,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         """Whether a candidate is what a need asks for."""
         if isinstance(requirement, FlavourNeed):
             return isinstance(candidate, FlavourCandidate) and candidate.variant in requirement.variants
-        if isinstance(requirement, FilesNeed):
-            return isinstance(candidate, FilesCandidate) and candidate.holder == requirement.holder
+        if isinstance(requirement, ClaimNeed):
+            return isinstance(candidate, ClaimCandidate) and candidate.holder == requirement.holder
         if not isinstance(candidate, Candidate) or isinstance(requirement, PythonNeed):
             return False
         if isinstance(requirement, PairedNeed):
@@ -227,16 +234,47 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         # What only its build knows the version of may be any.
         return candidate.version == UNREAD or requirement.specifier.contains(candidate.version, prereleases=True)
 
-    def get_dependencies(self, candidate: AnyCandidate) -> Iterable[AnyNeed]:
+    def claims(self, candidate: Candidate) -> tuple[ClaimNeed, ...]:
+        """What a candidate claims for itself; whether that counts in a search is ``claimed``."""
+        if candidate not in self._claims:
+            self._claims[candidate] = () if candidate.extra else tuple(_claims_of(candidate, self._family))
+        return self._claims[candidate]
+
+    def settled(self, roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate]) -> Iterator[AnyNeed]:
+        """What packages of the request claim in all their versions, and that they stay on releases like those chosen.
+
+        An old release, from before a package required what now clashes, avoids the clash, and nobody wants it.
+        """
+        for need in roots:
+            candidate = chosen.get(need.key)
+            if not isinstance(need, PackageNeed) or not isinstance(candidate, Candidate) or candidate.url:
+                continue
+            always = set(self._family.files_of(need.name, None))
+            yield from (claim for claim in self.claims(candidate) if claim.key in map(_files, always))
+            version = candidate.version
+            is_module = any(need.name == one.module for one in self._family.catalogue.compiled_against)
+            if candidate.option is None and not (is_module or version.is_prerelease or version.epoch):
+                oldest = ".".join(map(str, version.release[: 1 if version.major else 2]))
+                at_least = SpecifierSet(f">={oldest}")
+                yield PackageNeed(need.name, need.extra, at_least, None, f"{need.name}{at_least}", need.origin)
+
+    def variants_of(self, major: str) -> frozenset[str]:
+        """The variants of torch for the machines that are built with a CUDA major."""
+        return frozenset(v for v in self._family.variants_of(int(major)) if v in self._family.flavours)
+
+    def get_dependencies(self, candidate: AnyCandidate) -> Iterator[AnyNeed]:
         """What a candidate needs, for the environment's markers."""
         if not isinstance(candidate, Candidate):
-            return ()
+            return
+        # Before the metadata is read: most versions of a package may be ruled out by what they claim.
+        if self.claimed != "nothing":
+            yield from (claim for claim in self.claims(candidate) if self.claimed == "all" or claim.key != CUDA_MAJOR)
         if candidate not in self._needs:
             if candidate.option is not None and candidate.option.build.index == "default":
                 self._client.prefetch([candidate.name])  # its file is looked up there once everything is chosen
             self._needs[candidate] = needs = tuple(self._needs_of(candidate))
             self._likely.ask((n.name, n.extra or "") for n in needs if isinstance(n, PackageNeed) and not n.url)
-        return self._needs[candidate]
+        yield from self._needs[candidate]
 
     def _needs_of(self, candidate: Candidate) -> Iterator[AnyNeed]:
         if candidate.extra:
@@ -254,8 +292,6 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         # A page of links and a direct reference do not state it, and METADATA is only read for what may be chosen.
         if not self._environment.allows(metadata.requires_python):
             yield PythonNeed(metadata.requires_python or "")
-        for owner in () if candidate.extra else self._family.files_of(candidate.name, candidate.version):
-            yield FilesNeed(candidate.name, owner)
         undeclared = self._family.undeclared(candidate.name, candidate.version)
         origin = candidate.label
         for line in (*metadata.requires_dist, *undeclared):
@@ -326,3 +362,27 @@ def _bracket(extras: Iterable[str]) -> str:
 def _met_by_itself(need: PackageNeed, candidate: Candidate) -> bool:
     own = (need.name, need.extra) in ((candidate.name, None), (candidate.name, candidate.extra))
     return own and need.url is None and need.specifier.contains(candidate.version, prereleases=True)
+
+
+def _files(owner: str) -> str:
+    return f"the files of {owner}"
+
+
+def _claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
+    """What a candidate claims: the files that it installs, a CUDA major, and the ABI of a module beside it."""
+    name, version = candidate.name, candidate.version
+    for owner in dict.fromkeys(family.files_of(name, version)):
+        yield ClaimNeed(name, _files(owner), f"installs {_files(owner)}")
+    build, suffix = candidate.option.build if candidate.option else None, cuda_suffix(name)
+    if name == "torch" and build and build.cuda_version:
+        major = build.cuda_version.major
+        yield ClaimNeed(str(major), CUDA_MAJOR, f"is built for CUDA {major}")
+    elif name == "cuda-toolkit" or (suffix and suffix[0] in family.runtime):
+        major = suffix[1] if suffix else version.major
+        yield ClaimNeed(str(major), CUDA_MAJOR, f"is a library of CUDA {major}")
+    for one in family.catalogue.compiled_against:
+        limit = f"{one.module}{one.module_versions}"
+        if name == one.package and SpecifierSet(one.versions).contains(version, prereleases=True):
+            yield ClaimNeed("those compiled against it", limit, f"was compiled against {limit}")
+        elif name == one.module and not SpecifierSet(one.module_versions).contains(version, prereleases=True):
+            yield ClaimNeed("newer ones", limit, f"is not {limit}")

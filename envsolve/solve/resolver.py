@@ -2,182 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
-from resolvelib import BaseReporter, ResolutionImpossible, ResolutionTooDeep
-from resolvelib.resolvers import Criterion, RequirementsConflicted, Resolution
-from resolvelib.structs import RequirementInformation, State, build_iter_view
+from resolvelib import ResolutionImpossible
+from resolvelib.structs import State
 
 from envsolve.errors import EnvsolveError
 from envsolve.packages.requirements import Need
-from envsolve.solve.needs import AnyCandidate, AnyNeed, Candidate, FlavourCandidate, FlavourNeed, PackageNeed
+from envsolve.solve.needs import (
+    CUDA_MAJOR,
+    AnyCandidate,
+    AnyNeed,
+    Candidate,
+    ClaimNeed,
+    FlavourCandidate,
+    FlavourNeed,
+    PackageNeed,
+)
 from envsolve.solve.provider import Provider
-
-# Resolvelib's search, less what it asks again and again, and begun anew where it goes astray.
-#
-# Resolvelib asks in every round whether every package's choice still satisfies all that is needed of it, and how
-# urgent
-# every open package is: the square of the number of packages, twice. A criterion of its is replaced, never changed,
-# so an
-# answer holds as long as the criterion is the same object.
-#
-# A search that settled the packages in an unlucky order tries the versions of one against those of another, all of
-# them,
-# before it comes back to the one that decides. So a search that met many dead ends ends itself, and the next one
-# settles
-# first the packages for which no version was left, and those that brought them in. Each search may meet twice as many
-# dead ends as the one before.
-#
-# A candidate that contradicts the roots by itself is in no solution, whatever else is chosen: it is barred for good,
-# and
-# so is every candidate that then has no version left of something that it needs. Resolvelib alone would find that out
-# anew for each version of everything that was settled before.
-
-
-_Criterion = Criterion[AnyNeed, AnyCandidate]
-_Information = RequirementInformation[AnyNeed, AnyCandidate]
-
-
-_FIRST, _LAST = 32, 4096  # dead ends that the first search may meet, and the last one
-_MAX_ROUNDS = 200_000
-
-
-class TooLongError(Exception):
-    """No search came to an end."""
-
-
-class Found(msgspec.Struct, frozen=True):
-    """The end of a search, and how many rounds it and those before it took."""
-
-    state: State[AnyNeed, AnyCandidate, str]
-    rounds: int
-
-
-def search(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
-    """Resolve the whole transitive graph.
-
-    Raises:
-        ResolutionImpossible: Nothing satisfies the needs; its causes leave out what was barred.
-        TooLongError: That could not be found out.
-    """
-    provider.barred = set()
-    try:
-        return _searched(_Barring, provider, roots)
-    finally:
-        provider.barred = set()
-
-
-def search_without_barring(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
-    """The same in more rounds, for what :func:`search` finds nothing for.
-
-    Raises:
-        ResolutionImpossible: Nothing satisfies the needs; the causes are of all candidates that were tried.
-        TooLongError: That could not be found out.
-    """
-    return _searched(_Search, provider, roots)
-
-
-def _searched(kind: type[_Search], provider: Provider, roots: Sequence[AnyNeed]) -> Found:
-    dead_ends: Counter[str] = Counter()
-    allowed, rounds = _FIRST, 0
-    while allowed <= _LAST:
-        attempt = kind(provider, Counter(dead_ends), allowed, roots)
-        try:
-            state = attempt.resolve(roots, max_rounds=_MAX_ROUNDS)
-        except (_AstrayError, ResolutionTooDeep):
-            dead_ends += attempt.dead_ends
-            allowed *= 2
-            rounds += attempt.rounds
-        else:
-            return Found(state, rounds + attempt.rounds)
-    raise TooLongError
-
-
-class _Search(Resolution[AnyNeed, AnyCandidate, str]):
-    """Where a later resolvelib names these methods otherwise, its own are in force again: slower, the same answers."""
-
-    def __init__(self, provider: Provider, first: Counter[str], allowed: int, roots: Sequence[AnyNeed]) -> None:
-        """Prepare.
-
-        Args:
-            provider: Of candidates and dependencies.
-            first: How often earlier searches came to a dead end at a package: the more, the earlier it is settled.
-            allowed: Dead ends.
-            roots: What is asked.
-        """
-        super().__init__(provider, BaseReporter())
-        self.rounds = 0
-        self.dead_ends: Counter[str] = Counter()
-        self._provider = provider
-        self._roots = roots
-        self._first = first
-        self._left = allowed
-        self._satisfied: dict[str, tuple[_Criterion, AnyCandidate | None, bool]] = {}
-        self._standing: dict[str, tuple[_Criterion, tuple[object, ...]]] = {}
-        self._causes: tuple[list[_Information], frozenset[str]] = [], frozenset()
-
-    def _attempt_to_pin_criterion(self, name: str) -> list[_Criterion]:
-        self.rounds += 1
-        causes: list[_Criterion] = super()._attempt_to_pin_criterion(name)
-        if causes:
-            self._note(name)
-        return causes
-
-    def _note(self, name: str) -> None:
-        """Count a dead end at a package, and at those that brought it in."""
-        brought, waiting = {name}, [name]
-        while waiting:
-            for _, parent in self.state.criteria[waiting.pop()].information:
-                if parent is not None and parent.key not in brought and parent.key in self.state.criteria:
-                    brought.add(parent.key)
-                    waiting.append(parent.key)
-        self.dead_ends.update(brought)
-        self._left -= 1
-        if self._left < 0:
-            raise _AstrayError
-
-    def _is_current_pin_satisfying(self, name: str, criterion: _Criterion) -> bool:
-        pin = self.state.mapping.get(name)
-        known = self._satisfied.get(name)
-        if known is None or known[0] is not criterion or known[1] is not pin:
-            self._satisfied[name] = known = criterion, pin, super()._is_current_pin_satisfying(name, criterion)
-        return known[2]
-
-    def _get_preference(self, name: str) -> tuple[object, ...]:
-        criterion = self.state.criteria[name]
-        known = self._standing.get(name)
-        if known is None or known[0] is not criterion:
-            self._standing[name] = known = criterion, self._provider.standing(name, criterion.information)
-        if self._causes[0] != self.state.backtrack_causes:
-            causes = list(self.state.backtrack_causes)
-            self._causes = causes, frozenset(cause.requirement.key for cause in causes)
-        return self._provider.preference(name, known[1], self._first[name], name in self._causes[1])
-
-
-class _Barring(_Search):
-    """A search that bars what is in no solution."""
-
-    def _get_updated_criteria(self, candidate: AnyCandidate) -> dict[str, _Criterion]:
-        try:
-            criteria: dict[str, _Criterion] = super()._get_updated_criteria(candidate)
-        except RequirementsConflicted as conflict:
-            if not self._fits(candidate, conflict.criterion):
-                self._provider.barred.add(candidate)
-            raise
-        return criteria
-
-    def _fits(self, candidate: AnyCandidate, criterion: _Criterion) -> bool:
-        """Whether anything is left of a package, had the request alone and the candidate a say in it."""
-        key = next(iter(criterion.information)).requirement.key
-        needs = [need for need in self._roots if need.key == key]
-        needs += [need for need, parent in criterion.information if parent is candidate]
-        return bool(build_iter_view(self._provider.find_matches(key, {key: iter(needs)}, {key: iter(())})))
-
-
-class _AstrayError(Exception):
-    """A search met more dead ends than it may."""
+from envsolve.solve.search import Found, TooLongError, search, search_without_barring
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -243,8 +88,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
     # The best torch alone, any that goes with the companions; the last are all that there is.
     ways = [[*roots, torch] for torch in paired] or [roots]
     try:
-        found = next((found for way in ways if (found := _found(provider, way)) is not None), None)
-        found = found or search_without_barring(provider, ways[-1])
+        found = _best(provider, ways)
     except ResolutionImpossible as impossible:
         raise UnsolvableError([Cause(cause.requirement, cause.parent) for cause in impossible.causes]) from None
     except TooLongError:
@@ -253,13 +97,86 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
     return _solution(found.state.mapping, _edges(found.state), found.rounds)
 
 
-def _found(provider: Provider, roots: Sequence[AnyNeed]) -> Found | None:
-    """What satisfies needs; None where nothing does."""
-    # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
+def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
+    """The answer of the first way that has one in which no two packages claim the same thing.
+
+    Few answers have a clash, so the first search does not look for any. If there is one, the CUDA majors of the
+    clashing libraries are tried before all else: a search that meets the clash after it has settled on a torch goes
+    back through the versions of every other package before it gives up that torch.
+
+    Raises:
+        ResolutionImpossible: No way has an answer.
+        UnsolvableError: All answers have a clash.
+    """
+    provider.claimed = "nothing"
+    found = _first(provider, ways)
+    if found is None:
+        return search_without_barring(provider, ways[-1])
+    clashes = _clashes(provider, found)
+    if not clashes:
+        return found
+    clash = UnsolvableError(list(_clash_causes(provider, found, next(iter(clashes)))))
+    ways = [[*way, *provider.settled(way, found.state.mapping)] for way in ways]
     try:
-        return search(provider, roots)
-    except ResolutionImpossible:
-        return None
+        return _without_clash(provider, ways, clashes)
+    except (ResolutionImpossible, TooLongError):
+        raise clash from None
+
+
+def _without_clash(provider: Provider, ways: Sequence[Sequence[AnyNeed]], clashes: Mapping[str, list[str]]) -> Found:
+    provider.claimed = "all"
+    for major in clashes.get(CUDA_MAJOR, ())[1:]:
+        variants = provider.variants_of(major)
+        if variants and (found := _first(provider, [[*way, FlavourNeed(variants)] for way in ways])):
+            return found
+    found = _first(provider, ways)
+    if found is None and CUDA_MAJOR in clashes:
+        # Libraries of two majors lie in different directories and mostly work, so a warning will do.
+        provider.claimed = "files"
+        found = _first(provider, ways)
+    if found is None:
+        raise ResolutionImpossible([])
+    return found
+
+
+def _first(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found | None:
+    """What satisfies the needs of the first way that can be satisfied; None if none can."""
+    for roots in ways:
+        # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
+        with contextlib.suppress(ResolutionImpossible):
+            return search(provider, roots)
+    return None
+
+
+def _clashes(provider: Provider, found: Found) -> dict[str, list[str]]:
+    """What several packages of an answer claim, with the holders, torch's before the others."""
+    held: dict[str, dict[str, None]] = {}
+    for claim, _ in _claims(provider, found):
+        held.setdefault(claim.key, {})[claim.holder] = None
+    several = {key: [*holders] for key, holders in held.items() if len(holders) > 1}
+    return dict(sorted(several.items(), key=lambda pair: pair[0] == CUDA_MAJOR))
+
+
+def _claims(provider: Provider, found: Found) -> Iterator[tuple[ClaimNeed, Candidate]]:
+    """The claims in an answer, torch's before the others; what backtracking left behind has none."""
+    reached = _reached(_children(_edges(found.state)))
+    candidates = [c for key, c in found.state.mapping.items() if key in reached and isinstance(c, Candidate)]
+    for candidate in sorted(candidates, key=lambda c: c.name != "torch"):
+        yield from ((claim, candidate) for claim in provider.claims(candidate))
+
+
+def _clash_causes(provider: Provider, found: Found, key: str) -> Iterator[Cause]:
+    """Two packages that claim the same, and who requires them."""
+    held: dict[str, tuple[ClaimNeed, Candidate]] = {}
+    for claim, candidate in _claims(provider, found):
+        if claim.key == key:
+            held.setdefault(claim.holder, (claim, candidate))
+    edges = _edges(found.state)
+    for claim, candidate in held.values():
+        yield Cause(claim, candidate)
+        for edge in edges:
+            if edge.need.key == candidate.key:
+                yield Cause(edge.need, found.state.mapping[edge.parent] if edge.parent else None)
 
 
 class _Edge(msgspec.Struct, frozen=True):
@@ -281,6 +198,14 @@ def _edges(state: State[AnyNeed, AnyCandidate, str]) -> list[_Edge]:
     return edges
 
 
+def _children(edges: Sequence[_Edge]) -> Mapping[str | None, Sequence[_Edge]]:
+    """The needs by who has them."""
+    children: dict[str | None, list[_Edge]] = {}
+    for edge in edges:
+        children.setdefault(edge.parent, []).append(edge)
+    return children
+
+
 def _reached(children: Mapping[str | None, Sequence[_Edge]]) -> set[str]:
     """Keys that the request leads to."""
     reached: set[str] = set()
@@ -294,10 +219,9 @@ def _reached(children: Mapping[str | None, Sequence[_Edge]]) -> set[str]:
 
 
 def _solution(mapping: Mapping[str, AnyCandidate], edges: Sequence[_Edge], rounds: int) -> Solution:
-    children: dict[str | None, list[_Edge]] = {}
+    children = _children(edges)
     askers: dict[str, list[_Edge]] = {}
     for edge in edges:
-        children.setdefault(edge.parent, []).append(edge)
         if isinstance(edge.need, PackageNeed):
             askers.setdefault(edge.need.name, []).append(edge)
     candidates = {key: mapping[key] for key in sorted(_reached(children))}

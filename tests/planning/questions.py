@@ -71,7 +71,7 @@ def questions(folder: Path) -> Iterator[Questions]:
 
 def _needed(catalogue: Catalogue) -> set[tuple[str, str]]:
     """A version of every package outside the family that a torch build needs: pinned, the lower bound, or a new one."""
-    found: set[tuple[str, str]] = set()
+    found = {("numpy", "1.26.4")}  # the last that torch before 2.3 was compiled against
     for build in catalogue.builds("torch"):
         for requirement in map(Requirement, build.requires or ()):
             name = canonicalize_name(requirement.name)

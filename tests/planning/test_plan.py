@@ -14,7 +14,7 @@ from envsolve.formats import render
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.plan import Plan
 from tests.planning.worlds import chosen, codes, package
-from tests.smallworld import LINUX, NEW, World
+from tests.smallworld import LINUX, NEW, OLD, World
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,18 @@ def test_a_second_cuda_runtime_is_told(torch_world: World) -> None:
             torch_world.builds.append(structs.replace(build, requires=requires))
     torch_world.default.wheel("nvidia-cublas-cu12", "12.8")
     torch_world.default.wheel("app", "1.0", requires=["torch", "nvidia-cublas-cu12"])
-    assert "mixed-cuda-majors" in codes(torch_world.plan("app"))
-    assert "mixed-cuda-majors" not in codes(torch_world.plan("app", cuda="cu128"))
+    plan = torch_world.plan("app")
+    assert (plan.cuda, "mixed-cuda-majors" in codes(plan)) == ("cu126", False)
+    assert "mixed-cuda-majors" in codes(torch_world.plan("app", cuda="cu130"))
+
+
+def test_what_was_compiled_against_numpy_1_gets_numpy_1(torch_world: World) -> None:
+    torch_world.build("torch", "2.2.2", "cu121", requires=["filelock"], code=OLD)
+    for version in ("1.26.4", "2.0.0", "2.5.5"):
+        torch_world.default.wheel("numpy", version, upload_time="2024-01-01T00:00:00Z")
+    assert chosen(torch_world.plan("torch", "numpy"))["numpy"] == "2.5.5"
+    assert chosen(torch_world.plan("torch==2.2.2", "numpy"))["numpy"] == "1.26.4"
+    assert torch_world.plan("torch==2.2.2", "numpy>=2").status == "impossible"
 
 
 def test_only_files_that_are_listed_by_hash_are_taken(world: World, tmp_path: Path) -> None:

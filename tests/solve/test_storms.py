@@ -11,7 +11,7 @@ import pytest
 from envsolve.facts.catalogue import Catalogue
 from envsolve.rules.nvidia import Facts
 from envsolve.solve.candidate_selector import only_for
-from envsolve.solve.needs import FilesNeed
+from envsolve.solve.needs import ClaimNeed
 from envsolve.solve.resolver import UnsolvableError
 from tests.solve.worlds import World, solved
 
@@ -66,6 +66,28 @@ def test_an_application_with_sixty_extras() -> None:
     assert str(solution.chosen["shared"].candidate.version) == "11"
     assert work.rounds <= 2 * 63
     assert work.metadata == 63
+
+
+#: Wheels of one library for two CUDA majors install the same files.
+MAJORS: World = {
+    "trainer": {"1.0": ("nvidia-cudnn-cu12",), "2.0": ("nvidia-cudnn-cu12",), "0.9": ()},
+    "server": {"2.0": ("nvidia-cudnn-cu12",), "2.1": ("nvidia-cudnn-cu13",)},
+    "nvidia-cudnn-cu12": {"9.10.2.21": (), "9.28.0.42": ()},
+    "nvidia-cudnn-cu13": {"9.28.0.42": ()},
+}
+
+
+def test_libraries_of_two_cuda_majors_are_never_chosen_together() -> None:
+    solution, _ = solved(MAJORS, ["trainer", "server"], CATALOGUE, FACTS)
+    chosen = {name: str(one.candidate.version) for name, one in solution.chosen.items()}
+    assert chosen == {"trainer": "2.0", "server": "2.0", "nvidia-cudnn-cu12": "9.28.0.42"}
+
+
+def test_no_old_release_from_before_the_clash_is_taken() -> None:
+    with pytest.raises(UnsolvableError) as nothing:
+        solved(MAJORS, ["trainer", "server==2.1"], CATALOGUE, FACTS)
+    said = {getattr(clash.parent, "label", "") for clash in nothing.value.causes}
+    assert {"nvidia-cudnn-cu12 9.28.0.42", "nvidia-cudnn-cu13 9.28.0.42", "trainer 2.0", "server 2.1"} <= said
 
 
 def test_packages_that_fight_over_a_pin_end_in_a_conflict_that_names_them() -> None:
@@ -133,7 +155,7 @@ def test_packages_that_overwrite_one_another_are_never_chosen_together(asked: li
 def test_a_request_for_two_owners_of_the_same_files_is_refused_with_their_names() -> None:
     with pytest.raises(UnsolvableError) as nothing:
         solved(SHARED, ["cuda-python", "cuda-bindings==13.5.0"], CATALOGUE, FACTS)
-    said = {getattr(clash.parent, "label", "") for clash in nothing.value.causes if isinstance(clash.need, FilesNeed)}
+    said = {getattr(clash.parent, "label", "") for clash in nothing.value.causes if isinstance(clash.need, ClaimNeed)}
     assert said == {"cuda-python 12.6.0", "cuda-bindings 13.5.0"}
 
 

@@ -1,0 +1,171 @@
+"""The search of the solve: resolvelib's, less what it asks again and again, begun anew where it goes astray."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+from resolvelib import BaseReporter, ResolutionTooDeep
+from resolvelib.resolvers import Criterion, RequirementsConflicted, Resolution
+from resolvelib.structs import RequirementInformation, State, build_iter_view
+
+from envsolve.solve.needs import AnyCandidate, AnyNeed
+from envsolve.solve.provider import Provider
+
+# Resolvelib asks in every round whether every package's choice still satisfies all that is needed of it, and how
+# urgent every open package is: the square of the number of packages, twice. A criterion of its is replaced, never
+# changed, so an answer holds as long as the criterion is the same object.
+#
+# A search that settled the packages in an unlucky order tries the versions of one against those of another, all of
+# them, before it comes back to the one that decides. So a search that met many dead ends ends itself, and the next one
+# settles first the packages for which no version was left, and those that brought them in. Each search may meet twice
+# as many dead ends as the one before.
+#
+# A candidate that contradicts the roots by itself is in no solution, whatever else is chosen: it is barred for good,
+# and so is every candidate that then has no version left of something that it needs. Resolvelib alone would find that
+# out anew for each version of everything that was settled before.
+
+
+_Criterion = Criterion[AnyNeed, AnyCandidate]
+_Information = RequirementInformation[AnyNeed, AnyCandidate]
+
+
+_FIRST, _LAST = 32, 4096  # dead ends that the first search may meet, and the last one
+_MAX_ROUNDS = 200_000
+
+
+class TooLongError(Exception):
+    """No search came to an end."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The end of a search, and how many rounds it and those before it took."""
+
+    state: State[AnyNeed, AnyCandidate, str]
+    rounds: int
+
+
+def search(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
+    """Resolve the whole transitive graph.
+
+    Raises:
+        ResolutionImpossible: Nothing satisfies the needs; its causes leave out what was barred.
+        TooLongError: That could not be found out.
+    """
+    provider.barred = set()
+    try:
+        return _searched(_Barring, provider, roots)
+    finally:
+        provider.barred = set()
+
+
+def search_without_barring(provider: Provider, roots: Sequence[AnyNeed]) -> Found:
+    """The same in more rounds, for what :func:`search` finds nothing for.
+
+    Raises:
+        ResolutionImpossible: Nothing satisfies the needs; the causes are of all candidates that were tried.
+        TooLongError: That could not be found out.
+    """
+    return _searched(_Search, provider, roots)
+
+
+def _searched(kind: type[_Search], provider: Provider, roots: Sequence[AnyNeed]) -> Found:
+    dead_ends: Counter[str] = Counter()
+    allowed, rounds = _FIRST, 0
+    while allowed <= _LAST:
+        attempt = kind(provider, Counter(dead_ends), allowed, roots)
+        try:
+            state = attempt.resolve(roots, max_rounds=_MAX_ROUNDS)
+        except (_AstrayError, ResolutionTooDeep):
+            dead_ends += attempt.dead_ends
+            allowed *= 2
+            rounds += attempt.rounds
+        else:
+            return Found(state, rounds + attempt.rounds)
+    raise TooLongError
+
+
+class _Search(Resolution[AnyNeed, AnyCandidate, str]):
+    """Where a later resolvelib names these methods otherwise, its own are in force again: slower, the same answers."""
+
+    def __init__(self, provider: Provider, first: Counter[str], allowed: int, roots: Sequence[AnyNeed]) -> None:
+        """Prepare.
+
+        Args:
+            provider: Of candidates and dependencies.
+            first: How often earlier searches came to a dead end at a package: the more, the earlier it is settled.
+            allowed: Dead ends.
+            roots: What is asked.
+        """
+        super().__init__(provider, BaseReporter())
+        self.rounds = 0
+        self.dead_ends: Counter[str] = Counter()
+        self._provider = provider
+        self._roots = roots
+        self._first = first
+        self._left = allowed
+        self._satisfied: dict[str, tuple[_Criterion, AnyCandidate | None, bool]] = {}
+        self._standing: dict[str, tuple[_Criterion, tuple[object, ...]]] = {}
+        self._causes: tuple[list[_Information], frozenset[str]] = [], frozenset()
+
+    def _attempt_to_pin_criterion(self, name: str) -> list[_Criterion]:
+        self.rounds += 1
+        causes: list[_Criterion] = super()._attempt_to_pin_criterion(name)
+        if causes:
+            self._note(name)
+        return causes
+
+    def _note(self, name: str) -> None:
+        """Count a dead end at a package, and at those that brought it in."""
+        brought, waiting = {name}, [name]
+        while waiting:
+            for _, parent in self.state.criteria[waiting.pop()].information:
+                if parent is not None and parent.key not in brought and parent.key in self.state.criteria:
+                    brought.add(parent.key)
+                    waiting.append(parent.key)
+        self.dead_ends.update(brought)
+        self._left -= 1
+        if self._left < 0:
+            raise _AstrayError
+
+    def _is_current_pin_satisfying(self, name: str, criterion: _Criterion) -> bool:
+        pin = self.state.mapping.get(name)
+        known = self._satisfied.get(name)
+        if known is None or known[0] is not criterion or known[1] is not pin:
+            self._satisfied[name] = known = criterion, pin, super()._is_current_pin_satisfying(name, criterion)
+        return known[2]
+
+    def _get_preference(self, name: str) -> tuple[object, ...]:
+        criterion = self.state.criteria[name]
+        known = self._standing.get(name)
+        if known is None or known[0] is not criterion:
+            self._standing[name] = known = criterion, self._provider.standing(name, criterion.information)
+        if self._causes[0] != self.state.backtrack_causes:
+            causes = list(self.state.backtrack_causes)
+            self._causes = causes, frozenset(cause.requirement.key for cause in causes)
+        return self._provider.preference(name, known[1], self._first[name], name in self._causes[1])
+
+
+class _Barring(_Search):
+    """A search that bars what is in no solution."""
+
+    def _get_updated_criteria(self, candidate: AnyCandidate) -> dict[str, _Criterion]:
+        try:
+            criteria: dict[str, _Criterion] = super()._get_updated_criteria(candidate)
+        except RequirementsConflicted as conflict:
+            if not self._fits(candidate, conflict.criterion):
+                self._provider.barred.add(candidate)
+            raise
+        return criteria
+
+    def _fits(self, candidate: AnyCandidate, criterion: _Criterion) -> bool:
+        """Whether anything is left of a package, had the request alone and the candidate a say in it."""
+        key = next(iter(criterion.information)).requirement.key
+        needs = [need for need in self._roots if need.key == key]
+        needs += [need for need, parent in criterion.information if parent is candidate]
+        return bool(build_iter_view(self._provider.find_matches(key, {key: iter(needs)}, {key: iter(())})))
+
+
+class _AstrayError(Exception):
+    """A search met more dead ends than it may."""
