@@ -11,9 +11,10 @@ from msgspec import structs
 from envsolve.advice.changes import known_drivers
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Machine
-from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec
+from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec, subdir_of
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.driver import can_exist
+from envsolve.rules.platform import libc_of
 from envsolve.rules.verdict import Level
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import UnsolvableError
@@ -37,6 +38,18 @@ class Attempt:
     solver: Solver
     facts: Facts
     catalogue: Catalogue
+
+
+def unserved_by_conda(machines: Sequence[Machine]) -> Conflict | None:
+    """Why conda serves one of the machines not at all, or all of them not together."""
+    if any((libc := libc_of(machine.platform)) and libc[0] == "musl" for machine in machines):
+        fact = "the machine's libc is musl, and conda packages for Linux are built for glibc"
+        return Conflict((ConflictFact(fact),), (Fix("run in a container with glibc"),))
+    subdirs = sorted({subdir_of(machine.platform) for machine in machines})
+    if len(subdirs) > 1:
+        fact = f"the machines are of several systems ({', '.join(subdirs)}), whose packages are other files"
+        return Conflict((ConflictFact(fact),), (Fix("plan for each system apart"),))
+    return None
 
 
 def refused(attempt: Attempt, failure: UnsolvableError) -> Conflict:

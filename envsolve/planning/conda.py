@@ -3,118 +3,61 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from envsolve.advice.conda import Attempt, refused
+from envsolve.advice.conda import Attempt, refused, unserved_by_conda
 from envsolve.advice.refusals import impossible_machine, unserved_system
-from envsolve.facts.builds import ANY, Build, CondaChannel
+from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Gpu, Machine
+from envsolve.packages.client import IndexClient
 from envsolve.packages.conda_inputs import of_requirement
+from envsolve.packages.requirements import Asked, Need, read_requirement
+from envsolve.planning.make import make_plan
 from envsolve.planning.pinning import Judged, driver_need, support_of
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan, Support
 from envsolve.planning.request import Request
-from envsolve.planning.warnings import about_compat, about_machines
+from envsolve.planning.warnings import (
+    about_channels,
+    about_compat,
+    about_conda_builds,
+    about_machines,
+    about_virtual,
+    conda_channel,
+)
 from envsolve.rules.conda import (
     Candidate,
     CondaAsked,
     CondaJudge,
-    JudgedBuild,
     Spec,
-    VirtualPackage,
     subdir_of,
     variant_of,
 )
 from envsolve.rules.judge import as_judged, python_of
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON, chosen_ptxas
-from envsolve.rules.platform import admits_python, libc_of
+from envsolve.rules.platform import admits_python
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import Channels, UnsolvableError
 from envsolve.solve.limits import by_kind
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix, PlannedPackage, PlanWarning
-from envsolve.toolchain.model import SITE_PACKAGES
+from envsolve.toolchain.model import SITE_PACKAGES, about_trees
 from envsolve.values import CudaVersion, PythonVersion
-
-# What a user should know about a conda plan that is otherwise good.
-
-
-_HOSTS = ("https://conda.anaconda.org/", "http://conda.anaconda.org/", "https://anaconda.org/")
-_PROVE = "prove it once installed, on the machine: envsolve verify --prefix DIR"
-
-
-def about_channels(channels: Sequence[str], catalogue: Catalogue) -> Iterator[PlanWarning]:
-    """Channels that ended, that have terms, or that do not mix with others of the list."""
-    named = {channel: record for channel in channels if (record := _known(channel, catalogue.conda_channels))}
-    for channel, record in named.items():
-        yield PlanWarning("channel", f"the channel {channel} {record.says}", record.remedy)
-        others = [other for other in channels if channel_name(other) in record.clashes]
-        if others:
-            text = f"the channels {channel} and {' and '.join(others)} are mixed: {record.clash}"
-            yield PlanWarning("channels-mixed", text, record.remedy)
-
-
-def channel_name(channel: str) -> str:
-    """A channel's name by its address: ``https://conda.anaconda.org/pytorch`` is ``pytorch``."""
-    address = channel.rstrip("/")
-    host = next((host for host in _HOSTS if address.startswith(host)), "")
-    return address.removeprefix(host)
-
-
-def channel_address(channel: str, catalogue: Catalogue) -> str:
-    """What rattler is to ask: of ``defaults``, which is a list of channels by another name, the first of them."""
-    record = _known(channel, catalogue.conda_channels)
-    return record.addresses[0] if record and record.addresses and channel == record.name else channel
-
-
-def about_virtual(virtual: Sequence[VirtualPackage]) -> Iterator[PlanWarning]:
-    """What the solver was told that the machines' descriptions leave open."""
-    for package in virtual:
-        if package.assumed and package.name == "__cuda":
-            text = f"{package.assumed}; it was solved as if it were for CUDA {package.version}"
-            yield PlanWarning("cuda-assumed", text, "name it: --driver VERSION (nvidia-smi shows it)")
-
-
-def about_builds(solution: Solution) -> Iterator[PlanWarning]:
-    """Builds that are not known to run, or whose Triton does not, and packages that stay on the CPU."""
-    for judged in solution.judged.values():
-        if judged.candidate.name == "libtorch" and "pytorch" in solution.judged:
-            continue
-        name = f"{judged.candidate.name} {judged.candidate.version} ({judged.candidate.build})"
-        if not judged.described and judged.build.cuda is not None:
-            text = f"what GPU code {name} carries is not in the catalogue; whether it runs here is not known"
-            yield PlanWarning("not-judged", text, f"envsolve index update, and plan again; or {_PROVE}")
-        for reason in judged.verdict.reasons:
-            if reason.rule.startswith("triton") and reason.ok is False:
-                text = f"{reason.text}; torch itself runs; torch.compile and Triton kernels do not"
-                yield PlanWarning("triton-limited", text, None)
-    for name in solution.on_cpu:
-        text = f"{name} has a CUDA variant, but none that goes with the rest; its CPU variant was taken"
-        yield PlanWarning("cpu-companion", text, f"ask for another version of {name}")
-    unjudged = sorted(solution.variants - solution.judged.keys())
-    if unjudged:
-        text = f"what GPU code {', '.join(unjudged)} carries is not in the catalogue; it was not judged"
-        yield PlanWarning("not-judged", text, _PROVE)
-
-
-def undecided(solution: Solution) -> JudgedBuild | None:
-    """A judged build of which it is not known whether it runs; None where all are known to."""
-    return next((one for one in solution.judged.values() if not one.verdict.level.usable), None)
-
-
-def _known(channel: str, records: Sequence[CondaChannel]) -> CondaChannel | None:
-    name, address = channel_name(channel), channel.rstrip("/")
-    return next((r for r in records if fnmatchcase(name, r.name) or address in r.addresses), None)
-
 
 # Where the ptxas of cuda-nvcc-tools lies in a conda environment.
 _PTXAS = f"{SITE_PACKAGES}/../../../bin/ptxas"
 _CUDA_VERSION = "cuda-version"
+
+
+def channel_address(channel: str, catalogue: Catalogue) -> str:
+    """What rattler is to ask: of ``defaults``, which is a list of channels by another name, the first of them."""
+    record = conda_channel(channel, catalogue.conda_channels)
+    return record.addresses[0] if record and record.addresses and channel == record.name else channel
 
 
 def make_conda_plan(
@@ -150,7 +93,7 @@ def make_conda_plan(
         catalogue_date=catalogue.date,
         own_catalogue_date=catalogue.own_date,
     )
-    refusal = unserved_system(judged) or impossible_machine(judged, facts, catalogue) or _unserved(judged)
+    refusal = unserved_system(judged) or impossible_machine(judged, facts, catalogue) or unserved_by_conda(judged)
     if refusal is not None:
         return _impossible(frame, refusal)
     virtual = virtual_packages(judged, facts)
@@ -169,7 +112,7 @@ def make_conda_plan(
         *about_machines(machines, python or "any", facts),
         *about_compat(judged, facts),
         *about_virtual(virtual),
-        *about_builds(solution),
+        *about_conda_builds(solution),
     )
     terms = CondaTerms(
         channels=tuple(names),
@@ -179,7 +122,7 @@ def make_conda_plan(
     )
     return replace(
         frame,
-        status="unknown" if undecided(solution) else "ok",
+        status="ok" if all(one.verdict.level.usable for one in solution.judged.values()) else "unknown",
         python=python,
         cuda=_flavour(solution),
         packages=tuple(sorted(_packages(solution, specs), key=lambda package: package.name)),
@@ -191,20 +134,19 @@ def make_conda_plan(
     )
 
 
-def _impossible(frame: Plan, conflict: Conflict) -> Plan:
-    return replace(frame, status="impossible", conflict=conflict.facts, remedies=conflict.remedies)
-
-
-def _unserved(machines: Sequence[Machine]) -> Conflict | None:
-    """Why conda serves one of the machines not at all, or all of them not together."""
-    if any((libc := libc_of(machine.platform)) and libc[0] == "musl" for machine in machines):
-        fact = "the machine's libc is musl, and conda packages for Linux are built for glibc"
-        return Conflict((ConflictFact(fact),), (Fix("run in a container with glibc"),))
-    subdirs = sorted({subdir_of(machine.platform) for machine in machines})
-    if len(subdirs) > 1:
-        fact = f"the machines are of several systems ({', '.join(subdirs)}), whose packages are other files"
-        return Conflict((ConflictFact(fact),), (Fix("plan for each system apart"),))
-    return None
+def _impossible(plan: Plan, conflict: Conflict) -> Plan:
+    # A plan that the pip part made impossible must not keep the packages of its conda part.
+    return Plan(
+        status="impossible",
+        machines=plan.machines,
+        python=plan.python,
+        requirements=plan.requirements,
+        warnings=plan.warnings,
+        conflict=conflict.facts,
+        remedies=conflict.remedies,
+        catalogue_date=plan.catalogue_date,
+        own_catalogue_date=plan.own_catalogue_date,
+    )
 
 
 def _with_choices(asked: CondaAsked, machines: Sequence[Machine], request: Request) -> Iterator[Spec]:
@@ -337,3 +279,113 @@ def _assembler(solution: Solution, machines: Sequence[Machine], facts: Facts) ->
     used = {ptxas.override for card in cards if (ptxas := chosen_ptxas(release, card))}
     for name in sorted(used if cards else {ptxas.override for ptxas in release.ptxas}):
         yield name, _PTXAS
+
+
+# What pip installs on top of conda packages, settled beforehand. pip sees what conda installed by its metadata, and
+# replaces what does not suit it: a torch from the package index brings ten packages of GPU libraries, beside those of
+# conda. So the pip part is resolved here, with what conda has fixed, and written down exactly.
+
+
+_ORIGIN = "pip:"
+
+
+def with_pip_part(
+    plan: Plan, lines: Sequence[str], machines: Sequence[Machine], catalogue: Catalogue, client: IndexClient
+) -> Plan:
+    """A conda plan with exact requirements for pip; or impossible, where pip would bring what conda has.
+
+    Args:
+        plan: Of conda packages.
+        lines: What pip is asked for, in PEP 508.
+        machines: Those of the plan.
+        catalogue: The facts.
+        client: The package indexes.
+
+    Raises:
+        UsageError: A line cannot be read.
+        IndexUnavailableError: An index that only it can answer for failed.
+    """
+    if plan.conda is None or plan.status == "impossible":
+        return plan
+    provided = provided_by_conda(plan, catalogue.conda_names)
+    needs = tuple(Need(read_requirement(line, _ORIGIN), _ORIGIN) for line in lines)
+    held = tuple(Need(Requirement(f"{name}=={version}"), "conda") for name, version in provided.items())
+    wheels = make_plan(Asked(needs, held), machines, Request(python=plan.python), catalogue, client)
+    if wheels.status == "impossible":
+        facts = tuple(replace(fact, fact=f"for pip: {fact.fact}") for fact in wheels.conflict)
+        return _impossible(plan, Conflict(facts, (_ASK_CONDA, *wheels.remedies)))
+    own, met = _closure([canonicalize_name(need.requirement.name) for need in needs], wheels, provided)
+    runtime = _runtime(catalogue)
+    second = sorted(name for name in own if _is_second(name, runtime, catalogue))
+    if second:
+        fact = f"pip would install {', '.join(second)} beside the CUDA and the torch of conda"
+        return _impossible(plan, Conflict((ConflictFact(fact),), (_ASK_CONDA,)))
+    added = [package for package in wheels.packages if package.name in own]
+    exact = (*map(_exactly, added), *(f"{name}=={provided[name]}" for name in sorted(met)))
+    bound = [p.name for p in added if p.name in catalogue.family or _compiled(p, catalogue)]
+    about = (*about_trees(added, catalogue), *_about_bound(bound))
+    unread = any(package.tree is not None and package.tree.unread is not None for package in added)
+    return replace(
+        plan,
+        status="unknown" if unread else plan.status,
+        conda=replace(plan.conda, pip=exact),
+        warnings=(*plan.warnings, *about),
+    )
+
+
+_ASK_CONDA = Fix("ask conda for it: move it from the pip list to the dependencies, or plan all of it with pip")
+
+
+def provided_by_conda(plan: Plan, names: Mapping[str, str]) -> dict[str, str]:
+    """Name on the package index and version of every Python package of a plan."""
+    back = {conda: project for project, conda in names.items()}
+    found = (package for package in plan.packages if "python" in package.requires)
+    return {back.get(p.name, canonicalize_name(p.name)): p.version for p in found}
+
+
+def _closure(roots: Sequence[str], wheels: Plan, provided: Mapping[str, str]) -> tuple[set[str], set[str]]:
+    """What pip has to install for roots, and what of conda's it meets on the way and goes no further than."""
+    requires = {package.name: package.requires for package in wheels.packages}
+    own: set[str] = set()
+    met: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name in provided:
+            met.add(name)
+        elif name not in own:
+            own.add(name)
+            waiting += requires.get(name, ())
+    return own, met
+
+
+def _is_second(name: str, runtime: frozenset[str], catalogue: Catalogue) -> bool:
+    """Whether a package is torch, Triton, what is linked to torch's own code, or a library of the CUDA runtime."""
+    member = catalogue.family.get(name)
+    return name == "torch" or name in runtime or (member is not None and member.agrees_on != "major")
+
+
+def _runtime(catalogue: Catalogue) -> frozenset[str]:
+    """The CUDA libraries that torch's wheels depend on, ``nvidia-cublas-cu12``."""
+    lines = {line for build in catalogue.builds("torch") for line in build.requires or ()}
+    return frozenset(Requirement(line).name for line in lines if line.startswith(("nvidia-", "cuda-")))
+
+
+def _exactly(package: PlannedPackage) -> str:
+    """What pip is asked for: an index may have another package of the name of one that is asked for by address."""
+    by_address = package.index is None and package.url is not None
+    return f"{package.name} @ {package.url}" if by_address else f"{package.name}=={package.version}"
+
+
+def _compiled(package: PlannedPackage, catalogue: Catalogue) -> bool:
+    known = any(project.package == package.name for project in catalogue.source_projects)
+    return known or (package.tree is not None and package.tree.needs_torch is not False)
+
+
+def _about_bound(names: Sequence[str]) -> tuple[PlanWarning, ...]:
+    if not names:
+        return ()
+    text = f"{', '.join(names)} from pip is built for the torch of the package index, not for conda's"
+    return (
+        PlanWarning("not-judged", text, "ask conda for it, or prove it once installed: envsolve verify --prefix DIR"),
+    )

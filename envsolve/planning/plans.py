@@ -154,8 +154,7 @@ def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
     from envsolve.facts.catalogue import Catalogue
     from envsolve.packages.conda_inputs import read_asked
     from envsolve.packages.settings import read_settings
-    from envsolve.planning.conda import channel_address, make_conda_plan
-    from envsolve.planning.conda_pip import with_pip_part
+    from envsolve.planning.conda import channel_address, make_conda_plan, with_pip_part
     from envsolve.rules.platform import Environment, assumed
     from envsolve.solve.conda_channels import Channels
     from envsolve.solve.preferences import parse_exclude_newer

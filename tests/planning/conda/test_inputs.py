@@ -14,9 +14,9 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.formats import render
 from envsolve.install.environment import install
 from envsolve.packages.conda_inputs import read_environment_file
-from envsolve.planning.conda import about_channels, channel_address, channel_name
-from envsolve.planning.conda_pip import with_pip_part
+from envsolve.planning.conda import channel_address, with_pip_part
 from envsolve.planning.plan import CondaTerms, Plan
+from envsolve.planning.warnings import about_channels, channel_name
 from envsolve.solve.outcome import PlannedPackage
 from tests.condachannel import CondaChannel
 from tests.packages.repositories import repository
