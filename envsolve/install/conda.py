@@ -16,7 +16,7 @@ import msgspec
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.install import conda_fill, managers, record, relocate, staging
 from envsolve.install.errors import Progress, Step, explained
-from envsolve.install.files import File, Wanted
+from envsolve.install.files import File, Wanted, total_size
 from envsolve.install.staging import Staging
 from envsolve.planning.lock import EXPLICIT_NOTE, Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
@@ -239,10 +239,8 @@ def conda_work(origin: Plan | CondaLock) -> CondaWork:
     if terms.pip:
         hint = "write it with --format environment-yml, and make it with: conda env create --file"
         raise UsageError(f"what pip adds to conda packages is not installed: {', '.join(terms.pip)}", hint=hint)
-    sizes = [package.size for package in origin.packages if package.size is not None]
-    size = sum(sizes) if len(sizes) == len(origin.packages) else None
-    files = tuple(map(_file, origin.packages))
-    aim = Wanted(files, dict(origin.environment), assumptions_of(origin), size)
+    size = total_size([package.size for package in origin.packages])
+    aim = Wanted(tuple(map(_file, origin.packages)), dict(origin.environment), assumptions_of(origin), size)
     return CondaWork(aim, terms.subdir, origin.python)
 
 

@@ -228,17 +228,18 @@ def wanted(source: Plan | Lock, target: Target) -> Wanted:
         assumptions = source.assumptions
         files, sizes = _from_lock(source, target)
         environment = assumptions.environment if assumptions else {}
-        return Wanted(files, environment, assumptions, _total(sizes))
+        return Wanted(files, environment, assumptions, total_size(sizes))
     if source.status == "impossible":
         facts = "; ".join(fact.fact for fact in source.conflict)
         raise ImpossibleError(f"the plan is impossible, so there is nothing to install: {facts}")
     files = tuple(_from_plan(package) for package in source.packages)
     _refuse_foreign(files, target)
     sizes = [package.size for package in source.packages]
-    return Wanted(files, dict(source.environment), assumptions_of(source), _total(sizes))
+    return Wanted(files, dict(source.environment), assumptions_of(source), total_size(sizes))
 
 
-def _total(sizes: Sequence[int | None]) -> int | None:
+def total_size(sizes: Sequence[int | None]) -> int | None:
+    """The sum; None if one is not known."""
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
 

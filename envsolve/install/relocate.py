@@ -132,11 +132,8 @@ def _rows(dist: Distribution) -> list[list[str]]:
 
 def _info_folder(dist: Distribution) -> Path:
     """The dist-info folder, found by listing: its name may spell the project's name in any case."""
-    return Path(str(dist.locate_file(""))) / _info_name(dist)
-
-
-def _info_name(dist: Distribution) -> str:
-    return next(row[0].split("/")[0] for row in _rows(dist) if row[0].endswith(".dist-info/RECORD"))
+    name = next(row[0].split("/")[0] for row in _rows(dist) if row[0].endswith(".dist-info/RECORD"))
+    return Path(str(dist.locate_file(""))) / name
 
 
 def _digest_and_size(content: bytes) -> tuple[str, str]:

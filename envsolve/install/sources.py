@@ -112,12 +112,6 @@ def way(building: Building) -> str | None:
     return f"with {_EXTRA} beside envsolve (pip install '{_EXTRA}') the same command brings nvcc from conda-forge"
 
 
-def variables(building: Building) -> Mapping[str, str]:
-    """By what programs that compile where they run find it."""
-    home = f"{SITE_PACKAGES}/{place(building)}"
-    return {"CUDA_HOME": home, "PATH": f"{home}/bin:$PATH"}
-
-
 def bring(building: Building, machine: Machine | None, stage: Staging, progress: Progress) -> Path:
     """Install the toolkit into the environment that is being made; its folder.
 
@@ -221,7 +215,8 @@ class Sources:
 
     def variables(self) -> Mapping[str, str]:
         """What the environment must have set where it runs, for a toolkit that no plan could name."""
-        return variables(self.building) if self.from_conda else {}
+        home = f"{SITE_PACKAGES}/{place(self.building)}"
+        return {"CUDA_HOME": home, "PATH": f"{home}/bin:$PATH"} if self.from_conda else {}
 
     def told(self, stage: Staging, before: Mapping[str, str]) -> dict[str, str]:
         """The variables of the build; where packages are the toolkit, it is made whole first."""

@@ -209,14 +209,16 @@ def held_against(report: Report, expected: Expected) -> Report:
 
 
 def _held(check: Check, expected: Expected) -> Check:
-    wanted = {name: found for name, rule in _RULES.items() if name in check.seen and (found := rule(check, expected))}
+    wanted = {
+        name: found for name, (_, rule) in _RULES.items() if name in check.seen and (found := rule(check, expected))
+    }
     if not wanted or check.status == "skip":
         return check
     held = replace(check, expected={name: found.words for name, found in wanted.items()})
     if check.status == "fail":
         return held
     surprises = [
-        f"{_LABELS[name]} is {check.seen[name]}, where the plan expects {found.words}"
+        f"{_RULES[name][0]} is {check.seen[name]}, where the plan expects {found.words}"
         for name, found in wanted.items()
         if not found.met
     ]
@@ -304,25 +306,16 @@ def _cuda_home(check: Check, expected: Expected) -> Wanted | None:
     return Wanted(home, _same_path(check.seen["cuda_home"], home)) if home else None
 
 
-_RULES: Mapping[str, Callable[[Check, Expected], Wanted | None]] = {
-    "code": _code,
-    "cuda": _cuda,
-    "kernel_driver": _kernel_driver,
-    "mode": _mode,
-    "ptxas": _ptxas,
-    "ptxas_cuda": _ptxas_cuda,
-    "nvcc_cuda": _nvcc_cuda,
-    "cuda_home": _cuda_home,
-}
-_LABELS = {
-    "code": "torch's code",
-    "cuda": "CUDA of the driver",
-    "kernel_driver": "the driver",
-    "mode": "the driver's mode",
-    "ptxas": "the ptxas that ran",
-    "ptxas_cuda": "its CUDA",
-    "nvcc_cuda": "CUDA of nvcc",
-    "cuda_home": "CUDA_HOME",
+#: What is compared, by the name of what a check saw: how it is called, and what is expected of it.
+_RULES: Mapping[str, tuple[str, Callable[[Check, Expected], Wanted | None]]] = {
+    "code": ("torch's code", _code),
+    "cuda": ("CUDA of the driver", _cuda),
+    "kernel_driver": ("the driver", _kernel_driver),
+    "mode": ("the driver's mode", _mode),
+    "ptxas": ("the ptxas that ran", _ptxas),
+    "ptxas_cuda": ("its CUDA", _ptxas_cuda),
+    "nvcc_cuda": ("CUDA of nvcc", _nvcc_cuda),
+    "cuda_home": ("CUDA_HOME", _cuda_home),
 }
 
 
