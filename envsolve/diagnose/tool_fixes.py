@@ -103,7 +103,7 @@ def compat_package(scene: Scene, cuda: str) -> Fix | None:
     folder = f"/usr/local/cuda-{cuda}/compat"
     text = (
         f"Keep the driver and put the forward-compatibility libraries of CUDA {cuda} first on the loader's path, "
-        "which NVIDIA supports on data-centre cards alone."
+        "which NVIDIA supports on data-centre GPUs only."
     )
     return Fix(text, f"sudo apt-get install {name} && export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH")
 

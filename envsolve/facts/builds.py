@@ -34,7 +34,7 @@ class Build(Fact, frozen=True, gc=False):
     Attributes:
         package: Normalised project name.
         version: Public version, ``2.14.1`` (no local part).
-        variant: ``cu126`` or ``cpu``: the CUDA flavour of the code inside, whatever the file name says. A wheel that
+        variant: ``cu126`` or ``cpu``: the variant of the code inside, whatever the file name says. A wheel that
             carries several has a record for each. ``any`` where it needs none: it compiles for the GPU itself
             (triton), or its kernels are optional (torchao); ``cuda`` and ``code`` are then those of the kernels.
         platform: Platform part of the wheel's file name, ``manylinux_2_28_x86_64``.
@@ -158,12 +158,12 @@ class SourceProject(Fact, frozen=True):
 
 
 class FamilyMember(msgspec.Struct, frozen=True):
-    """A package whose builds must agree with torch on one flavour.
+    """A package whose builds must agree with torch on one variant.
 
     Attributes:
         package: Normalised name.
         agrees_on: What its builds share with torch: the exact ``variant`` (torchvision links torch's CUDA code), the
-            CUDA ``major`` (vllm: it links the CUDA runtime), or ``nothing`` (triton: one build serves every flavour).
+            CUDA ``major`` (vllm: it links the CUDA runtime), or ``nothing`` (triton: one build serves every variant).
         index: Key of ``indexes.json`` that carries its variants, or ``default``.
     """
 

@@ -239,7 +239,7 @@ class Catalogue:
         return file.records
 
 
-# For which CUDA flavours and Pythons torch was ever published, and what people write for them.
+# For which variants and Pythons torch was ever published, and what people write for them.
 
 
 _CUDA = r"(?i)(?:cu(?:da)?)?[\s_=-]*(\d+)\.?(\d)(?:\.\d+)?"
@@ -249,7 +249,7 @@ _TAG = re.compile(r"cp3(\d+)t?")
 
 
 def flavours(catalogue: Catalogue) -> tuple[str, ...]:
-    """Every flavour of a torch build, ``cpu`` first, then by CUDA version."""
+    """Every variant of a torch build, ``cpu`` first, then by CUDA version."""
     return tuple(sorted({build.variant for build in catalogue.builds("torch")}, key=lambda name: (len(name), name)))
 
 
@@ -259,7 +259,7 @@ def pythons(catalogue: Catalogue) -> tuple[str, ...]:
 
 
 def check_flavour(text: str, catalogue: Catalogue) -> str:
-    """The flavour, if it is one, or lies between two: that torch was never published for that one is a plan's answer.
+    """The variant, if it is one, or lies between two: that torch was never published for that one is a plan's answer.
 
     Raises:
         UsageError: It is none; the hint tells what was probably meant, and all that there are.
@@ -275,13 +275,13 @@ def check_flavour(text: str, catalogue: Catalogue) -> str:
     raise UsageError(
         f"--cuda {quote(text)}: torch was never published for it"
         if meant is None
-        else f"--cuda {quote(text)}: not a flavour's name",
+        else f"--cuda {quote(text)}: not the name of a variant",
         hint=guess + listed,
     )
 
 
 def nearest_flavours(name: str, catalogue: Catalogue) -> tuple[str, ...]:
-    """The flavours of the next older and the next newer CUDA; empty for what does not lie between two."""
+    """The variants of the next older and the next newer CUDA; empty for what does not lie between two."""
     if not re.fullmatch(_FLAVOUR, name):
         return ()
     of_cuda = sorted((known for known in flavours(catalogue) if known != "cpu"), key=lambda known: _cuda(known[2:]))

@@ -79,7 +79,7 @@ _VENDOR = frozenset({"nvidia", "corporation", "geforce", "gpu", "graphics", "car
 # Memory size and kind, form factor and bus tell boards apart, not the code that they run.
 _BOARD = r"\d+(?:g|gb|gib)|hbm\d?e?|sxm\d?|pcie|pci|oem|max|q|with|design|gddr\d\w?|ecc|tesla|ls|dgxs"
 _OWN_MAKER = r"(?i)nvidia|geforce|quadro|tesla|[gr]tx"
-# Words in the names of other makers' cards and series: those of AMD, Intel, Apple and Google.
+# Words in the names of other makers' GPUs and series: those of AMD, Intel, Apple and Google.
 _OTHER_MAKERS = (
     r"(?i)\b(?:amd|radeon|instinct|rx ?\d{3,4}\w*|mi\d{2,3}[a-z]?|gfx\d+\w*|intel|arc|iris|gaudi\d?|apple|tpu)\b"
 )
@@ -106,7 +106,7 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
     found = _with_pci_id(text, catalogue) or next(filter(None, _readings(text, catalogue)), [])
     if not found and not re.search(_OWN_MAKER, text) and re.search(_OTHER_MAKERS, text):
         raise UsageError(
-            f'"{text}" is not an NVIDIA card', hint="only these are known; a machine without one is: no gpu"
+            f'"{text}" is not an NVIDIA GPU', hint="only these are known; a machine without one is: no gpu"
         )
     if not found:
         number = f"; a driver is written: driver {text}" if text.isdigit() else ""
@@ -151,7 +151,7 @@ def _named(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
 
     A model's own name in full means that model. An alias means its model and those whose names hold it as it stands.
     Anything shorter means all models whose names hold its words in any order, and one of them as they stand:
-    "RTX 6000" is a Quadro, an Ada and a Blackwell card, but "Quadro 6000", a card older than these, is none of them.
+    "RTX 6000" is a Quadro, an Ada and a Blackwell GPU, but "Quadro 6000", a GPU older than these, is none of them.
     """
     key = "".join(words)
     if not key:

@@ -56,10 +56,10 @@ class GpuModel(Fact, frozen=True):
 
     Attributes:
         data_centre: Whether it is one on which NVIDIA supports forward compatibility (rule 8).
-        first_driver: Lowest Linux driver version whose release notes say that it supports the card. A beta, or the
+        first_driver: Lowest Linux driver version whose release notes say that it supports the GPU. A beta, or the
             driver of a CUDA toolkit, may have run it some weeks before; and branches overlap in time, so that a higher
-            version that is older than the card may not know it. So no rule refuses a driver for this.
-        listed_in: Where no such notes are known, the lowest version whose own list of GPUs has the card.
+            version that is older than the GPU may not know it. So no rule refuses a driver for this.
+        listed_in: Where no such notes are known, the lowest version whose own list of GPUs has the GPU.
         pci_ids: PCI device ids (vendor 10de), lower-case hexadecimal: ``2684``.
     """
 
@@ -231,7 +231,7 @@ class Image(Fact, frozen=True):
 
 
 class OlderDrivers(msgspec.Struct, frozen=True):
-    """Driver branches that are accepted with cards of some brands: there the image's compat ``libcuda`` may serve.
+    """Driver branches that are accepted with GPUs of some brands: there the image's compat ``libcuda`` may serve.
 
     Attributes:
         brands: As the container runtime names them, ``tesla``.

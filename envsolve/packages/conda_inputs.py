@@ -38,7 +38,7 @@ def read_spec(text: str, origin: str, names: Mapping[str, str]) -> Spec:
         names: Names on conda-forge by names on the package index, where they differ.
 
     Raises:
-        UsageError: It is neither, or asks for what conda has not: an address, a flavour in the version.
+        UsageError: It is neither, or asks for what conda has not: an address, a variant in the version.
     """
     text = text.strip()
     try:
@@ -65,7 +65,7 @@ def of_requirement(requirement: Requirement, origin: str, names: Mapping[str, st
 def _clause(one: Specifier, requirement: Requirement, origin: str) -> str:
     if "+" in one.version:
         version = one.version.partition("+")[0]
-        hint = f"write {requirement.name}=={version}, and the flavour with --cuda"
+        hint = f"write {requirement.name}=={version}, and the variant with --cuda"
         raise wrong(origin, f"{requirement}: conda builds carry no local version", hint)
     if one.version.endswith(".*") and one.operator == "==":
         return one.version

@@ -30,8 +30,8 @@ class Tree(msgspec.Struct, frozen=True):
     """The source tree that a package is built from.
 
     Attributes:
-        repository: Address of its git repository, ``https://github.com/NVIDIA/apex``; None for a folder, and for
-            another kind of repository.
+        repository: URL of its git repository, ``https://github.com/Dao-AILab/flash-attention``; None for a directory
+            and for another kind of repository.
         revision: What was asked for of it, a branch, a tag or a commit; None for its default branch.
         commit: The commit that this was; None where the repository was not read.
         folder: Absolute path of the folder; None for a repository.

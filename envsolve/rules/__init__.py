@@ -1,1 +1,1 @@
-"""The rules of CUDA compatibility, pure: (build, machine) -> verdict."""
+"""The rules of GPU compatibility, pure: (build, machine) -> verdict."""

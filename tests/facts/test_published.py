@@ -32,7 +32,7 @@ def test_known_flavours(name: str) -> None:
     ],
 )
 def test_a_flavour_written_otherwise_is_understood_and_refused(text: str, meant: str) -> None:
-    with pytest.raises(UsageError, match="not a flavour's name") as caught:
+    with pytest.raises(UsageError, match="not the name of a variant") as caught:
         check_flavour(text, CATALOGUE)
     assert (caught.value.hint or "").startswith(f"did you mean {meant}? there are cpu, cu92,")
 

@@ -183,7 +183,7 @@ def test_a_distribution_implies_no_libc(catalogue: Catalogue) -> None:
     "text", ["MI300X", "AMD MI250", "RX 7900", "Radeon RX 7900 XTX", "gfx1100", "Arc A770", "Intel Gaudi 3", "Apple M2"]
 )
 def test_cards_of_other_makers_are_told_apart_from_misspelt_ones(text: str) -> None:
-    with pytest.raises(UsageError, match="is not an NVIDIA card") as caught:
+    with pytest.raises(UsageError, match="is not an NVIDIA GPU") as caught:
         find_gpu(text, Catalogue())
     assert "no gpu" in (caught.value.hint or "")
 
@@ -286,5 +286,5 @@ def test_a_short_number_is_no_card(text: str, hint: str) -> None:
 
 @pytest.mark.parametrize("text", ["gfx90a", "MI300X", "Radeon RX 7900 XTX", "Arc A770", "Instinct MI250"])
 def test_other_makers_are_named_as_such(text: str) -> None:
-    with pytest.raises(UsageError, match="not an NVIDIA card"):
+    with pytest.raises(UsageError, match="not an NVIDIA GPU"):
         find_gpu(text, Catalogue())

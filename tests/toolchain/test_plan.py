@@ -189,7 +189,7 @@ def test_the_shortest_way_to_a_toolchain(catalogue: Catalogue, machine: Machine,
         ("9.0", "12.4", (), "12.4", None),
         ("7.0", "13.0", (), "12.9", None),  # nvcc 13 dropped Volta
         ("9.0", "13.2", (Toolkit("12.6", "/usr/local/cuda", True),), "12.6", "machine"),
-        ("12.0", "13.2", (Toolkit("12.6", "/usr/local/cuda", True),), "13.2", "pip"),  # 12.6 does not know the card
+        ("12.0", "13.2", (Toolkit("12.6", "/usr/local/cuda", True),), "13.2", "pip"),  # 12.6 does not know the GPU
         ("9.0", "13.0", (Toolkit("13.2", "/usr/local/cuda", True),), "13.0", "pip"),  # newer than the driver
         ("9.0", None, (), None, None),
         ("12.0", "12.4", (), None, None),

@@ -194,9 +194,9 @@ def _differences_of_build(step: Step, record: Build, fresh: Sequence[Build]) -> 
 
 
 def _one_flavour(record: Build, fresh: Build) -> bool:
-    """Whether two records may be of one flavour; what the listing alone tells of has none.
+    """Whether two records may be of one variant; what the listing alone tells of has none.
 
-    Where no library told the flavour, its minor is that of a torch that goes with it, and another day's may be another.
+    Where no library told the variant, its minor is that of a torch that goes with it, and another day's may be another.
     """
     return fresh.variant in ("", record.variant) or _one_major(record, fresh)
 

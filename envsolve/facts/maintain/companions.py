@@ -42,21 +42,21 @@ _MAIN: Mapping[str, re.Pattern[str]] = {
         "torchao": r"torchao/(prototype/)?[\w-]+(\.[\w-]+)?\.so",
         "xformers": r"xformers/_C\.(so|pyd)",
         "vllm": r"vllm/_C(_stable_libtorch)?\.[\w.-]+",
-        # One is loaded on cc 9.0 and the other on every other card; both hold the same list.
+        # One is loaded on cc 9.0 and the other on every other GPU; both hold the same list.
         "sgl-kernel": r"sgl_kernel/(sm\d+/)?common_ops[\w.-]+",
         "sglang-kernel": r"sgl_kernel/(sm\d+/)?common_ops[\w.-]+",
         "fbgemm-gpu": r"fbgemm_gpu/fbgemm_gpu_py\.so",
         "transformer-engine-cu12": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
         "transformer-engine-cu13": r"transformer_engine/(wheel_lib/)?libtransformer_engine\.so",
         "onnxruntime-gpu": r"onnxruntime/capi/(lib)?onnxruntime_providers_cuda\.(so|dll)",
-        # The libraries that hold compiled kernels; CuPy compiles its others for the card when they are first used.
+        # The libraries that hold compiled kernels; CuPy compiles its others for the GPU when they are first used.
         "cupy": r"cupy/(cuda/(cub|thrust)|random/_generator_api)\.[\w.-]+",
-        # XLA compiles a program for the card at hand; these are the kernels that JAX ships ready-made.
+        # XLA compiles a program for the GPU at hand; these are the kernels that JAX ships ready-made.
         "jax-plugin": r"jax_cuda\d+_plugin/_(linalg|prng)\.so",
         "jax-pjrt": r"jax_plugins/xla_cuda\d+/xla_cuda_plugin\.so",
     }.items()
 }
-# Each of its libraries holds the kernels for other cards, and it loads all of them: its list is that of all together.
+# Each of its libraries holds the kernels for other GPUs, and it loads all of them: its list is that of all together.
 _OF_ALL_LIBRARIES = frozenset({"torchao"})
 _KIND = re.compile(r"(cupy)-cuda\w+|(jax)-cuda\d+(-(?:plugin|pjrt))")
 
@@ -116,7 +116,7 @@ _AO_OLDEST = re.compile(r'min_torch_version = _parse_version\("([\d.]+)"\)')
 def named_by_itself(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
     """torchvision, torchaudio, torchcodec: ``version.py`` has the local version that the file name lacks.
 
-    Left out where METADATA names no torch, or ``version.py`` no flavour (a CPU build from before they did).
+    Left out where METADATA names no torch, or ``version.py`` no variant (a CPU build from before they did).
     """
     package = builds[0].package
     version, _ = read_version(read_text(wheel, f"{package}/version.py"))
@@ -142,7 +142,7 @@ def xformers(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolk
 
 
 def torchao(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
-    """torchao: Python for any flavour; the kernels beside it are optional, and load with some torches alone.
+    """torchao: Python for any variant; the kernels beside it are optional, and load with some torches alone.
 
     ``code`` and ``cuda`` are those of the kernels, ``torch`` is the list in ``__init__.py`` by which it loads them. A
     release without such a list is left out.
@@ -164,7 +164,7 @@ def torchao(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolki
 def bitsandbytes(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
     """bitsandbytes: one library for each CUDA, of which it loads one by torch's own CUDA.
 
-    Until 0.44 there is a second one for old cards, which counts as part of the first. Until 0.49 it wants
+    Until 0.44 there is a second one for old GPUs, which counts as part of the first. Until 0.49 it wants
     exactly torch's CUDA; later it falls back within the major: to the next older one, else to the oldest.
 
     Raises:
@@ -220,7 +220,7 @@ READERS: Mapping[str, Reader] = {
 
 # Packages whose wheels on the default index say too little of themselves: vllm, bitsandbytes, CuPy and their like.
 #
-# Most are published without a flavour in their names, yet their libraries need the runtime of one CUDA major, and a
+# Most are published without a variant in their names, yet their libraries need the runtime of one CUDA major, and a
 # torch
 # of the same major beside them. What tells the major is the package's own name (``-cu12``), else its libraries, else
 # the

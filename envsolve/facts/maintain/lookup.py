@@ -45,7 +45,7 @@ def find_facts(catalogue: Catalogue, what: str, which: Sequence[str]) -> Facts:
     Args:
         what: A package (``torch``), or a kind of fact (``driver``, ``gpu``, ``toolkit``). ``triton`` is both. Of a
             package without builds (``deepspeed``), what compiling it takes.
-        which: What narrows it: a version, a flavour, an index; a driver branch; the name of a card.
+        which: What narrows it: a version, a variant, an index; a driver branch; the name of a GPU.
 
     Raises:
         UsageError: Nothing such is known; the hint names what is.

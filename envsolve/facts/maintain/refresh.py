@@ -190,7 +190,7 @@ def torch_builds(index: Index, since: str, source: str, wanted: Callable[[Releas
 def triton_builds(
     index: Index, since: str, source: str, wanted: Callable[[Release], bool] | None = None
 ) -> list[Build]:
-    """Builds of triton: one serves every CUDA flavour, so that its variant is ``any``."""
+    """Builds of triton: one serves every variant, so that its variant is ``any``."""
     found = filter(wanted, releases(index.project("triton"), since))
     return _builds(index, found, lambda release, _: record_of(release, "any", Evidence.MEASURED, source))
 

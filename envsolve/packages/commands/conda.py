@@ -10,7 +10,7 @@ import msgspec
 
 from envsolve.packages.commands import Argument, Change, Command, Meaning
 
-#: ``conda-forge::pytorch=2.7.1=cuda129*``, ``pytorch>=2.7``, ``pytorch[build=cuda*]``.
+#: ``conda-forge::pytorch=2.7.1=cpu*``, ``pytorch>=2.7``, ``pytorch[build=cpu*]``.
 _SPEC = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?:[ =<>!~\[].*)?")
 
 
@@ -98,7 +98,7 @@ class Conda:
         return match["name"].lower() if match else None
 
     def pin(self, name: str, version: str) -> str:
-        """An exact match spec, ``pytorch=2.7.1=cuda126_py312_200``."""
+        """An exact match spec, ``pytorch=2.7.1=cpu_generic_py312_0``."""
         return f"{name}={version}"
 
 

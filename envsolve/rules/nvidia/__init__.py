@@ -28,7 +28,7 @@ _TORCH = "torch"
 
 
 class Facts(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The tables of the catalogue that the rules read; what follows from them for a card is worked out once."""
+    """The tables of the catalogue that the rules read; what follows from them for a GPU is worked out once."""
 
     toolkits: Sequence[Toolkit]
     floors: Sequence[Floor]
@@ -59,13 +59,13 @@ class Facts(msgspec.Struct, frozen=True, eq=False, dict=True):
         return {}
 
     def best_code(self, names: tuple[str, ...], cc: ComputeCapability) -> tuple[Level, Arch | None]:
-        """Rules 3 and 4 for a card, whose answer is the same on every machine that has one."""
+        """Rules 3 and 4 for a GPU, whose answer is the same on every machine that has one."""
         if (names, cc) not in self._best:
             self._best[names, cc] = best_code(names, cc, self.architectures)
         return self._best[names, cc]
 
     def libraries_serve(self, cuda: str, cc: ComputeCapability) -> Reason:
-        """Rule 5 for a card, likewise."""
+        """Rule 5 for a GPU, likewise."""
         if (cuda, cc) not in self._libraries:
             self._libraries[cuda, cc] = libraries_serve(cuda, cc, self.toolkits, self.architectures)
         return self._libraries[cuda, cc]
@@ -170,7 +170,7 @@ class Nvidia:
         return None if not served or any(reason.ok for reason in served) else served[-1]
 
     def _as_triton(self, build: Build, gpu: Gpu, host: Sequence[Reason]) -> Verdict:
-        """Triton itself: what it compiles for a card runs there, or not."""
+        """Triton itself: what it compiles for a GPU runs there, or not."""
         reason = self._compiles(build.version, gpu.cc)
         told = (*host, reason or Reason("triton", None, f"whether Triton {build.version} serves the GPU is not known"))
         if any(r.ok is False for r in told):

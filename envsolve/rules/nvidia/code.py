@@ -1,4 +1,4 @@
-"""Rules 3, 4 and 5: which GPU code runs on which card."""
+"""Rules 3, 4 and 5: which GPU code runs on which GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Architectures = Mapping[str, Architecture]
 def sass_level(arch: Arch, cc: ComputeCapability, architectures: Architectures) -> Level:
     """Rule 3: ``sm_XY`` runs on cc ``X.Z`` with ``Z >= Y``, same major only.
 
-    ``a`` forms run on exactly their card, ``f`` forms on their family. Tegra parts are islands: their code serves no
+    ``a`` forms run on exactly their GPU, ``f`` forms on their family. Tegra parts are islands: their code serves no
     desktop part and none serves them. Source: CUDA C++ Programming Guide, "Binary Compatibility" and "Family-Specific
     Features".
     """
@@ -51,7 +51,7 @@ def ptx_level(arch: Arch, cc: ComputeCapability, architectures: Architectures) -
 
 
 def best_code(names: Iterable[str], cc: ComputeCapability, architectures: Architectures) -> tuple[Level, Arch | None]:
-    """The piece of SASS, else of PTX, that a card runs, and at which level; ``(NONE, None)`` where there is none."""
+    """The piece of SASS, else of PTX, that a GPU runs, and at which level; ``(NONE, None)`` where there is none."""
     best: tuple[Level, Arch | None] = (Level.NONE, None)
     for name in names:
         arch = Arch.parse(name)
@@ -67,8 +67,8 @@ def libraries_serve(
 ) -> Reason:
     """Rule 5: cuBLAS, cuDNN, NCCL and NVRTC of a toolkit carry code only for the GPUs which that toolkit knew.
 
-    So PTX in torch alone saves neither a card younger than the toolkit nor one that the toolkit dropped. The toolkit
-    serves a card if SASS that it can make runs there (rule 3). Source: release notes of each toolkit.
+    So PTX in torch alone saves neither a GPU younger than the toolkit nor one that the toolkit dropped. The toolkit
+    serves a GPU if SASS that it can make runs there (rule 3). Source: release notes of each toolkit.
     """
     toolkit = toolkit_of(cuda, toolkits)
     if toolkit is None:
@@ -91,14 +91,14 @@ def _is_island(cc: ComputeCapability, architectures: Architectures) -> bool:
     return known is not None and known.island
 
 
-# Rule 6: whether kernels that Triton compiles run on a card.
+# Rule 6: whether kernels that Triton compiles run on a GPU.
 
 
 TRITON = "triton"
 
 
 def chosen_ptxas(release: TritonRelease, cc: ComputeCapability) -> Ptxas | None:
-    """The assembler that a Triton release runs for a card."""
+    """The assembler that a Triton release runs for a GPU."""
     for ptxas in release.ptxas:
         first = ComputeCapability.parse(ptxas.min_cc)
         end = ComputeCapability.parse(ptxas.max_cc) if ptxas.max_cc else None
@@ -108,7 +108,7 @@ def chosen_ptxas(release: TritonRelease, cc: ComputeCapability) -> Ptxas | None:
 
 
 def arch_asked(release: TritonRelease, cc: ComputeCapability) -> str:
-    """The GPU name that a Triton release gives its ptxas for a card: ``sm_90a``."""
+    """The GPU name that a Triton release gives its ptxas for a GPU: ``sm_90a``."""
     specific = release.arch_specific_from
     return cc.sm + ("a" if specific and cc >= ComputeCapability.parse(specific) else "")
 
@@ -121,10 +121,10 @@ def triton_runs(
     toolkits: Sequence[Toolkit],
     floors: Sequence[Floor],
 ) -> Reason:
-    """Rule 6: Triton compiles for the card, its ptxas knows the arch, and the driver loads that ptxas's cubins.
+    """Rule 6: Triton compiles for the GPU, its ptxas knows the arch, and the driver loads that ptxas's cubins.
 
     A cubin needs the driver family of the ptxas that made it, even where torch's own variant is older. The reason's
-    rule is ``triton-gpu`` where the card is below what Triton supports, ``triton-matrix`` where its compiler makes
+    rule is ``triton-gpu`` where the GPU is below what Triton supports, ``triton-matrix`` where its compiler makes
     simple kernels for it but no matrix product, ``triton-driver`` where the driver is too old for the cubins, else
     ``triton``.
     """
@@ -152,7 +152,7 @@ def triton_runs(
     return say(False, text, "triton-driver")
 
 
-# Rule 9: the torch family of one environment agrees on CUDA flavour and torch minor.
+# Rule 9: the torch family of one environment agrees on variant and torch minor.
 
 
 _specifier = lru_cache(maxsize=1024)(SpecifierSet)
@@ -189,7 +189,7 @@ def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
     elif agrees_on == "major" and companion.cuda and torch.cuda:
         same = CudaVersion.parse(companion.cuda).major == CudaVersion.parse(torch.cuda).major
     if not same:
-        return Reason("flavour", False, f"{pair}: different CUDA flavours", companion.evidence.value, companion.source)
+        return Reason("flavour", False, f"{pair}: different CUDA variants", companion.evidence.value, companion.source)
     if companion.torch and not _specifier(companion.torch).contains(torch.version, prereleases=True):
         text = f"{pair}: built against torch{companion.torch}"
         return Reason("flavour", False, text, companion.evidence.value, companion.source)

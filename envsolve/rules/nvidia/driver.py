@@ -101,13 +101,13 @@ def ptx_loads(ptx_cuda: str, driver: Driver | None) -> Reason:
     return Reason("driver-ptx", ok, f"a driver for CUDA {driver.cuda} {verb} PTX of CUDA {ptx_cuda}")
 
 
-# Rule 7: the life of cards and drivers: which machines can exist at all.
+# Rule 7: the life of GPUs and drivers: which machines can exist at all.
 
 
 def can_exist(
     gpu: Gpu, driver: Driver | None, architectures: Mapping[str, Architecture], drivers: Sequence[DriverBranch]
 ) -> Reason:
-    """Rule 7: a card has a first driver that knows it, and may have a last branch.
+    """Rule 7: a GPU has a first driver that knows it, and may have a last branch.
 
     Where only the driver's CUDA version is known, the branches that support it decide. Source: release notes of the
     driver branches and NVIDIA's list of legacy GPUs.
@@ -123,7 +123,7 @@ def can_exist(
         return say(None, "the machine's driver is not known")
     have = f"driver {driver.version}" if driver.version else f"a driver for CUDA {driver.cuda}"
     if known.first_driver and _before(driver, known.first_driver, drivers):
-        return say(False, f"{gpu.label} needs driver {known.first_driver} or newer; {have} does not know the card")
+        return say(False, f"{gpu.label} needs driver {known.first_driver} or newer; {have} does not know the GPU")
     if known.last_branch and _after(driver, known.last_branch, drivers):
         return say(False, f"the R{known.last_branch} branch is the last to serve {gpu.label}; {have} dropped it")
     return say(True, f"{have} serves {gpu.label}")
@@ -146,7 +146,7 @@ def _after(driver: Driver, last: str, drivers: Sequence[DriverBranch]) -> bool:
 # Rule 8: whether a cuda-compat ``libcuda`` raises a driver's CUDA version on a machine.
 
 
-# The container runtime's name for data-centre cards in NVIDIA_REQUIRE_CUDA.
+# The container runtime's name for data-centre GPUs in NVIDIA_REQUIRE_CUDA.
 _DATA_CENTRE = "tesla"
 
 
@@ -166,7 +166,7 @@ class ForwardFacts(msgspec.Struct, frozen=True):
         return self.catalogue.architectures
 
     def model(self, gpu: Gpu) -> GpuModel | None:
-        """The model of a card, where its name tells it."""
+        """The model of a GPU, where its name tells it."""
         try:
             return find_gpu(gpu.name, self.catalogue) if gpu.name else None
         except UsageError:
@@ -178,10 +178,10 @@ class ForwardFacts(msgspec.Struct, frozen=True):
 
 
 def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
-    """Rule 8: a compat ``libcuda`` serves data-centre cards on the driver branches that NVIDIA lists for its release.
+    """Rule 8: a compat ``libcuda`` serves data-centre GPUs on the driver branches that NVIDIA lists for its release.
 
-    It must be newer than the driver (else CUDA error 803), every card must be one of a data centre or a Jetson (else
-    error 804), and the branch that it was built from must still know the cards (rule 7). Where it is not known whether
+    It must be newer than the driver (else CUDA error 803), every GPU must be one of a data centre or a Jetson (else
+    error 804), and the branch that it was built from must still know the GPUs (rule 7). Where it is not known whether
     all of that holds, the reason says so, and the driver is to be judged alone. Sources: CUDA Compatibility guide,
     "Forward Compatibility"; ``NVIDIA_REQUIRE_CUDA`` of NVIDIA's images, which names the branches.
 
@@ -201,8 +201,8 @@ def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
     if driver.supports(driver.compat_libcuda):
         text = f"{library} is not newer than {have}, which supports CUDA {driver.cuda} itself"
         return Reason("forward", False, f"{text} (CUDA error 803)")
-    cards = {(gpu.name, gpu.compute_capability): gpu for gpu in machine.gpus or ()}
-    unfit = [reason for gpu in cards.values() if (reason := _no_card_for_it(gpu, library, driver, facts))]
+    gpus = {(gpu.name, gpu.compute_capability): gpu for gpu in machine.gpus or ()}
+    unfit = [reason for gpu in gpus.values() if (reason := _no_gpu_for_it(gpu, library, driver, facts))]
     if unfit:
         return min(unfit, key=lambda reason: reason.ok is None)
     if not machine.gpus or driver.version is None or driver.cuda is None:
@@ -246,14 +246,14 @@ def through_compat(alone: DriverFit, cuda: str, driver: Driver | None, raised: D
     return DriverFit(reason, alone.required, "forward-compat")
 
 
-def _no_card_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts) -> Reason | None:
-    """Why a card cannot use the library, or that it is not known whether it can; None where it can."""
+def _no_gpu_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts) -> Reason | None:
+    """Why a GPU cannot use the library, or that it is not known whether it can; None where it can."""
     model = facts.model(gpu)
     if model is None:
-        text = f"{library} serves data-centre cards alone; whether {gpu.label} is one is not known"
+        text = f"{library} serves data-centre GPUs only; whether {gpu.label} is one is not known"
         return Reason("forward", None, text)
     if not model.data_centre:
-        text = f"{library} serves data-centre cards alone, and {gpu.label} is none (CUDA error 804)"
+        text = f"{library} serves data-centre GPUs only, and {gpu.label} is none (CUDA error 804)"
         return Reason("forward", False, text, model.evidence.value, model.source)
     branch = next((b for b in facts.drivers if b.cuda_version == CudaVersion.parse(driver.compat_libcuda or "0")), None)
     built_from = Driver(branch.branch, branch.cuda) if branch else None

@@ -62,7 +62,7 @@ def nvcc_for(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerFa
     """The nvcc to compile with: of torch's own CUDA version, since ``torch.utils.cpp_extension`` refuses another major.
 
     Returns:
-        The CUDA version, ``12.8``, None for a build without CUDA; and whether that nvcc can make code for every card.
+        The CUDA version, ``12.8``, None for a build without CUDA; and whether that nvcc can make code for every GPU.
     """
     if torch.cuda is None:
         return None, Reason("toolchain", False, f"torch {torch.version} {torch.variant} has no CUDA to compile against")
@@ -74,12 +74,12 @@ def nvcc_without_torch(
 ) -> tuple[str | None, Reason]:
     """The nvcc to compile with where no torch decides: of a CUDA that the driver knows in full.
 
-    So what it links runs on the driver, and so does PTX that it makes (rule 2); and it must know the cards. Of several
+    So what it links runs on the driver, and so does PTX that it makes (rule 2); and it must know the GPUs. Of several
     the one that is nearest at hand, and of those the newest.
 
     Args:
         driver_cuda: The newest CUDA version that every driver knows, ``13.0``; None where it is not known.
-        cards: Those to compile for.
+        GPUs: Those to compile for.
         reach: How near at hand the nvcc of a CUDA version is, 0 for the nearest.
         facts: The tables.
     """
@@ -95,17 +95,17 @@ def nvcc_without_torch(
         text = f"no nvcc up to CUDA {driver_cuda}, which is what the driver knows, can compile for cc {listed}"
         return None, Reason("toolchain", False, text)
     version = str(chosen.cuda_version)
-    text = f"the driver runs all that nvcc {version} makes, PTX included, and it knows every card"
+    text = f"the driver runs all that nvcc {version} makes, PTX included, and it knows every GPU"
     return version, _reason(text, chosen)
 
 
 def knows_cards(cuda: str, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> Reason:
-    """Whether the nvcc of a CUDA version can make code for every card."""
+    """Whether the nvcc of a CUDA version can make code for every GPU."""
     toolkit = toolkit_of(cuda, facts.toolkits)
     if toolkit is None:
         return Reason("toolchain", None, f"the GPUs that nvcc {cuda} knows are not recorded")
     unknown = _unknown_to(toolkit, cards, facts)
-    text = f"nvcc {cuda} " + (f"cannot compile for cc {', '.join(unknown)}" if unknown else "knows every card")
+    text = f"nvcc {cuda} " + (f"cannot compile for cc {', '.join(unknown)}" if unknown else "knows every GPU")
     return Reason("toolchain", not unknown, text, toolkit.evidence.value, toolkit.source)
 
 
@@ -137,13 +137,13 @@ def gcc_without_torch(cuda: str | None, facts: CompilerFacts) -> GccRange:
 
 
 def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> tuple[str | None, Reason]:
-    """The value of ``TORCH_CUDA_ARCH_LIST`` that serves the cards, each with SASS, lowest first.
+    """The value of ``TORCH_CUDA_ARCH_LIST`` that serves the GPUs, each with SASS, lowest first.
 
-    An entry must be in the table of this torch's ``torch.utils.cpp_extension`` and known to its nvcc. For a card that
+    An entry must be in the table of this torch's ``torch.utils.cpp_extension`` and known to its nvcc. For a GPU that
     has none, the entry whose code runs on it (rule 3) stands in.
 
     Returns:
-        ``8.0;9.0``, None where no card is known or one cannot be served; and why.
+        ``8.0;9.0``, None where no GPU is known or one cannot be served; and why.
     """
     wanted = sorted(set(cards))
     if not wanted:
@@ -159,14 +159,14 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
         text = f"torch {torch.version} with CUDA {torch.cuda} cannot be asked to compile for cc {', '.join(unserved)}"
         return None, Reason("toolchain", False, text)
     listed = ";".join(str(cc) for cc in sorted({cc for cc in found if cc}))
-    return listed, Reason("toolchain", True, f"TORCH_CUDA_ARCH_LIST={listed} compiles for every card")
+    return listed, Reason("toolchain", True, f"TORCH_CUDA_ARCH_LIST={listed} compiles for every GPU")
 
 
 def written_archs(project: SourceProject, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> str | None:
     """The value of a project's own variable for the GPUs to compile for, in its own form.
 
     Returns:
-        ``80;90``; None where no card is known, or one that it cannot be asked to compile for is among them.
+        ``80;90``; None where no GPU is known, or one that it cannot be asked to compile for is among them.
     """
     wanted = sorted(set(cards))
     entries = [ComputeCapability.parse(name) for name in project.archs] or wanted
@@ -203,7 +203,7 @@ def _entries(torch: Build, facts: CompilerFacts) -> list[ComputeCapability] | No
 def _serving(
     card: ComputeCapability, entries: Iterable[ComputeCapability], architectures: Mapping[str, Architecture]
 ) -> ComputeCapability | None:
-    """The entry nearest to a card of those whose SASS runs there."""
+    """The entry nearest to a GPU of those whose SASS runs there."""
     usable = [cc for cc in entries if sass_level(Arch.parse(cc.sm), card, architectures) is not Level.NONE]
     return max(usable, default=None)
 
@@ -230,7 +230,7 @@ def _within(lower: Sequence[_Bound], upper: Sequence[_Bound], preferred: int | N
 
 
 def _unknown_to(toolkit: Toolkit, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> list[str]:
-    """The cards that a toolkit's nvcc cannot compile for."""
+    """The GPUs that a toolkit's nvcc cannot compile for."""
     return [str(cc) for cc in cards if not best_code(toolkit.archs, cc, facts.architectures)[0].usable]
 
 
