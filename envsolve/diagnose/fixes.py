@@ -111,7 +111,12 @@ def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Fix:
     chosen = [advice.on_named_index(option, family) for option in options]
     keeps_torch = len(chosen) > 1 and installed_by(scene).has(chosen[0].build)
     text = advice.in_words(chosen, scene.gpus, scene.facts, keeps_torch=keeps_torch)
-    return Fix(text, install_command(scene, chosen[1:] if keeps_torch else chosen))
+    command = install_command(scene, chosen[1:] if keeps_torch else chosen)
+    if keeps_torch:
+        # To reinstall with what it requires would fetch torch again, from the default index.
+        again = any(public(scene.report.installed, o.build.package) == o.build.version for o in chosen[1:])
+        command = edit(command, lambda found, _: _alone(found) if again else found.without("force_reinstall"))
+    return Fix(text, command)
 
 
 def release_for(scene: Scene, package: str, major: int | None = None) -> Build | None:

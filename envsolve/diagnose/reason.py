@@ -8,6 +8,7 @@ from envsolve.diagnose.causes import report_checks
 from envsolve.diagnose.fixes import as_uv_takes_it
 from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Finding, Fix, Grounds, ReportFacts, RuledOut
 from envsolve.diagnose.scene import Scene, scene_of
+from envsolve.diagnose.trial import Trial
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 
@@ -60,11 +61,12 @@ def weighed(scene: Scene) -> list[Finding | RuledOut]:
 def concluded(scene: Scene, answers: Sequence[Finding | RuledOut]) -> Diagnoses:
     """The answers in order, with what to run next if none of them names a cause."""
     findings = in_order([a for a in answers if isinstance(a, Finding)], scene)
+    trial = Trial(scene, weighed)
     said = [m.signature.says for m in scene.matches if m.signature.says]
     ruled_out = [*said, *(a.text for a in answers if isinstance(a, RuledOut))]
     return Diagnoses(
         schema=SCHEMA,
-        diagnoses=tuple(_diagnosis(finding, scene.catalogue) for finding in findings),
+        diagnoses=tuple(_diagnosis(finding, scene, trial) for finding in findings),
         ruled_out=tuple(dict.fromkeys(ruled_out)),
         next_steps=() if findings else next_steps(scene),
     )
@@ -83,16 +85,33 @@ def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
     return first + [f for f in told.values() if f.cause in explained and f.grounds.rank <= Grounds.STATED.rank]
 
 
-def _diagnosis(finding: Finding, catalogue: Catalogue) -> Diagnosis:
-    precision = catalogue.precisions[finding.grounds.value]
+def _diagnosis(finding: Finding, scene: Scene, trial: Trial) -> Diagnosis:
+    precision = scene.catalogue.precisions[finding.grounds.value]
     return Diagnosis(
         cause=finding.cause,
         # Laplace's rule: a few right answers do not make a certainty.
         confidence=round((precision.right + 1) / (precision.of + 2), 2),
         explanation=finding.explanation,
         evidence=tuple(dict.fromkeys(finding.evidence)),
-        remedies=tuple(dict.fromkeys(map(_as_taken, finding.remedies))) or (_LOOK_FURTHER,),
+        remedies=tuple(tried(finding, trial)) or _to_find_one(scene),
     )
+
+
+def tried(finding: Finding, trial: Trial) -> Iterator[Fix]:
+    """The fixes of a finding that remove its cause in the model, each once."""
+    return (fix for fix in dict.fromkeys(map(_as_taken, finding.remedies)) if trial.holds(finding.cause, fix))
+
+
+def _to_find_one(scene: Scene) -> tuple[Fix, ...]:
+    """What to add to the report so that a fix can be found, or that there is none."""
+    missing = []
+    if not scene.gpus or scene.driver is None:
+        missing.append(
+            Fix("No fix is certain without the GPU and the driver: add the output of nvidia-smi.", "nvidia-smi")
+        )
+    if scene.about_torch and (scene.torch is None or scene.torch.version is None):
+        missing.append(Fix("Add the installed packages.", "python -m pip list"))
+    return tuple(missing) or (_LOOK_FURTHER,)
 
 
 def _as_taken(fix: Fix) -> Fix:

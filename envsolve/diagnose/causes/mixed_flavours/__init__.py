@@ -105,10 +105,12 @@ def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
     """The companion for this torch, the torch for this companion, then the nearest pair."""
     exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
     companion = SpecifierSet(f"=={scene.report.installed[name].value.partition('+')[0]}")
-    found = [pair_with(scene, {"torch": exact, name: SpecifierSet()}), pair_with(scene, {name: companion})]
+    every = {other: SpecifierSet() for other in scene.report.installed if scene.family.follows_torch(other)}
+    wrong = {other: SpecifierSet() for other in every if _disagreement(scene, torch, other)}
+    found = [pair_with(scene, {"torch": exact, **wrong}), pair_with(scene, {**every, name: companion})]
     if found[0] is None:
         # No release of the companion goes with this build: the nearest older pair keeps its CUDA major if it can.
-        found.append(pair_with(scene, {"torch": SpecifierSet(f"<{torch.version}"), name: SpecifierSet()}))
+        found.append(pair_with(scene, {"torch": SpecifierSet(f"<{torch.version}"), **every}))
     yield from {remedy.command: remedy for remedy in found if remedy}.values()
 
 

@@ -36,8 +36,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 
 def _capped(scene: Scene) -> Iterator[Finding]:
-    missing, torch, another = lacking(scene), scene.torch, with_another_python(scene)
-    if missing and torch and another:
+    missing, torch = lacking(scene), scene.torch
+    if missing and torch and (another := with_another_python(scene)):
         evidence = (*lines(failure(scene)), *torch_evidence(scene), torch.code_from or "", *scene.gpu_evidence)
         consequences = ("no-kernel-for-gpu", "nvcc-torch-mismatch", "nvcc-arch-unknown")
         values = {"gpus": gpu_names(missing), "python": scene.python}
