@@ -1,15 +1,15 @@
-"""An nvcc of a given CUDA, by the package manager at hand, and the gcc beside it."""
+"""Fixes outside the environment: an nvcc by the package manager at hand, another driver, an image that exists."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
 from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene
-from envsolve.facts.hardware import CompilerPackages
+from envsolve.facts.hardware import CompilerPackages, Image
 from envsolve.machine.model import Driver, Gpu
 from envsolve.rules.nvidia.driver import ForwardFacts, can_exist, compat_serves, driver_runs
 from envsolve.rules.nvidia.toolchain import CompilerFacts, GccRange, covers, gcc_for, ptxas_packages
@@ -141,12 +141,17 @@ def image_remedies(scene: Scene, asked: str) -> Iterator[Fix]:
     repository, _, tag = asked.removeprefix("docker.io/").rpartition(":")
     version = re.match(r"\d+\.\d+", tag)
     if version and repository:
-        near = _near(scene, repository, tag, version[0])
+        wanted = CudaVersion.parse(version[0])
+        images = [(CudaVersion.parse(i.version), i) for i in scene.catalogue.images if i.repository == repository]
+        # Publishers delete retired images in time, so a kept one of a newer toolkit comes first.
+        next_kept = min((known for known, image in images if not image.retired and known >= wanted), default=None)
+        near = _alike(tag, (image for known, image in images if known == next_kept and not image.retired))[:3]
         if near:
             yield Fix(f"Use a tag that exists, such as {', '.join(near)}.", f"docker pull {repository}:{near[0]}")
-        if last := _last_retired(scene, repository, tag, version[0]):
+        same = [image for known, image in images if known == wanted]
+        if all(image.retired for image in same) and (last := _alike(tag, same)):
             text = (
-                f"If it must be CUDA {version[0]}: {last} was its last release under such a name. Its publisher has "
+                f"If it must be CUDA {version[0]}: {last[0]} was its last release under such a name. Its publisher has "
                 "retired it, and deletes such tags in time, so do not rely on it."
             )
             yield Fix(text)
@@ -155,45 +160,17 @@ def image_remedies(scene: Scene, asked: str) -> Iterator[Fix]:
     )
 
 
-def _near(scene: Scene, repository: str, tag: str, version: str) -> list[str]:
-    """Of the images that are kept, those of the version, else of the next newer one; with most parts of the tag."""
-    kept = [i for i in scene.catalogue.images if i.repository == repository and not i.retired]
-    versions = sorted(
-        {CudaVersion.parse(i.version) for i in kept if CudaVersion.parse(i.version) >= CudaVersion.parse(version)}
-    )
-    wanted = [part for part in tag.split("-")[1:] if part]
+def _alike(tag: str, images: Iterable[Image]) -> list[str]:
+    """The tags of images: those with most parts of a tag first, of the newest patch release, the shortest."""
+    wanted = _parts(tag)[1:]
     tags = sorted(
-        (
-            (image, name)
-            for image in kept
-            if versions and CudaVersion.parse(image.version) == versions[0]
-            for name in image.tags
-        ),
-        key=lambda pair: (-_kept(wanted, pair[1]), [-n for n in DriverVersion.parse(pair[0].version)], len(pair[1])),
+        ((image, name) for image in images for name in image.tags if name != tag),
+        key=lambda pair: (len({*wanted} & {*_parts(pair[1])}), DriverVersion.parse(pair[0].version), -len(pair[1])),
+        reverse=True,
     )
-    return list(dict.fromkeys(name for _, name in tags if name != tag))[:3]
+    return list(dict.fromkeys(name for _, name in tags))
 
 
-def _last_retired(scene: Scene, repository: str, tag: str, version: str) -> str | None:
-    """The newest patch release of the very version, where no image of that is kept; with most parts of the tag."""
-    same = [
-        i
-        for i in scene.catalogue.images
-        if i.repository == repository and CudaVersion.parse(i.version) == CudaVersion.parse(version)
-    ]
-    if any(not image.retired for image in same):
-        return None
-    wanted = [part for part in tag.split("-")[1:] if part]
-    tags = [(image, name) for image in same for name in image.tags if name != tag]
-    best = max(
-        tags,
-        key=lambda pair: (_kept(wanted, pair[1]), DriverVersion.parse(pair[0].version), -len(pair[1])),
-        default=None,
-    )
-    return best[1] if best else None
-
-
-def _kept(wanted: Sequence[str], tag: str) -> int:
-    """How many parts of a tag another one has; cudnn8 and cudnn are the same part."""
-    parts = {part.rstrip("0123456789") if part.startswith("cudnn") else part for part in tag.split("-")}
-    return sum((part.rstrip("0123456789") if part.startswith("cudnn") else part) in parts for part in wanted)
+def _parts(tag: str) -> list[str]:
+    """The parts of a tag; cudnn8 and cudnn are the same part."""
+    return [part.rstrip("0123456789") if part.startswith("cudnn") else part for part in tag.split("-") if part]
