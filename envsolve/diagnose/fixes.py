@@ -17,7 +17,6 @@ from envsolve.diagnose.model import Diagnoses, Fix
 from envsolve.diagnose.scene import Scene, public
 from envsolve.environment.model import Environment, TorchFiles
 from envsolve.facts.builds import Build
-from envsolve.facts.hardware import Architecture
 from envsolve.machine.model import Gpu
 from envsolve.packages.commands import Argument, Command, translated
 from envsolve.packages.shell import edit
@@ -176,10 +175,10 @@ def arch_list(gpus: Sequence[Gpu]) -> str:
 def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
     """The same, in the entries that the torch at hand and its nvcc know (rule 10)."""
     build = scene.torch.build if scene.torch else None
-    if build is not None and build.cuda is not None:
-        entries, _ = entries_for(build, {gpu.cc for gpu in gpus if gpu.cc}, CompilerFacts.of(scene.catalogue))
-        return entries or arch_list(gpus)
-    return arch_list(gpus)
+    if build is None or build.cuda is None:
+        return arch_list(gpus)
+    entries, _ = entries_for(build, {gpu.cc for gpu in gpus if gpu.cc}, CompilerFacts.of(scene.catalogue))
+    return entries or arch_list(gpus)
 
 
 def extension_named(scene: Scene, line: str = "") -> str | None:
@@ -209,7 +208,8 @@ def source_of(scene: Scene) -> str:
 
 def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
     """Where NVIDIA's wheels for a Jetson are; empty where there is none."""
-    islands = [gpu for gpu in scene.gpus if _is_island(scene.facts.architectures.get(gpu.compute_capability or ""))]
+    known = scene.facts.architectures
+    islands = [gpu for gpu in scene.gpus if (chip := known.get(gpu.compute_capability or "")) and chip.island]
     if not islands and not scene.is_jetson:
         return ()
     code = islands[0].cc.sm if islands and islands[0].cc else "its own sm"
@@ -219,10 +219,6 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
         "environment with the system's python3."
     )
     return (Fix(text),)
-
-
-def _is_island(known: Architecture | None) -> bool:
-    return known is not None and known.island
 
 
 # Commands for one package, chosen among what the catalogue knows and the rules accept.
@@ -268,9 +264,9 @@ def rebuild_package(environment: Environment, scene: Scene, package: str) -> Ite
     """Compile a package again in the environment, against the torch that is installed and for the GPUs at hand."""
     installed = environment.distribution(package)
     version = (installed.version or "").partition("+")[0] if installed else ""
-    cards = ";".join(str(cc) for cc in sorted({gpu.cc for gpu in scene.gpus if gpu.cc}))
-    text = "Compile it again against this torch" + (f", for {cards.replace(';', ' and ')}" if cards else "") + "."
-    variable = f'TORCH_CUDA_ARCH_LIST="{cards}" ' if cards else ""
+    listed = arch_list(scene.gpus)
+    text = "Compile it again against this torch" + (f", for {listed.replace(';', ' and ')}" if listed else "") + "."
+    variable = f'TORCH_CUDA_ARCH_LIST="{listed}" ' if listed else ""
     what = f"{package}=={version}" if version else package
     options = f"--force-reinstall --no-deps --no-build-isolation --no-cache-dir --no-binary {package}"
     yield Fix(text, f"{variable}pip install {options} {what}")

@@ -19,7 +19,6 @@ from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, public
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment
-from envsolve.facts.hardware import Ptxas, TritonRelease
 from envsolve.values import ComputeCapability
 
 CAUSE = Cause.of(__name__)
@@ -64,8 +63,5 @@ def _compiler_fails(scene: Scene, match: Match) -> Iterator[Finding]:
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Ask rule 6 about the Triton that is imported and every GPU."""
     yield from installed_fault(CAUSE, ("triton-gpu",), environment, scene, lambda *_: ())
-    yield from installed_fault(CAUSE, ("triton-matrix",), environment, scene, _with_another_torch)
-
-
-def _with_another_torch(scene: Scene, release: TritonRelease, cc: ComputeCapability, ptxas: Ptxas | None) -> list[Fix]:
-    return torch_that_compiles(scene)
+    # No torch helps a GPU that Triton does not support; the matrix instructions are a matter of its version.
+    yield from installed_fault(CAUSE, ("triton-matrix",), environment, scene, lambda *_: torch_that_compiles(scene))
