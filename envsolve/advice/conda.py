@@ -73,8 +73,8 @@ def _reasons(builds: Sequence[JudgedBuild], attempt: Attempt) -> Iterator[Confli
         if not counts:
             return
         text, _ = counts.most_common(1)[0]
-        source = attempt.catalogue.source(next(reasons[text] for reasons in told if text in reasons).source)
-        yield ConflictFact(text, source.title if source else None)
+        source = next(reasons[text] for reasons in told if text in reasons).source
+        yield ConflictFact(text, attempt.catalogue.source_title(source))
         left = [one for one, reasons in zip(left, told, strict=True) if text not in reasons]
 
 

@@ -76,9 +76,8 @@ def _pairings(family: Family, limits: Limits, core: Sequence[Limit]) -> Iterator
         newest = [build for build in builds if build.version == builds[0].version]
         variants = ", ".join(sorted({build.variant for build in newest}))
         torch = f", for torch{newest[0].torch}" if newest[0].torch else ""
-        source = family.catalogue.source(newest[0].source)
         text = f"{name} {newest[0].version} is published as {variants}{torch}"
-        yield ConflictFact(text, source.title if source else None)
+        yield ConflictFact(text, family.catalogue.source_title(newest[0].source))
 
 
 def _failing_builds(family: Family, limits: Limits, kinds: Collection[str]) -> Iterator[ConflictFact]:
@@ -133,9 +132,8 @@ def _published_elsewhere(package: str, newest: Option, family: Family) -> Confli
         for arch in arches
         if any(same_system(tag, Platform(system, arch)) for tag in wanted)
     ]
-    source = family.catalogue.source(newest.build.source)
     text = f"{package} {newest.version.public} was published for {' and '.join(systems)} alone"
-    return ConflictFact(text, source.title if source else None)
+    return ConflictFact(text, family.catalogue.source_title(newest.build.source))
 
 
 def _told(options: Sequence[Option], family: Family, kinds: Collection[str]) -> Iterator[ConflictFact]:
@@ -146,8 +144,8 @@ def _told(options: Sequence[Option], family: Family, kinds: Collection[str]) -> 
         blamed = [reason for reason in failures if _KINDS.get(reason.rule) in kinds] or list(failures[:1])
         if blamed:
             text = "; ".join(reason.text for reason in blamed)
-            source = family.catalogue.source(blamed[0].source)
-            told.setdefault(blamed[0].text, ConflictFact(f"{option.label}: {text}", source.title if source else None))
+            source = family.catalogue.source_title(blamed[0].source)
+            told.setdefault(blamed[0].text, ConflictFact(f"{option.label}: {text}", source))
     yield from list(told.values())[:_EXAMPLES]
 
 

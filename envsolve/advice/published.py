@@ -50,7 +50,7 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
     same = [option for option in options if pin and option.version.public == pin.version.public]
     if pin and same:
         text = published_as(name, pin.version.public, same) + _of_flavour(name, pin.variant, family)
-        fact = ConflictFact(text, _source(same[0], family))
+        fact = ConflictFact(text, family.catalogue.source_title(same[0].build.source))
     else:
         near = ", ".join(map(str, _around(pin.version, versions))) if pin else ""
         known = f"the builds of {name} that are known{before}: {versions[0]} to {versions[-1]}"
@@ -159,11 +159,6 @@ def first_that_fits(name: str, specifiers: Sequence[str], family: Family, limits
             pin = f"{name}=={build.version}" + (f"+{build.variant}" if len(same) > 1 else "")
             yield Fix(f"ask for {pin}", unlocks=", ".join(option.label for option in best))
             return
-
-
-def _source(option: Option, family: Family) -> str | None:
-    source = family.catalogue.source(option.build.source)
-    return source.title if source else None
 
 
 # The same project published under several names, one for each CUDA: ``cupy-cuda11x`` beside ``cupy-cuda12x``.

@@ -39,8 +39,7 @@ def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Cat
         for gpu in machine.gpus or ():
             reason = can_exist(gpu, machine.driver, facts.architectures, facts.drivers)
             if reason.ok is False:
-                source = catalogue.source(reason.source)
-                fact = ConflictFact(f"this machine cannot exist: {reason.text}", source.title if source else None)
+                fact = ConflictFact(f"this machine cannot exist: {reason.text}", catalogue.source_title(reason.source))
                 known = facts.architectures[gpu.compute_capability or ""]
                 span = f"from driver {known.first_driver}" if known.first_driver else "from its first driver"
                 span += f" up to branch R{known.last_branch}" if known.last_branch else " on"
@@ -94,8 +93,7 @@ def no_triton(chosen: Option, family: Family) -> Conflict:
 
     facts = []
     for reason in chosen.verdict.failures:
-        source = family.catalogue.source(reason.source)
-        facts.append(ConflictFact(reason.text, source.title if source else None))
+        facts.append(ConflictFact(reason.text, family.catalogue.source_title(reason.source)))
 
     def answer(changed: Family) -> tuple[Option, ...] | None:
         found = next((o for o in changed.options(chosen.build.package) if o.verdict.level.usable), None)
@@ -119,10 +117,11 @@ def extension_without_code(
         oldest = ComputeCapability.parse(project.min_cc or "0.0")
         if not cards or any(cc >= oldest for cc in cards):
             continue
-        source = catalogue.source(project.source)
         name, versions = project.package, project.versions
         facts = (
-            ConflictFact(f"{name} {versions} compiles for cc {oldest} and newer", source.title if source else None),
+            ConflictFact(
+                f"{name} {versions} compiles for cc {oldest} and newer", catalogue.source_title(project.source)
+            ),
             *(ConflictFact(f"the machine has {label}") for label in cards.values()),
         )
         older = [other for other in catalogue.source_projects if other.package == name and _compiles_for(other, cards)]

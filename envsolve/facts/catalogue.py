@@ -161,6 +161,11 @@ class Catalogue:
         """The source behind the ``source`` of a record of this catalogue; None for None."""
         return self._sources.get(key) if key else None
 
+    def source_title(self, key: str | None) -> str | None:
+        """The title of the source behind the ``source`` of a record; None if there is none."""
+        source = self.source(key)
+        return source.title if source else None
+
     @cached_property
     def date(self) -> str | None:
         """ISO date of the newest source among the torch builds: the age of what a plan stands on."""

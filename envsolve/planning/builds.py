@@ -191,8 +191,8 @@ def _lines(
 def _reasons(verdict: Verdict, catalogue: Catalogue) -> tuple[ReasonLine, ...]:
     lines = []
     for reason in verdict.reasons:
-        source = catalogue.source(reason.source)
-        lines.append(ReasonLine(reason.rule, reason.ok, reason.text, reason.evidence, source.title if source else None))
+        source = catalogue.source_title(reason.source)
+        lines.append(ReasonLine(reason.rule, reason.ok, reason.text, reason.evidence, source))
     return tuple(lines)
 
 
