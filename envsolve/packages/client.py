@@ -72,7 +72,7 @@ class IndexClient:
         self.known = known or KnownFiles(tuple)
         self.offline = offline
         self._settings = settings
-        self._credentials = Credentials((), settings.keyring)
+        self._credentials = Credentials(settings.keyring)
         self._places = tuple(map(self._credentials.add, (settings.default, *settings.extras)))
         self._store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)
         self._concurrency = concurrency

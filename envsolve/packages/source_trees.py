@@ -364,7 +364,10 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
     if tree.unread is not None:
         return Read(tree, unknown)
     if tree.folder is not None:
-        return _from_folder(name, tree)
+        project = Path(tree.folder, tree.subdirectory or "")
+        if not is_folder(project):
+            raise UsageError(f"there is no folder {project} to build {name} from", hint="check the path")
+        return described(name, tree, lambda path: _content(project / path))
     repository = tree.repository or ""
     if offline and not repository.startswith("file:"):
         return Read(replace(tree, unread="its repository is asked for nothing offline"), unknown)
@@ -382,13 +385,6 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
         if repository.startswith("file:") and not isinstance(error, NoGitError):
             raise UsageError(f"{repository} cannot be read: {error}", hint="check the path") from None
         return Read(replace(tree, unread=str(error)), unknown)
-
-
-def _from_folder(name: str, tree: Tree) -> Read:
-    project = Path(tree.folder or "", tree.subdirectory or "")
-    if not is_folder(project):
-        raise UsageError(f"there is no folder {project} to build {name} from", hint="check the path")
-    return described(name, tree, lambda path: _content(project / path))
 
 
 def _content(path: Path) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -102,13 +101,11 @@ def _split(url: str) -> SplitResult:
 class Credentials:
     """Logins by origin; asks keyring at most once for each."""
 
-    def __init__(self, addresses: Iterable[str], keyring: str) -> None:
+    def __init__(self, keyring: str) -> None:
         self._keyring = keyring
         self._lock = Lock()
         self._logins: dict[str, Login | None] = {}  # by index address without credentials
         self._asked: set[str] = set()
-        for address in addresses:
-            self.add(address)
 
     def add(self, address: str) -> str:
         """Remember the login of an index URL; return the URL without it."""
@@ -119,13 +116,9 @@ class Credentials:
 
     def known(self, url: str) -> tuple[str, str] | None:
         """The user and password to send with a request, or None."""
-        login = self._login(url)
+        with self._lock:
+            login = self._nearest(url)
         return None if login is None or login.password is None else (login.user, login.password)
-
-    @property
-    def found(self) -> bool:
-        """Whether anything beside the addresses was asked for credentials."""
-        return bool(self._asked)
 
     def ask_keyring(self, url: str, sent: tuple[str, str] | None) -> bool:
         """Look into keyring after a 401 to ``sent``; True if there is now another login to try."""
@@ -149,10 +142,6 @@ class Credentials:
                     self._logins.update(dict.fromkeys([*services[:-1], f"{place}/"], Login(*found)))
                     return True
         return False
-
-    def _login(self, url: str) -> Login | None:
-        with self._lock:
-            return self._nearest(url)
 
     def _nearest(self, url: str) -> Login | None:
         """The login of the index on the same origin with the most similar URL: a host may serve several indexes."""
