@@ -16,6 +16,10 @@ from envsolve.verify.report import Probe
 
 SCHEMA: Literal["envsolve.diagnosis/1"] = "envsolve.diagnosis/1"
 
+#: ``certain``: an error names the cause, facts and rules confirm it, and nothing else explains the report. ``likely``:
+#: an error or the files name it and nothing contradicts it. ``possible``: only circumstances point to it.
+Certainty = Literal["certain", "likely", "possible"]
+
 Value = TypeVar("Value")
 
 
@@ -69,6 +73,7 @@ class Diagnosis:
 
     Attributes:
         cause: A code of ``docs/causes.md``.
+        certainty: How sure it is, in words: :data:`Certainty`.
         confidence: 0 to 1: how often a diagnosis like this one was right on the known cases.
         explanation: At most three sentences that teach what happened.
         evidence: What it is based on, each with its place.
@@ -80,6 +85,7 @@ class Diagnosis:
     explanation: str
     evidence: tuple[str, ...]
     remedies: tuple[Fix, ...]
+    certainty: Certainty = "possible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +208,7 @@ def describe(found: Diagnoses, nothing: str = "No cause is known for this.") -> 
 
 
 def _diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
-    yield f"{diagnosis.cause}  (right in {diagnosis.confidence:.0%} of the known cases like this)"
+    yield f"{diagnosis.cause}  ({diagnosis.certainty})"
     yield from textwrap.wrap(diagnosis.explanation, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     yield "  Evidence:"
     for text in diagnosis.evidence[:_EVIDENCE]:

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from envsolve.diagnose.causes import report_checks
 from envsolve.diagnose.fixes import as_uv_takes_it
-from envsolve.diagnose.model import SCHEMA, Diagnoses, Diagnosis, Finding, Fix, Grounds, ReportFacts, RuledOut
+from envsolve.diagnose.model import (
+    SCHEMA,
+    Certainty,
+    Diagnoses,
+    Diagnosis,
+    Finding,
+    Fix,
+    Grounds,
+    ReportFacts,
+    RuledOut,
+)
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.diagnose.trial import Trial
 from envsolve.facts.catalogue import Catalogue
@@ -66,7 +76,7 @@ def concluded(scene: Scene, answers: Sequence[Finding | RuledOut]) -> Diagnoses:
     ruled_out = [*said, *(a.text for a in answers if isinstance(a, RuledOut))]
     return Diagnoses(
         schema=SCHEMA,
-        diagnoses=tuple(_diagnosis(finding, scene, trial) for finding in findings),
+        diagnoses=tuple(_diagnosis(f, _certainty(f, findings), scene, trial) for f in findings),
         ruled_out=tuple(dict.fromkeys(ruled_out)),
         next_steps=() if findings else next_steps(scene),
     )
@@ -85,7 +95,7 @@ def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
     return first + [f for f in told.values() if f.cause in explained and f.grounds.rank <= Grounds.STATED.rank]
 
 
-def _diagnosis(finding: Finding, scene: Scene, trial: Trial) -> Diagnosis:
+def _diagnosis(finding: Finding, certainty: Certainty, scene: Scene, trial: Trial) -> Diagnosis:
     precision = scene.catalogue.precisions[finding.grounds.value]
     return Diagnosis(
         cause=finding.cause,
@@ -94,7 +104,17 @@ def _diagnosis(finding: Finding, scene: Scene, trial: Trial) -> Diagnosis:
         explanation=finding.explanation,
         evidence=tuple(dict.fromkeys(finding.evidence)),
         remedies=tuple(tried(finding, trial)) or _to_find_one(scene),
+        certainty=certainty,
     )
+
+
+def _certainty(finding: Finding, findings: Sequence[Finding]) -> Certainty:
+    """How sure a finding is; of two confirmed causes that do not explain each other, neither is certain."""
+    confirmed = [f for f in findings if f.grounds is Grounds.CONFIRMED]
+    first = confirmed[0] if confirmed else None
+    if finding is first and all(other.cause in finding.explains for other in confirmed[1:]):
+        return "certain"
+    return "likely" if finding.grounds.rank <= Grounds.READ.rank else "possible"
 
 
 def tried(finding: Finding, trial: Trial) -> Iterator[Fix]:

@@ -34,7 +34,7 @@ def test_the_json_is_the_documented_one(tmp_path: Path) -> None:
     found = answer("--log", str(tmp_path / "log"), "--installed", str(tmp_path / "installed"), *MACHINE)
     assert found["schema"] == "envsolve.diagnosis/1"
     first = found["diagnoses"][0]
-    assert set(first) == {"cause", "confidence", "explanation", "evidence", "remedies"}
+    assert set(first) == {"cause", "certainty", "confidence", "explanation", "evidence", "remedies"}
     assert first["cause"] == "no-kernel-for-gpu"
     assert first["remedies"][0] == {
         "text": "Install torch 2.8.0 [cu126]: sm_60 runs on NVIDIA GeForce GTX 1050; needs driver 525.60.13 or newer.",

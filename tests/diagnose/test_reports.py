@@ -45,6 +45,7 @@ def test_the_cause_stands_first_and_is_told_whole(report: dict[str, Any]) -> Non
     for diagnosis in found.diagnoses:
         assert diagnosis.cause in CODES
         assert 0 < diagnosis.confidence < 1
+        assert diagnosis.certainty in ("certain", "likely", "possible")
         assert diagnosis.evidence and all(diagnosis.evidence)
         assert diagnosis.remedies
         assert 2 <= len(re.findall(r"[.!?](?= |$)", diagnosis.explanation)) <= 5, diagnosis.explanation
@@ -59,3 +60,15 @@ def test_the_cause_stands_first_and_is_told_whole(report: dict[str, Any]) -> Non
 def test_every_code_has_a_report() -> None:
     shown = {cause for report in REPORTS for cause in report["causes"]}
     assert CODES - shown == set()
+
+
+def test_a_diagnosis_is_certain_only_if_nothing_else_explains_the_report() -> None:
+    kernel = "CUDA error: no kernel image is available for execution on the device"
+    machine = envsolve.describe_target("GTX 1080, driver 560.35.03")
+    alone = envsolve.diagnose(kernel, [machine], installed={"torch": "2.8.0+cu128"})
+    assert [d.certainty for d in alone.diagnoses] == ["certain"]
+    words = envsolve.diagnose(kernel, None)
+    assert words.diagnoses[0].certainty == "likely"
+    both = "AssertionError: Torch not compiled with CUDA enabled\noperator torchvision::nms does not exist"
+    found = envsolve.diagnose(both, [machine], installed={"torch": "2.8.0+cpu", "torchvision": "0.22.0+cpu"})
+    assert "certain" not in {d.certainty for d in found.diagnoses}

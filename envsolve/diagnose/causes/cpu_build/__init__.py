@@ -66,7 +66,8 @@ def _is_jetsons(torch: Torch | None) -> bool:
 
 def _grounds(scene: Scene, strong: Match | None, proved: bool) -> Grounds:
     if proved and scene.gpus:
-        return Grounds.DERIVED
+        complained = strong is not None and strong.signature.id in ("cpu-assert", "cpu-backend")
+        return Grounds.CONFIRMED if complained else Grounds.DERIVED
     # A text that only shows a CPU build's version, on a machine of which no GPU is known, may be what was wanted.
     if strong is None or (strong.signature.id in _LISTED and any(_of_another_kind(m) for m in scene.matches)):
         return Grounds.SUGGESTED
