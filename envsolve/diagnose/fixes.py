@@ -56,7 +56,7 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
         scene: What is known.
         variants: Only these variants.
     """
-    if not scene.about_torch:
+    if not scene.about_torch or scene.other_vendor:
         return ()
     if scene.by_conda and (by_conda := conda_remedies(scene)):
         return by_conda  # pip's torch over conda's would be the next fault

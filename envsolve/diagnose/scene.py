@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from envsolve.diagnose.report.observation import cuda_of_number
 from envsolve.diagnose.signatures import Match, find_matches
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.hardware import Toolkit, toolkit_of
+from envsolve.facts.hardware import Toolkit, VendorRoute, toolkit_of
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.rules.judge import as_judged
 from envsolve.rules.nvidia import Facts
@@ -211,6 +212,25 @@ class Scene:
     def mentions_conda(self) -> bool:
         """Whether the report mentions conda or a tool that installs the same packages."""
         return self.mentions("conda", "mamba", "pixi")
+
+    @cached_property
+    def other_vendor(self) -> VendorRoute | None:
+        """The route of the vendor whose GPU the report names, if it shows none of NVIDIA's."""
+        if self.gpus or self.driver or self.mentions("geforce", "rtx ", "gtx ", "nvidia-smi", "tesla ", "quadro"):
+            return None
+        present = {accelerator.vendor for accelerator in self.machine.accelerators or ()}
+        fitting = [r for r in self.catalogue.vendor_routes if r.system in (None, self.os or "linux")]
+        return next((r for r in fitting if r.vendor in present or re.search(r.words, self._lower)), None)
+
+    @property
+    def vendor_evidence(self) -> tuple[str, ...]:
+        """The line that names a GPU of another vendor."""
+        route = self.other_vendor
+        named = enumerate(self.report.text.splitlines(), 1) if route else ()
+        found = (
+            f"line {n}: {line.strip()[:200]}" for n, line in named if route and re.search(route.words, line.lower())
+        )
+        return tuple(islice(found, 1))
 
     @property
     def about_torch(self) -> bool:

@@ -88,6 +88,8 @@ class Catalogue:
     family = _keyed(kinds.FAMILY, lambda one: one.package)
     #: Package indexes outside the default one, by key.
     indexes = _keyed(kinds.INDEXES, lambda one: one.name)
+    #: The builds for GPUs of other vendors.
+    vendor_routes = _table(kinds.VENDOR_ROUTES)
     #: How often diagnoses were right, by the kind of their grounds.
     precisions = _keyed(kinds.PRECISIONS, lambda one: one.grounds)
 

@@ -50,6 +50,7 @@ from envsolve.facts.hardware import (
     ImageRequirement,
     Toolkit,
     TritonRelease,
+    VendorRoute,
 )
 from envsolve.system.files import is_folder, read_regular
 
@@ -112,6 +113,7 @@ SHARED_FILES = _kind("shared_files", SharedFiles, "package", "versions")
 COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versions", "module")
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
+VENDOR_ROUTES = _kind("vendor_routes", VendorRoute, "vendor", "system")
 PRECISIONS = _kind("precisions", Precision, "grounds")
 
 

@@ -51,6 +51,31 @@ class DriverBranch(Fact, frozen=True):
         return CudaVersion.parse(self.cuda)
 
 
+class VendorRoute(msgspec.Struct, frozen=True):
+    """How torch uses the GPUs of another vendor than NVIDIA: the vendor's own builds.
+
+    Attributes:
+        vendor: ``amd``, ``intel`` or ``apple``.
+        name: The vendor's name in a sentence.
+        words: Regular expression, for lower-case text, of names by which reports show such a GPU.
+        build: What the vendor's builds are called.
+        device: The device of torch that they add.
+        system: ``linux`` or ``windows``, if the route is for one system only.
+        command: What installs them; ``page`` is the vendor's own description if one command does not do it.
+    """
+
+    vendor: str
+    name: str
+    words: str
+    build: str
+    device: str
+    evidence: Evidence
+    source: str
+    system: str | None = None
+    command: str | None = None
+    page: str | None = None
+
+
 class GpuModel(Fact, frozen=True):
     """A GPU as people name it.
 

@@ -82,6 +82,18 @@ class Cause:
         return RuledOut(self.words(name, **values))
 
 
+def vendors_own(scene: Scene) -> Fix | None:
+    """The builds of the vendor whose GPU the report names in place of NVIDIA's."""
+    route = scene.other_vendor
+    if route is None:
+        return None
+    values = {"vendor": route.name, "build": route.build, "device": route.device}
+    if route.command is None:
+        return Cause("cpu-build").fix("vendor-page", page=route.page, **values)
+    fix = Cause("cpu-build").fix("vendor", **values)
+    return Fix(fix.text, route.command)
+
+
 def gpu_names(gpus: Sequence[Gpu]) -> str:
     """``Tesla V100 (cc 7.0) and GTX 1050 (cc 6.1)``, or ``the GPU``."""
     return " and ".join(gpu.label for gpu in gpus) or "the GPU"

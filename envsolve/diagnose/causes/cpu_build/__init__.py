@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence, vendors_own
 from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene, Torch
@@ -40,6 +40,12 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     lacks = _cuda_library(scene) if strong else None
     grounds = Grounds.CONFIRMED if lacks else _grounds(scene, strong, proved)
     evidence = (*lines(strong or weak, lacks), *torch_evidence(scene), *scene.gpu_evidence)
+    if route := scene.other_vendor:
+        fixes = tuple(filter(None, [vendors_own(scene), CAUSE.fix("vendor-kept")]))
+        values = {"vendor": route.name, "build": route.build}
+        evidence = (*evidence, *scene.vendor_evidence)
+        yield CAUSE.finding("vendor", Grounds.STATED, evidence, fixes, (*CAUSE.file.explains, "no-driver"), **values)
+        return
     what = f"torch {torch.version} [cpu]" if torch and torch.version else CAUSE.words("installed")
     explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks else []))
     yield CAUSE.finding("cpu", grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence, vendors_own
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 
@@ -20,6 +20,11 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if Cause("driver-needs-reload").first(scene, "mismatch"):
         return
     strong = CAUSE.first(scene)
+    if strong and (route := scene.other_vendor):
+        evidence = (*lines(strong), *scene.vendor_evidence)
+        fixes_ = filter(None, [vendors_own(scene)])
+        yield CAUSE.finding("vendor", Grounds.STATED, evidence, fixes_, vendor=route.name, build=route.build)
+        return
     match = strong or CAUSE.first(scene, "weak") or scene.first(*_CPU_BUILD)
     if match is None:
         yield from _without_gpus(scene)
