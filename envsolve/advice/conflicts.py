@@ -219,7 +219,11 @@ def _about_package(
 def _lacking(newest: Sequence[Cause], family: Family, selector: CandidateSelector) -> Iterator[Fix]:
     """Where else there is what the request asks for and no index has."""
     for need in (cause.need for cause in newest if cause.parent is None):
-        if isinstance(need, PackageNeed) and not need.url and not family.owns(need.name):
+        if (
+            isinstance(need, PackageNeed)
+            and not need.url
+            and not _is_of_family(need.name, need.specifier, family, selector)
+        ):
             yield from _found_elsewhere(need, family, selector)
 
 
@@ -308,9 +312,14 @@ def _without_parents(causes: Sequence[Cause]) -> Iterator[Fix]:
             return
 
 
+def _is_of_family(name: str, specifier: SpecifierSet, family: Family, selector: CandidateSelector) -> bool:
+    """Whether the catalogue speaks for what is asked of a package; for what only the index lists it does not."""
+    return family.owns(name) and (family.knows(name, specifier) or not selector.has(name, specifier))
+
+
 def _what_exists(name: str, specifier: SpecifierSet, family: Family, selector: CandidateSelector) -> Iterator[str]:
     words = str(specifier).replace(",", " and ")
-    owned = family.owns(name)
+    owned = _is_of_family(name, specifier, family, selector)
     versions = [option.version for option in family.options(name)] if owned else selector.versions(name)
     shown = ", ".join(dict.fromkeys(version.public for version in versions[:_SHOWN]))
     if not versions and owned:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from envsolve.facts.builds import SourceProject
@@ -80,6 +81,8 @@ def unsolvable(
     from envsolve.advice.conflicts import conflict_report, explain
     from envsolve.advice.published import compiled_instead
 
+    asked = {n: s for n, s in limits.asked.items() if family.knows(n, s) or not selector.has(n, s)}
+    limits = replace(limits, asked=asked)
     conflict = explain(family, limits)
     if conflict is None:
         return conflict_report(failure.causes, family, selector, constraints)

@@ -85,7 +85,8 @@ def choose_python(asked: Asked, machines: Sequence[Machine], family: Family) -> 
         return own
     pythons = _candidate_pythons(machines, family)
     wanted = [(canonicalize_name(n.requirement.name), n.requirement.specifier) for n in asked.needs]
-    of_family = [(name, specifier) for name, specifier in wanted if family.owns(name)]
+    # What the catalogue lacks in every variant says nothing about Pythons.
+    of_family = [(n, s) for n, s in wanted if family.owns(n) and family.knows(n, without_flavour(s))]
     running = (p for p in pythons if all(_runs(replace(family, python=p), *demand) for demand in of_family))
     published = (p for p in pythons if all(_published(family, p, *demand) for demand in of_family))
     return next(running, None) or next(published, None) or pythons[0]
@@ -129,6 +130,26 @@ def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterato
     for binding in fleet.bindings(lambda other: _gain(chosen, other) is not None):
         text = f"without {binding.held}, {_gain(chosen, binding.torch)} would run on {binding.others}"
         yield PlanWarning("machine-binds", text, "plan for it apart from the others")
+
+
+def about_companions(solution: Solution, family: Family, limits: Limits) -> Iterator[PlanWarning]:
+    """Companions that hold torch back because no build of them for the newest torch is known."""
+    torch = solution.chosen.get("torch")
+    chosen, wanted = torch.candidate.option if torch else None, limits.asked.get("torch", SpecifierSet())
+    best = next(
+        (o for o in family.options("torch") if o.matches(wanted) and limits.flavour in (None, o.build.variant)), None
+    )
+    if chosen is None or best is None or Version(best.version.public) <= Version(chosen.version.public):
+        return
+    newest = SpecifierSet(f"=={best.version.public}")
+    lacking = [
+        name
+        for name, specifier in limits.asked.items()
+        if family.follows_torch(name) and next(family.pairings({"torch": newest, name: specifier}), None) is None
+    ]
+    if lacking:
+        text = f"{best.label} also runs here, but no build of {' or '.join(lacking)} that goes with it is known"
+        yield PlanWarning("torch-held-back", text, "if there is one by now, `envsolve index update` adds it")
 
 
 def _gain(chosen: Option, other: Option) -> str | None:
@@ -321,6 +342,7 @@ def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], py
     yield from about_systems(environments_of(machines, python))
     yield from about_torch(solution, family)
     yield from about_binding(solution, family, found.limits)
+    yield from about_companions(solution, family, found.limits)
     yield from about_packages(pinned.packages, solution, guessed, yanked)
     yield from about_runtime(solution, family)
     yield from about_unjudged(solution, family, {one.name for one in compiled})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -13,6 +14,7 @@ from packaging.specifiers import Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import Build
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
@@ -89,6 +91,12 @@ class CandidateSelector(msgspec.Struct, eq=False):
         """Every version listed, newest first, whether or not it suits the environment."""
         listing, places = self._published(name)
         return [_version(listing, place) for place in places]
+
+    def has(self, name: str, specifier: SpecifierSet) -> bool:
+        """Whether an index that can be reached lists a version that a specifier takes."""
+        with contextlib.suppress(IndexUnavailableError):
+            return any(specifier.contains(version, prereleases=True) for version in self.versions(name))
+        return False
 
     def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
         """Versions that the specifier takes, those kept first, then the newest, yanked ones last; with the best file.

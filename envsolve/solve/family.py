@@ -218,6 +218,10 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
             self._judged[package] = self._judge(self.catalogue.builds(package))
         return self._judged[package]
 
+    def knows(self, package: str, specifier: SpecifierSet) -> bool:
+        """Whether the catalogue describes a build of a package that a specifier takes."""
+        return any(option.matches(specifier) for option in self.judged(package))
+
     def judged_outside(self, package: str) -> tuple[Option, ...]:
         """Likewise its builds that are on no package index; they are never options of the solve."""
         return self._judge(self.catalogue.builds_outside(package))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -9,14 +10,16 @@ from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 from resolvelib import AbstractProvider
 from resolvelib.structs import Matches, RequirementInformation
 
+from envsolve.errors import IndexUnavailableError
 from envsolve.packages.client import IndexClient
-from envsolve.packages.model import CoreMetadata
-from envsolve.rules.nvidia.code import cuda_suffix
+from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, Walk, only_for, parsed
+from envsolve.solve.claims import claims_of
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
@@ -61,7 +64,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         ready: Ready,
     ) -> None:
         self._environment = environment
-        self._family = family
+        self.family = family
         self._selector = selector
         self._files = files
         self._direct = direct
@@ -100,7 +103,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         )
         asked = any(n.parent is None for n in needs)
         name = identifier.partition("[")[0]
-        family = identifier == FLAVOUR or self._family.owns(name)
+        family = identifier == FLAVOUR or self.family.owns(name)
         return (name != "torch", not family, not pinned, not asked)
 
     @staticmethod
@@ -140,7 +143,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         """The candidates for what is no package: the variant, the Python, the owner of files; None for a package."""
         if identifier == FLAVOUR:
             common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
-            return [c for c in map(FlavourCandidate, self._family.flavours) if c.variant in common]
+            return [c for c in map(FlavourCandidate, self.family.flavours) if c.variant in common]
         if identifier == PYTHON:
             return ()
         holders = {ClaimCandidate(need.holder, need.key) for need in needs if isinstance(need, ClaimNeed)}
@@ -176,6 +179,10 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             for option in self._options(name, specifier):
                 if all(option.identity in need.options for need in paired):
                     yield Candidate(name, option.version, extra, option=option)
+            if not paired:
+                yield from (
+                    Candidate(name, version, extra, file) for version, file in self._not_judged(name, specifier)
+                )
 
         def ordinary() -> Iterator[Candidate]:
             offered = False
@@ -190,7 +197,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                     offered = True
                 yield candidate
 
-        if self._family.owns(name):
+        if self.family.owns(name):
             return family
         first = next(ordinary(), None)
         if first is not None and first.file is not None and extra is None:
@@ -201,8 +208,25 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         """The options of a family package that a specifier takes."""
         key = name, specifier
         if key not in self._walks:
-            self._walks[key] = Walk(option for option in self._family.options(name) if option.matches(specifier))
+            self._walks[key] = Walk(option for option in self.family.options(name) if option.matches(specifier))
         return self._walks[key]
+
+    def _not_judged(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
+        """Releases of a family package that the index has and the catalogue lacks.
+
+        They are taken if they are asked for and nothing else is, or if they are newer than all that is known: that a
+        machine runs none of the known builds says that it runs no older one either.
+        """
+        known = {Version(build.version) for build in self.family.catalogue.builds(name)}
+        newer = SpecifierSet(f">{max(known)}")
+        if self.family.knows(name, specifier) and (name == "torch" or not self.family.options(name)):
+            return
+        limits = specifier & newer if self.family.knows(name, specifier) else specifier
+        # The catalogue answers for a family package if the index is out of reach.
+        with contextlib.suppress(IndexUnavailableError):
+            for version, file in self._selector.candidates(name, limits):
+                if Version(version.public) not in known:
+                    yield version, file
 
     def _ready_made(self, name: str, extra: str | None, specifier: SpecifierSet) -> Iterator[Candidate]:
         for option in self._ready.get(name, ()):
@@ -237,30 +261,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     def claims(self, candidate: Candidate) -> tuple[ClaimNeed, ...]:
         """What a candidate claims for itself; whether that counts in a search is ``claimed``."""
         if candidate not in self._claims:
-            self._claims[candidate] = () if candidate.extra else tuple(_claims_of(candidate, self._family))
+            self._claims[candidate] = () if candidate.extra else tuple(claims_of(candidate, self.family))
         return self._claims[candidate]
-
-    def settled(self, roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate]) -> Iterator[AnyNeed]:
-        """What packages of the request claim in all their versions, and that they stay on releases like those chosen.
-
-        An old release, from before a package required what now clashes, avoids the clash, and nobody wants it.
-        """
-        for need in roots:
-            candidate = chosen.get(need.key)
-            if not isinstance(need, PackageNeed) or not isinstance(candidate, Candidate) or candidate.url:
-                continue
-            always = set(self._family.files_of(need.name, None))
-            yield from (claim for claim in self.claims(candidate) if claim.key in map(_files, always))
-            version = candidate.version
-            is_module = any(need.name == one.module for one in self._family.catalogue.compiled_against)
-            if candidate.option is None and not (is_module or version.is_prerelease or version.epoch):
-                oldest = ".".join(map(str, version.release[: 1 if version.major else 2]))
-                at_least = SpecifierSet(f">={oldest}")
-                yield PackageNeed(need.name, need.extra, at_least, None, f"{need.name}{at_least}", need.origin)
-
-    def variants_of(self, major: str) -> frozenset[str]:
-        """The variants of torch for the machines that are built with a CUDA major."""
-        return frozenset(v for v in self._family.variants_of(int(major)) if v in self._family.flavours)
 
     def get_dependencies(self, candidate: AnyCandidate) -> Iterator[AnyNeed]:
         """What a candidate needs, for the environment's markers."""
@@ -281,7 +283,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             yield SameNeed(structs.replace(candidate, extra=None))
         elif candidate.option is not None and candidate.file is None:
             build = candidate.option.build
-            flavours = self._family.flavours_with(build)
+            flavours = self.family.flavours_with(build)
             if flavours is not None:
                 yield FlavourNeed(flavours)
             if build.torch:
@@ -292,7 +294,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         # A page of links and a direct reference do not state it, and METADATA is only read for what may be chosen.
         if not self._environment.allows(metadata.requires_python):
             yield PythonNeed(metadata.requires_python or "")
-        undeclared = self._family.undeclared(candidate.name, candidate.version)
+        undeclared = self.family.undeclared(candidate.name, candidate.version)
         origin = candidate.label
         for line in (*metadata.requires_dist, *undeclared):
             for need in self.needs_in(line, candidate.extra or "", origin):
@@ -331,11 +333,11 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         """
         asked: dict[str, SpecifierSet] = {}
         for need in roots:
-            if isinstance(need, PackageNeed) and self._family.owns(need.name):
+            if isinstance(need, PackageNeed) and self.family.owns(need.name):
                 limits = need.specifier & self._constraints.get(need.name, SpecifierSet())
                 asked[need.name] = asked.get(need.name, SpecifierSet()) & limits
-        companions = [name for name in asked if self._family.follows_torch(name)]
-        options = [torch.identity for torch, *_ in self._family.pairings(asked)] if companions else []
+        companions = [name for name in asked if self.family.follows_torch(name)]
+        options = [torch.identity for torch, *_ in self.family.pairings(asked)] if companions else []
         text = f"torch for {', '.join(companions)}"
         return [PairedNeed(frozenset(some), text) for some in (options[:1], options) if some]
 
@@ -362,27 +364,3 @@ def _bracket(extras: Iterable[str]) -> str:
 def _met_by_itself(need: PackageNeed, candidate: Candidate) -> bool:
     own = (need.name, need.extra) in ((candidate.name, None), (candidate.name, candidate.extra))
     return own and need.url is None and need.specifier.contains(candidate.version, prereleases=True)
-
-
-def _files(owner: str) -> str:
-    return f"the files of {owner}"
-
-
-def _claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
-    """What a candidate claims: the files that it installs, a CUDA major, and the ABI of a module beside it."""
-    name, version = candidate.name, candidate.version
-    for owner in dict.fromkeys(family.files_of(name, version)):
-        yield ClaimNeed(name, _files(owner), f"installs {_files(owner)}")
-    build, suffix = candidate.option.build if candidate.option else None, cuda_suffix(name)
-    if name == "torch" and build and build.cuda_version:
-        major = build.cuda_version.major
-        yield ClaimNeed(str(major), CUDA_MAJOR, f"is built for CUDA {major}")
-    elif name == "cuda-toolkit" or (suffix and suffix[0] in family.runtime):
-        major = suffix[1] if suffix else version.major
-        yield ClaimNeed(str(major), CUDA_MAJOR, f"is a library of CUDA {major}")
-    for one in family.catalogue.compiled_against:
-        limit = f"{one.module}{one.module_versions}"
-        if name == one.package and SpecifierSet(one.versions).contains(version, prereleases=True):
-            yield ClaimNeed("those compiled against it", limit, f"was compiled against {limit}")
-        elif name == one.module and not SpecifierSet(one.module_versions).contains(version, prereleases=True):
-            yield ClaimNeed("newer ones", limit, f"is not {limit}")

@@ -11,6 +11,7 @@ from resolvelib.structs import State
 
 from envsolve.errors import EnvsolveError
 from envsolve.packages.requirements import Need
+from envsolve.solve.claims import settled
 from envsolve.solve.needs import (
     CUDA_MAJOR,
     AnyCandidate,
@@ -116,7 +117,7 @@ def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
     if not clashes:
         return found
     clash = UnsolvableError(list(_clash_causes(provider, found, next(iter(clashes)))))
-    ways = [[*way, *provider.settled(way, found.state.mapping)] for way in ways]
+    ways = [[*way, *settled(way, found.state.mapping, provider.family)] for way in ways]
     try:
         return _without_clash(provider, ways, clashes)
     except (ResolutionImpossible, TooLongError):
@@ -126,7 +127,7 @@ def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
 def _without_clash(provider: Provider, ways: Sequence[Sequence[AnyNeed]], clashes: Mapping[str, list[str]]) -> Found:
     provider.claimed = "all"
     for major in clashes.get(CUDA_MAJOR, ())[1:]:
-        variants = provider.variants_of(major)
+        variants = provider.family.variants_of(int(major)) & {*provider.family.flavours}
         if variants and (found := _first(provider, [[*way, FlavourNeed(variants)] for way in ways])):
             return found
     found = _first(provider, ways)

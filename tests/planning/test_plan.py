@@ -321,6 +321,22 @@ def test_a_tree_that_was_not_read_is_not_called_good(torch_world: World) -> None
     assert "not-judged" in codes(plan)
 
 
+def test_a_release_that_the_catalogue_lacks_is_not_judged(torch_world: World) -> None:
+    torch_world.default.wheel("torchvision", "0.7.0", requires=["torch"])
+    plan = torch_world.plan("torchvision==0.7.0")
+    assert (chosen(plan)["torchvision"], "not-judged" in codes(plan)) == ("0.7.0", True)
+    assert chosen(torch_world.plan("torchvision"))["torchvision"] == "0.29.0 cu130"
+    assert torch_world.plan("torchvision==0.8.0").status == "impossible"
+
+
+def test_a_newer_release_that_the_catalogue_lacks_goes_with_a_torch_that_has_no_other(torch_world: World) -> None:
+    torch_world.build("torch", "2.15.0", "cu130", requires=["filelock", "triton==3.8.0"], code=NEW)
+    torch_world.default.wheel("torchvision", "0.30.0", requires=["torch==2.15.0"])
+    held = torch_world.plan("torch", "torchvision")
+    assert (chosen(held)["torch"], "torch-held-back" in codes(held)) == ("2.14.1 cu130", True)
+    assert chosen(torch_world.plan("torch==2.15.0", "torchvision"))["torchvision"] == "0.30.0"
+
+
 def test_a_second_cuda_runtime_is_told(torch_world: World) -> None:
     for build in list(torch_world.builds):
         if build.package == "torch" and build.variant == "cu128":
