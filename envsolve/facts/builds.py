@@ -92,6 +92,11 @@ class Build(Fact, frozen=True, gc=False):
         """The toolkit version inside; None for ``cpu``."""
         return CudaVersion.parse(self.cuda) if self.cuda else None
 
+    @property
+    def needs_its_torch(self) -> bool:
+        """Whether it fails beside a torch that ``torch`` does not take; optional kernels are only not loaded."""
+        return self.torch is not None and self.variant != ANY
+
     def filename(self, python: str) -> str:
         """The wheel's file name for one entry of ``pythons``."""
         version = f"{self.version}{self.local}" + (f"-{self.build_tag}" if self.build_tag else "")

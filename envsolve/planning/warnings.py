@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
+
 from envsolve.errors import IndexUnavailableError
-from envsolve.facts.builds import ANY
+from envsolve.facts.builds import ANY, Build
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Machine, Platform
@@ -232,19 +234,24 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[PlanWarning]:
         whose = f"; {', '.join(askers)} needs them" if askers else ""
         text = f"{', '.join(others)} beside a torch for CUDA {major}{whose}"
         yield PlanWarning("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
-    yield from _about_kernels(solution, major)
+    yield from _about_kernels(solution, option.build)
 
 
-def _about_kernels(solution: Solution, major: int) -> Iterator[PlanWarning]:
-    """Packages for every variant whose kernels are for another CUDA major than torch's."""
+def _about_kernels(solution: Solution, torch: Build) -> Iterator[PlanWarning]:
+    """Packages for every variant whose optional kernels are for another CUDA major or another torch."""
     for name, chosen in solution.chosen.items():
         own = chosen.candidate.option.build if chosen.candidate.option else None
-        if own and own.variant == ANY and own.cuda and CudaVersion.parse(own.cuda).major != major:
-            optional = CudaVersion.parse(own.cuda).major
-            text = f"{name} {own.version} has optional kernels for CUDA {optional}, which are not loaded"
-            yield PlanWarning(
-                "kernels-not-loaded", f"{text} beside a torch for CUDA {major}; the rest of it works", None
-            )
+        if own is None or own.variant != ANY or not own.cuda_version or not torch.cuda_version:
+            continue
+        optional, major = own.cuda_version.major, torch.cuda_version.major
+        text = f"{name} {own.version} has optional kernels for"
+        if optional != major:
+            text = f"{text} CUDA {optional}, which are not loaded beside a torch for CUDA {major}"
+        elif own.torch and torch.version not in SpecifierSet(own.torch):
+            text = f"{text} torch{own.torch}, which may not load beside torch {torch.version}"
+        else:
+            continue
+        yield PlanWarning("kernels-not-loaded", f"{text}; the rest of it works", None)
 
 
 def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:

@@ -156,13 +156,15 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
             asked: What is asked of family packages; those named here must all have an option.
         """
         companions = [self._kinds(name, specifier) for name, specifier in asked.items() if name != "torch"]
-        for torch in self.options("torch"):
-            if not torch.matches(asked.get("torch", SpecifierSet())):
-                continue
-            found = [next((o for o in kinds if self._agree(o, torch)), None) for kinds in companions]
-            paired = tuple(option for option in found if option is not None)
-            if len(paired) == len(found):
-                yield (torch, *paired)
+        # Before a torch beside which optional kernels of a companion are not loaded, those beside which they are.
+        for answers in ((True,), (True, None)):
+            for torch in self.options("torch"):
+                if not torch.matches(asked.get("torch", SpecifierSet())):
+                    continue
+                found = [next((o for o in kinds if self._agree(o, torch) in answers), None) for kinds in companions]
+                paired = tuple(option for option in found if option is not None)
+                if len(paired) == len(found):
+                    yield (torch, *paired)
 
     def _kinds(self, package: str, specifier: SpecifierSet) -> tuple[Option, ...]:
         """The best option of each way in which a companion is bound to torch."""
@@ -173,9 +175,14 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
                 kinds.setdefault((build.variant, build.cuda, build.torch, build.torch_cuda), option)
         return tuple(kinds.values())
 
-    def _agree(self, companion: Option, torch: Option) -> bool:
+    def _agree(self, companion: Option, torch: Option) -> bool | None:
         agrees_on = self.catalogue.family[companion.build.package].agrees_on
-        return agrees(companion.build, torch.build, agrees_on).ok is True
+        return agrees(companion.build, torch.build, agrees_on).ok
+
+    def brings_torch(self, package: str) -> bool:
+        """Whether the builds of a package require torch, so that asking for the package asks for torch."""
+        builds = (option.build for option in self.options(package))
+        return any(b.torch or any(line.startswith("torch") for line in b.requires or ()) for b in builds)
 
     @cached_property
     def flavours(self) -> tuple[str, ...]:

@@ -287,9 +287,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             if flavours is not None:
                 yield FlavourNeed(flavours)
             if build.torch:
-                yield PackageNeed(
-                    "torch", None, SpecifierSet(build.torch), None, f"torch{build.torch}", candidate.label
-                )
+                limit = build.torch if build.needs_its_torch else ""
+                yield PackageNeed("torch", None, SpecifierSet(limit), None, f"torch{limit}", candidate.label)
         metadata = self.metadata(candidate)
         # A page of links and a direct reference do not state it, and METADATA is only read for what may be chosen.
         if not self._environment.allows(metadata.requires_python):
@@ -337,7 +336,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                 limits = need.specifier & self._constraints.get(need.name, SpecifierSet())
                 asked[need.name] = asked.get(need.name, SpecifierSet()) & limits
         companions = [name for name in asked if self.family.follows_torch(name)]
-        options = [torch.identity for torch, *_ in self.family.pairings(asked)] if companions else []
+        wanted = "torch" in asked or any(map(self.family.brings_torch, companions))
+        options = [torch.identity for torch, *_ in self.family.pairings(asked)] if companions and wanted else []
         text = f"torch for {', '.join(companions)}"
         return [PairedNeed(frozenset(some), text) for some in (options[:1], options) if some]
 

@@ -175,6 +175,8 @@ def serves_cuda(companion: Build, cuda: str | None) -> bool:
 def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
     """Rule 9: a companion shares torch's variant or CUDA major, and this torch is one that its ABI accepts.
 
+    The answer is None if only optional kernels do not load beside this torch: the rest of the companion works.
+
     Source: METADATA of the companions, and PyTorch's compatibility table where METADATA is silent.
 
     Args:
@@ -192,7 +194,8 @@ def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
         return Reason("flavour", False, f"{pair}: different CUDA variants", companion.evidence.value, companion.source)
     if companion.torch and not _specifier(companion.torch).contains(torch.version, prereleases=True):
         text = f"{pair}: built against torch{companion.torch}"
-        return Reason("flavour", False, text, companion.evidence.value, companion.source)
+        ok = False if companion.needs_its_torch else None
+        return Reason("flavour", ok, text, companion.evidence.value, companion.source)
     return Reason("flavour", True, pair, companion.evidence.value, companion.source)
 
 

@@ -80,7 +80,7 @@ def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
     own = torch.build or _stand_in(torch)
     how = scene.catalogue.family[name].agrees_on if torch.variant or torch.build else "nothing"
     reasons = [agrees(build, own, how) for build in builds]
-    return None if any(reason.ok for reason in reasons) else reasons[0].text.partition(": ")[2]
+    return None if any(reason.ok is not False for reason in reasons) else reasons[0].text.partition(": ")[2]
 
 
 def _builds(scene: Scene, name: str) -> list[Build]:

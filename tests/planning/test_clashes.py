@@ -1,0 +1,58 @@
+"""Packages that do not go together, or go together although the catalogue does not say so."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from tests.planning.worlds import chosen, codes
+from tests.smallworld import NEW, OLD, World
+
+
+def test_optional_kernels_for_another_torch_are_no_conflict(torch_world: World) -> None:
+    torch_world.build("torchao", "0.9.0", "any", requires=["filelock"], torch=">=2.4,<2.8")
+    plan = torch_world.plan("torch==2.14.1", "torchao==0.9.0")
+    assert chosen(plan)["torchao"] == "0.9.0"
+
+
+def test_a_companion_that_does_not_require_torch_brings_none(torch_world: World) -> None:
+    torch_world.build("transformer-engine-cu12", "2.20.2", "cu126", requires=["filelock"])
+    assert set(chosen(torch_world.plan("transformer-engine-cu12"))) == {"filelock", "transformer-engine-cu12"}
+    assert chosen(torch_world.plan("transformer-engine-cu12", "torch"))["torch"] == "2.14.1+cu126 cu126"
+
+
+def test_a_release_that_the_catalogue_lacks_is_not_judged(torch_world: World) -> None:
+    torch_world.default.wheel("torchvision", "0.7.0", requires=["torch"])
+    plan = torch_world.plan("torchvision==0.7.0")
+    assert (chosen(plan)["torchvision"], "not-judged" in codes(plan)) == ("0.7.0", True)
+    assert chosen(torch_world.plan("torchvision"))["torchvision"] == "0.29.0 cu130"
+    assert torch_world.plan("torchvision==0.8.0").status == "impossible"
+
+
+def test_a_newer_release_that_the_catalogue_lacks_goes_with_a_torch_that_has_no_other(torch_world: World) -> None:
+    torch_world.build("torch", "2.15.0", "cu130", requires=["filelock", "triton==3.8.0"], code=NEW)
+    torch_world.default.wheel("torchvision", "0.30.0", requires=["torch==2.15.0"])
+    held = torch_world.plan("torch", "torchvision")
+    assert (chosen(held)["torch"], "torch-held-back" in codes(held)) == ("2.14.1 cu130", True)
+    assert chosen(torch_world.plan("torch==2.15.0", "torchvision"))["torchvision"] == "0.30.0"
+
+
+def test_a_second_cuda_runtime_is_told(torch_world: World) -> None:
+    for build in list(torch_world.builds):
+        if build.package == "torch" and build.variant == "cu128":
+            requires = (*(build.requires or ()), "nvidia-cublas-cu12")
+            torch_world.builds.remove(build)
+            torch_world.builds.append(structs.replace(build, requires=requires))
+    torch_world.default.wheel("nvidia-cublas-cu12", "12.8")
+    torch_world.default.wheel("app", "1.0", requires=["torch", "nvidia-cublas-cu12"])
+    plan = torch_world.plan("app")
+    assert (plan.cuda, "mixed-cuda-majors" in codes(plan)) == ("cu126", False)
+    assert "mixed-cuda-majors" in codes(torch_world.plan("app", cuda="cu130"))
+
+
+def test_what_was_compiled_against_numpy_1_gets_numpy_1(torch_world: World) -> None:
+    torch_world.build("torch", "2.2.2", "cu121", requires=["filelock"], code=OLD)
+    for version in ("1.26.4", "2.0.0", "2.5.5"):
+        torch_world.default.wheel("numpy", version, upload_time="2024-01-01T00:00:00Z")
+    assert chosen(torch_world.plan("torch", "numpy"))["numpy"] == "2.5.5"
+    assert chosen(torch_world.plan("torch==2.2.2", "numpy"))["numpy"] == "1.26.4"
+    assert torch_world.plan("torch==2.2.2", "numpy>=2").status == "impossible"
