@@ -178,6 +178,8 @@ class CondaOption(msgspec.Struct, frozen=True):
         """What installs it. The build is named, since conda takes the CPU build if it sees no driver."""
         record = self.record
         pinned = f'"pytorch={record.version}={record.build}" "cuda-version={record.cuda}"'
+        # Builds for servers and for Jetson differ only in this package; without it the solver takes either.
+        pinned += f' "arm-variant=*={record.arm}"' if record.arm else ""
         return f"conda install -c {record.channel} {pinned}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -18,10 +18,11 @@ from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.hardware import Toolkit, VendorRoute, toolkit_of
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
+from envsolve.rules.conda import as_build
 from envsolve.rules.judge import as_judged
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code, libraries_serve
-from envsolve.rules.nvidia.driver import DriverFit, driver_runs, overstated_cuda
+from envsolve.rules.nvidia.driver import DriverFit, ForwardFacts, driver_runs, lifted, overstated_cuda, through_compat
 from envsolve.rules.platform import same_system
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import DEFAULT, Family
@@ -260,7 +261,15 @@ class Scene:
     @cached_property
     def torch(self) -> Torch | None:
         """The torch of the report."""
-        return torch_of(self.report, self.published("torch"))
+        return torch_of(self.report, [*(self._of_channels if self.by_conda else ()), *self.published("torch")])
+
+    @property
+    def _of_channels(self) -> Iterator[Build]:
+        """The catalogue's builds of conda channels, whose GPU code differs from that of wheels of the same version."""
+        arm = self.report.installed.get("arm-variant")
+        other = "sbsa" if self.is_jetson or (arm and "tegra" in arm.value) else "tegra"
+        builds = (as_build(record) for record in self.catalogue.conda if record.arm != other)
+        return (build for build in builds if same_system(build.platform, self.platform))
 
     @property
     def toolkit(self) -> str | None:
@@ -278,7 +287,10 @@ class Scene:
 
     def fit(self, toolkit: str) -> DriverFit:
         """How the driver runs what was built with a toolkit (rule 1)."""
-        return driver_runs(toolkit, self.driver, self.os, self.facts.toolkits, self.facts.floors)
+        alone = driver_runs(toolkit, self.driver, self.os, self.facts.toolkits, self.facts.floors)
+        if self.driver is None or self.driver.compat_libcuda is None:
+            return alone
+        return through_compat(alone, toolkit, self.driver, lifted(self.machine, ForwardFacts(self.catalogue)))
 
     def published(self, package: str) -> list[Build]:
         """The builds of a package for the machine's system."""

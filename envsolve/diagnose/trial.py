@@ -26,9 +26,10 @@ from envsolve.diagnose.scene import Scene, public, scene_of
 from envsolve.facts.builds import Build
 from envsolve.packages.commands import Command, Meaning, parse
 from envsolve.packages.shell import simple_commands
+from envsolve.rules.conda import CondaJudge
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.platform import python_fits
-from envsolve.rules.verdict import Level
+from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.family import DEFAULT
 
 Weigh = Callable[[Scene], Iterable[Finding | RuledOut]]
@@ -103,9 +104,17 @@ def _faults(scene: Scene, weigh: Weigh) -> set[str]:
     found = {answer.cause for answer in weigh(scene) if isinstance(answer, Finding)}
     build = scene.torch.build if scene.torch else None
     if build is not None and scene.machine.gpus:
-        verdicts = [v for machine in scene.machines for v in Judge(machine, scene.facts).verdicts(build, scene.python)]
+        verdicts = list(_verdicts(build, scene))
         found |= {"does-not-run"} if worst(verdicts).level is Level.NONE else set()
     return found
+
+
+def _verdicts(build: Build, scene: Scene) -> Iterator[Verdict]:
+    for machine in scene.machines:
+        if scene.by_conda:
+            yield CondaJudge((machine,), scene.facts, ()).verdict(build)
+        else:
+            yield from Judge(machine, scene.facts).verdicts(build, scene.python)
 
 
 @dataclasses.dataclass
@@ -152,7 +161,7 @@ class _State:
         pinned = {name: rest for name, *rest in specs if rest and rest[0]}
         cuda = next(iter(pinned.get("cuda-version", ())), None)
         for name, (version, *build) in pinned.items():
-            text = version
+            text = build[0] if version == "*" and build else version
             if name in _CONDA_TORCH:
                 made = re.match(r"cuda(\d{2})(\d)", build[0]) if build else None
                 variant = f"+cu{made[1]}{made[2]}" if made else f"+cu{cuda.replace('.', '')}" if cuda else ""
