@@ -112,6 +112,7 @@ def _app() -> Any:
 
     from envsolve import cli
     from envsolve.cli.options import expanded
+    from envsolve.errors import UsageError
 
     # No markup and no rich tracebacks: both take brackets, as in package extras, for styles.
     plain: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -138,7 +139,11 @@ def _app() -> Any:
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in self.list_commands(ctx):
-                return None
+                from difflib import get_close_matches
+
+                close = get_close_matches(cmd_name, self.list_commands(ctx), 1)
+                hint = f"did you mean: envsolve {close[0]}" if close else "envsolve --help lists the commands"
+                raise UsageError(f"there is no command {cmd_name}", hint=hint)
             return sub_command(importlib.import_module(f"{cli.__name__}.{cmd_name.replace('-', '_')}"), cmd_name)
 
     def show_version(wanted: bool) -> None:

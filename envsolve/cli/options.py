@@ -217,6 +217,9 @@ class Asked(NamedTuple):
         list[str] | None,
         option("--extra-index-url", metavar="URL", help="Another index, for names that the default one lacks."),
     ] = None
+    allow_unknown_names: Annotated[
+        bool, option("--allow-unknown-names", help="Plan names that look like a mistake (pytorch, trch) as they are.")
+    ] = False
     offline: Annotated[bool, option("--offline", help="Use only the cache and the catalogue.")] = False
 
     def request(self, requirements: list[str] | None, conda_format: str | None = None) -> Request:
@@ -246,6 +249,7 @@ class Asked(NamedTuple):
             index_url=self.index_url,
             extra_index_urls=self.extra_index_url or (),
             offline=self.offline,
+            allow_unknown_names=self.allow_unknown_names,
             manager=manager,
             channels=self.channel or (),
         )

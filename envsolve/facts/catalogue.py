@@ -88,6 +88,8 @@ class Catalogue:
     family = _keyed(kinds.FAMILY, lambda one: one.package)
     #: Package indexes outside the default one, by key.
     indexes = _keyed(kinds.INDEXES, lambda one: one.name)
+    #: Names of packages in wide use, and mistakes for such names.
+    package_names = _table(kinds.PACKAGE_NAMES)
     #: The builds for GPUs of other vendors.
     vendor_routes = _table(kinds.VENDOR_ROUTES)
     #: How often diagnoses were right, by the kind of their grounds.

@@ -38,7 +38,7 @@ from envsolve.facts.builds import (
     SourceProject,
     TorchExtension,
 )
-from envsolve.facts.evidence import Precision, Source
+from envsolve.facts.evidence import Evidence, Precision, Source
 from envsolve.facts.hardware import (
     Architecture,
     CompilerPackages,
@@ -58,6 +58,22 @@ from envsolve.system.files import is_folder, read_regular
 
 
 Record = TypeVar("Record")
+
+
+class PackageNames(msgspec.Struct, frozen=True):
+    """Names by which people ask for packages.
+
+    Attributes:
+        names: Normalised. They are real packages in wide use, or if ``means`` or ``note`` is given, mistakes.
+        means: The package that is meant.
+        note: What else to do.
+    """
+
+    names: tuple[str, ...]
+    evidence: Evidence
+    source: str
+    means: str | None = None
+    note: str | None = None
 
 
 class Kind(msgspec.Struct, Generic[Record], frozen=True):
@@ -113,6 +129,7 @@ SHARED_FILES = _kind("shared_files", SharedFiles, "package", "versions")
 COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versions", "module")
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
+PACKAGE_NAMES = _kind("package_names", PackageNames, "names")
 VENDOR_ROUTES = _kind("vendor_routes", VendorRoute, "vendor", "system")
 PRECISIONS = _kind("precisions", Precision, "grounds")
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from envsolve.errors import UsageError
 from envsolve.machine.known import machines_given, machines_or_host
-from envsolve.planning.request import Request
+from envsolve.planning.request import Request, check_names
 from envsolve.system.files import paths
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def plan(request: Request, machines: Sequence[Machine] | None = None) -> Plan:
         machines: The plan works on all of them; this host if None.
 
     Raises:
-        UsageError: A requirement or file cannot be read, the request is empty, or there were never builds for its
-            Python or variant.
+        UsageError: A requirement or file cannot be read, the request is empty, a name is a known mistake, or there were
+            never builds for its Python or variant.
         IndexUnavailableError: An index that is needed failed.
     """
     given = machines_or_host(machines)
@@ -109,6 +109,8 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
     )
     catalogue = Catalogue()
     checked = _checked(request, catalogue)
+    if not request.allow_unknown_names:
+        check_names(asked.needs, catalogue)
     with _client(settings, catalogue, offline=request.offline) as client:
         checked = structs.replace(checked, prereleases=request.prereleases or asked.prereleases)
         yield *for_python_of_lock(checked, asked, catalogue), catalogue, client

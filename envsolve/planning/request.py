@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 from msgspec import structs
+from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
+from envsolve.facts.files import PACKAGE_NAMES
 from envsolve.system.files import StrPath, items, paths
 
+if TYPE_CHECKING:
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.packages.requirements import Need
+
+# trch and torch are alike by 0.89, torchvisoin and torchvision by 0.91; tomlkit and toolkit, both real, by 0.71.
+_NEAR = 0.86
 _PYTHON = r"(?a)3\.\d{1,2}(?:\.\d+)?"
 _TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "channels")
 _PATHS = ("files", "constraints", "projects")
@@ -40,6 +49,7 @@ class Request(msgspec.Struct, frozen=True):
         offline: Whether to use only the cache and the catalogue.
         manager: ``conda`` for a plan of conda packages; every other manager installs the same wheels.
         channels: conda channels, the preferred first: names or URLs.
+        allow_unknown_names: Whether to plan names that look like a mistake, such as ``pytorch`` or ``trch``.
         environ: Environment variables, for the configuration of the indexes.
 
     Raises:
@@ -63,6 +73,7 @@ class Request(msgspec.Struct, frozen=True):
     offline: bool = False
     manager: str | None = None
     channels: Sequence[str] = ()
+    allow_unknown_names: bool = False
     environ: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
 
     def __post_init__(self) -> None:
@@ -83,6 +94,51 @@ class Request(msgspec.Struct, frozen=True):
         """Raise a UsageError if the request names nothing to plan."""
         if not (self.requirements or self.files or self.projects):
             raise UsageError("nothing to plan", hint="name packages, requirement files or projects")
+
+
+def check_names(needs: Sequence[Need], catalogue: Catalogue) -> None:
+    """Refuse names that are known mistakes, or nearly the name of a known package without being in wide use themselves.
+
+    A project with nearly the same name often exists on the index, by chance or to catch such mistakes.
+
+    Raises:
+        UsageError: There is such a name; the message suggests the right one.
+    """
+    built = {*catalogue.packages(), *(project.package for project in catalogue.source_projects)}
+    by_name = {canonicalize_name(need.requirement.name): need for need in needs if need.requirement.url is None}
+    asked = {name: need for name, need in by_name.items() if name not in built}
+    if not asked or not catalogue.has(PACKAGE_NAMES):
+        return
+    mistakes = {name: group for group in catalogue.package_names if group.means or group.note for name in group.names}
+    popular = {name for group in catalogue.package_names if not (group.means or group.note) for name in group.names}
+    for name, need in asked.items():
+        if mistake := mistakes.get(name):
+            _refuse_name(need, mistake.means, mistake.note)
+        elif name not in popular and (near := _near(name, catalogue, built)):
+            _refuse_name(need, near, None)
+
+
+def _near(name: str, catalogue: Catalogue, built: set[str]) -> str | None:
+    """Return the known package that a name nearly is; None if it is one itself, or only its number differs."""
+    from difflib import get_close_matches
+
+    known = built | {record.package for record in catalogue.known_metadata}
+    if name in known:
+        return None
+    # nvidia-cublas-cu11 is not a mistake for nvidia-cublas-cu12.
+    near = (one for one in get_close_matches(name, known, 5, _NEAR) if _letters(one) != _letters(name))
+    return next(near, None)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"\d", "", name)
+
+
+def _refuse_name(need: Need, means: str | None, note: str | None) -> NoReturn:
+    question = f"did you mean {means}?" if means else "that is not how it is installed"
+    place = "" if need.origin == "command line" else f"{need.origin}: "
+    hint = f"{note or f'write {means}'}; --allow-unknown-names plans the name as it is"
+    raise UsageError(f"{place}{need.requirement.name}: {question}", hint=hint)
 
 
 def check_python_text(value: object) -> str | None:

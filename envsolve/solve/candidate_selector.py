@@ -99,8 +99,9 @@ class CandidateSelector(msgspec.Struct, eq=False):
         return False
 
     def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
-        """Versions that the specifier takes, those kept first, then the newest, yanked ones last; with the best file.
+        """Versions that the specifier takes, those kept first, then the newest; with the best file.
 
+        A yanked version is taken only if it is pinned with ``==``, or kept from a lock, and nothing else fits: PEP 592.
         A wheel that runs here goes before an sdist. Pre-releases appear only on request, or where a project has
         published nothing else.
         """
@@ -128,13 +129,15 @@ class CandidateSelector(msgspec.Struct, eq=False):
     def _candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
         listing, _ = self._published(name)
         withdrawn: list[tuple[Version, IndexFile]] = []
+        pinned = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in specifier)
+        kept = self.preferences.get(name, ())
         for place in self._taken(name, specifier):
             file = self._file(name, listing, place)
             if file is None:
                 continue
             if file.yanked is None:
                 yield _version(listing, place), file
-            else:
+            elif pinned or _version(listing, place) in kept:
                 withdrawn.append((_version(listing, place), file))
         yield from withdrawn
 

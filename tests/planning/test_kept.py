@@ -95,6 +95,13 @@ def test_a_withdrawn_version_moves(world: World) -> None:
     assert chosen(world.plan("demo", target="no gpu", keep=kept(demo="1.0"))) == {"demo": "2.0"}
 
 
+def test_yanked_releases_are_refused_unless_pinned(world: World) -> None:
+    world.default.wheel("lib", "1.2", yanked="broken")
+    assert world.plan("lib", target="no gpu").status == "impossible"
+    assert world.plan("lib>=1", target="no gpu").status == "impossible"
+    assert chosen(world.plan("lib==1.2", target="no gpu")) == {"lib": "1.2"}
+
+
 def test_what_to_stay_with_is_read_out_of_a_lock(torch_world: World, tmp_path: Path) -> None:
     lock = tmp_path / "pylock.toml"
     lock.write_text(render(torch_world.plan("torch<2.12"), "pylock"))

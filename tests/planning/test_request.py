@@ -1,0 +1,48 @@
+"""The request, and the names in it."""
+
+import re
+
+import pytest
+from packaging.requirements import Requirement
+
+from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.packages.requirements import Need
+from envsolve.planning.request import check_names
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("pytorch", "did you mean torch?"),
+        ("PyTorch", "did you mean torch?"),
+        ("trch", "did you mean torch?"),
+        ("torchvisoin>=0.2", "did you mean torchvision?"),
+        ("cuda", "did you mean cuda-toolkit?"),
+        ("tensorflow-gpu", "did you mean tensorflow?"),
+        ("sklearn", "did you mean scikit-learn?"),
+        ("cv2", "did you mean opencv-python?"),
+        ("comfyui", "that is not how it is installed"),
+    ],
+)
+def test_names_that_are_mistakes_are_not_planned(name: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(meant)) as caught:
+        check_names([Need(Requirement(name), "command line")], Catalogue())
+    assert "--allow-unknown-names" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch",
+        "vllm",
+        "requests",
+        "torchx",
+        "jax",
+        "nvidia-cublas-cu11",
+        "acme-tools",
+        "trch @ https://a.example/trch.zip",
+    ],
+)
+def test_other_names_are_planned(name: str) -> None:
+    check_names([Need(Requirement(name), "command line")], Catalogue())
