@@ -14,6 +14,7 @@ import pytest
 from pip._internal.models.index import PyPI, TestPyPI
 
 from envsolve._default_index import DEFAULT_INDEX
+from tests.shape import Shape, complexity, parameters
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "envsolve"
@@ -100,6 +101,18 @@ def test_an_import_upward_is_seen_wherever_it_hides(source: str) -> None:
 def test_no_module_grows_long() -> None:
     modules = [*MODULES, *(ROOT / "tests").rglob("*.py")]
     assert [path for path in modules if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES] == []
+
+
+def test_the_code_keeps_its_shape() -> None:
+    """Later features may add to the totals, not to these."""
+    shape = Shape()
+    functions = [(f"{module.name}.{f.name}", f) for module in shape.modules for f in module.functions()]
+    assert [name for name, function in functions if complexity(function) > 20] == []
+    outside = [(name, function) for name, function in functions if not name.startswith("envsolve.cli.")]
+    assert [name for name, function in outside if parameters(function) > 8] == []
+    assert len(shape.single_users) <= 40
+    assert len(shape.reach("envsolve.planning.make")) <= 60
+    assert len(shape.reach("envsolve.cli.plan")) <= 150
 
 
 def test_no_committed_file_names_the_hosts_of_the_default_index() -> None:

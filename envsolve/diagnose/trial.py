@@ -259,20 +259,24 @@ class _State:
         again = command.has("force_reinstall") or (requested and command.has("upgrade"))
         if enough and not again:
             return
-        offered = [b for places in self._places(command) for b in self._on(name, places) if _matches(b, specifier)]
-        if command.installer == "uv":
-            first = next((p for p in self._places(command) if self._on(name, p)), None)
-            offered = [b for b in offered if first is None or b in self._on(name, first)]
-        stable = [b for b in offered if not Version(b.version).is_prerelease] or offered
-        if not stable and not requested and name != "torch":
+        found = self._offered(name, specifier, command)
+        if not found and not requested and name != "torch":
             # PyTorch's index has copies of what torch requires, which the catalogue does not list.
-            offered = [b for b in self.scene.published(name) if _matches(b, specifier)]
-            stable = [b for b in offered if b.index == DEFAULT] or offered
-            if not stable:
+            everywhere = [b for b in self.scene.published(name) if _matches(b, specifier)]
+            found = [b for b in everywhere if b.index == DEFAULT] or everywhere
+            if not found:
                 return
-        if not stable:
+        if not found:
             raise _FailsError(f"nothing on the indexes is {name}{specifier}")
-        chosen[name] = max(stable, key=lambda build: Version(build.version + build.local))
+        chosen[name] = max(found, key=lambda build: Version(build.version + build.local))
+
+    def _offered(self, name: str, specifier: SpecifierSet, command: Command) -> list[Build]:
+        """The builds on a command's indexes; uv stays with the first index that has the name."""
+        places = [built for place in self._places(command) if (built := self._on(name, place))]
+        if command.installer == "uv":
+            places = places[:1]
+        offered = [build for place in places for build in place if _matches(build, specifier)]
+        return [build for build in offered if not Version(build.version).is_prerelease] or offered
 
     def _places(self, command: Command) -> Iterator[tuple[str, str | None]]:
         """The indexes of a command as the catalogue names them, each with its variant, in the order of uv."""

@@ -10,6 +10,7 @@ from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, rep
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene, Torch
 from envsolve.diagnose.signatures import Match
+from envsolve.facts.hardware import VendorRoute
 from envsolve.solve.family import DEFAULT
 
 CAUSE = Cause.of(__name__)
@@ -25,10 +26,8 @@ _OF_A_MISSING_GPU = frozenset(
 
 def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """A CPU build is proved by its own version, by what it says, or by the catalogue."""
-    torch, strong, weak = scene.torch, CAUSE.first(scene), _weak(scene)
+    torch, strong, weak = scene.torch, _strong(scene), _weak(scene)
     proved = torch is not None and torch.variant == "cpu"
-    if strong and strong.signature.id == "cpu-local" and re.search("could not find|no matching", strong.quote, re.I):
-        strong = None  # what was requested and not found
     if torch and torch.variant not in (None, "cpu"):
         if torch.cuda and strong is None:
             yield CAUSE.ruled_out("cuda-build", torch=torch.label)
@@ -40,15 +39,28 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     lacks = _cuda_library(scene) if strong else None
     grounds = Grounds.CONFIRMED if lacks else _grounds(scene, strong, proved)
     evidence = (*lines(strong or weak, lacks), *torch_evidence(scene), *scene.gpu_evidence)
-    if route := scene.other_vendor:
-        fixes = tuple(filter(None, [vendors_own(scene), CAUSE.fix("vendor-kept")]))
-        values = {"vendor": route.name, "build": route.build}
-        evidence = (*evidence, *scene.vendor_evidence)
-        yield CAUSE.finding("vendor", Grounds.STATED, evidence, fixes, (*CAUSE.file.explains, "no-driver"), **values)
+    if scene.other_vendor:
+        yield _of_another_vendor(scene, scene.other_vendor, evidence)
         return
     what = f"torch {torch.version} [cpu]" if torch and torch.version else CAUSE.words("installed")
     explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks else []))
     yield CAUSE.finding("cpu", grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))
+
+
+def _strong(scene: Scene) -> Match | None:
+    """Words that state a CPU build, and are not of one that was requested and not found."""
+    found = CAUSE.first(scene)
+    not_found = (
+        found and found.signature.id == "cpu-local" and re.search("could not find|no matching", found.quote, re.I)
+    )
+    return None if not_found else found
+
+
+def _of_another_vendor(scene: Scene, route: VendorRoute, evidence: tuple[str, ...]) -> Finding:
+    fixes = tuple(filter(None, [vendors_own(scene), CAUSE.fix("vendor-kept")]))
+    explains = (*CAUSE.file.explains, "no-driver")
+    values = {"vendor": route.name, "build": route.build}
+    return CAUSE.finding("vendor", Grounds.STATED, (*evidence, *scene.vendor_evidence), fixes, explains, **values)
 
 
 def _cuda_library(scene: Scene) -> Match | None:
