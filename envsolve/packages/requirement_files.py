@@ -290,8 +290,25 @@ def _digest(text: str, origin: str) -> str:
     return f"{name}:{digest}"
 
 
+def _tree_instead(text: str) -> str | None:
+    """``name @ URL`` for a repository or a directory without a ``[project]`` table; None for all other requirements.
+
+    Only here, not wherever a requirement is read: a repository is fetched for its name.
+    """
+    found = project_path(text)
+    if found is None and not text.startswith(("git+", "hg+", "svn+", "bzr+")):
+        return None
+    # Late: it starts git, and most requests name no directory.
+    from envsolve.packages.tree_names import named, tree_instead
+
+    return tree_instead(*found) if found else named(text)
+
+
 def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> Asked:
-    if project := project_path(text):
+    project = project_path(text)
+    if role == "needs" and not hashes and (tree := _tree_instead(text)):
+        text, project = tree, None
+    if project:
         if role == "constraints":
             raise wrong(origin, "a project cannot be a constraint", "name packages and versions")
         if hashes:
@@ -335,10 +352,11 @@ def read_requirements(
     parts: list[Asked] = []
     named: list[tuple[Path, tuple[str, ...], str | None]] = [(path, (), None) for path in projects]
     for argument in arguments:
-        if found := project_path(argument):
+        tree = _tree_instead(argument)
+        if tree is None and (found := project_path(argument)):
             named.append((*found, COMMAND_LINE))
         else:
-            parts.append(Asked(needs=(Need(read_requirement(argument, COMMAND_LINE), COMMAND_LINE),)))
+            parts.append(Asked(needs=(Need(read_requirement(tree or argument, COMMAND_LINE), COMMAND_LINE),)))
     if named or extras or groups:
         parts += ask_projects(named, extras, groups)
     if files or constraints:

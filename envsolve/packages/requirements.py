@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 from packaging.dependency_groups import DependencyGroupResolver
@@ -181,7 +181,7 @@ def _from_address(text: str, origin: str) -> Requirement:
     fragment = parse_qsl(parts.fragment, keep_blank_values=True)
     name = next((value for key, value in fragment if key == "egg"), None)
     rest = "&".join(f"{key}={value}" for key, value in fragment if key != "egg")
-    address = urlunsplit(parts._replace(fragment=rest))
+    address = address.partition("#")[0] + (f"#{rest}" if rest else "")
     if name is None and re.match(_REPOSITORY, address):
         raise wrong(origin, f"{redact(address)} does not say which package it is", f"write `name @ {redact(address)}`")
     name = name or _name_in(unquote(parts.path.rpartition("/")[2]))

@@ -1,0 +1,121 @@
+"""The name of a project in a source tree, for requirements that do not say it; nothing of the tree is run."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from envsolve.packages.source_trees import GitError, fetched, read_address
+from envsolve.system.files import is_file, read_regular, real_path
+
+Read = Callable[[str], str | None]
+
+
+def named(text: str) -> str:
+    """A requirement with the name of its project in front, if it is only the URL of a repository."""
+    url = re.split(r"\s+;", text.strip(), maxsplit=1)[0]
+    if re.match(r"(?:git|hg|svn|bzr)\+[a-z]+:", url) and "egg=" not in url.partition("#")[2] and " " not in url:
+        return f"{name_of_repository(url)} @ {text.strip()}"
+    return text
+
+
+def name_of_repository(url: str) -> str:
+    """The name of the project in a repository: as its files say it, otherwise the repository's own name."""
+    tree = read_address(url)
+    repository = tree.repository or url.partition("+")[2]
+    base = f"{tree.subdirectory}/" if tree.subdirectory else ""
+    found: str | None = None
+    try:
+        if tree.repository:
+            with fetched(tree.repository, tree.revision) as commit:
+                found = stated_name(lambda path: _text(commit.read(base + path)))
+    except GitError:
+        pass  # whoever installs the plan learns the name, or that there is no such repository
+    path = urlsplit(repository).path.rstrip("/").removesuffix(".git")
+    return found or str(canonicalize_name((tree.subdirectory or path).rpartition("/")[2].partition("@")[0]))
+
+
+def tree_instead(path: Path, extras: Sequence[str]) -> str | None:
+    """``name @ file:///directory`` for a project that only ``setup.py`` or ``setup.cfg`` describes; None for others.
+
+    Args:
+        path: Its ``pyproject.toml``, which may be missing or have no ``[project]``.
+        extras: Those that are asked for.
+    """
+    try:
+        table = msgspec.toml.decode(read_regular(path), type=dict[str, Any])
+    except OSError:
+        table = {}
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    described = "project" in table or bool(table.get("dependency-groups"))
+    name = None if described else name_of_directory(path.parent)
+    bracket = f"[{','.join(extras)}]" if extras else ""
+    return f"{name}{bracket} @ {real_path(path.parent).as_uri()}" if name else None
+
+
+def name_of_directory(directory: Path) -> str | None:
+    """The name of a project without a ``[project]`` table in a directory; None if nothing in it can be built."""
+
+    def read(path: str) -> str | None:
+        return _text(read_regular(directory / path)) if is_file(directory / path) else None
+
+    if not any(is_file(directory / name) for name in ("setup.py", "setup.cfg")):
+        return None
+    return stated_name(read) or str(canonicalize_name(directory.resolve().name))
+
+
+def stated_name(read: Read) -> str | None:
+    """The name in ``pyproject.toml``, ``setup.cfg`` or the call of ``setup`` in ``setup.py``; None if none has it."""
+    names = (name for source in (_in_pyproject, _in_setup_cfg, _in_setup_py) for name in source(read))
+    return next((str(canonicalize_name(name)) for name in names if isinstance(name, str) and name), None)
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def _in_pyproject(read: Read) -> Iterator[Any]:
+    try:
+        table = msgspec.toml.decode(read("pyproject.toml") or "", type=dict[str, Any])
+        yield table.get("project", {}).get("name")
+        yield table.get("tool", {}).get("poetry", {}).get("name")
+    except (msgspec.MsgspecError, AttributeError):
+        return
+
+
+def _in_setup_cfg(read: Read) -> Iterator[str | None]:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(read("setup.cfg") or "")
+    except configparser.Error:
+        return
+    yield parser.get("metadata", "name", fallback=None)
+
+
+def _in_setup_py(read: Read) -> Iterator[object]:
+    try:
+        tree = ast.parse(read("setup.py") or "")
+    except (SyntaxError, ValueError):
+        return
+    constants = {
+        target.id: node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "setup":
+            for keyword in node.keywords:
+                if keyword.arg == "name":
+                    value = keyword.value
+                    yield value.value if isinstance(value, ast.Constant) else constants.get(getattr(value, "id", ""))
