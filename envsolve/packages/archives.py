@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_sdist_filename
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.packages.model import CoreMetadata, MissingFileError, parse_metadata, parse_requires_txt
@@ -341,17 +341,18 @@ def sdist_metadata(file: IO[bytes], filename: str) -> CoreMetadata:
     """The metadata of a source archive, from its PKG-INFO.
 
     Reads a tar archive as a stream, no further than needed. Where PKG-INFO is not exact and lists no requirements,
-    those of setuptools' ``requires.txt`` are the better guess.
+    those of setuptools' ``requires.txt`` are the better guess. Of an archive with only a ``setup.py`` no more is known
+    than its file name says; old ones were packed by hand.
 
     Raises:
-        ValueError or one of ARCHIVE_ERRORS: It is no archive, or holds no PKG-INFO.
+        ValueError or one of ARCHIVE_ERRORS: It is no archive, or holds neither PKG-INFO nor setup.py.
     """
     if filename.lower().endswith(".zip"):
         with zipfile.ZipFile(file) as archive:
             members = ((i.filename, archive.open(i), i.file_size) for i in archive.infolist() if _is_wanted(i.filename))
-            return _from_members(members)
+            return _from_members(members, filename)
     with tarfile.open(fileobj=file, mode="r|*") as tar:
-        return _from_members(_tar_members(tar))
+        return _from_members(_tar_members(tar), filename)
 
 
 def _tar_members(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes], int]]:
@@ -365,13 +366,18 @@ def _tar_members(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes], int]]:
 
 def _is_wanted(name: str) -> bool:
     folder, _, base = name.rpartition("/")
-    return (base == "PKG-INFO" and folder.count("/") == 0 and folder != "") or name.endswith(".egg-info/requires.txt")
+    top = base in ("PKG-INFO", "setup.py") and folder.count("/") == 0 and folder != ""
+    return top or name.endswith(".egg-info/requires.txt")
 
 
-def _from_members(members: Iterable[tuple[str, IO[bytes], int]]) -> CoreMetadata:
+def _from_members(members: Iterable[tuple[str, IO[bytes], int]], filename: str) -> CoreMetadata:
+    can_be_built = False
     metadata: CoreMetadata | None = None
     requires: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     for name, content, size in members:
+        if name.endswith("/setup.py"):
+            can_be_built = True
+            continue
         if size > _LARGEST_MEMBER:
             raise ValueError(f"its {name} is too large")
         if name.endswith("PKG-INFO"):
@@ -380,6 +386,9 @@ def _from_members(members: Iterable[tuple[str, IO[bytes], int]]) -> CoreMetadata
             requires = parse_requires_txt(content.read().decode("utf-8", "replace"))
         if metadata is not None and (metadata.exact or metadata.requires_dist or requires is not None):
             break
+    if metadata is None and can_be_built:
+        named, version = parse_sdist_filename(filename)
+        metadata = CoreMetadata(named, str(version), exact=False)
     if metadata is None:
         raise ValueError("it holds no PKG-INFO")
     if metadata.exact or metadata.requires_dist or requires is None:

@@ -78,6 +78,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._walks: dict[tuple[str, SpecifierSet], Walk[Option]] = {}
         self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
         self.claimed: Claimed = "nothing"
+        self.deadline = float("inf")  # of the searches, by time.monotonic()
 
     def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
         """The solver's name: a package, one extra of it, or the flavour."""

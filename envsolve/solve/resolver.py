@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -24,6 +25,9 @@ from envsolve.solve.needs import (
 )
 from envsolve.solve.provider import Provider
 from envsolve.solve.search import Found, TooLongError, search, search_without_barring
+
+#: How long the searches of one solve may take. A user waits no longer.
+_SECONDS = 60.0
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -88,14 +92,22 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
         roots.append(FlavourNeed(frozenset({flavour})))
     # The best torch alone, any that goes with the companions; the last are all that there is.
     ways = [[*roots, torch] for torch in paired] or [roots]
+    provider.deadline = time.monotonic() + _SECONDS
     try:
         found = _best(provider, ways)
     except ResolutionImpossible as impossible:
         raise UnsolvableError([Cause(cause.requirement, cause.parent) for cause in impossible.causes]) from None
-    except TooLongError:
+    except TooLongError as endless:
         hint = "pin some of the requirements, the most general ones first"
-        raise EnvsolveError("no answer: too many versions contradict each other", hint=hint) from None
+        raise EnvsolveError(f"no answer: too many versions contradict each other{_last(endless)}", hint=hint) from None
     return _solution(found.state.mapping, _edges(found.state), found.rounds)
+
+
+def _last(endless: TooLongError) -> str:
+    """The last conflict of searches that came to no end, in words."""
+    parents = {c.parent.label: c.requirement.text for c in endless.causes if isinstance(c.parent, Candidate)}
+    said = [f"{label} needs {text}" for label, text in list(parents.items())[:2]]
+    return f"; the last conflict: {' and '.join(said)}" if said else ""
 
 
 def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:

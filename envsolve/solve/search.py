@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -36,7 +37,15 @@ _MAX_ROUNDS = 200_000
 
 
 class TooLongError(Exception):
-    """No search came to an end."""
+    """No search came to an end.
+
+    Attributes:
+        causes: The last conflict that a search met.
+    """
+
+    def __init__(self, causes: Sequence[_Information]) -> None:
+        super().__init__("no search came to an end")
+        self.causes = tuple(causes)
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -73,6 +82,7 @@ def search_without_barring(provider: Provider, roots: Sequence[AnyNeed]) -> Foun
 def _searched(kind: type[_Search], provider: Provider, roots: Sequence[AnyNeed]) -> Found:
     dead_ends: Counter[str] = Counter()
     allowed, rounds = _FIRST, 0
+    causes: Sequence[_Information] = ()
     while allowed <= _LAST:
         attempt = kind(provider, Counter(dead_ends), allowed, roots)
         try:
@@ -81,9 +91,10 @@ def _searched(kind: type[_Search], provider: Provider, roots: Sequence[AnyNeed])
             dead_ends += attempt.dead_ends
             allowed *= 2
             rounds += attempt.rounds
+            causes = attempt.causes
         else:
             return Found(state, rounds + attempt.rounds)
-    raise TooLongError
+    raise TooLongError(causes)
 
 
 class _Search(Resolution[AnyNeed, AnyCandidate, str]):
@@ -100,6 +111,7 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
         """
         super().__init__(provider, BaseReporter())
         self.rounds = 0
+        self.causes: Sequence[_Information] = ()
         self.dead_ends: Counter[str] = Counter()
         self._provider = provider
         self._roots = roots
@@ -111,8 +123,11 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
 
     def _attempt_to_pin_criterion(self, name: str) -> list[_Criterion]:
         self.rounds += 1
+        if time.monotonic() > self._provider.deadline:
+            raise TooLongError(self.causes)
         causes: list[_Criterion] = super()._attempt_to_pin_criterion(name)
         if causes:
+            self.causes = [information for criterion in causes for information in criterion.information]
             self._note(name)
         return causes
 

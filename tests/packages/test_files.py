@@ -8,6 +8,7 @@ import zipfile
 import pytest
 
 from envsolve.errors import IndexUnavailableError
+from envsolve.packages.archives import sdist_metadata
 from envsolve.packages.model import CoreMetadata, MetadataUnavailableError, MissingFileError
 from tests.distributions import make_metadata, make_wheel
 from tests.indexserver import IndexServer
@@ -104,6 +105,14 @@ def test_a_vendored_dist_info_is_not_taken_for_the_wheels_own(server: IndexServe
     index.add("demo", "Demo-1.0-py3-none-any.whl", make_wheel("demo", "1.0", requires=["right"], files=other))
     client = make_client(index)
     assert client.metadata(client.project("demo")[0]).requires_dist == ("right",)
+
+
+def test_of_an_archive_with_only_a_setup_py_the_dependencies_are_not_known() -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("Demo-1.0/setup.py", "from setuptools import setup\nsetup(install_requires=['lib'])\n")
+    metadata = sdist_metadata(content, "Demo-1.0.zip")
+    assert (metadata.name, metadata.version, metadata.requires_dist, metadata.exact) == ("demo", "1.0", (), False)
 
 
 @pytest.mark.parametrize(
