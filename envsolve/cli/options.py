@@ -6,6 +6,7 @@ A group is a ``NamedTuple`` of annotated options. A command that has a parameter
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -195,7 +196,7 @@ class Asked(NamedTuple):
         option("--group", metavar="NAME", help="A dependency group of the project, or of the lock to install."),
     ] = None
     python: PythonVersion = None
-    cuda: Annotated[str, option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA variant.")] = "auto"
+    cuda: Annotated[str, option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA variant: cu128, or 12.8.")] = "auto"
     manager: Annotated[
         str | None,
         option(
@@ -299,4 +300,6 @@ def python_version(text: str | None) -> str | None:
 
 def cuda_variant(text: str) -> str | None:
     """Read ``--cuda``; None for ``auto``. Whether there is such a variant is checked once the builds are read."""
-    return None if text == "auto" else text
+    # People copy "12.8" out of nvidia-smi and version tables.
+    dotted = re.fullmatch(r"(?:cuda|cu)?[- ]?(\d+)\.(\d+)", text.strip().lower())
+    return None if text == "auto" else f"cu{dotted[1]}{dotted[2]}" if dotted else text

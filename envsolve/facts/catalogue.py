@@ -36,6 +36,11 @@ def _table(kind: Kind[Record]) -> cached_property[tuple[Record, ...]]:
     return cached_property(lambda catalogue: catalogue.records(kind))
 
 
+def _optional(kind: Kind[Record]) -> cached_property[tuple[Record, ...]]:
+    """Likewise, and empty for a catalogue without a file of that kind: these facts only make answers friendlier."""
+    return cached_property(lambda catalogue: catalogue.records(kind) if catalogue.has(kind) else ())
+
+
 def _keyed(kind: Kind[Record], key: Callable[[Record], Key]) -> cached_property[Mapping[Key, Record]]:
     """An attribute of the catalogue: the records of a kind by what tells them apart, read on first use."""
     return cached_property(lambda catalogue: {key(record): record for record in catalogue.records(kind)})
@@ -88,10 +93,12 @@ class Catalogue:
     family = _keyed(kinds.FAMILY, lambda one: one.package)
     #: Package indexes outside the default one, by key.
     indexes = _keyed(kinds.INDEXES, lambda one: one.name)
+    #: What people call machines of clouds, boards and their systems.
+    machine_names = _optional(kinds.MACHINE_NAMES)
     #: Names of packages in wide use, and mistakes for such names.
-    package_names = _table(kinds.PACKAGE_NAMES)
+    package_names = _optional(kinds.PACKAGE_NAMES)
     #: The builds for GPUs of other vendors.
-    vendor_routes = _table(kinds.VENDOR_ROUTES)
+    vendor_routes = _optional(kinds.VENDOR_ROUTES)
     #: How often diagnoses were right, by the kind of their grounds.
     precisions = _keyed(kinds.PRECISIONS, lambda one: one.grounds)
 

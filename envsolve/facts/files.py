@@ -48,6 +48,7 @@ from envsolve.facts.hardware import (
     GpuModel,
     Image,
     ImageRequirement,
+    MachineName,
     Toolkit,
     TritonRelease,
     VendorRoute,
@@ -129,6 +130,7 @@ SHARED_FILES = _kind("shared_files", SharedFiles, "package", "versions")
 COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versions", "module")
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
+MACHINE_NAMES = _kind("machine_names", MachineName, "name")
 PACKAGE_NAMES = _kind("package_names", PackageNames, "names")
 VENDOR_ROUTES = _kind("vendor_routes", VendorRoute, "vendor", "system")
 PRECISIONS = _kind("precisions", Precision, "grounds")

@@ -79,13 +79,15 @@ _VENDOR = frozenset({"nvidia", "corporation", "geforce", "gpu", "graphics", "car
 # Memory size and kind, form factor and bus tell boards apart, not the code that they run.
 _BOARD = r"\d+(?:g|gb|gib)|hbm\d?e?|sxm\d?|pcie|pci|oem|max|q|with|design|gddr\d\w?|ecc|tesla|ls|dgxs"
 _OWN_MAKER = r"(?i)nvidia|geforce|quadro|tesla|[gr]tx"
-# Words in the names of other makers' GPUs and series: those of AMD, Intel, Apple and Google.
-_OTHER_MAKERS = (
-    r"(?i)\b(?:amd|radeon|instinct|rx ?\d{3,4}\w*|mi\d{2,3}[a-z]?|gfx\d+\w*|intel|arc|iris|gaudi\d?|apple|tpu)\b"
-)
+# Other makers whose builds of torch are not described: nothing but the name is known.
+_OTHER_MAKERS = r"(?i)\b(?:amd|rx ?\d{3,4}\w*|mi\d{2,3}[a-z]?|intel|arc|iris|gaudi\d?|apple|tpu)\b"
 # Too short to be a model's number; only a part of one ("DGX-1").
 _SHORT_NUMBER = re.compile(r"\W*(\d{1,2})\W*", re.ASCII)
 _SEPARATE_SIZE = re.compile(r"(\d+)\s+(?=gi?b\b)", re.IGNORECASE)
+
+
+class UnknownGpuError(UsageError):
+    """No model has a name that is like this."""
 
 
 def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
@@ -104,17 +106,34 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
         raise UsageError(f'"{text}" names no GPU', hint=_how_numbers_are_written(match[1], catalogue))
     words = _words(text)
     found = _with_pci_id(text, catalogue) or next(filter(None, _readings(text, catalogue)), [])
-    if not found and not re.search(_OWN_MAKER, text) and re.search(_OTHER_MAKERS, text):
-        raise UsageError(
-            f'"{text}" is not an NVIDIA GPU', hint="only these are known; a machine without one is: no gpu"
-        )
+    if not found and not re.search(_OWN_MAKER, text):
+        _refuse_other_maker(text, catalogue)
     if not found:
         number = f"; a driver is written: driver {text}" if text.isdigit() else ""
-        raise UsageError(f'unknown GPU "{text}"', hint=_nearest(words, catalogue) + number)
+        raise UnknownGpuError(f'unknown GPU "{text}"', hint=_nearest(words, catalogue) + number)
     if len({model.compute_capability for model in found}) > 1:
         names = "; ".join(f"{model.name} ({model.compute_capability})" for model in found[:8])
         raise UsageError(f'"{text}" can mean GPUs of different compute capabilities', hint=f"say which: {names}")
     return found[0]
+
+
+def _refuse_other_maker(text: str, catalogue: Catalogue) -> None:
+    """Refuse a GPU of another vendor with the way to that vendor's own builds of torch, which are not judged.
+
+    Raises:
+        UsageError: It is such a GPU.
+    """
+    routes = [route for route in catalogue.vendor_routes if re.search(route.words, text.lower())]
+    if routes:
+        ways = [f"{f'on {r.system.title()}: ' if r.system else ''}{r.command or f'see {r.page}'}" for r in routes]
+        first = routes[0]
+        hint = f'for PyTorch\'s {first.build} builds (device "{first.device}"): {"; ".join(ways)}; without it: no gpu'
+        raise UsageError(
+            f'"{text}" is not an NVIDIA GPU but one of {first.name}: whether torch runs on it is not judged', hint=hint
+        )
+    if re.search(_OTHER_MAKERS, text):
+        hint = "only these are known; a machine without one is: no gpu"
+        raise UsageError(f'"{text}" is not an NVIDIA GPU', hint=hint)
 
 
 def _with_pci_id(text: str, catalogue: Catalogue) -> list[GpuModel]:

@@ -76,6 +76,22 @@ class VendorRoute(msgspec.Struct, frozen=True):
     page: str | None = None
 
 
+class MachineName(msgspec.Struct, frozen=True):
+    """What people call a machine or its system, and the target string that it stands for.
+
+    Attributes:
+        name: As it is suggested: ``g5.xlarge``, ``JetPack 6.2``.
+        words: Regular expression, for lower-case text, of the names that mean it.
+        means: Target string.
+    """
+
+    name: str
+    words: str
+    means: str
+    evidence: Evidence
+    source: str
+
+
 class GpuModel(Fact, frozen=True):
     """A GPU as people name it.
 

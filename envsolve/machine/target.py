@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
-from envsolve.facts.gpu_names import find_gpu
+from envsolve.facts.gpu_names import UnknownGpuError, find_gpu
 from envsolve.facts.hardware import DriverBranch
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.values import processor
@@ -34,8 +34,7 @@ a target is a list of parts, separated by commas, in any order and case:
 _NO_PARTS = tuple(
     (re.compile(pattern, re.IGNORECASE), advice)
     for pattern, advice in (
-        (r"wsl ?[12]?", "WSL is Linux with the card and the driver of Windows: linux-x86_64"),
-        (r"(mac ?os|darwin|os ?x|(free|open)bsd).*", "there is no CUDA there: name a machine with Linux or Windows"),
+        (r"(free|open)bsd.*", "there is no CUDA there: name a machine with Linux or Windows"),
         (r"docker|podman|container|k8s|kubernetes", "a container has the driver and the GPUs of its host: name those"),
         (r"mig.*", "write it behind its GPU: A100 MIG 1g.5gb"),
     )
@@ -234,6 +233,8 @@ _FORMS = (
     ),
     _form(rf"{_OS_NAME}[-_ /]{_ARCH_NAME}", _platform),
     _form(_OS_NAME, _platform),
+    # Which Windows it is decides nothing.
+    _form(r"(?P<os>windows|win)(?: server)?[- ]?(?:1[01]|2016|2019|2022|2025)", _platform),
     _form(_ARCH_NAME, _platform),
     _form(rf"{_DISTRO_NAME}(?:[-_ ]?\d+(?:\.\d+)*)?", lambda match: Target(distro=_distro(match[0]))),
     _form(rf"(glibc|musl){_IS}(\d+\.\d+)(?:\.\d+)?", lambda match: Target(libc=f"{match[1].lower()} {match[2]}")),
@@ -280,6 +281,7 @@ def machine_from_target(target: Target, catalogue: Catalogue) -> Machine:
     Raises:
         UsageError: A GPU name is unknown or ambiguous.
     """
+    target = _in_words_of_parts(target, catalogue)
     sources: dict[str, str] = {}
     given = {"os": target.os, "arch": target.arch, "libc": target.libc, "distro": target.distro}
     sources |= {f"platform.{name}": "target" for name, value in given.items() if value}
@@ -297,6 +299,23 @@ def machine_from_target(target: Target, catalogue: Catalogue) -> Machine:
         sources=sources,
     )
     return complete(machine, catalogue)
+
+
+def _in_words_of_parts(target: Target, catalogue: Catalogue) -> Target:
+    """Put the parts that the catalogue has for it in the place of a name such as ``g5.xlarge`` or ``JetPack 6.2``."""
+    gpus, meant = [], []
+    for count, name in target.gpus or ():
+        known = (one for one in catalogue.machine_names if re.fullmatch(one.words, name.lower()))
+        if (found := next(known, None)) is None:
+            gpus.append((count, name))
+        else:
+            meant.append((name, found.means))
+    if not meant:
+        return target
+    result = replace(target, gpus=tuple(gpus) or None)
+    for name, means in meant:
+        result = _merge(result, parse_target(means), name)
+    return result
 
 
 def complete(machine: Machine, catalogue: Catalogue) -> Machine:
@@ -334,7 +353,14 @@ def driver_branch(version: str, catalogue: Catalogue) -> DriverBranch | None:
 
 
 def _targets_gpu(text: str, catalogue: Catalogue) -> Gpu:
-    model = find_gpu(text, catalogue)
+    try:
+        model = find_gpu(text, catalogue)
+    except UnknownGpuError as error:
+        if re.search(r"(?i)\b(?:[gr]tx|geforce|quadro|tesla)|\d{3}", text):
+            raise
+        # It may be meant as anything: a system, a cloud machine, a word too many.
+        hint = f"{error.hint}; a target is written: RTX 4090, driver 580, python 3.12, linux-x86_64"
+        raise UsageError(f'nothing in the catalogue is called "{text}"', hint=hint) from None
     named = model in catalogue.gpus
     return Gpu(name=model.name if named else None, compute_capability=None if named else model.compute_capability)
 

@@ -12,7 +12,6 @@ from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
-from envsolve.facts.files import PACKAGE_NAMES
 from envsolve.system.files import StrPath, items, paths
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def check_names(needs: Sequence[Need], catalogue: Catalogue) -> None:
     built = {*catalogue.packages(), *(project.package for project in catalogue.source_projects)}
     by_name = {canonicalize_name(need.requirement.name): need for need in needs if need.requirement.url is None}
     asked = {name: need for name, need in by_name.items() if name not in built}
-    if not asked or not catalogue.has(PACKAGE_NAMES):
+    if not asked:
         return
     mistakes = {name: group for group in catalogue.package_names if group.means or group.note for name in group.names}
     popular = {name for group in catalogue.package_names if not (group.means or group.note) for name in group.names}

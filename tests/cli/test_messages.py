@@ -66,7 +66,7 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
             "is there",
         ),
         (["plan", "./missing", "--target", MACHINE], "no file or folder ./missing", "check the path"),
-        (["plan", "torch", "--cuda", "12.6", "--target", MACHINE], "not the name of a variant", "did you mean cu126?"),
+        (["plan", "torch", "--cuda", "CU126", "--target", MACHINE], "not the name of a variant", "did you mean cu126?"),
         (
             ["install", "torch", "--prefix", "env", "--cuda", "CU126"],
             "not the name of a variant",

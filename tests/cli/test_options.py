@@ -20,3 +20,18 @@ def test_every_target_that_is_given_counts() -> None:
 def test_an_empty_target_is_no_machine() -> None:
     with pytest.raises(UsageError):
         options.Machines(target=[""]).named()
+
+
+@pytest.mark.parametrize(
+    ("text", "variant"),
+    [
+        ("12.8", "cu128"),
+        ("cuda 12.8", "cu128"),
+        ("cu12.8", "cu128"),
+        ("cu128", "cu128"),
+        ("cpu", "cpu"),
+        ("auto", None),
+    ],
+)
+def test_a_variant_may_be_named_by_its_version(text: str, variant: str | None) -> None:
+    assert options.cuda_variant(text) == variant

@@ -85,7 +85,6 @@ DRIVER, PYTHON, CUDA = "write it as: driver 550", "write it as: python 3.12", "w
         ("T4, cuda 12", "cuda 12", CUDA),
         ("T4, cu124", "cu124", CUDA),
         ("T4, linux-sparc", "linux-sparc", "write it as: linux-x86_64"),
-        ("T4, windows 11", "windows 11", "write it as: win-amd64"),
         ("T4, glibc", "glibc", "write it as: glibc 2.35"),
         ("T4, no python", "no python", "write it as: no gpu"),
         # a slip of the pen
@@ -98,8 +97,6 @@ DRIVER, PYTHON, CUDA = "write it as: driver 550", "write it as: python 3.12", "w
         ("A100 linux", "A100 linux", 'put a comma before "linux": A100, linux'),
         ("T4 Driver Version: 550.54", "T4 Driver Version: 550.54", 'before "Driver": T4, Driver Version: 550.54'),
         # what no part says
-        ("T4, WSL2", "WSL2", "linux-x86_64"),
-        ("T4, macOS 15", "macOS 15", "no CUDA there"),
         ("T4, docker", "docker", "the GPUs of its host"),
         ("T4, MIG 1g.5gb", "MIG 1g.5gb", "write it behind its GPU"),
         # no word

@@ -288,3 +288,37 @@ def test_a_short_number_is_no_card(text: str, hint: str) -> None:
 def test_other_makers_are_named_as_such(text: str) -> None:
     with pytest.raises(UsageError, match="not an NVIDIA GPU"):
         find_gpu(text, Catalogue())
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("RTX 4090, WSL2, driver 580", "RTX 4090, linux-x86_64, driver 580"),
+        ("RTX 4090, Windows 11", "RTX 4090, windows"),
+        ("g5.xlarge", "A10G, linux-x86_64"),
+        ("2x p5.48xlarge", "H100, linux-x86_64"),
+        ("Standard_NC24ads_A100_v4, driver 550", "A100, linux-x86_64, driver 550"),
+        ("T4, colab", "T4, linux-x86_64"),
+        ("Jetson Orin Nano, JetPack 6.2", "Jetson Orin Nano, linux-aarch64, ubuntu 22.04, glibc 2.35, cuda 12.6"),
+        ("RTX 4070 laptop", "RTX 4070 Laptop GPU"),
+    ],
+)
+def test_names_of_systems_boards_and_cloud_machines(text: str, same: str) -> None:
+    one, other = (machine_from_target(parse_target(target), Catalogue()) for target in (text, same))
+    assert replace(one, sources={}) == replace(other, sources={})
+
+
+@pytest.mark.parametrize(
+    ("text", "route"),
+    [("MI300X", "whl/rocm"), ("Arc B580", "whl/xpu"), ("M3 Max", "mps"), ("macOS 15", "mps"), ("Apple M2", "mps")],
+)
+def test_gpus_of_other_vendors_get_the_way_to_their_builds(text: str, route: str) -> None:
+    with pytest.raises(UsageError, match="not judged") as caught:
+        machine_from_target(parse_target(text), Catalogue())
+    assert route in (caught.value.hint or "")
+
+
+def test_a_word_that_names_nothing_is_not_called_a_gpu() -> None:
+    with pytest.raises(UsageError, match='nothing in the catalogue is called "banana"') as caught:
+        machine_from_target(parse_target("RTX 4090, banana"), Catalogue())
+    assert "a target is written" in (caught.value.hint or "")
