@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from envsolve.formats import render as render
     from envsolve.inspection import check_dockerfile as check_dockerfile
     from envsolve.inspection import check_facts as check_facts
+    from envsolve.inspection import check_lock as check_lock
     from envsolve.inspection import describe as describe
     from envsolve.inspection import diagnose as diagnose
     from envsolve.inspection import facts as facts
@@ -77,6 +78,7 @@ _MODULES = {
     "inspection": (
         "check_dockerfile",
         "check_facts",
+        "check_lock",
         "describe",
         "diagnose",
         "facts",

@@ -1,4 +1,4 @@
-"""Public API that inspects: the catalogue, binaries, errors and Dockerfiles; and any result as text or JSON.
+"""Public API that inspects: the catalogue, binaries, errors, Dockerfiles and locks; and any result as text or JSON.
 
 Imports are local to the functions, so that each command loads only what it runs.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envsolve.errors import UsageError
-from envsolve.system.files import StrPath, items, path_of
+from envsolve.system.files import StrPath, items, path_of, paths
 
 if TYPE_CHECKING:
     from envsolve.binaries.model import Measurement
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from envsolve.facts.maintain.check import Checked
     from envsolve.facts.maintain.lookup import Facts
     from envsolve.facts.maintain.summary import Summary
+    from envsolve.locks.model import LockReport
     from envsolve.machine.model import Machine
     from envsolve.verify.report import Probe
 
@@ -238,6 +239,39 @@ def check_dockerfile(
     if not is_folder(directory):
         raise UsageError(f"{directory} is not a directory", hint="name the directory that the image is built from")
     return dockerfile.check_dockerfile(read_file(file), machines_or_host(machines), Catalogue(), directory)
+
+
+def check_lock(
+    locks: Sequence[StrPath],
+    machines: Sequence[Machine] | None = None,
+    *,
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    environments: Sequence[str] = (),
+    python: str | None = None,
+) -> LockReport:
+    """Check what lock files do on machines: whether they run, do not run, or lack something.
+
+    Args:
+        locks: The files: ``uv.lock``, ``poetry.lock``, ``pdm.lock``, ``pixi.lock``, ``conda-lock.yml``,
+            ``pylock.toml``, requirements with hashes.
+        machines: The machines that they are for; this host if None.
+        extras: Extras that are installed.
+        groups: Groups that are installed.
+        environments: Environments of a ``pixi.lock``, categories of a ``conda-lock.yml``.
+        python: The Python, ``3.12``; that of each machine if None.
+
+    Raises:
+        UsageError: A lock cannot be read, or has no such extra, group or environment.
+    """
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.locks.judge import check_locks
+    from envsolve.machine.known import machines_or_host
+
+    files = paths(locks, "locks")
+    named = (("extra", extras), ("group", groups), ("environment", environments))
+    chosen = [f"--{kind} {name}" for kind, names in named for name in items(names, str, f"{kind}s")]
+    return check_locks(files, machines_or_host(machines), Catalogue(), chosen, python)
 
 
 def describe(value: object) -> str:

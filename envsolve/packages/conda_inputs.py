@@ -127,7 +127,7 @@ def read_environment_file(path: Path, names: Mapping[str, str]) -> CondaAsked:
     Raises:
         UsageError: It cannot be read, is no environment.yml, or ruamel.yaml is not installed.
     """
-    table = _table(path)
+    table = yaml_table(path)
     channels = table.get("channels") or []
     dependencies = table.get("dependencies") or []
     if not isinstance(channels, list) or not isinstance(dependencies, list) or not dependencies:
@@ -144,7 +144,12 @@ def read_environment_file(path: Path, names: Mapping[str, str]) -> CondaAsked:
     )
 
 
-def _table(path: Path) -> dict[str, Any]:
+def yaml_table(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping.
+
+    Raises:
+        UsageError: It cannot be read, holds something else, or ruamel.yaml is not installed.
+    """
     try:
         yaml = importlib.import_module("ruamel.yaml")
     except ImportError as error:
@@ -157,7 +162,7 @@ def _table(path: Path) -> dict[str, Any]:
     except (UnicodeDecodeError, yaml.error.YAMLError) as error:
         raise wrong(str(path), f"it is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(table, dict):
-        raise wrong(str(path), "this is no environment.yml", _HINT)
+        raise wrong(str(path), "it holds no mapping", _HINT if path.suffix in SUFFIXES else None)
     return table
 
 

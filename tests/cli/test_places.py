@@ -28,6 +28,7 @@ LINES = (
     ("diagnose", "--prefix", "{}"),
     ("diagnose", "--log", "{}"),
     ("check-dockerfile", "{}"),
+    ("check-lock", "{}"),
     ("index", "measure", "{}"),
     ("index", "check", "--catalogue", "{}"),
     ("index", "update", "--into", "{}"),

@@ -1,0 +1,45 @@
+"""``envsolve check-lock``: what the locks of a project do on the machines that they are meant for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from envsolve.cli.options import Machines, OutputFile, PythonVersion, option, path_argument
+from envsolve.cli.output import deliver, deliver_as
+
+_FAILS = 4
+
+
+def command(
+    locks: Annotated[list[Path], path_argument(metavar="LOCK...", help="uv.lock, poetry.lock, pylock.toml, ...")],
+    machines: Machines = Machines(),
+    extra: Annotated[list[str] | None, option("--extra", metavar="NAME", help="An extra that is installed.")] = None,
+    group: Annotated[list[str] | None, option("--group", metavar="NAME", help="A group that is installed.")] = None,
+    environment: Annotated[
+        list[str] | None, option("--environment", metavar="NAME", help="An environment of a pixi.lock.")
+    ] = None,
+    python: PythonVersion = None,
+    form: Annotated[Literal["text", "json", "sarif", "github"], option("--format", help="Output format.")] = "text",
+    output: OutputFile = None,
+) -> None:
+    """Check a lock file for the machines it is meant for.
+
+    Reads uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml, pylock.toml and requirements with hashes. Nothing
+    is run or downloaded. Exit code 4 if a lock does not run, or is incomplete, on a machine.
+    """
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.locks.judge import check_locks
+    from envsolve.locks.model import describe, github, sarif
+
+    named = (("extra", extra), ("group", group), ("environment", environment))
+    chosen = [f"--{kind} {name}" for kind, names in named for name in names or ()]
+    report = check_locks(locks, machines.named_or_host(), Catalogue(), chosen, python)
+    if form in ("sarif", "github"):
+        deliver(sarif(report) if form == "sarif" else github(report), output)
+    else:
+        deliver_as(form, report, lambda: describe(report), output)
+    if report.failed:
+        raise typer.Exit(_FAILS)

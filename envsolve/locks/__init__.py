@@ -1,0 +1,1 @@
+"""Locks of any tool, checked for machines."""

@@ -1,0 +1,342 @@
+"""A lock judged for machines: the builds that its tool would install there, by the rules that plans follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envsolve.errors import UsageError
+from envsolve.facts.builds import ANY, Build
+from envsolve.facts.catalogue import Catalogue
+from envsolve.locks.conda import conda_candidate
+from envsolve.locks.model import STATUSES, Finding, LockAnswer, Locked, LockFile, LockReport, MachineAnswer, Status
+from envsolve.locks.read import read_lock_file
+from envsolve.locks.uv import DEV
+from envsolve.machine.model import Machine, one_line
+from envsolve.rules.conda import CondaJudge
+from envsolve.rules.judge import Judge, as_judged, worst
+from envsolve.rules.nvidia import Facts
+from envsolve.rules.platform import Environment, admits_python, same_system
+from envsolve.rules.verdict import Level, Verdict
+from envsolve.values import PythonVersion
+
+_SHOWN = 4
+
+
+def check_locks(
+    paths: Sequence[Path],
+    machines: Sequence[Machine],
+    catalogue: Catalogue,
+    chosen: Sequence[str] = (),
+    python: str | None = None,
+) -> LockReport:
+    """What each lock does on each machine.
+
+    Args:
+        paths: The locks.
+        machines: The machines.
+        catalogue: The facts.
+        chosen: Extras, groups and environments, as options: ``--extra cu126``.
+        python: The Python; that of each machine if None.
+
+    Raises:
+        UsageError: A lock cannot be read, or has no such extra.
+    """
+    return LockReport(tuple(_checked(path, machines, catalogue, chosen, python) for path in paths))
+
+
+def _checked(
+    path: Path, machines: Sequence[Machine], catalogue: Catalogue, chosen: Sequence[str], python: str | None
+) -> LockAnswer:
+    lock = read_lock_file(path)
+    unknown = [choice for choice in chosen if choice not in lock.choices and choice != DEV]
+    if unknown:
+        known = f"it has {', '.join(lock.choices)}" if lock.choices else "it has none that is not installed anyway"
+        raise UsageError(f"{path} has no {unknown[0]}", hint=known)
+    facts = Facts.of(catalogue)
+    answers = []
+    for machine in machines:
+        judged = as_judged(machine, None, catalogue.drivers)
+        version, fault = _python(lock, judged, python, catalogue)
+        case = _Case(lock, judged, version, catalogue, facts)
+        answers.append(_best(case, chosen, fault))
+    return LockAnswer(str(path), lock.kind, tuple(answers))
+
+
+def _python(lock: LockFile, machine: Machine, python: str | None, catalogue: Catalogue) -> tuple[str, list[Finding]]:
+    """The Python that the lock is installed for, and a finding if the machine has none that the lock allows."""
+    if lock.python and python in (None, lock.python):
+        return lock.python, []
+    given = [machine.python, *(found.version for found in machine.pythons or ())]
+    known = [python] if python else [str(PythonVersion.parse(one)) for one in given if one]
+    allowed = [one for one in known if admits_python(lock.requires_python, one) and lock.python in (None, one)]
+    if allowed:
+        return allowed[0], []
+    if not known:
+        return next((p for p in catalogue.pythons if admits_python(lock.requires_python, p)), catalogue.pythons[0]), []
+    wanted = lock.requires_python or lock.python
+    text = f"the lock requires Python {wanted}; this machine has {', '.join(dict.fromkeys(known))}"
+    return known[0], [Finding("python", "does not run", 1, text, ("install such a Python: uv python install",))]
+
+
+def _best(case: _Case, chosen: Sequence[str], faults: Sequence[Finding]) -> MachineAnswer:
+    """The answer for what is installed by default, or for the extra or group with which the lock runs instead."""
+    fixed = [*chosen, *case.own_class]
+    first = case.answer(fixed, faults)
+    if chosen or not case.lock.choices or (first.builds and first.status == "runs"):
+        return first
+    others = (case.answer([*fixed, choice], faults) for choice in case.lock.choices)
+    with_torch = [one for one in others if any(build.startswith("torch ") for build in one.builds)]
+    if first.builds:
+        return next((one for one in with_torch if one.status == "runs"), first)
+    return max(with_torch, key=lambda one: STATUSES.index(one.status), default=first)
+
+
+class _Taken(msgspec.Struct, frozen=True):
+    """A locked package with the build that its file is, and the verdict that decides."""
+
+    package: Locked
+    build: Build
+    verdict: Verdict
+
+    @property
+    def label(self) -> str:
+        variant = "" if self.build.variant == ANY else f" [{self.build.variant}]"
+        name = "pytorch" if self.package.conda else self.build.package
+        return f"{name} {self.build.version}{variant}"
+
+
+class _Case(msgspec.Struct, frozen=True):
+    """One lock on one machine."""
+
+    lock: LockFile
+    machine: Machine
+    python: str
+    catalogue: Catalogue
+    facts: Facts
+
+    @property
+    def environment(self) -> Environment:
+        return Environment.of(self.machine, self.python)
+
+    @property
+    def own_class(self) -> list[str]:
+        """The part for this machine of a lock that envsolve made for several classes of machines."""
+        if not self.lock.assumptions:
+            return []
+        from envsolve.planning.lock import mismatches
+
+        fitting = [name for name, one in self.lock.assumptions.items() if name and not mismatches(one, self.machine)]
+        return [f"--group {fitting[0]}"] if fitting and f"--group {fitting[0]}" in self.lock.choices else []
+
+    def answer(self, chosen: Sequence[str], faults: Iterable[Finding]) -> MachineAnswer:
+        """What is installed with some extras and groups, judged."""
+        environment = self.environment
+        packages = self.lock.select(environment, chosen)
+        taken: list[_Taken] = []
+        findings = list(faults)
+        if packages is None:
+            text = f"the lock is not for {environment.platform.os} {environment.platform.arch}"
+            findings.append(Finding("platform", "does not run", 1, text))
+        else:
+            findings += self._assumed()
+            findings += self._without_wheel(packages, environment)
+            judge = Judge(self.machine, self.facts)
+            conda = CondaJudge((self.machine,), self.facts, self.catalogue.conda)
+            known = {*self.catalogue.packages()}
+            for package in packages:
+                if package.conda and package.name == "pytorch":
+                    (own,) = conda.judged([conda_candidate(package)])
+                    taken.append(_Taken(package, own.build, own.verdict))
+                elif package.name in known and not package.conda:
+                    build = self._build_of(package, environment)
+                    if build:
+                        taken.append(_Taken(package, build, worst(judge.verdicts(build, self.python))))
+                    else:
+                        findings.append(_unknown_build(package))
+            findings += self._judged(taken)
+            findings += self._together(taken, packages, environment)
+        ordered = tuple(sorted(dict.fromkeys(findings), key=lambda one: (STATUSES.index(one.status), one.line)))
+        status = ordered[0].status if ordered else "runs"
+        labels = tuple(one.label for one in taken)
+        return MachineAnswer(one_line(self.machine), self.python, status, tuple(chosen), labels, ordered)
+
+    def _assumed(self) -> Iterator[Finding]:
+        """What a lock of envsolve's own assumes of the machine."""
+        if not self.lock.assumptions:
+            return
+        from envsolve.planning.lock import mismatches, unknowns
+
+        names = {choice.rpartition(" ")[2] for choice in self.own_class}
+        own = (one for name, one in self.lock.assumptions.items() if name in (names or {""}))
+        for assumptions in own:
+            for text in mismatches(assumptions, self.machine):
+                yield Finding("assumption", "does not run", 1, text, ("make the lock again: envsolve plan",))
+            for text in unknowns(assumptions, self.machine):
+                yield Finding("assumption", "unknown", 1, text)
+        if self.lock.assumptions and not names and "" not in self.lock.assumptions:
+            classes = ", ".join(self.lock.assumptions)
+            yield Finding("assumption", "does not run", 1, f"the machine is in none of the lock's classes: {classes}")
+
+    def _without_wheel(self, packages: Sequence[Locked], environment: Environment) -> Iterator[Finding]:
+        """Packages of which the lock has wheels only for other systems or Pythons."""
+        lost = [p for p in packages if p.files and not p.source and self._file(p, environment) is None]
+        if lost:
+            names = ", ".join(f"{one.name} {one.version}" for one in lost[:_SHOWN])
+            more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+            where = f"Python {self.python} on {environment.platform.os} {environment.platform.arch}"
+            libc = f" ({environment.platform.libc})" if environment.platform.libc else ""
+            text = f"the lock has no wheel of {names}{more} for {where}{libc}"
+            yield Finding("platform-wheel", "does not run", lost[0].line, text)
+
+    def _file(self, package: Locked, environment: Environment) -> str | None:
+        ranked = ((rank, file) for file in package.files if (rank := environment.rank(file)) is not None)
+        return min(ranked, default=(0, None))[1]
+
+    def _build_of(self, package: Locked, environment: Environment) -> Build | None:
+        """The catalogue's build that a package is: by its hash, by its file name, or by version, index and system."""
+        try:
+            version = Version(package.version or "")
+        except InvalidVersion:
+            return None
+        builds = (*self.catalogue.builds(package.name), *self.catalogue.builds_outside(package.name))
+        same = [b for b in builds if _has_version(b, version) and same_system(b.platform, environment.platform)]
+        file = self._file(package, environment)
+        if file:
+            found = [build for build in same if any(build.filename(tag) == file for tag in build.pythons)]
+        else:
+            found = [b for b in same if not package.hashes.isdisjoint(f.sha256 for f in b.files.values())] or same
+        here = [build for build in found if _is_from(build, package.index, self.catalogue)] or found
+        # One file, or several that differ in nothing that the lock could say: the one that the rules like least.
+        judge = Judge(self.machine, self.facts)
+        return max(here, key=lambda build: worst(judge.verdicts(build, self.python)).level.rank, default=None)
+
+    def _judged(self, taken: Sequence[_Taken]) -> Iterator[Finding]:
+        """What the rules say of each build; companions fail for the same reason as their torch."""
+        torch = next((one for one in taken if one.build.package == "torch"), None)
+        refused = torch is not None and torch.verdict.level is Level.NONE
+        for one in taken:
+            companion = one.build.package != "torch" and torch is not None
+            if not companion or not (refused or one.build.variant == "cpu" or one.build.package == "triton"):
+                yield from self._verdict(one, taken)
+
+    def _verdict(self, one: _Taken, taken: Sequence[_Taken]) -> Iterator[Finding]:
+        """What the rules say of one build, unless it runs."""
+        failures = one.verdict.failures
+        reasons = [reason for reason in failures if not reason.rule.startswith("triton")] or failures
+        text = "; ".join(reason.text for reason in reasons)
+        source = next((self.catalogue.source_title(reason.source) for reason in reasons if reason.source), None)
+        line = one.package.line
+        if one.verdict.level is Level.NONE:
+            code = "cpu-build" if one.build.variant == "cpu" else "build-does-not-run"
+            yield Finding(code, "does not run", line, f"{one.label}: {text}", self._fixes(one, taken), source)
+        elif one.verdict.level is Level.UNKNOWN:
+            open_ = "; ".join(reason.text for reason in one.verdict.reasons if reason.ok is None)
+            yield Finding("unknown", "unknown", line, f"{one.label}: {open_}")
+        elif one.verdict.triton is False:
+            text = f"{one.label} runs, and kernels of its Triton (torch.compile) do not: {text}"
+            yield Finding("triton-does-not-run", "incomplete", line, text, self._fixes(one, taken), source)
+
+    def _fixes(self, one: _Taken, taken: Sequence[_Taken]) -> tuple[str, ...]:
+        """The torch that runs instead, with its companions, in the order of every other command."""
+        if one.build.package != "torch" or one.package.conda or self.machine.accelerators == ():
+            return ()
+        # Most checks find nothing, and importing these takes as long as the check of a lock of 200 packages.
+        from envsolve.advice.torch import Installed, in_words, install_command, replacements
+        from envsolve.solve.family import Family
+
+        family = Family(self.catalogue, self.facts, (self.machine,), self.python)
+        versions = {each.build.package: each.build.version for each in taken}
+        found = replacements(family, Installed(versions, one.build.version, one.build.variant))
+        if not found:
+            return ("envsolve plan torch with the same machine says what would make one fit",)
+        command = install_command(found[0], self.catalogue.indexes)
+        return in_words(found[0], self.machine.gpus or (), self.facts), f"lock what this installs: {command}"
+
+    def _together(
+        self, taken: Sequence[_Taken], packages: Sequence[Locked], environment: Environment
+    ) -> Iterator[Finding]:
+        """What the builds require of each other and of the rest of the lock."""
+        versions = {package.name: package.version for package in packages if not package.conda}
+        for one in taken:
+            if not one.package.conda:
+                yield from self._required(one, versions, environment)
+        torch = next((one for one in taken if one.build.package == "torch"), None)
+        for one in taken if torch else ():
+            assert torch is not None
+            if one is not torch and self._mixed(one, torch):
+                text = f"{one.label} is not for the variant of {torch.label}"
+                fix = f"take {one.build.package} from the same index as torch, and lock again"
+                yield Finding("variant-mix", "does not run", one.package.line, text, (fix,))
+            if one.build.torch and not SpecifierSet(one.build.torch).contains(torch.build.version, prereleases=True):
+                text = f"{one.label} works with torch{one.build.torch} only; the lock has {torch.label}"
+                yield Finding("version-mismatch", "does not run", one.package.line, text)
+
+    def _mixed(self, one: _Taken, torch: _Taken) -> bool:
+        member = self.catalogue.family.get(one.build.package)
+        if member is None or one.build.variant == ANY or member.agrees_on == "nothing":
+            return False
+        if member.agrees_on == "variant":
+            # A release that exists only as a CPU build on a system loads beside every torch.
+            platform = self.environment.platform
+            others = {
+                build.variant
+                for build in self.catalogue.builds(one.build.package)
+                if build.version == one.build.version and same_system(build.platform, platform)
+            }
+            return one.build.variant != torch.build.variant and others != {"cpu"}
+        cuda, of_torch = one.build.cuda_version, torch.build.cuda_version
+        return bool(cuda and of_torch and cuda.major != of_torch.major)
+
+    def _required(self, one: _Taken, versions: Mapping[str, str | None], environment: Environment) -> Iterator[Finding]:
+        lost = []
+        for line in one.build.requires or ():
+            requirement = Requirement(line)
+            if not environment.wants(requirement.marker):
+                continue
+            name = canonicalize_name(requirement.name)
+            if name not in versions:
+                lost.append(name)
+                continue
+            version = versions[name]
+            if version and not requirement.specifier.contains(version, prereleases=True):
+                text = f"{one.label} requires {name}{requirement.specifier}; the lock has {version}"
+                status: Status = "does not run" if name in self.catalogue.family else "unknown"
+                yield Finding("version-mismatch", status, one.package.line, text)
+        if lost:
+            names = ", ".join(lost[:_SHOWN]) + (f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else "")
+            where = f"{environment.platform.os} {environment.platform.arch}"
+            text = f"{one.label} requires {names}, which the lock does not have for {where}"
+            fix = "lock again without the override or marker that leaves them out, or on such a system"
+            yield Finding("requirement-missing", "incomplete", one.package.line, text, (fix,))
+
+
+def _has_version(build: Build, version: Version) -> bool:
+    """Whether a build is of a version, whose local part may say the variant of a build that has none."""
+    local = version.local
+    return build.version == version.public and (not local or local in (build.local.lstrip("+"), build.variant))
+
+
+def _is_from(build: Build, index: str | None, catalogue: Catalogue) -> bool:
+    """Whether a build is of the index that a lock names for a package."""
+    place = catalogue.indexes.get(build.index)
+    if index is None:
+        return place is None and not build.local
+    if place is None:
+        return not any(_prefix(one.url) in index for one in catalogue.indexes.values())
+    return _prefix(place.url) in index and (place.kind != "simple" or f"/{build.variant}" in index)
+
+
+def _prefix(url: str) -> str:
+    return url.partition("{")[0]
+
+
+def _unknown_build(package: Locked) -> Finding:
+    text = f"{package.name} {package.version or ''}".strip()
+    return Finding("unknown-build", "unknown", package.line, f"{text}: the catalogue has no facts about this build")

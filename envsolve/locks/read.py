@@ -1,0 +1,288 @@
+"""Locks of pip's world, read: ``uv.lock``, ``poetry.lock``, ``pdm.lock``, ``pylock.toml``, hashed requirements."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from packaging.markers import InvalidMarker, Marker
+from packaging.utils import canonicalize_name
+
+from envsolve.errors import UsageError
+from envsolve.locks.model import Locked, LockFile
+from envsolve.packages.requirement_files import decode
+from envsolve.packages.requirements import wrong
+from envsolve.rules.platform import Environment
+from envsolve.system.files import read_regular
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Table = Mapping[str, Any]
+_NAME_LINE = re.compile(r'^\s*name\s*=\s*"([^"]*)"')
+_VERSION_LINE = re.compile(r'^\s*version\s*=\s*"([^"]*)"')
+
+
+def read_text(path: Path) -> str:
+    """The text of a lock.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    try:
+        return decode(read_regular(path), str(path))
+    except OSError as error:
+        raise wrong(str(path), f"the lock cannot be read: {error.strerror or error}", "name a lock file") from None
+
+
+def read_toml(path: Path, text: str) -> Table:
+    """Parse a lock.
+
+    Raises:
+        UsageError: It is not TOML.
+    """
+    try:
+        table: Table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise wrong(str(path), f"it is not TOML: {error}", "let the tool that wrote it lock again") from None
+    return table
+
+
+def lines_of(text: str) -> dict[tuple[str, str], int]:
+    """The line of each package of a TOML lock, by the name and version written there."""
+    found: dict[tuple[str, str], int] = {}
+    name, at = "", 1
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _NAME_LINE.match(line):
+            name, at = match[1], number
+        elif name and (match := _VERSION_LINE.match(line)):
+            found.setdefault((name, match[1]), at)
+            name = ""
+    return found
+
+
+def sdist_of(package: Table) -> list[Table]:
+    """The source distribution of a package, if the lock has one."""
+    return [package["sdist"]] if package.get("sdist") else []
+
+
+def marker_of(text: str | None, path: Path) -> Marker | None:
+    """Parse a marker.
+
+    Raises:
+        UsageError: It is none.
+    """
+    try:
+        return Marker(text) if text else None
+    except InvalidMarker as error:
+        raise wrong(str(path), f"{text!r} is not a marker: {str(error).splitlines()[0]}") from None
+
+
+def filename(place: str) -> str:
+    """The file name in a URL or path."""
+    name = place.partition("#")[0].partition("?")[0].rpartition("/")[2]
+    return unquote(name) if "%" in name else name
+
+
+def files_of(entries: Sequence[Table], *keys: str) -> tuple[tuple[str, ...], frozenset[str], bool]:
+    """Wheels, digests, and whether there is a file that is not a wheel."""
+    names = [filename(next((entry[key] for key in keys if entry.get(key)), "")) for entry in entries]
+    digests = {
+        str(entry.get("hash") or entry.get("hashes", {}).get("sha256", "")).rpartition(":")[2] for entry in entries
+    }
+    wheels = tuple(name for name in names if name.endswith(".whl"))
+    return wheels, frozenset(digests - {""}), len(wheels) < len(names)
+
+
+# These list packages, each with the marker and the groups under which it is installed.
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A package of a flat lock.
+
+    Attributes:
+        marker: Under which it is installed.
+        choices: It is installed with any of these; always if empty.
+    """
+
+    package: Locked
+    marker: Marker | None = None
+    choices: frozenset[str] = frozenset()
+
+
+class FlatLock(LockFile):
+    """A lock that lists packages."""
+
+    def __init__(self, kind: str, entries: Sequence[Entry], requires_python: str | None) -> None:
+        self.kind = kind
+        self.requires_python = requires_python
+        self.entries = entries
+        self.choices = tuple(sorted({choice for entry in entries for choice in entry.choices}))
+
+    def select(self, environment: Environment, chosen: Sequence[str]) -> list[Locked] | None:
+        """See :class:`LockFile`."""
+        extras = {choice.removeprefix("--extra ") for choice in chosen if choice.startswith("--extra ")}
+        groups = {choice.removeprefix("--group ") for choice in chosen if choice.startswith("--group ")}
+        # A marker of Poetry's compares one extra, one of pylock.toml looks it up among all.
+        known: list[dict[str, Any]] = [
+            {**environment.markers, "extra": extra, "extras": extras, "dependency_groups": groups}
+            for extra in sorted(extras) or [""]
+        ]
+        return [
+            entry.package
+            for entry in self.entries
+            if (not entry.choices or not entry.choices.isdisjoint(chosen))
+            and (entry.marker is None or any(entry.marker.evaluate(one, context="lock_file") for one in known))
+        ]
+
+
+def _poetry(path: Path, text: str) -> LockFile:
+    table, lines = read_toml(path, text), lines_of(text)
+    extras: dict[str, set[str]] = {}
+    for extra, names in table.get("extras", {}).items():
+        for name in names:
+            extras.setdefault(canonicalize_name(name.split(" ")[0]), set()).add(f"--extra {extra}")
+    entries = []
+    for package in table.get("package", ()):
+        name, source = canonicalize_name(package["name"]), package.get("source", {})
+        wheels, digests, other = files_of(package.get("files", ()), "file")
+        groups = {*package.get("groups", ("main",))}
+        # Poetry installs the groups main and dev by default, and of main what is optional with an extra.
+        by_group = set() if groups & {"main", "dev"} else {f"--group {group}" for group in groups}
+        by_extra = extras.get(name, set()) if package.get("optional") and "main" in groups else set()
+        markers = package.get("markers")
+        marker = markers.get("main") if isinstance(markers, Mapping) else markers
+        direct = source.get("type") in ("git", "directory", "file", "url")
+        line = lines.get((package["name"], package["version"]), 1)
+        locked = Locked(name, package["version"], line, wheels, digests, other or direct, source.get("url"))
+        entries.append(Entry(locked, marker_of(marker, path), frozenset(by_group | by_extra)))
+    python = table.get("metadata", {}).get("python-versions")
+    # `^3.10` is Poetry's own; what it means for a lock is its lower bound.
+    python = re.sub(r"\^\s*(\d+)\.(\d+)[\d.]*", r">=\1.\2", python) if python and "|" not in python else None
+    return FlatLock("poetry.lock", entries, None if python == "*" else python)
+
+
+def _pdm(path: Path, text: str) -> LockFile:
+    table, lines = read_toml(path, text), lines_of(text)
+    entries = []
+    for package in table.get("package", ()):
+        if package.get("extras"):
+            continue  # the same package once more, for the extras of it that are asked for
+        files = package.get("files", ())
+        wheels, digests, other = files_of(files, "url", "file")
+        groups = {*package.get("groups", ("default",))}
+        choices = (
+            frozenset(f"--group {group}" for group in groups) if not groups & {"default", "dev"} else frozenset[str]()
+        )
+        direct = bool({"git", "path", "url"} & {*package})
+        place = package.get("url") or next((entry["url"] for entry in files if "url" in entry), None)
+        locked = Locked(
+            canonicalize_name(package["name"]),
+            package.get("version"),
+            lines.get((package["name"], package.get("version", "")), 1),
+            wheels,
+            digests,
+            other or direct,
+            place,
+        )
+        entries.append(Entry(locked, marker_of(package.get("marker"), path), choices))
+    targets = table.get("metadata", {}).get("targets", ())
+    pythons = {target.get("requires_python") for target in targets}
+    return FlatLock("pdm.lock", entries, pythons.pop() if len(pythons) == 1 else None)
+
+
+def _pylock(path: Path, text: str) -> LockFile:
+    table, lines = read_toml(path, text), lines_of(text)
+    entries = []
+    for package in table.get("packages", ()):
+        files = [
+            *package.get("wheels", ()),
+            *sdist_of(package),
+            *([package["archive"]] if "archive" in package else []),
+        ]
+        wheels, digests, other = files_of(files, "name", "url", "path")
+        version = package.get("version")
+        locked = Locked(
+            canonicalize_name(package["name"]),
+            version,
+            lines.get((package["name"], version or ""), 1),
+            wheels,
+            digests,
+            other or bool({"vcs", "directory"} & {*package}),
+            package.get("index") or next((entry["url"] for entry in files if "url" in entry), None),
+        )
+        entries.append(Entry(locked, marker_of(package.get("marker"), path)))
+    lock = FlatLock("pylock.toml", entries, table.get("requires-python"))
+    declared = (("extra", table.get("extras", ())), ("group", table.get("dependency-groups", ())))
+    lock.choices = tuple(f"--{kind} {name}" for kind, names in declared for name in names)
+    own = table.get("tool", {}).get("envsolve")
+    if own is None:
+        return lock
+    # Only for envsolve's own locks: to import it takes as long as to check a lock of 200 packages.
+    from envsolve.planning.lock import Assumptions, classes_from_table
+
+    classes = classes_from_table(own)
+    single = None if classes else Assumptions.from_table(own)
+    lock.assumptions = classes or ({"": single} if single else {})
+    pythons = {one.python for one in lock.assumptions.values()}
+    lock.python = pythons.pop() if len(pythons) == 1 else None
+    return lock
+
+
+_TOML: Mapping[str, Callable[[Path, str], LockFile]] = {
+    "poetry.lock": _poetry,
+    "pdm.lock": _pdm,
+    "pylock.toml": _pylock,
+}
+
+
+def kind_of(path: Path, text: str) -> str | None:
+    """The kind of a lock, by its name or else by what only that kind contains."""
+    name = path.name
+    if name in ("uv.lock", *_TOML, "pixi.lock") or name.endswith("conda-lock.yml"):
+        return "conda-lock.yml" if name.endswith("conda-lock.yml") else name
+    if re.fullmatch(r"pylock\.[^.]+\.toml", name) or '\nlock-version = "1.0"' in f"\n{text[:2000]}":
+        return "pylock.toml"
+    if name.endswith((".txt", ".in")):
+        return "requirements"
+    marks = {"@generated by Poetry": "poetry.lock", "@generated by PDM": "pdm.lock", "\nresolution-markers": "uv.lock"}
+    return next((kind for mark, kind in marks.items() if mark in text[:4000]), None)
+
+
+def read_lock_file(path: Path) -> LockFile:
+    """Read a lock.
+
+    Raises:
+        UsageError: It cannot be read, or is no lock of a known kind.
+    """
+    # Each of these builds on what is above.
+    from envsolve.locks.conda import read_conda_lock_file, read_hashed
+    from envsolve.locks.uv import UvLock
+
+    text = read_text(path)
+    kind = kind_of(path, text)
+    try:
+        if kind == "uv.lock":
+            return UvLock(path, text)
+        if kind in _TOML:
+            return _TOML[kind or ""](path, text)
+        if kind == "requirements":
+            return read_hashed(path, text)
+        if kind is not None:
+            return read_conda_lock_file(path, kind, text)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
+        what = f"it is not a {kind} as its tool writes it ({type(error).__name__}: {error})"
+        raise wrong(str(path), what, "let the tool that wrote it lock again") from None
+    hint = (
+        "uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml, pylock.toml and requirements with hashes are read"
+    )
+    raise wrong(str(path), "it is not a lock of a known kind", hint)
