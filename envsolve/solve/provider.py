@@ -97,15 +97,16 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         return self.preference(identifier, self.standing(identifier, list(information[identifier])), 0, caused)
 
     def standing(self, identifier: str, needs: Collection[_Information]) -> tuple[object, ...]:
-        """The part of a preference that its needs settle: whether it is of the family, pinned, or asked for."""
-        pinned = any(
-            isinstance(n.requirement, PackageNeed) and any(s.operator == "==" for s in n.requirement.specifier)
-            for n in needs
-        )
+        """What its needs settle of a preference: whether it is of the family, pinned, asked for, or bounded."""
+        operators = {
+            s.operator for n in needs if isinstance(n.requirement, PackageNeed) for s in n.requirement.specifier
+        }
+        pinned, bounded = "==" in operators, bool(operators & {"==", "<", "<=", "~="})
         asked = any(n.parent is None for n in needs)
         name = identifier.partition("[")[0]
         family = identifier == FLAVOUR or self.family.owns(name)
-        return (name != "torch", not family, not pinned, not asked)
+        # As in pip: what has an upper bound first, since what has none can give way to it by an older release.
+        return (name != "torch", not family, not pinned, not asked, not bounded)
 
     @staticmethod
     def preference(identifier: str, standing: tuple[object, ...], dead_ends: int, caused: bool) -> tuple[object, ...]:

@@ -83,6 +83,20 @@ def test_libraries_of_two_cuda_majors_are_never_chosen_together() -> None:
     assert chosen == {"trainer": "2.0", "server": "2.0", "nvidia-cudnn-cu12": "9.28.0.42"}
 
 
+def test_what_has_an_upper_bound_is_chosen_before_what_can_give_way() -> None:
+    world: World = {
+        "api": {"0.1": ("core",), "0.2": ("core>=1",)},
+        "ui": {"5.1": ("api", "core"), "5.50": ("api", "core<1"), "6.0": ("api",)},
+        "core": {"0.5": (), "1.0": ()},
+    }
+    solution, _ = solved(world, ["api", "ui<6"], CATALOGUE, FACTS)
+    assert {n: str(c.candidate.version) for n, c in solution.chosen.items()} == {
+        "api": "0.1",
+        "ui": "5.50",
+        "core": "0.5",
+    }
+
+
 def test_no_old_release_from_before_the_clash_is_taken() -> None:
     with pytest.raises(UnsolvableError) as nothing:
         solved(MAJORS, ["trainer", "server==2.1"], CATALOGUE, FACTS)
