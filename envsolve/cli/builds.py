@@ -14,7 +14,7 @@ def command(
     machines: Machines = Machines(),
     python: PythonVersion = None,
     every: Annotated[bool, option("--all", help="Include builds that do not run, with the reason.")] = False,
-    form: Form = "text",
+    form: Form = None,
     output: OutputFile = None,
 ) -> None:
     """List the builds of a package and where they run.

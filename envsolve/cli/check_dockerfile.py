@@ -21,7 +21,7 @@ def command(
         Path | None,
         path("--context", metavar="DIR", help="The directory that it is built from (default: that of the file)."),
     ] = None,
-    form: Form = "text",
+    form: Form = None,
     output: OutputFile = None,
 ) -> None:
     """Check a Dockerfile for the machines it is meant for.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import envsolve
-from envsolve.cli.options import Form, Machines, OutputFile, option, path
+from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
 from envsolve.cli.output import SETTINGS, check_target, deliver, deliver_as, remark
 from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import read_regular
@@ -26,6 +28,9 @@ _MAX_BYTES = 64 * 2**20
 
 
 def command(
+    file: Annotated[
+        str | None, argument(metavar="FILE", help="The error, log or complete report: the same as --log.")
+    ] = None,
     log: Annotated[
         str | None,
         option("--log", metavar="FILE|-", help="The error, log or complete report; - reads the standard input."),
@@ -48,7 +53,7 @@ def command(
         bool, option("--restore", help="Put back the packages that were installed before the last --fix.")
     ] = False,
     machines: Machines = Machines(),
-    form: Form = "text",
+    form: Form = None,
     output: OutputFile = None,
 ) -> None:
     """Name what is wrong, and what to do.
@@ -57,17 +62,11 @@ def command(
     --run), and compares them with the catalogue. Options override the text. This host counts only if an environment
     is named, since reports come from other machines.
     """
-    if prefix is not None and python is not None:
-        raise UsageError("--prefix and --python both name the environment", hint="give one of them")
-    if python is not None:
-        from envsolve.environment.layout import prefix_of
-
-        prefix = prefix_of(python)
+    prefix = _environment(prefix, python)
+    log, piped = _text_named(_only(file, log), elsewhere=prefix is not None or run or fix or restore)
     if log is None and prefix is None:
-        raise UsageError(
-            "nothing to diagnose",
-            hint="give --log FILE, or --log - and the text on the standard input, or --prefix DIR for an environment",
-        )
+        hint = "give a FILE with the error text, pipe the text in, or name an environment: --prefix DIR"
+        prefix = active_environment("nothing to diagnose", hint)
     if run and (prefix is None or fix or restore):
         raise UsageError("--run tries an environment on this machine", hint="name it: --prefix DIR --run")
     if fix or restore:
@@ -81,23 +80,24 @@ def command(
             _fix(prefix, machines.named(), sure)
         return
     check_target(output)
-    _diagnose(log, machines.named(), installed, prefix, time_limit if run else None, form, output)
+    _diagnose(log, piped, machines.named(), installed, prefix, time_limit if run else None, form, output)
 
 
 def _diagnose(
     log: str | None,
+    piped: bytes,
     machines: tuple[Machine, ...] | None,
     installed: Path | None,
     prefix: Path | None,
     run_limit: float | None,
-    form: str,
+    form: str | None,
     output: Path | None,
 ) -> None:
     probes: tuple[Probe, ...] = ()
     if run_limit is not None and machines is not None:
         raise UsageError("--run tries the environment on this machine", hint="leave out what describes another")
     listed = _read(str(installed)).decode("utf-8", "replace") if installed else None
-    text = _read(log) if log else ""
+    text = piped or (_read(log) if log else "")
     if prefix is not None and run_limit is not None:
         probes = _tried(prefix, run_limit)
     found = envsolve.diagnose(text, machines, installed=listed, prefix=prefix, probes=probes)
@@ -133,6 +133,39 @@ def _read(name: str) -> bytes:
         return read_regular(Path(name), _MAX_BYTES)
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}", hint="name a text file") from error
+
+
+def _only(file: str | None, log: str | None) -> str | None:
+    if file is not None and log is not None:
+        raise UsageError(f"{file} and --log both name the text", hint="give one of them")
+    return file if log is None else log
+
+
+def _text_named(log: str | None, *, elsewhere: bool) -> tuple[str | None, bytes]:
+    """Return the name of the text, and what was piped in if nothing is named here or elsewhere."""
+    if log is not None or elsewhere or not _is_piped():
+        return log, b""
+    piped = _read("-")
+    return ("-" if piped.strip() else None), piped  # a service's empty pipe says nothing
+
+
+def _environment(prefix: Path | None, python: Path | None) -> Path | None:
+    if prefix is not None and python is not None:
+        raise UsageError("--prefix and --python both name the environment", hint="give one of them")
+    if python is None:
+        return prefix
+    from envsolve.environment.layout import prefix_of
+
+    return prefix_of(python)
+
+
+def _is_piped() -> bool:
+    """Whether the standard input is a pipe or a file; a service's /dev/null and a terminal are neither."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def _fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None:

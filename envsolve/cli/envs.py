@@ -17,7 +17,7 @@ def command(
         path_argument(metavar="DIR", help="Where to look besides the tools' own places (default: here)."),
     ] = None,
     machines: Machines = Machines(),
-    form: Form = "text",
+    form: Form = None,
     output: OutputFile = None,
 ) -> None:
     """Find environments and say whether their torch works.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 import envsolve
-from envsolve.cli.options import Form, Machines, OutputFile, argument, option, path
+from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
 from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import EnvsolveError, UsageError
 
@@ -34,7 +34,7 @@ def command(
         Path | None, path("--prefix", metavar="DIR", help="The environment for --write and --remove.")
     ] = None,
     machines: Machines = Machines(),
-    form: Form = "text",
+    form: Form = None,
     output: OutputFile = None,
 ) -> None:
     """Preview what an install would do to torch.
@@ -79,10 +79,7 @@ def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | Non
     """Write the constraints, or remove them."""
     if words or (write and remove):
         raise UsageError("--write and --remove take no command, and not each other", hint="give one of them alone")
-    active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
-    place = prefix or (Path(active) if active else None)
-    if place is None:
-        raise UsageError("no environment to change", hint="name it with --prefix DIR, or activate it")
+    place = prefix or active_environment("no environment to change", "name it with --prefix DIR")
     done = envsolve.guard(place) if write else envsolve.unguard(place)
     for file in done.files:
         remark(f"{'written' if write else 'cleaned'}: {file}")

@@ -16,7 +16,7 @@ HELP = "The facts behind the answers, and how to measure them."
 def measure(
     what: Annotated[str, argument(metavar="FILE-OR-URL", help="A wheel, a .so, a ptxas, an environment.")],
     every: Annotated[bool, option("--all", help="For torch, read every library: downloads most of the wheel.")] = False,
-    form: Form = "text",
+    form: Form = None,
     output: OutputFile = None,
 ) -> None:
     """Read the GPU code inside an artefact.
@@ -55,7 +55,7 @@ def check(
     catalogue: Annotated[
         Path | None, path("--catalogue", metavar="DIR", help="Check this catalogue instead of the one in use.")
     ] = None,
-    form: Form = "text",
+    form: Form = None,
 ) -> None:
     """Measure a sample of the facts again.
 
@@ -79,7 +79,7 @@ def show(
         argument(metavar="WHAT", help="torch, vllm, ... or driver, gpu, toolkit, image, ..."),
     ] = None,
     which: Annotated[list[str] | None, argument(metavar="WHICH", help="2.9.1 cu128, or 580, or 'RTX 4090'.")] = None,
-    form: Form = "text",
+    form: Form = None,
     output: OutputFile = None,
 ) -> None:
     """Show what is known of something.

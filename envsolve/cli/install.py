@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import envsolve
-from envsolve.cli.options import Asked, argument, option, path, python_version
+from envsolve.cli.options import DEFAULT_PREFIX, Asked, argument, option, path, python_version
 from envsolve.cli.output import SETTINGS, remark
 from envsolve.cli.plan import show_impossible, tell
 from envsolve.errors import ImpossibleError, UsageError
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 
 def command(
-    prefix: Annotated[Path, path("--prefix", metavar="DIR", help="Directory of the new environment.")],
     what: Annotated[
         list[str] | None,
         argument(metavar="REQ|LOCKFILE", help="Requirements, or one lock: pylock.toml, conda's .lock."),
     ] = None,
+    prefix: Annotated[
+        Path, path("--prefix", metavar="DIR", help="Directory of the new environment (default: .venv).")
+    ] = DEFAULT_PREFIX,
     asked: Asked = Asked(),
     no_verify: Annotated[bool, option("--no-verify", help="Skip verification.")] = False,
 ) -> None:

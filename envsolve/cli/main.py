@@ -35,6 +35,7 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         setattr(SETTINGS, name, any(_ANYWHERE[word] == name for word in said))
     for word in said:
         given.remove(word)
+    SETTINGS.words = list(given)
     try:
         code = _run_command(given)
     except BrokenPipeError:

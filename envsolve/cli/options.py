@@ -6,6 +6,7 @@ A group is a ``NamedTuple`` of annotated options. A command that has a parameter
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable
 from functools import wraps
@@ -14,12 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_
 
 import typer
 
+from envsolve.cli.output import remark
 from envsolve.errors import UsageError
 from envsolve.machine.known import describe_target, detect, load_machines
 from envsolve.planning.request import Request
+from envsolve.system.files import is_folder
 
 if TYPE_CHECKING:
     from envsolve.machine.model import Machine
+
+
+#: Where environments are made, as uv and most editors have it.
+DEFAULT_PREFIX = Path(".venv")
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
@@ -76,7 +83,9 @@ def argument(*, metavar: str, help: str) -> Any:
     return typer.Argument(metavar=metavar, help=help)
 
 
-Form = Annotated[Literal["text", "json"], option("--format", help="Output format.")]
+Form = Annotated[
+    Literal["text", "json"] | None, option("--format", help="Output format (default: that of the suffix of -o).")
+]
 OutputFile = Annotated[Path | None, path("-o", metavar="FILE", help="Write the output to FILE.")]
 PythonVersion = Annotated[str | None, option("--python", metavar="X.Y", help="Python of the environment, '3.12'.")]
 
@@ -283,6 +292,22 @@ class Asked(NamedTuple):
         """Whether an option says something that a lock has settled."""
         beside = (self.requirement, self.constraint, self.extra, self.exclude_newer, self.pre, self.index_url)
         return any((*beside, self.extra_index_url, self.offline, self.channel)) or self.cuda != "auto"
+
+
+def active_environment(message: str, hint: str) -> Path:
+    """Return the environment that is meant if none is named: the activated one, otherwise ``.venv`` in this directory.
+
+    Raises:
+        UsageError: There is none; with the given message and hint.
+    """
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if active := os.environ.get(variable):
+            remark(f"environment: {active} ({variable})")
+            return Path(active)
+    if not is_folder(DEFAULT_PREFIX):
+        raise UsageError(message, hint=f"{hint}; or activate an environment, or make one in {DEFAULT_PREFIX}")
+    remark(f"environment: {DEFAULT_PREFIX}")
+    return DEFAULT_PREFIX
 
 
 def python_version(text: str | None) -> str | None:

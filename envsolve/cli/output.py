@@ -12,13 +12,16 @@ from envsolve.system.files import is_file, is_folder, is_there, real_path, repla
 
 #: What ``-o`` means by a dash.
 STDOUT = Path("-")
+#: Suffixes of files that hold text for people.
+TEXT_SUFFIXES = (".txt", ".md", ".log", ".out")
 
 
 class Settings:
-    """What the user said of talking, once per process."""
+    """What the user said of talking, and the words of the command line, once per process."""
 
     def __init__(self) -> None:
         self.debug = False
+        self.words: list[str] = []
         self.quiet = False
         self.verbose = False
 
@@ -69,11 +72,25 @@ def deliver(text: str, target: Path | None) -> None:
     remark(f"written to {target}")
 
 
-def deliver_as(form: str, value: object, words: Callable[[], str], target: Path | None) -> None:
+def form_of(form: str | None, target: Path | None) -> str:
+    """Return the format of an output: the named one, otherwise that of the file's suffix.
+
+    Raises:
+        UsageError: The suffix is of neither text nor JSON.
+    """
+    suffix = target.suffix.lower() if target is not None and target != STDOUT and not is_there(target) else ""
+    if form is None and suffix not in ("", ".json", *TEXT_SUFFIXES):
+        hint = "name a file .json or .txt, or say --format text or json"
+        raise UsageError(f"-o {target}: no format has files named {suffix}", hint=hint)
+    is_json = target is not None and target.suffix.lower() == ".json"
+    return form or ("json" if is_json else "text")
+
+
+def deliver_as(form: str | None, value: object, words: Callable[[], str], target: Path | None) -> None:
     """Deliver a value as JSON, or in words.
 
     Args:
-        form: ``json`` or ``text``.
+        form: ``json`` or ``text``; None for that of the suffix of the target.
         value: What is delivered.
         words: Puts it into words, where those are wanted.
         target: The file; the standard output where None or ``-``.
@@ -81,7 +98,7 @@ def deliver_as(form: str, value: object, words: Callable[[], str], target: Path 
     Raises:
         EnvsolveError: As :func:`deliver`.
     """
-    if form == "json":
+    if form_of(form, target) == "json":
         from envsolve.system.files import dump
 
         deliver(dump(value), target)

@@ -267,7 +267,13 @@ def _answered(answer: WhatIf, form: str) -> str:
 def _written(made: Plan, form: str) -> str:
     from envsolve.formats import summary
 
-    return summary.render(made, sources=SETTINGS.verbose) if form == "summary" else made.render(form)
+    if form != "summary":
+        return made.render(form)
+    # Nothing is printed that may hold a password, as the URL of an index does.
+    given = SETTINGS.words
+    planned = given[:1] == ["plan"] and not {"-o", "--format"} & {*given} and not any("@" in word for word in given)
+    words = ["envsolve", *given] if planned else []
+    return summary.render(made, sources=SETTINGS.verbose, command=words)
 
 
 def show_impossible(made: Plan) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import envsolve
-from envsolve.cli.options import Form, OutputFile, option, path
-from envsolve.cli.output import check_target, deliver, deliver_as
+from envsolve.cli.options import Form, OutputFile, active_environment, option, path
+from envsolve.cli.output import check_target, deliver, deliver_as, form_of
 from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import is_file, is_there, real_path
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    prefix: Annotated[Path | None, path("--prefix", metavar="DIR", help="The environment.")] = None,
+    prefix: Annotated[
+        Path | None, path("--prefix", metavar="DIR", help="The environment (default: the active one, or .venv).")
+    ] = None,
     python: Annotated[str | None, option("--python", metavar="EXE", help="Its interpreter.")] = None,
     report: Annotated[
         Path | None, path("--report", metavar="FILE", help="Show a saved report (JSON); run nothing.")
@@ -46,7 +48,7 @@ def command(
         path("--compare", metavar="FILE", help="Show what changed since an earlier report (JSON)."),
     ] = None,
     time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each check.")] = 120.0,
-    form: Form = "text",
+    form: Form = None,
     output: OutputFile = None,
     html: Annotated[
         Path | None, path("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
@@ -56,18 +58,22 @@ def command(
 
     Compiles and runs kernels in it and compares what they compute.
     """
-    if [prefix, python, report].count(None) != 2:
-        raise UsageError("no environment to verify", hint="give one of --prefix DIR, --python EXE, --report FILE")
+    one_of = "give one of --prefix DIR, --python EXE, --report FILE"
+    if [prefix, python, report].count(None) < 2:
+        raise UsageError("no environment to verify, or several", hint=one_of)
     _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick)
     written, read = {"-o": output, "--html": html}, {"--report": report, "--plan": plan, "--compare": compare}
     for name, target in written.items():
         check_target(target, name)
         _expect_writable(target, name)
     _refuse_overwriting(written, read, form)
+    form_of(form, output)
     if report:
         found = envsolve.saved_report(report, before=compare)
     else:
-        place = prefix or _program(python or "")
+        place = prefix or (
+            active_environment("no environment to verify", one_of) if python is None else _program(python)
+        )
         choice: dict[str, Any] = {"time_limit": time_limit, "only": only or (), "plan": plan, "before": compare}
         if compile_only:
             found = envsolve.verify_compiles(place, gpu or (), **choice)
@@ -115,7 +121,7 @@ def _expect_writable(path: Path | None, name: str) -> None:
         raise UsageError(f"{real_path(path).parent} may not be written to", hint=f"name a file elsewhere after {name}")
 
 
-def _refuse_overwriting(written: Mapping[str, Path | None], read: Mapping[str, Path | None], form: str) -> None:
+def _refuse_overwriting(written: Mapping[str, Path | None], read: Mapping[str, Path | None], form: str | None) -> None:
     """One file for two things; that a report takes the place of the one that it was compared with is usual."""
     places = {name: real_path(path) for name, path in {**read, **written}.items() if path and _is_file_to_be(path)}
     for one, other in combinations(places, 2):

@@ -60,11 +60,16 @@ def format_named(name: str) -> Format:
     return cast("Format", importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
 
 
+# What people expect to get by naming a file so, and no format writes.
+_OTHER_SUFFIXES = (".pdf", ".html", ".csv", ".xml", ".svg", ".tar", ".gz", ".zip", ".ps1", ".bat", ".ini")
+
+
 def format_for(output: PurePath | None) -> str:
     """Return the name of the format that a file name stands for; ``summary`` if it stands for none.
 
     Raises:
-        UsageError: The name looks like that of a lock, and installers would not recognize it.
+        UsageError: The name looks like that of a lock, and installers would not recognize it; or no format has files
+            with its suffix.
     """
     name = output.name if output else ""
     found = [
@@ -77,6 +82,9 @@ def format_for(output: PurePath | None) -> str:
         from envsolve.formats.pylock import check_path
 
         check_path(Path(name))
+    if not found and PurePath(name).suffix.lower() in _OTHER_SUFFIXES:
+        hint = "name the file pylock.toml, requirements.txt, plan.json, ...; or say --format NAME"
+        raise UsageError(f"-o {output}: no plan format has files named {PurePath(name).suffix}", hint=hint)
     return max(found, default=(0, "summary"))[1]
 
 

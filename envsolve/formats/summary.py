@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from envsolve.formats import group_names
@@ -41,16 +42,20 @@ NEEDS_HASHES = False
 _LONG = ("conflict", "warning")
 
 
-def render(plan: Plan, *, today: datetime.date | None = None, sources: bool = False) -> str:
+def render(
+    plan: Plan, *, today: datetime.date | None = None, sources: bool = False, command: Sequence[str] = ()
+) -> str:
     """The summary.
 
     Args:
         plan: Any plan; an impossible one is shown as its conflict and the remedies.
         today: The day from which the age of the catalogue is counted; None for the real one.
         sources: Under each fact of a conflict, where it was read. The titles are long, and the facts stand without.
+            Also list every package.
+        command: The words of the command that made the plan, for the next step that is printed.
     """
     plan = public(plan)
-    closing = [*facts(plan, today or datetime.date.today()), *_next(plan)]
+    closing = [*facts(plan, today or datetime.date.today()), *_next(plan, command)]
     return "\n\n".join(filter(None, (body(plan, sources=sources), "\n".join(closing)))) + "\n"
 
 
@@ -59,7 +64,11 @@ def body(plan: Plan, *, sources: bool = False) -> str:
     plan = public(plan)
     sections = [
         _heading(plan),
-        *([_conflict(plan, sources), _remedies(plan)] if plan.status == "impossible" else [_packages(plan)]),
+        *(
+            [_conflict(plan, sources), _remedies(plan)]
+            if plan.status == "impossible"
+            else [_packages(plan, every=sources)]
+        ),
         warning_lines(plan),
         [f"Set where it runs: {name}={value}" for name, value in sorted(plan.environment.items())],
     ]
@@ -94,9 +103,9 @@ def _tools(toolchain: Toolchain) -> Iterator[str]:
         yield f"TORCH_CUDA_ARCH_LIST {toolchain.TORCH_CUDA_ARCH_LIST}"
 
 
-def _packages(plan: Plan) -> list[str]:
-    judged = {item.package for item in plan.support}
-    family = [package for package in plan.packages if package.variant or package.name in judged]
+def _packages(plan: Plan, *, every: bool) -> list[str]:
+    told = {item.package for item in plan.support} | {canonicalize_name(name) for name in _asked(plan)}
+    family = [package for package in plan.packages if every or package.variant or package.name in told]
     gpus = list(dict.fromkeys(gpu_name(item) for item in plan.support))
     rows = [("Package", "Version", "Variant", *gpus)] + [_row(plan, package, gpus) for package in family]
     lines = _table(rows) if family else []
@@ -104,6 +113,12 @@ def _packages(plan: Plan) -> list[str]:
     if others:
         lines.append(f"and {count(others, 'other package')}" if family else count(others))
     return lines
+
+
+def _asked(plan: Plan) -> Iterator[str]:
+    for text in plan.requirements:
+        with contextlib.suppress(InvalidRequirement):  # conda's match specs
+            yield Requirement(text).name
 
 
 def _row(plan: Plan, package: PlannedPackage, gpus: Sequence[str]) -> tuple[str, ...]:
@@ -146,7 +161,7 @@ def facts(plan: Plan, today: datetime.date) -> Iterator[str]:
         yield f"Facts     of {plan.catalogue_date}, {age}{own}"
 
 
-def _next(plan: Plan) -> Iterator[str]:
+def _next(plan: Plan, command: Sequence[str]) -> Iterator[str]:
     if plan.status == "impossible":
         return
     if plan.conda is not None:
@@ -154,6 +169,9 @@ def _next(plan: Plan) -> Iterator[str]:
     elif lack := no_lock(plan.packages, plan.warnings):
         yield f"Next      no lock can be made of this plan: {lack.message}"
         yield f"          {lack.hint}"
+    elif command:
+        yield f"Next      {shlex.join([*command, '-o', 'pylock.toml'])}"
+        yield "          envsolve install pylock.toml --prefix .venv"
     else:
         yield "Next      the same command with -o pylock.toml, then:"
         yield "          envsolve install pylock.toml --prefix DIR"

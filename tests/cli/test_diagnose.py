@@ -80,7 +80,10 @@ def test_no_bytes_are_too_strange(noise: bytes) -> None:
         (("--log", "-", "-o", "/"), "is a folder"),
     ],
 )
-def test_wrong_usage_leaves_with_2_and_a_way_out(arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_leaves_with_2_and_a_way_out(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # which has no .venv
     done = diagnose(*arguments)
     assert done.returncode == 2
     assert said in done.stderr

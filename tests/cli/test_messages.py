@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,13 +79,49 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
         (["plan", "torch", "--manager", "npm"], "--manager npm: not one of uv, pip", "leave it out"),
     ],
 )
-def test_wrong_usage_is_told_with_a_way_out(say: Say, line: list[str], message: str, hint: str) -> None:
+def test_wrong_usage_is_told_with_a_way_out(
+    say: Say, line: list[str], message: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # which has no .venv
     said = say(*line)
     assert said.code == 2
     first, *rest = said.err.splitlines()
     assert message in first
     assert hint in "\n".join(rest)
     assert "docs/" not in said.err
+
+
+@pytest.fixture
+def no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
+    return tmp_path
+
+
+def test_the_suffix_of_a_file_decides_its_format(say: Say, no_environment: Path) -> None:
+    (no_environment / "err.txt").write_text("CUDA error: no kernel image is available for execution on the device")
+    assert say("diagnose", "err.txt", "-o", "found.json").code == 0
+    assert json.loads((no_environment / "found.json").read_text())["schema"] == "envsolve.diagnosis/1"
+    refused = say("diagnose", "err.txt", "-o", "found.pdf")
+    assert (refused.code, "no format has files named .pdf" in refused.err) == (2, True)
+    assert say("plan", "torch", "--target", MACHINE, "-o", "plan.pdf").code == 2
+
+
+def test_the_environment_is_the_active_one_or_that_of_the_directory(
+    say: Say, no_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "nothing to diagnose" in say("diagnose").err
+    (no_environment / ".venv").mkdir()
+    assert "environment: .venv" in say("diagnose").err
+    monkeypatch.setenv("CONDA_PREFIX", str(no_environment / "conda"))
+    assert "(CONDA_PREFIX)" in say("verify").err
+    monkeypatch.setenv("VIRTUAL_ENV", str(no_environment / "active"))
+    assert "active (VIRTUAL_ENV)" in say("guard", "--write").err
+
+
+def test_misspelt_commands_are_suggested(say: Say) -> None:
+    assert "did you mean: envsolve plan" in say("plna", "torch").err
 
 
 def test_a_bad_line_of_a_file_is_told_with_the_lines_that_there_are(say: Say, tmp_path: Path) -> None:

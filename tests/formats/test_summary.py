@@ -46,6 +46,18 @@ Next      the same command with -o pylock.toml, then:
     )
 
 
+def test_the_next_step_is_the_command_that_was_given() -> None:
+    shown = summary(GOOD, today=DAY, command=["envsolve", "plan", "torch>=2.4", "--gpu", "RTX 4090"])
+    assert "Next      envsolve plan 'torch>=2.4' --gpu 'RTX 4090' -o pylock.toml\n" in shown
+    assert shown.endswith("          envsolve install pylock.toml --prefix .venv\n")
+
+
+def test_what_was_asked_for_is_always_in_the_table() -> None:
+    asked = replace(GOOD, requirements=("torch", "filelock"))
+    assert "\nfilelock " in summary(asked, today=DAY)
+    assert "other package" not in summary(GOOD, today=DAY, sources=True)
+
+
 def test_an_impossible_plan() -> None:
     assert (
         summary(IMPOSSIBLE, today=DAY)
@@ -131,7 +143,8 @@ def test_a_plan_without_gpu_code() -> None:
         == """\
 Asked     filelock
 
-1 package
+Package   Version  Variant
+filelock  3.20.0   -
 
 Next      the same command with -o pylock.toml, then:
           envsolve install pylock.toml --prefix DIR
