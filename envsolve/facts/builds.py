@@ -126,6 +126,7 @@ class SourceProject(Fact, frozen=True):
         min_cc: Lowest compute capability it compiles for.
         cxx_standard: C++ standard that its sources ask of the host compiler, ``17``.
         compiles: When CUDA code is compiled: while it is installed, when it is first used, or at both times.
+        gpu_only: Whether nothing of it runs without a GPU, as its own requirements state.
         tools: Programs that this takes: ``nvcc``, ``c++``, ``ninja``.
         cuda_libraries: Parts of the toolkit that it needs beside the compiler and what torch brings: ``curand``.
         arch_variable: Environment variable that says which GPUs it is compiled for.
@@ -146,6 +147,7 @@ class SourceProject(Fact, frozen=True):
     compiles: Literal["install", "use", "both"]
     evidence: Evidence
     source: str
+    gpu_only: bool = False
     torch: str | None = None
     cuda: str | None = None
     min_cc: str | None = None

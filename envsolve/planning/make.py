@@ -181,7 +181,8 @@ def make_plan(
     """
     facts, preferences = Facts.of(catalogue), preferences_of(request.keep)
     exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
-    judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine, *_ in by_kind(machines))
+    seen, hidden = _with_hidden_gpus(machines, asked, request, catalogue)
+    judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine, *_ in by_kind(seen))
     family = Family(
         catalogue, facts, judged, None, exclude_newer, preferences=preferences, requires_python=asked.requires_python
     )
@@ -189,6 +190,7 @@ def make_plan(
     frame = Plan(
         warnings=(
             *(PlanWarning("set-aside", note) for note in asked.notes),
+            *hidden,
             *(
                 about_python(asked.requires_python, request.requires_python, machines, python)
                 if request.python is None
@@ -237,6 +239,34 @@ def make_plan(
         return _complete(frame, with_build_tools(found, [*wanted], resolve), [*wanted], python)
     except NothingFitsError as nothing:
         return _impossible(frame, nothing.conflict)
+
+
+def _with_hidden_gpus(
+    machines: Sequence[Machine], asked: Asked, request: Request, catalogue: Catalogue
+) -> tuple[tuple[Machine, ...], tuple[PlanWarning, ...]]:
+    """The machines, with unknown GPUs where none is in sight although something says that one is meant.
+
+    A login node, a container without GPU access and a CI runner show no GPU; a CPU plan for them would be a wrong yes.
+    """
+    needing = sorted(
+        {
+            name
+            for name in (canonicalize_name(need.requirement.name) for need in asked.needs)
+            if any(project.gpu_only for project in catalogue.source_projects if project.package == name)
+            or ((builds := catalogue.builds(name)) and all((b.variant or "cpu").startswith("cu") for b in builds))
+        }
+    )
+    found: list[Machine] = []
+    warnings: list[PlanWarning] = []
+    for machine in machines:
+        bare = machine.gpus == () and not machine.accelerators and request.cuda is None
+        if bare and (machine.driver is not None or needing):
+            what = f"{' and '.join(needing)} only runs on a GPU" if needing else "the machine has a GPU driver"
+            hint = "name the GPU: --target 'H100, driver 580'; --cuda cpu plans without one"
+            warnings.append(PlanWarning("gpu-hidden", f"{what}, and no GPU is in sight", hint))
+            machine = structs.replace(machine, gpus=None, accelerators=None)
+        found.append(machine)
+    return tuple(found), tuple(dict.fromkeys(warnings))
 
 
 def _impossible(frame: Plan, conflict: Conflict) -> Plan:

@@ -157,7 +157,11 @@ def _conjunction(reasons: Sequence[Reason]) -> Verdict:
 def as_judged(machine: Machine, variant: str | None, drivers: Sequence[DriverBranch]) -> Machine:
     """A machine with a system, with its driver's own CUDA, and without GPUs if the CPU variant was requested."""
     known = replace(machine, platform=assumed(machine.platform), driver=own_cuda(machine.driver, drivers))
-    return replace(known, gpus=(), accelerators=()) if variant == "cpu" else known
+    if variant == "cpu":
+        return replace(known, gpus=(), accelerators=())
+    # A driver without a GPU is a login node or a container whose GPUs are hidden: which ones it runs on is not known.
+    hidden = known.gpus == () and not known.accelerators and known.driver is not None
+    return replace(known, gpus=None, accelerators=None) if hidden else known
 
 
 def python_of(machines: Sequence[Machine]) -> str | None:

@@ -12,6 +12,7 @@ from envsolve.packages.requirement_files import read_requirements
 from envsolve.planning.groups import Plans, make_plans
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
+from tests.planning.questions import Questions
 from tests.planning.worlds import chosen, codes
 from tests.smallworld import NEW, OLD, World
 
@@ -191,3 +192,20 @@ def test_a_machine_with_another_vendors_gpu_gets_no_certain_plan(torch_world: Wo
     assert (plan.status, plan.cuda) == ("unknown", "cpu")
     assert "accelerator-not-judged" in codes(plan)
     assert torch_world.plan_for([machine], "torch", cuda="cpu").status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("target", "requirement", "cuda", "status", "variant"),
+    [
+        ("no gpu, driver 580.95.05, linux-x86_64, glibc 2.39", "torch", None, "unknown", "cu132"),
+        ("no gpu, driver 580.95.05, linux-x86_64, glibc 2.39", "torch", "cpu", "ok", "cpu"),
+        ("no gpu, linux-x86_64, glibc 2.39", "torch", None, "ok", "cpu"),
+        ("no gpu, linux-x86_64, glibc 2.39", "xformers", None, "unknown", "cu130"),
+    ],
+)
+def test_a_gpu_out_of_sight_is_asked_for(
+    ask: Questions, target: str, requirement: str, cuda: str | None, status: str, variant: str
+) -> None:
+    plan = ask.plan_for([ask.machine(target)], requirement, cuda=cuda)
+    assert (plan.status, plan.cuda) == (status, variant)
+    assert ("gpu-hidden" in {warning.code for warning in plan.warnings}) is (status == "unknown")

@@ -41,7 +41,7 @@ DRIVERS = (
     Driver("580.95.05", "13.0", "12.4"),
 )
 #: Warnings that tell how to find out what makes a plan unknown.
-TELLING = {"driver-unknown", "gpu-unknown", "not-judged", "build-inferred"}
+TELLING = {"driver-unknown", "gpu-hidden", "gpu-unknown", "not-judged", "build-inferred"}
 
 
 def grid() -> list[Machine]:
