@@ -16,12 +16,16 @@ from packaging.version import Version
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.facts.builds import ANY, Build, CondaBuild, IndexPlace
 from envsolve.facts.catalogue import Catalogue
-from envsolve.machine.model import Gpu, Machine
+from envsolve.machine.model import Gpu, Machine, Platform
+from envsolve.packages.requirements import Source
 from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
+from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code
+from envsolve.rules.platform import same_system
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.family import DEFAULT, Family, Option
+from envsolve.solve.outcome import PlanWarning
 from envsolve.solve.preferences import too_late
 
 #: Companions that most environments with torch have, and that must move with it.
@@ -161,6 +165,45 @@ def _code_of(build: Build, gpus: Sequence[Gpu], facts: Facts) -> str:
         if arch:
             codes.setdefault(arch.name, []).append(gpu.name or f"cc {gpu.compute_capability}")
     return ", ".join(f"{code} runs on {' and '.join(names)}" for code, names in codes.items())
+
+
+# Indexes of variants that projects name.
+
+
+def about_sources(sources: Sequence[Source], taken: str | None, family: Family) -> Iterator[PlanWarning]:
+    """Indexes of a variant that a project names, if the plan takes another variant: why, and the line to change.
+
+    Args:
+        sources: What the project names.
+        taken: The variant of the plan; None if it has none.
+        family: On the machines.
+    """
+    for source in sources if taken else ():
+        named = source.url.rstrip("/").rpartition("/")[2]
+        if named == taken or not family.owns(source.package):
+            continue
+        fits = any(option.build.variant == named for option in family.options("torch"))
+        why = "" if fits else _why_not(named, family)
+        says = f", whose builds do not run on the machines: {why}" if why else ""
+        text = f"{source.origin}: {source.package} is taken from {source.url}{says}; the plan takes {taken}"
+        change = f'write there: url = "{source.url.rstrip("/").removesuffix(named)}{taken}"'
+        yield PlanWarning("source-does-not-run" if why else "source-differs", text, change)
+
+
+def _why_not(variant: str, family: Family) -> str:
+    """Why the newest torch of a variant does not run on the machines; empty if there is none for their systems."""
+    reasons: dict[str, None] = {}
+    for machine in family.machines:
+        judge = Judge(machine, family.facts)
+        here = [
+            build
+            for build in family.catalogue.builds("torch")
+            if build.variant == variant and same_system(build.platform, machine.platform or Platform())
+        ]
+        if here:
+            newest = max(here, key=lambda build: Version(build.version))
+            reasons |= dict.fromkeys(r.text for r in worst(judge.verdicts(newest, family.python)).failures)
+    return "; ".join(reasons)
 
 
 # Packages of conda-forge.

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from envsolve.cli.options import Machines, OutputFile, PythonVersion, option, path_argument
+from envsolve.cli.options import Machines, OutputFile, PythonVersion, option, path_argument, python_version
 from envsolve.cli.output import deliver, deliver_as
 
 _FAILS = 4
@@ -36,7 +36,7 @@ def command(
 
     named = (("extra", extra), ("group", group), ("environment", environment))
     chosen = [f"--{kind} {name}" for kind, names in named for name in names or ()]
-    report = check_locks(locks, machines.named_or_host(), Catalogue(), chosen, python)
+    report = check_locks(locks, machines.named_or_host(), Catalogue(), chosen, python_version(python))
     if form in ("sarif", "github"):
         deliver(sarif(report) if form == "sarif" else github(report), output)
     else:

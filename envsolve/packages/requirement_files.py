@@ -17,14 +17,12 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.packages.commands import Command, Meaning, option_names, parse_options
+from envsolve.packages.projects import ask_project, ask_projects, load_project
 from envsolve.packages.requirements import (
     COMMAND_LINE,
     Asked,
     Need,
-    ask_project,
-    ask_projects,
     combine,
-    load_project,
     other_file,
     project_path,
     read_requirement,

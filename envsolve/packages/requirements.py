@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
-from packaging.dependency_groups import DependencyGroupResolver
-from packaging.errors import ExceptionGroup
-from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
+from packaging.specifiers import SpecifierSet
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
 
 from envsolve.errors import UsageError
 from envsolve.packages.urls import redact, without_logins
-from envsolve.system.files import is_file, is_folder, read_regular, real_path
+from envsolve.system.files import is_file, is_folder, real_path
 
 COMMAND_LINE = "command line"  # the origin of what is written there
 
@@ -38,6 +35,20 @@ class Need(msgspec.Struct, frozen=True):
     hashes: tuple[str, ...] = ()
 
 
+class Source(msgspec.Struct, frozen=True):
+    """The index that a project takes a package from, of which a plan takes the variant that runs instead.
+
+    Attributes:
+        package: Normalised name.
+        url: The index.
+        origin: ``pyproject.toml line 12``.
+    """
+
+    package: str
+    url: str
+    origin: str
+
+
 class Asked(msgspec.Struct, frozen=True):
     """All that the inputs ask for.
 
@@ -48,6 +59,7 @@ class Asked(msgspec.Struct, frozen=True):
         requires_python: The specifiers of all projects together (``>=3.10,<3.14``), or None.
         notes: Lines that were understood and set aside, in words.
         prereleases: Whether a file says ``--pre``.
+        sources: Indexes that projects name for a package.
     """
 
     needs: tuple[Need, ...] = ()
@@ -57,6 +69,7 @@ class Asked(msgspec.Struct, frozen=True):
     requires_python: str | None = None
     notes: tuple[str, ...] = ()
     prereleases: bool = False
+    sources: tuple[Source, ...] = ()
 
 
 def combine(parts: Iterable[Asked]) -> Asked:
@@ -64,7 +77,7 @@ def combine(parts: Iterable[Asked]) -> Asked:
     parts = tuple(parts)
     lists: dict[str, Any] = {
         field: tuple(one for part in parts for one in getattr(part, field))
-        for field in ("needs", "constraints", "index_urls", "extra_index_urls", "notes")
+        for field in ("needs", "constraints", "index_urls", "extra_index_urls", "notes", "sources")
     }
     pythons = ",".join(part.requires_python for part in parts if part.requires_python)
     together = str(SpecifierSet(pythons)) if pythons else None
@@ -229,172 +242,3 @@ def _name_in(filename: str) -> str | None:
         return read(filename)[0]
     except ValueError:
         return None
-
-
-# The dependencies, extras (PEP 621) and dependency groups (PEP 735) of a ``pyproject.toml``.
-
-
-class ProjectTable(msgspec.Struct, frozen=True, rename="kebab"):
-    """The part of ``[project]`` that decides a plan."""
-
-    name: str | None = None
-    version: str | None = None
-    requires_python: str | None = None
-    dependencies: tuple[str, ...] = ()
-    optional_dependencies: dict[str, tuple[str, ...]] = {}
-    dynamic: tuple[str, ...] = ()
-
-
-class _File(msgspec.Struct, frozen=True, rename="kebab"):
-    project: ProjectTable | None = None
-    # Its members are checked by packaging, whose messages name the group.
-    dependency_groups: dict[str, list[Any]] = {}
-
-
-class Project(msgspec.Struct, frozen=True):
-    """A ``pyproject.toml`` that was read, with the path as it was given; either table may be empty."""
-
-    path: Path
-    table: ProjectTable
-    groups: dict[str, list[Any]]
-
-    @property
-    def extras(self) -> dict[str, tuple[str, ...]]:
-        """The optional dependencies by normalised extra."""
-        return {canonicalize_name(name): lines for name, lines in self.table.optional_dependencies.items()}
-
-    @property
-    def group_names(self) -> frozenset[str]:
-        """The normalised names of its dependency groups."""
-        return frozenset(canonicalize_name(name) for name in self.groups)
-
-
-def load_project(path: Path, origin: str | None = None) -> Project:
-    """Read a ``pyproject.toml``, or that of a directory.
-
-    Args:
-        path: The file or the directory.
-        origin: Where the path was named, for messages.
-
-    Raises:
-        UsageError: There is no such file, or it does not describe dependencies.
-    """
-    path = path / "pyproject.toml" if is_folder(path) else path
-    try:
-        file = msgspec.toml.decode(read_regular(path), type=_File)
-    except OSError as error:
-        hint = "name a folder with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a folder"
-        what = f"the project cannot be read: {error.strerror}"
-        raise wrong(f"{origin}: {path}" if origin else str(path), what, hint) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise wrong(str(path), str(error)) from None
-    if file.project is None and not file.dependency_groups:
-        what = "the file has neither a [project] table nor [dependency-groups]"
-        raise wrong(str(path), what, "name its dependencies in a requirements file and give that with -r")
-    return Project(path, file.project or ProjectTable(), file.dependency_groups)
-
-
-def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) -> Asked:
-    """The dependencies of a project, and those of some extras and groups, without the project itself.
-
-    Raises:
-        UsageError: A requirement cannot be read, or the project has no such extra or group.
-    """
-    notes = [f"{project.path}: the plan holds what the project needs, not the project itself"]
-    notes += [
-        f"{project.path}: {field} is dynamic; only the project's own build knows it, and it was not run"
-        for field in project.table.dynamic
-        if field in ("dependencies", "optional-dependencies", "requires-python")
-    ]
-    needs = list(_expand(project, project.table.dependencies, f"{project.path} [project]"))
-    for extra in extras:
-        needs += _extra(project, canonicalize_name(extra), ())
-    for group in groups:
-        needs += _group(project, group)
-    return Asked(needs=tuple(needs), requires_python=_requires_python(project), notes=tuple(notes))
-
-
-def ask_projects(
-    named: Sequence[tuple[Path, tuple[str, ...], str | None]], extras: Sequence[str], groups: Sequence[str]
-) -> Iterator[Asked]:
-    """What several projects ask for, with the extras and groups that each of them has.
-
-    Args:
-        named: The path of each, the extras that were written behind it, and where it was named if not as a project.
-    """
-    loaded = [(load_project(path, place), own) for path, own, place in named]
-    # Every extra and group must be of at least one project: a misspelt one must not pass as an empty one.
-    for extra in extras:
-        if not any(_has_extra(project, extra) for project, _ in loaded):
-            there = {name for project, _ in loaded for name in project.extras}
-            raise wrong(COMMAND_LINE, f"no project has an extra {extra!r}", _known("extras", there))
-    for group in groups:
-        there = {name for project, _ in loaded for name in project.group_names}
-        if canonicalize_name(group) not in there:
-            raise wrong(COMMAND_LINE, f"no project has a dependency group {group!r}", _known("groups", there))
-    for project, own_extras in loaded:
-        wanted = own_extras + tuple(extra for extra in extras if _has_extra(project, extra))
-        yield ask_project(project, wanted, [g for g in groups if canonicalize_name(g) in project.group_names])
-
-
-def _has_extra(project: Project, extra: str) -> bool:
-    return canonicalize_name(extra) in project.extras or "optional-dependencies" in project.table.dynamic
-
-
-def _expand(project: Project, lines: Iterable[str], origin: str, trail: tuple[str, ...] = ()) -> Iterator[Need]:
-    """The requirements of some lines, with ``project[extra]`` (the project itself) replaced by those of its extra."""
-    own = canonicalize_name(project.table.name or "")
-    for line in lines:
-        requirement = read_requirement(line, origin)
-        if canonicalize_name(requirement.name) != own:
-            yield Need(requirement, origin)
-            continue
-        for extra in sorted(requirement.extras):
-            for inner in _extra(project, canonicalize_name(extra), trail):
-                yield Need(_under(inner.requirement, requirement.marker), inner.origin)
-
-
-def _extra(project: Project, extra: str, trail: tuple[str, ...]) -> Iterator[Need]:
-    if extra in trail:
-        return  # an extra that includes itself adds nothing
-    if extra not in project.extras:
-        if "optional-dependencies" in project.table.dynamic:
-            return  # the note about dynamic fields says it
-        raise wrong(str(project.path), f"there is no extra {extra!r}", _known("extras", project.extras))
-    origin = f"{project.path} [project.optional-dependencies] {extra}"
-    yield from _expand(project, project.extras[extra], origin, (*trail, extra))
-
-
-def _group(project: Project, group: str) -> Iterator[Need]:
-    origin = f"{project.path} [dependency-groups] {group}"
-    if canonicalize_name(group) not in project.group_names:
-        raise wrong(str(project.path), f"there is no dependency group {group!r}", _known("groups", project.group_names))
-    try:
-        found = DependencyGroupResolver(project.groups).resolve(group)
-    except (ExceptionGroup, ValueError, LookupError, TypeError) as error:
-        # Which of them come in a group differs between releases of packaging.
-        reasons = error.exceptions if isinstance(error, ExceptionGroup) else [error]
-        raise wrong(origin, "; ".join(str(reason).splitlines()[0] for reason in reasons)) from None
-    yield from _expand(project, map(str, found), origin)
-
-
-def _known(kind: str, names: Collection[str]) -> str:
-    """The hint after an unknown name: those that there are."""
-    return f"{kind} there: {', '.join(sorted(names))}" if names else f"it has no {kind}"
-
-
-def _under(requirement: Requirement, marker: Marker | None) -> Requirement:
-    """The requirement, asked for only where the marker of what includes it holds too."""
-    if marker is None:
-        return requirement
-    narrowed = Requirement(str(requirement))
-    narrowed.marker = marker if narrowed.marker is None else narrowed.marker & marker
-    return narrowed
-
-
-def _requires_python(project: Project) -> str | None:
-    text = project.table.requires_python
-    try:
-        return str(SpecifierSet(text)) if text else None
-    except InvalidSpecifier:
-        raise wrong(f"{project.path} [project] requires-python", f"{text!r} is not a version specifier") from None

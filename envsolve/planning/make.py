@@ -18,6 +18,7 @@ from envsolve.advice.refusals import (
     unserved_system,
     unsolvable,
 )
+from envsolve.advice.torch import about_sources
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
@@ -236,9 +237,10 @@ def make_plan(
     try:
         found = with_torch(resolve(asked.needs, family, {}), resolve)
         found = with_assembler(with_ready_wheels(found, resolve), resolve)
-        return _complete(frame, with_build_tools(found, [*wanted], resolve), [*wanted], python)
+        plan = _complete(frame, with_build_tools(found, [*wanted], resolve), [*wanted], python)
     except NothingFitsError as nothing:
         return _impossible(frame, nothing.conflict)
+    return structs.replace(plan, warnings=(*plan.warnings, *about_sources(asked.sources, plan.cuda, family)))
 
 
 def _with_hidden_gpus(
