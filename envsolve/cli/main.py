@@ -53,6 +53,7 @@ def run(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _run_command(given: list[str]) -> int:
+    import importlib
     import signal
 
     import typer
@@ -64,7 +65,9 @@ def _run_command(given: list[str]) -> int:
         signal.signal(signal.SIGINT, interrupt_once)
     try:
         # Not standalone: typer's own way out does not know our errors and exit codes. It returns that of a typer.Exit.
-        code = int(_app().main(given, prog_name="envsolve", standalone_mode=False) or 0)
+        # Commands are found by their names only, this one as well.
+        app, told = _app(), importlib.import_module("envsolve.cli.config").defaults(given)
+        code = int(app.main(given, prog_name="envsolve", standalone_mode=False, default_map=told) or 0)
     except typer.Abort as ended:
         if isinstance(ended.__cause__, KeyboardInterrupt):
             raise ended.__cause__ from None
@@ -113,6 +116,7 @@ def _app() -> Any:
 
     from envsolve import cli
     from envsolve.cli.options import expanded
+    from envsolve.cli.output import SETTINGS
     from envsolve.errors import UsageError
 
     # No markup and no rich tracebacks: both take brackets, as in package extras, for styles.
@@ -150,6 +154,8 @@ def _app() -> Any:
     def show_version(wanted: bool) -> None:
         if wanted:
             print(f"envsolve {envsolve.__version__}")
+            if SETTINGS.verbose:
+                print("\n".join(_installation()))
             raise typer.Exit
 
     app = typer.Typer(cls=Modules, help=_HELP, no_args_is_help=True, context_settings=help_names, **plain)
@@ -167,6 +173,28 @@ def _app() -> Any:
         pass
 
     return get_command(app)
+
+
+def _installation() -> list[str]:
+    """What a bug report has to say of an installation; nothing that names its user."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, requires, version
+
+    from packaging.requirements import Requirement
+
+    from envsolve.facts.catalogue import Catalogue
+
+    lines = [f"Python {platform.python_version()}, {platform.python_implementation()}, {platform.platform()}"]
+    catalogue = Catalogue()
+    lines.append(f"catalogue of {catalogue.date}" + (f", own of {catalogue.own_date}" if catalogue.own_date else ""))
+    for text in requires("envsolve") or ():
+        wanted = Requirement(text)
+        if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+            try:
+                lines.append(f"{wanted.name} {version(wanted.name)}")
+            except PackageNotFoundError:
+                lines.append(f"{wanted.name} is not installed, and {text} is required")
+    return lines
 
 
 def _prepare_streams() -> None:

@@ -310,7 +310,7 @@ def uv_layers(environ: Mapping[str, str], cwd: Path | None, home: Path, system: 
     for path in paths:
         text = _read(path)
         if text is not None:
-            yield _uv_layer(_toml(text, path), str(path), environ)
+            yield _uv_layer(parse_toml(text, path), str(path), environ)
 
 
 def _project_layer(cwd: Path, environ: Mapping[str, str]) -> Iterator[Layer]:
@@ -318,11 +318,11 @@ def _project_layer(cwd: Path, environ: Mapping[str, str]) -> Iterator[Layer]:
     for folder in (cwd, *cwd.parents):
         text = _read(folder / "uv.toml")
         if text is not None:
-            yield _uv_layer(_toml(text, folder / "uv.toml"), str(folder / "uv.toml"), environ)
+            yield _uv_layer(parse_toml(text, folder / "uv.toml"), str(folder / "uv.toml"), environ)
             return
         text = _read(folder / "pyproject.toml")
         if text is not None:
-            tool = _toml(text, folder / "pyproject.toml").get("tool")
+            tool = parse_toml(text, folder / "pyproject.toml").get("tool")
             if isinstance(tool, dict) and isinstance(tool.get("uv"), dict):
                 yield _uv_layer(tool["uv"], str(folder / "pyproject.toml"), environ)
                 return
@@ -383,7 +383,8 @@ def _read(path: Path) -> str | None:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 
-def _toml(text: str, path: Path) -> Mapping[str, Any]:
+def parse_toml(text: str, path: Path) -> Mapping[str, Any]:
+    """Read TOML; a UsageError names the file that it is from."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

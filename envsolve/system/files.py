@@ -77,14 +77,21 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def user_folder(kind: Literal["cache", "data"], environ: Mapping[str, str] = os.environ) -> Path:
+_XDG = {
+    "cache": ("XDG_CACHE_HOME", ".cache"),
+    "config": ("XDG_CONFIG_HOME", ".config"),
+    "data": ("XDG_DATA_HOME", ".local/share"),
+}
+
+
+def user_folder(kind: Literal["cache", "config", "data"], environ: Mapping[str, str] = os.environ) -> Path:
     """The user's directory for envsolve's files of a kind; it need not exist.
 
     Raises:
         EnvsolveError: The user has no home: HOME is not set, and no user of that number is known.
     """
     if sys.platform == "linux":  # platformdirs does the same after ten milliseconds of importing
-        variable, default = {"cache": ("XDG_CACHE_HOME", ".cache"), "data": ("XDG_DATA_HOME", ".local/share")}[kind]
+        variable, default = _XDG[kind]
         named = environ.get(variable, "").strip()
         if named.startswith("/"):
             return Path(named) / "envsolve"
@@ -95,8 +102,8 @@ def user_folder(kind: Literal["cache", "data"], environ: Mapping[str, str] = os.
             raise EnvsolveError("HOME is not set, and the system knows no home of this user", hint=hint) from error
     import platformdirs
 
-    find = {"cache": platformdirs.user_cache_path, "data": platformdirs.user_data_path}[kind]
-    return find("envsolve", appauthor=False)
+    find = getattr(platformdirs, f"user_{kind}_path")
+    return Path(find("envsolve", appauthor=False))
 
 
 def replace_file(target: Path, text: str) -> None:

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envsolve.cli.config import defaults, settings
+from envsolve.cli.main import run
+from envsolve.errors import UsageError
+
+PROJECT = """\
+[tool.envsolve]
+cuda = "cu126"
+extra-index-url = ["https://a.example/s"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    user = tmp_path / "config" / "envsolve" / "config.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text('python = "3.11"\ncuda = "cu118"\npre = true\n')
+    (tmp_path / "project" / "src").mkdir(parents=True)
+    (tmp_path / "project" / "pyproject.toml").write_text(PROJECT)
+    monkeypatch.chdir(tmp_path / "project" / "src")
+    return tmp_path
+
+
+def test_variables_win_over_the_project_and_that_over_the_user(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings()["cuda"] == ("cu126", str(project / "project" / "pyproject.toml"))
+    assert settings()["python"].value == "3.11"
+    monkeypatch.setenv("ENVSOLVE_CUDA", "12.8")
+    monkeypatch.setenv("ENVSOLVE_PRE", "no")
+    assert settings()["cuda"] == ("12.8", "ENVSOLVE_CUDA")
+    assert settings()["pre"] == (False, "ENVSOLVE_PRE")
+
+
+def test_settings_are_defaults_of_plan_and_install() -> None:
+    told = {"python": "3.11", "cuda": "cu126", "pre": True, "extra_index_url": ["https://a.example/s"]}
+    assert defaults(["plan", "torch"]) == {"plan": told}
+    assert defaults(["install", "torch"]) == {"install": told}
+    assert defaults(["install", "pylock.toml"]) == {"install": {"python": "3.11"}}
+    assert defaults(["verify"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cudda = 1", "there is no setting cudda"),
+        ("python = 3.11", "has the wrong type"),
+        ("extra-index-url = [1]", "has the wrong type"),
+        ("python", "is not TOML"),
+    ],
+)
+def test_faults_name_the_file(project: Path, text: str, message: str) -> None:
+    user = project / "config" / "envsolve" / "config.toml"
+    user.write_text(text)
+    with pytest.raises(UsageError, match=message) as caught:
+        settings()
+    assert str(user) in caught.value.message
+
+
+def test_a_variable_that_is_neither_true_nor_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENVSOLVE_OFFLINE", "perhaps")
+    with pytest.raises(UsageError, match="ENVSOLVE_OFFLINE=perhaps"):
+        settings()
+
+
+@pytest.mark.parametrize("words", [["config"], ["config", "--format", "json"]])
+def test_passwords_are_not_shown(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ENVSOLVE_INDEX_URL", "https://me:secret@a.example/simple")
+    with pytest.raises(SystemExit):
+        run(words)
+    shown = capsys.readouterr().out
+    assert "a.example/simple" in shown
+    assert "secret" not in shown
+    assert "--format" not in words or json.loads(shown)["schema"] == "envsolve.config/1"
+
+
+def test_completion_is_installed_for_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        run(["completion", "install", "--shell", "bash"])
+    assert ended.value.code == 0
+    assert "_ENVSOLVE_COMPLETE" in (tmp_path / ".bash_completions" / "envsolve.sh").read_text()
+
+
+def test_a_verbose_version_says_what_a_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["--version", "--verbose"])
+    shown = capsys.readouterr().out
+    assert "Python 3." in shown
+    assert "catalogue of 20" in shown
+    assert "packaging " in shown
