@@ -7,11 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
 
 from envsolve.advice.changes import known_drivers
+from envsolve.errors import IndexUnavailableError
+from envsolve.facts.builds import CondaBuild
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Machine
-from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec, subdir_of
+from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec, as_build, subdir_of
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.driver import can_exist
 from envsolve.rules.platform import libc_of
@@ -50,6 +54,47 @@ def unserved_by_conda(machines: Sequence[Machine]) -> Conflict | None:
         fact = f"the machines are of several systems ({', '.join(subdirs)}), whose packages are other files"
         return Conflict((ConflictFact(fact),), (Fix("plan for each system apart"),))
     return None
+
+
+#: Verdicts that are shown for a channel that cannot be read.
+_SHOWN = 5
+
+
+def without_channel(
+    failure: IndexUnavailableError, specs: Sequence[Spec], judge: CondaJudge, subdir: str, catalogue: Catalogue
+) -> IndexUnavailableError:
+    """The failure of a channel with what the catalogue knows of the pytorch builds that were asked for.
+
+    Nothing is solved: which other packages the channel has is not known.
+    """
+    asked = next((spec for spec in specs if spec.name in ("pytorch", "pytorch-gpu")), None)
+    records = [record for record in catalogue.conda if asked and record.package == "pytorch" and _meets(record, asked)]
+    verdicts: dict[str, str] = {}
+    for record in sorted(records, key=lambda one: Version(one.version), reverse=True):
+        build = as_build(record)
+        verdict = judge.verdict(build)
+        if record.subdir == subdir and (record.cuda or asked is None or asked.build):
+            reasons = "; ".join(reason.text for reason in verdict.failures)
+            says = f"does not run: {reasons}" if verdict.level is Level.NONE else f"{verdict.level.value} code"
+            verdicts.setdefault(f"{record.channel}::pytorch {record.version} [{build.variant}]", says)
+    if not verdicts:
+        return failure
+    lines = [f"  {name}: {says}" for name, says in list(verdicts.items())[:_SHOWN]]
+    more = [f"  and {len(verdicts) - _SHOWN} more"] if len(verdicts) > _SHOWN else []
+    text = "\n".join((f"{failure.message}; what the catalogue says of the builds:", *lines, *more))
+    return IndexUnavailableError(text, hint=failure.hint)
+
+
+def _meets(record: CondaBuild, spec: Spec) -> bool:
+    """Whether a record is of a version that a spec allows; specs that only conda reads allow all."""
+    text = spec.version or ""
+    if text[:1].isdigit():
+        text = f"=={text.rstrip('*').rstrip('.')}.*"
+    try:
+        allowed = SpecifierSet("" if text == "*" else text)
+    except InvalidSpecifier:
+        return True
+    return allowed.contains(record.version) and spec.channel in (None, record.channel)
 
 
 def refused(attempt: Attempt, failure: UnsolvableError) -> Conflict:

@@ -86,7 +86,7 @@ def read_conda_lock_file(path: Path, kind: str, text: str) -> LockFile:
     Raises:
         UsageError: It cannot be read.
     """
-    table = yaml_table(path)
+    table = yaml_table(path, kind)
     at: dict[str, int] = {}
     for number, content in enumerate(text.splitlines(), 1):
         # The last mention of a file is its own entry; pixi lists it under its environments before.

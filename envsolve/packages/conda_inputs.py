@@ -144,7 +144,7 @@ def read_environment_file(path: Path, names: Mapping[str, str]) -> CondaAsked:
     )
 
 
-def yaml_table(path: Path) -> dict[str, Any]:
+def yaml_table(path: Path, kind: str = "environment.yml") -> dict[str, Any]:
     """Read a YAML file that holds a mapping.
 
     Raises:
@@ -162,7 +162,7 @@ def yaml_table(path: Path) -> dict[str, Any]:
     except (UnicodeDecodeError, yaml.error.YAMLError) as error:
         raise wrong(str(path), f"it is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(table, dict):
-        raise wrong(str(path), "it holds no mapping", _HINT if path.suffix in SUFFIXES else None)
+        raise wrong(str(path), f"this is no {kind}", _HINT if kind == "environment.yml" else None)
     return table
 
 

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envsolve.advice.conda import Attempt, refused, unserved_by_conda
+from envsolve.advice.conda import Attempt, refused, unserved_by_conda, without_channel
 from envsolve.advice.refusals import impossible_machine, unserved_system
+from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
@@ -99,12 +100,14 @@ def make_conda_plan(
     virtual = virtual_packages(judged, facts)
     specs = tuple(_with_choices(asked, judged, request))
     question = Question(specs, asked.constraints, virtual, subdir_of(judged[0].platform))
-    solver = Solver(channels, CondaJudge(judged, facts, catalogue.conda))
+    conda = CondaJudge(judged, facts, catalogue.conda)
+    solver = Solver(channels, conda)
     try:
         solution = solver.solve(question)
     except UnsolvableError as failure:
         return _impossible(frame, refused(Attempt(question, asked.specs, judged, solver, facts, catalogue), failure))
-    conda = CondaJudge(judged, facts, catalogue.conda)
+    except IndexUnavailableError as unread:
+        raise without_channel(unread, asked.specs, conda, question.subdir, catalogue) from None
     lines = tuple(_judged(solution, judged, conda))
     python = _python(solution)
     cautions = (

@@ -1,0 +1,36 @@
+"""A conda channel that cannot be read: no plan, and what the catalogue says of the builds that were asked for."""
+
+from __future__ import annotations
+
+from envsolve.advice.conda import without_channel
+from envsolve.errors import IndexUnavailableError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.known import describe_target
+from envsolve.rules.conda import CondaJudge, Spec
+from envsolve.rules.nvidia import Facts
+
+FAILED = IndexUnavailableError("the channel conda-forge cannot be read", hint="try again")
+
+
+def said(target: str, *specs: Spec) -> IndexUnavailableError:
+    catalogue = Catalogue()
+    judge = CondaJudge((describe_target(target, catalogue),), Facts.of(catalogue), catalogue.conda)
+    return without_channel(FAILED, specs, judge, "linux-64", catalogue)
+
+
+def test_the_verdicts_of_a_pinned_build_are_shown() -> None:
+    error = said("H100, driver 580.95, linux-x86_64, glibc 2.35", Spec("pytorch", "2.7.*"))
+    assert error.exit_code == 5 and error.hint == "try again"
+    first, *lines = error.message.splitlines()
+    assert first == "the channel conda-forge cannot be read; what the catalogue says of the builds:"
+    assert lines and all("pytorch 2.7." in line for line in lines if "more" not in line)
+    assert any("native code" in line for line in lines)
+
+
+def test_a_build_that_does_not_run_is_shown_with_its_reason() -> None:
+    error = said("RTX 5090, driver 580.95, linux-x86_64, glibc 2.35", Spec("pytorch", "2.5.1"))
+    assert "does not run: " in error.message
+
+
+def test_nothing_is_added_if_pytorch_is_not_asked_for() -> None:
+    assert said("H100, driver 580.95, linux-x86_64", Spec("numpy")) is FAILED
