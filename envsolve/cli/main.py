@@ -84,6 +84,7 @@ def _failed(error: Exception) -> int:
     import typer
 
     from envsolve.errors import EnvsolveError
+    from envsolve.system.limits import printable
 
     hint: str | None
     if isinstance(error, EnvsolveError):
@@ -99,9 +100,9 @@ def _failed(error: Exception) -> int:
     else:
         message = f"unexpected failure: {type(error).__name__}: {error}"
         hint, code = "run it again with --debug and report what it prints", 1
-    print(f"envsolve: {message}", file=sys.stderr)
+    print(printable(f"envsolve: {message}"), file=sys.stderr)
     if hint:
-        print(f"  what to do: {hint}", file=sys.stderr)
+        print(printable(f"  what to do: {hint}"), file=sys.stderr)
     return code
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.system.files import is_file, is_folder, is_there, real_path, replace_file
+from envsolve.system.limits import printable
 
 #: What ``-o`` means by a dash.
 STDOUT = Path("-")
@@ -32,7 +33,7 @@ SETTINGS = Settings()
 def remark(text: str) -> None:
     """Say something beside the result."""
     if not SETTINGS.quiet and sys.stderr is not None:
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
 
 def check_target(target: Path | None, option: str = "-o") -> None:
@@ -110,7 +111,7 @@ def _print(text: str) -> None:
     if sys.stdout is None:
         raise EnvsolveError("the standard output is closed", hint="name a file with -o")
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(printable(text))
         sys.stdout.flush()
     except BrokenPipeError:
         raise

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TextIO
 
 from envsolve.errors import EnvsolveError, IndexUnavailableError
+from envsolve.system.limits import printable
 
 _SHOWN_LINES = 15
 # What pip ("ERROR: ...") and uv ("error: ...", "  \u00d7 ...") begin a complaint with.
@@ -185,14 +186,14 @@ def shown_on(stream: TextIO | None, *, verbose: bool = False) -> Iterator[Progre
 
         def print_line(step: Step) -> None:
             if verbose or step.stage != "output":
-                write(f"{step.text}\n")
+                write(f"{printable(step.text)}\n")
 
         yield print_line
         return
 
     def update_line(step: Step) -> None:
         width = shutil.get_terminal_size().columns - 1
-        write(f"\r\x1b[2K{step.text[:width]}" + ("\n" if step.stage == "done" else ""))
+        write(f"\r\x1b[2K{printable(step.text)[:width]}" + ("\n" if step.stage == "done" else ""))
 
     try:
         yield update_line

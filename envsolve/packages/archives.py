@@ -8,25 +8,28 @@ once.
 
 from __future__ import annotations
 
+import bz2
 import errno
+import gzip
 import io
+import lzma
 import os
 import re
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO, NoReturn
+from typing import IO, TYPE_CHECKING, BinaryIO, NoReturn, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
-from packaging.utils import canonicalize_name, parse_sdist_filename
+from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
-from envsolve.packages.model import CoreMetadata, MissingFileError, parse_metadata, parse_requires_txt
+from envsolve.packages.model import CoreMetadata, MissingFileError, parse_metadata, source_metadata
 from envsolve.packages.urls import redact
+from envsolve.system.limits import METADATA_BYTES, RANGE_BYTES, SDIST_BYTES, Counted, joined
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -41,6 +44,7 @@ _LEAD = 64 * _KIB  # what is read in front of a gap before the tail: the .dist-i
 _SMALLEST_STEP, _LARGEST_STEP = 64 * _KIB, 8 * _MIB
 _KEPT = 32 * _MIB  # bytes held in memory, besides the tail
 _DOWNLOAD_LIMIT = 4096 * _MIB
+_TIME = 60.0  # seconds for each range, besides those that its bytes bring
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)$")
 # A compressed answer would count other bytes than the file's.
@@ -173,7 +177,7 @@ class RangedFile(io.RawIOBase):
         return begin, min(end, following)
 
     def _fetch(self, wanted: str) -> None:
-        piece = self._session.get(self._url, self._read_answer, {**_PLAIN, "Range": wanted})
+        piece = self._session.get(self._url, self._read_answer, {**_PLAIN, "Range": wanted}, time_limit=_TIME)
         if piece is None:
             raise MissingFileError(f"{redact(self._url)} is listed by its index, and its host does not have it")
         at, data, total = piece
@@ -196,7 +200,9 @@ class RangedFile(io.RawIOBase):
             if found is None:
                 self._broken("its host answers a range without saying which")
             first, last, total = (int(g) for g in found.groups())
-            data = response.content
+            if not 0 <= last - first < RANGE_BYTES:
+                self._broken(f"its host answers with more than {RANGE_BYTES // _MIB} MiB at once")
+            data = joined(response.iter_content(_MIB), last - first + 1, "the range")
             if len(data) != last - first + 1:
                 raise ConnectionResetError("the range is not whole")  # repeated by the session
             return first, data, total
@@ -317,7 +323,6 @@ def _found(directory: bytes, suffix: bytes) -> Iterator[Member]:
 # Finding the metadata inside a distribution file: METADATA of a wheel, PKG-INFO of a source archive.
 
 
-_LARGEST_MEMBER = 16 * 1024 * 1024  # bytes; real ones have a few kilobytes
 ARCHIVE_ERRORS = (ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError)
 
 
@@ -332,7 +337,7 @@ def wheel_metadata(file: IO[bytes], filename: str) -> CoreMetadata:
     own = [member for member in found if canonicalize_name(member.name.partition("-")[0]) == project] or found
     if len(own) != 1:
         raise ValueError(f"it holds {len(own)} METADATA files instead of one")
-    if max(own[0].size, own[0].stored) > _LARGEST_MEMBER:
+    if max(own[0].size, own[0].stored) > METADATA_BYTES:
         raise ValueError("its METADATA is too large")
     return parse_metadata(own[0].read(file))
 
@@ -350,9 +355,23 @@ def sdist_metadata(file: IO[bytes], filename: str) -> CoreMetadata:
     if filename.lower().endswith(".zip"):
         with zipfile.ZipFile(file) as archive:
             members = ((i.filename, archive.open(i), i.file_size) for i in archive.infolist() if _is_wanted(i.filename))
-            return _from_members(members, filename)
-    with tarfile.open(fileobj=file, mode="r|*") as tar:
-        return _from_members(_tar_members(tar), filename)
+            return source_metadata(members, filename)
+    # tarfile decompresses without a limit, and a run of zeros compresses a thousandfold.
+    unpacked = cast("IO[bytes]", Counted(_decompressed(file, filename), SDIST_BYTES, filename))
+    try:
+        with tarfile.open(fileobj=unpacked, mode="r|") as tar:
+            return source_metadata(_tar_members(tar), filename)
+    except (gzip.BadGzipFile, lzma.LZMAError) as error:
+        raise ValueError(f"it cannot be decompressed: {error}") from None
+
+
+def _decompressed(file: IO[bytes], filename: str) -> IO[bytes]:
+    name = filename.lower()
+    if name.endswith((".tar.gz", ".tgz")):
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=file))
+    if name.endswith(".tar.bz2"):
+        return bz2.BZ2File(file)
+    return lzma.LZMAFile(file) if name.endswith(".tar.xz") else file
 
 
 def _tar_members(tar: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes], int]]:
@@ -368,29 +387,3 @@ def _is_wanted(name: str) -> bool:
     folder, _, base = name.rpartition("/")
     top = base in ("PKG-INFO", "setup.py") and folder.count("/") == 0 and folder != ""
     return top or name.endswith(".egg-info/requires.txt")
-
-
-def _from_members(members: Iterable[tuple[str, IO[bytes], int]], filename: str) -> CoreMetadata:
-    can_be_built = False
-    metadata: CoreMetadata | None = None
-    requires: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    for name, content, size in members:
-        if name.endswith("/setup.py"):
-            can_be_built = True
-            continue
-        if size > _LARGEST_MEMBER:
-            raise ValueError(f"its {name} is too large")
-        if name.endswith("PKG-INFO"):
-            metadata = parse_metadata(content.read(), sdist=True)
-        else:
-            requires = parse_requires_txt(content.read().decode("utf-8", "replace"))
-        if metadata is not None and (metadata.exact or metadata.requires_dist or requires is not None):
-            break
-    if metadata is None and can_be_built:
-        named, version = parse_sdist_filename(filename)
-        metadata = CoreMetadata(named, str(version), exact=False)
-    if metadata is None:
-        raise ValueError("it holds no PKG-INFO")
-    if metadata.exact or metadata.requires_dist or requires is None:
-        return metadata
-    return replace(metadata, requires_dist=requires[0], provides_extra=requires[1])

@@ -52,22 +52,24 @@ class DiskCache:
         path = _place(kind, key)
         try:
             with (self.folder / path).open("rb", 0) as file:
+                if not _is_own(file.fileno()):
+                    return None
                 stored = memoryview(file.read())
         except OSError:
             return None
         checksum, body = bytes(stored[:_CHECK]), stored[_CHECK:]
-        return body if checksum == _checksum(body) else None
+        return body if checksum == _checksum(kind, key, body) else None
 
     def write(self, kind: str, key: str, body: bytes) -> None:
         """Store an entry. A disk that does not take it is reported once, and then left alone."""
         if not self._writable:
             return
         place = _place(kind, key)
-        path, checksum = self.folder / place, _checksum(body)
+        path, checksum = self.folder / place, _checksum(kind, key, body)
         temporary = path.with_name(f".new-{os.getpid()}-{get_ident()}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb", 0) as file:
+            _make_private(path.parent)
+            with os.fdopen(os.open(temporary, _NEW, 0o600), "wb", 0) as file:
                 file.write(checksum)
                 file.write(body)
             temporary.replace(path)
@@ -91,12 +93,28 @@ def _place(kind: str, key: str) -> str:
     return f"{kind}/{name[:2]}/{name[2:]}"
 
 
-def _checksum(body: bytes | memoryview) -> bytes:
-    return zlib.crc32(body).to_bytes(_CHECK, "big")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def _checksum(kind: str, key: str, body: bytes | memoryview) -> bytes:
+    # The key is part of it, so that an entry in the place of another is damaged.
+    return zlib.crc32(body, zlib.crc32(f"{kind} {key}".encode())).to_bytes(_CHECK, "big")
+
+
+def _is_own(descriptor: int) -> bool:
+    """Whether the user, or root, wrote a file: anybody could put entries into a shared directory."""
+    return not hasattr(os, "getuid") or os.fstat(descriptor).st_uid in (os.getuid(), 0)
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory and its parents for the user only: pages of private indexes are kept in them."""
+    if not directory.is_dir():
+        _make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 # Bump when the shape of Listing, CoreMetadata or CachedPage changes: older entries are then never looked at.
-_PAGES, _METADATA, _KNOWN = "pages-3", "metadata-1", "known-1"
+_PAGES, _METADATA, _KNOWN = "pages-4", "metadata-2", "known-2"
 # Ten minutes is what the public default index sends in its own Cache-Control.
 _UNSAID = 600  # seconds of freshness where an index sends no Cache-Control
 _LONGEST = 24 * 3600
@@ -151,7 +169,11 @@ class Store:
 
     def page(self, key: str) -> CachedPage | None:
         """The page under a key, fresh or stale."""
-        return self._kept(_PAGES, key, _read_page)
+        kept = self._kept(_PAGES, key, _read_page)
+        if kept is not None and kept.fresh_until > self.clock() + _LONGEST:
+            # The clock was ahead when it was kept.
+            return msgspec.structs.replace(kept, fresh_until=0.0)
+        return kept
 
     def keep_page(self, key: str, page: CachedPage) -> None:
         """Replace the page under a key."""

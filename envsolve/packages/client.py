@@ -21,11 +21,13 @@ from envsolve.packages.model import (
     KnownFiles,
     MetadataUnavailableError,
     MissingFileError,
+    is_file_of,
     parse_metadata,
 )
 from envsolve.packages.pages import ACCEPT, HTML_TYPE, Listing, PageError, read_page
 from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials, join_project, local_path, origin, redact
+from envsolve.system.limits import METADATA_BYTES, MIB, PAGE_BYTES, LimitError, joined
 
 if TYPE_CHECKING:
     from requests import Response
@@ -233,7 +235,7 @@ class IndexClient:
                 {"Accept": ACCEPT} | (kept.conditions() if kept else {}),
                 time_limit=self._settings.answer_timeout,
             )
-        except PageError as error:
+        except (PageError, LimitError) as error:
             raise IndexUnavailableError(
                 f"{redact(url)} is no index page: {error}",
                 hint="check the index address, and that no proxy or login page stands between",
@@ -250,7 +252,8 @@ class IndexClient:
 
     def _page_key(self, url: str) -> str:
         login = self._credentials.known(url)
-        return f"{login[0] if login else ''} {url}"
+        # A wrong password must not be answered from what the right one got.
+        return f"{hashlib.sha256(repr(login).encode()).hexdigest() if login else ''} {url}"
 
     def _read_page(
         self, response: Response, url: str, index: str, name: str, kept: CachedPage | None
@@ -262,7 +265,7 @@ class IndexClient:
         if response.status_code == 304 and kept is not None:
             return CachedPage(until or 0, kept.listing, kept.etag, kept.last_modified), keep
         content_type = headers.get("Content-Type", "")
-        body, place = response.content, str(response.url)
+        body, place = joined(response.iter_content(MIB), PAGE_BYTES, "it"), str(response.url)
         with self._parsing:
             try:
                 found = read_page(body, content_type, place, index, name)
@@ -298,8 +301,9 @@ class IndexClient:
         except ARCHIVE_ERRORS as error:
             cause = f"{file.filename} has no usable metadata: {error}"
             raise MetadataUnavailableError(cause, hint=_OTHER_FILE) from None
-        if not _belongs(file.filename, metadata.name):
-            raise MetadataUnavailableError(f"{file.filename} says that it is {metadata.name}", hint=_OTHER_FILE)
+        if not is_file_of(file.filename, metadata):
+            cause = f"{file.filename} says that it is {metadata.name} {metadata.version[:50]}"
+            raise MetadataUnavailableError(cause, hint=_OTHER_FILE)
         if not file.url.startswith("file:"):
             self._store.keep_metadata(file, metadata)
         return metadata
@@ -314,7 +318,10 @@ class IndexClient:
             text = path.read_bytes() if path.is_file() else None
         else:
             self._refuse_offline(f"the metadata of {file.filename}")
-            text = self._session.get(url, lambda response: response.content, time_limit=self._settings.answer_timeout)
+            limit = self._settings.answer_timeout
+            text = self._session.get(
+                url, lambda response: joined(response.iter_content(MIB), METADATA_BYTES, "it"), time_limit=limit
+            )
         if text is None:
             return None
         for algorithm in _CHECKED_DIGESTS:
@@ -336,6 +343,7 @@ class IndexClient:
             file.url,
             lambda response: sdist_metadata(cast("IO[bytes]", response.raw), file.filename),
             {"Accept-Encoding": "identity"},
+            time_limit=self._settings.answer_timeout,
         )
         if metadata is None:
             raise MissingFileError(f"{redact(file.url)} is listed by its index, and its host does not have it")
@@ -375,14 +383,6 @@ def _normalised(name: str) -> str:
 
 def _key(file: IndexFile) -> _Key:
     return ("metadata", file.url, file.filename)
-
-
-def _belongs(filename: str, name: str) -> bool:
-    """Whether a file of this name may be of the project."""
-    if filename.endswith(".whl"):
-        return canonicalize_name(filename.partition("-")[0]) == canonicalize_name(name)
-    # An sdist's name does not say where its version starts.
-    return canonicalize_name(filename).startswith(f"{canonicalize_name(name)}-")
 
 
 def _local_page(url: str, index: str, name: str) -> Listing | None:

@@ -33,6 +33,7 @@ from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.packages.model import DeniedError
 from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials, origin, redact
+from envsolve.system.limits import SLOWEST
 
 Result = TypeVar("Result")
 # 408 and 425 invite another try (RFC 9110, RFC 8470); 429 and 503 may carry a Retry-After.
@@ -144,17 +145,18 @@ class _Timed(io.RawIOBase):
 
     def __init__(self, raw: io.RawIOBase, connected: socket.socket, until: float) -> None:
         self._raw, self._socket, self._until = raw, connected, until
-        self._longest = connected.gettimeout()
+        self._longest, self._received = connected.gettimeout(), 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self._until - time.monotonic()
+        left = self._until + self._received / SLOWEST - time.monotonic()
         if left <= 0:
             raise TimeoutError("the response is not complete in time")
         self._socket.settimeout(left if self._longest is None else min(left, self._longest))
-        return cast("int | None", self._raw.readinto(buffer))
+        self._received += (count := cast("int | None", self._raw.readinto(buffer))) or 0
+        return count
 
     def close(self) -> None:
         self._raw.close()
@@ -249,8 +251,7 @@ class Session:
         # A context of its own: urllib3 writes the verify mode of a connection into the context that it shares.
         unchecked = _Adapter(create_urllib3_context(cert_reqs=ssl.CERT_NONE), retry, connections)
         for host in settings.trusted_hosts:
-            place = host.rpartition("://")[2].rstrip("/").lower()
-            self._session.mount(f"https://{place}/", unchecked)
+            self._session.mount(f"https://{(place := host.rpartition('://')[2].rstrip('/').lower())}/", unchecked)
             if ":" not in place.rpartition("]")[2]:
                 self._session.mount(f"https://{place}:", unchecked)  # a host without a port: trusted on every port
         # requests would read the whole environment three times for each request.
@@ -273,7 +274,7 @@ class Session:
 
         Args:
             read: Takes the response (any status below 400) with its body unread.
-            time_limit: Seconds within which the response must be complete; None for large files.
+            time_limit: Seconds within which the response must be complete, and one more for each 8 KiB received.
 
         Returns:
             What ``read`` returns, or None if the host has no such file.
@@ -366,15 +367,14 @@ class _Requests(requests.Session):
 
 
 def _refusal(url: str, response: requests.Response, body: bytes, credentials: Credentials) -> IndexUnavailableError:
-    status, shown = response.status_code, redact(url)
-    if status in (401, 403):
+    if (status := response.status_code) in (401, 403):
         return DeniedError(
-            f"{shown} is denied ({status}): {credentials.describe(origin(url))}",
+            f"{redact(url)} is denied ({status}): {credentials.describe(origin(url))}",
             hint="put them into the index URL, ~/.netrc or keyring, or remove the index from your configuration",
             may_mean_absent=status == 403 and b"<Code>AccessDenied</Code>" in body,
         )
     cause = "the proxy asks for credentials" if status == 407 else f"the host answered {status} {response.reason}"
-    return IndexUnavailableError(f"{shown} cannot be read: {cause}", hint=_CHECK_NETWORK)
+    return IndexUnavailableError(f"{redact(url)} cannot be read: {cause}", hint=_CHECK_NETWORK)
 
 
 def _cause(error: Exception) -> tuple[str, bool]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from typing import IO
 
 import msgspec
+from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import KnownMetadata
+from envsolve.system.limits import METADATA_BYTES, MIB, NAME_LENGTH, LimitError, is_sane
 
 
 class IndexFile(msgspec.Struct, frozen=True, gc=False):
@@ -150,15 +153,29 @@ def version_in(filename: str, name: str | None = None) -> str | None:
 @lru_cache(maxsize=65536)
 def read_version(text: str) -> Version | None:
     """A version, or None for a text that is none."""
+    if not is_sane(text):
+        return None
     try:
         return Version(text)
     except InvalidVersion:
         return None
 
 
+def is_file_of(filename: str, metadata: CoreMetadata) -> bool:
+    """Whether a file of this name may have the metadata: installers refuse a wheel of another name or version."""
+    project = canonicalize_name(metadata.name)
+    if filename.endswith(".whl"):
+        is_named = canonicalize_name(filename.partition("-")[0]) == project
+    else:  # an sdist's name does not say where its version starts
+        is_named = canonicalize_name(filename).startswith(f"{project}-")
+    named, said = read_version(version_in(filename, project) or ""), read_version(metadata.version)
+    # The file names of some old projects leave the local label out.
+    return is_named and (named is None or named == said or (said is not None and named.public == said.public))
+
+
 def is_archive(filename: str) -> bool:
     """Whether a name may be that of a wheel or a source archive."""
-    return "/" not in filename and filename.lower().endswith(_ARCHIVES)
+    return "/" not in filename and len(filename) <= NAME_LENGTH and filename.lower().endswith(_ARCHIVES)
 
 
 # Requirement and specifier texts of old packages, repaired where the meaning is plain, dropped where it is not.
@@ -171,7 +188,7 @@ _STAR_AFTER_ORDER = re.compile(r"((?:>=|<=|~=|>|<)\s*[0-9][0-9A-Za-z.!]*?)\.\*")
 @lru_cache(maxsize=4096)
 def specifier_text(text: str | None) -> str | None:
     """A ``Requires-Python`` text that packaging accepts; None for one that says nothing usable (pip ignores those)."""
-    if text is None or not text.strip():
+    if text is None or not text.strip() or not is_sane(text):
         return None
     for candidate in (text.strip(), _repair(text.strip())):
         try:
@@ -184,6 +201,8 @@ def specifier_text(text: str | None) -> str | None:
 
 def requirement_text(line: str) -> str | None:
     """A ``Requires-Dist`` line that packaging accepts, or None where it cannot be read."""
+    if not is_sane(line):
+        return None
     line = " ".join(line.split())
     for candidate in (line, _repair(line)):
         try:
@@ -210,8 +229,10 @@ def parse_metadata(text: bytes, *, sdist: bool = False) -> CoreMetadata:
     ``Requires-Dist`` (or what gates it) as ``Dynamic`` (PEP 643); before 2.2 it is only the best guess.
 
     Raises:
-        ValueError: It has no name or no version.
+        ValueError: It has no name or no version, or is too large.
     """
+    if len(text) > METADATA_BYTES:
+        raise LimitError(f"its metadata is larger than {METADATA_BYTES // MIB} MiB")
     from packaging.metadata import parse_email  # imports the email package: not for a run that the cache answers
 
     # The description that follows the headers is long and says nothing to a resolver.
@@ -254,3 +275,30 @@ def parse_requires_txt(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
             if requirement is not None:
                 lines.append(requirement)
     return tuple(lines), tuple(extras)
+
+
+def source_metadata(members: Iterable[tuple[str, IO[bytes], int]], filename: str) -> CoreMetadata:
+    """The metadata of an sdist of this name, from its members: names, contents and sizes."""
+    can_be_built = False
+    metadata: CoreMetadata | None = None
+    requires: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    for name, content, size in members:
+        if name.endswith("/setup.py"):
+            can_be_built = True
+            continue
+        if size > METADATA_BYTES:
+            raise ValueError(f"its {name} is too large")
+        if name.endswith("PKG-INFO"):
+            metadata = parse_metadata(content.read(), sdist=True)
+        else:
+            requires = parse_requires_txt(content.read().decode("utf-8", "replace"))
+        if metadata is not None and (metadata.exact or metadata.requires_dist or requires is not None):
+            break
+    if metadata is None and can_be_built:
+        named, version = parse_sdist_filename(filename)
+        metadata = CoreMetadata(named, str(version), exact=False)
+    if metadata is None:
+        raise ValueError("it holds no PKG-INFO")
+    if metadata.exact or metadata.requires_dist or requires is None:
+        return metadata
+    return replace(metadata, requires_dist=requires[0], provides_extra=requires[1])

@@ -7,16 +7,17 @@ no index may point (a local file from a remote page) is left out; the rest of th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from html.parser import HTMLParser
+from collections.abc import Iterable, Iterator
+from html import unescape
 from itertools import accumulate
 from posixpath import basename
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from packaging.version import Version
 
 from envsolve.packages.model import IndexFile, is_archive, read_version, specifier_text, version_in
+from envsolve.packages.urls import resolved, safe_join
 
 # A plan of two hundred packages meets pages with more than a hundred thousand files and uses two hundred of them. So
 # only the names are read when a page arrives. Its records are kept as they are, sorted by version, and only the
@@ -182,45 +183,36 @@ def _is_digest(name: str, digest: str) -> bool:
     return name.isidentifier() and digest.isalnum() and digest.isascii()
 
 
-def resolved(link: str, base: str) -> str | None:
-    """A link's absolute URL without fragment; None for one that a page at ``base`` may not give."""
-    link = link.partition("#")[0]
-    if link.startswith(("https://", "http://")) and "[" not in link:  # an IPv6 address may be a broken one
-        return link
-    place = safe_join(base, link)
-    if place is None or not place.startswith(("https://", "http://", "file://")):
-        return None
-    if place.startswith("file:") and not base.startswith("file:"):
-        return None
-    return place
-
-
-def safe_join(base: str, link: str) -> str | None:
-    """A link's URL relative to a base; None if it cannot be read."""
-    try:
-        joined = urljoin(base, link)
-        urlsplit(joined)
-    except ValueError:
-        return None
-    return joined
-
-
 # The links of a page in HTML, and what else tells a listing from a login page.
 
 
-Anchor = Mapping[str, str | None]
-"""The attributes of one link that has an address."""
+Anchor = dict[str, str | None]  # the attributes of one link that has an address
 
 # What older projects have on their pages besides, and tools add beside a file.
 _OTHER_FILES = re.compile(r"\.(?:egg|exe|msi|rpm|deb|dmg|tar|tgz|tbz|bz2|xz|gz|Z|zst|asc|sig|metadata)$", re.IGNORECASE)
 _LISTING = re.compile(r"\b(?:links|index|listing)\b", re.IGNORECASE)
+# One piece of a page: a comment, a tag or what is between tags. No part can start a match that another gave up on,
+# because the page is cut at each "<" first: html.parser takes 29 s for 40 kB of tags that do not end.
+_TAG = re.compile(r"(/?)([A-Za-z][^\s/>]*)")
+_STOP = re.compile(r">|=\s{0,20}([\"'])")
+_ATTRIBUTE = re.compile(r"([^\s/>=\"'][^\s/>=]*)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s>\"']+)))?")
 
 
-class _Anchors(HTMLParser):
-    """Collects them while it is fed."""
+def _end_of_tag(text: str, start: int) -> int:
+    """The place behind the ``>`` of a tag, 0 if it does not end; one in a quoted value (``">=3.8"``) is not its."""
+    while stop := _STOP.search(text, start):
+        if stop[1] is None:
+            return stop.end()
+        start = text.find(stop[1], stop.end()) + 1
+        if not start:
+            break
+    return 0
+
+
+class _Anchors:
+    """Collects them from a page."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.base: str | None = None
         self.version = "1.0"
         self.anchors: list[Anchor] = []
@@ -230,8 +222,31 @@ class _Anchors(HTMLParser):
         self.heading = ""
         self._in_heading = self._in_style = False
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
+    def feed(self, text: str) -> None:
+        """Read a page, in time linear to its length."""
+        start = 0
+        while (opened := text.find("<", start)) >= 0:
+            self._data(text[start:opened])
+            if text.startswith("<!--", opened):
+                end, inside = text.find("-->", opened + 4) + 3, ""
+                closed = end > 2
+            else:
+                end = _end_of_tag(text, opened + 1)
+                inside, closed = text[opened + 1 : end - 1], end > 0
+            if not closed:
+                start = opened
+                break
+            start = end
+            if (tag := _TAG.match(inside)) is None:
+                continue
+            if tag[1]:
+                self._end(tag[2].lower())
+            else:
+                found = _ATTRIBUTE.findall(inside[tag.end() :])
+                self._start(tag[2].lower(), {one[0].lower(): unescape(one[1] or one[2] or one[3]) for one in found})
+        self._data(text[start:])
+
+    def _start(self, tag: str, values: Anchor) -> None:
         if tag == "a" and values.get("href"):
             self.anchors.append(values)
         elif tag == "base" and self.base is None:
@@ -244,15 +259,15 @@ class _Anchors(HTMLParser):
         self._in_heading = self._in_heading or tag in ("title", "h1")
         self._in_style = tag == "style"
 
-    def handle_endtag(self, tag: str) -> None:
+    def _end(self, tag: str) -> None:
         self._in_heading = self._in_heading and tag not in ("title", "h1")
         self._in_style = False
 
-    def handle_data(self, data: str) -> None:
-        if self._in_heading:
+    def _data(self, data: str) -> None:
+        if self._in_heading and len(self.heading) < 1000:
             self.heading += data
         if not self._in_style:
-            self.has_text = self.has_text or not data.isspace()
+            self.has_text = self.has_text or bool(data.strip())
 
     @property
     def is_listing(self) -> bool:
@@ -351,7 +366,6 @@ def _named(records: list[msgspec.Raw]) -> Iterator[tuple[str, Record]]:
 def _html_entries(text: str, url: str, *, declared: bool) -> list[Entry]:
     document = _Anchors()
     document.feed(text)
-    document.close()
     _check_version(document.version)
     base = safe_join(url, document.base) if document.base else url
     entries = [e for e in (_html_entry(anchor, base or url) for anchor in document.anchors) if e is not None]

@@ -29,6 +29,7 @@ from envsolve.packages.requirements import (
     wrong,
 )
 from envsolve.system.files import MAX_BYTES, read_regular, real_path
+from envsolve.system.limits import REQUIREMENT_DEPTH, REQUIREMENT_FILES
 
 Role = Literal["needs", "constraints"]
 AnyPath = TypeVar("AnyPath", bound=PurePath)
@@ -164,6 +165,7 @@ def read_lines(
     *,
     variables: Mapping[str, str] | None = None,
     trail: tuple[PurePath, ...] = (),
+    left: list[int] | None = None,
 ) -> Iterator[Line]:
     """Every line of a requirement file and of the files that it names, in pip's order.
 
@@ -173,7 +175,16 @@ def read_lines(
         role: Whether its requirements are needs or constraints.
         variables: Values for ``${NAME}``; None leaves them as they are.
         trail: The files that led here, each naming the next.
+        left: How many more files may be read, shared by all of them.
     """
+    # Forty files that each name the next one twice would be read 2^40 times.
+    left = [REQUIREMENT_FILES] if left is None else left
+    left[0] -= 1
+    if left[0] == -1 or len(trail) >= REQUIREMENT_DEPTH:
+        what = f"more than {REQUIREMENT_FILES} files, or {REQUIREMENT_DEPTH} in a chain, are named"
+        yield Line(path, 0, role, problem=wrong(str(path), what, "name fewer files"))
+    if left[0] < 0 or len(trail) >= REQUIREMENT_DEPTH:
+        return
     if path.name == "pyproject.toml" and role == "needs":
         yield Line(path, 0, role, str(path))
         return
@@ -199,7 +210,8 @@ def read_lines(
         roles: tuple[tuple[Meaning, Role], ...] = (("files", role), ("constraints", "constraints"))
         for meaning, inner in roles:
             for name in line.options.values(meaning):
-                yield from read_lines(path.parent / name, read, inner, variables=variables, trail=(*trail, identity))
+                inside, led = path.parent / name, (*trail, identity)
+                yield from read_lines(inside, read, inner, variables=variables, trail=led, left=left)
         yield line
 
 

@@ -17,6 +17,7 @@ from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from envsolve.errors import UsageError
 from envsolve.packages.urls import redact, without_logins
 from envsolve.system.files import is_file, is_folder, real_path
+from envsolve.system.limits import is_sane
 
 COMMAND_LINE = "command line"  # the origin of what is written there
 
@@ -114,8 +115,7 @@ def other_file(path: PurePath, text: str = "") -> tuple[str, str] | None:
 _ADDRESS = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 _REPOSITORY = r"^(?:git|hg|svn|bzr)\+"
 _SCP = re.compile(r"git\+(?P<host>[\w.-]+@[\w.-]+):(?P<path>[^/\s][^\s]*)")
-# No run of white space can be shared out between two parts of a pattern, or begin in its middle: a long one would be
-# looked through once for every character of it.
+# No run of white space can match in two ways: a long one would be looked through once for every character of it.
 _NAMED = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\]\s*)?@")
 _MARKER = re.compile(r"(?<!\s)\s+;\s*|;\s+")
 _EXTRAS = r"^(?P<path>.*?)(?:\[(?P<extras>[^\[\]]*)\])?$"
@@ -141,7 +141,7 @@ def read_requirement(text: str, origin: str) -> Requirement:
 
 def project_path(text: str) -> tuple[Path, tuple[str, ...]] | None:
     """The ``pyproject.toml`` and the extras that ``./folder[extra]`` or ``pyproject.toml`` means; None for all else."""
-    match = re.match(_EXTRAS, text.strip())
+    match = re.match(_EXTRAS, text.strip(), re.DOTALL)
     assert match is not None  # every part of the pattern may be empty
     path = _home(match["path"])
     extras = tuple(extra.strip() for extra in (match["extras"] or "").split(",") if extra.strip())
@@ -162,10 +162,10 @@ def _is_path(text: str) -> bool:
 
 def _from_pep508(text: str, origin: str) -> Requirement:
     try:
-        requirement = Requirement(text)
+        requirement = Requirement(text if is_sane(" ".join(text.split())) else "")
     except InvalidRequirement as error:
-        reason = str(error).splitlines()[0]
-        raise wrong(origin, f"{text!r} is not a requirement: {reason}", _spelling(text)) from None
+        what = f"{text[:200]!r} is not a requirement: {str(error).splitlines()[0]}"
+        raise wrong(origin, what, _spelling(text)) from None
     if requirement.name.lower().endswith((".txt", ".in")) and requirement.url is None:
         raise wrong(origin, f"{text!r} is the name of a file, not of a package", f"write -r {text}")
     if requirement.url is not None and (short := _SCP.fullmatch(requirement.url)):
@@ -206,7 +206,7 @@ def _from_address(text: str, origin: str) -> Requirement:
 
 def _from_path(text: str, origin: str) -> Requirement:
     location, *marker = _MARKER.split(text, maxsplit=1)
-    match = re.match(_EXTRAS, location)
+    match = re.match(_EXTRAS, location, re.DOTALL)
     assert match is not None  # every part of the pattern may be empty
     path = _existing(match["path"], origin)
     name = _name_in(path.name)

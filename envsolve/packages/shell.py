@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from envsolve.packages.commands import Command, parse
+from envsolve.system.limits import VARIABLE_LENGTH
 
 Simple: TypeAlias = tuple[tuple[str, ...], Mapping[str, str]]
 """Words of a command, and the variables in force for it."""
@@ -56,7 +57,16 @@ def words(text: str, scope: Mapping[str, str]) -> list[str]:
 def resolved(word: str, scope: Mapping[str, str]) -> str:
     """A word with the known variables resolved; unknown ones stay as they are written."""
 
+    left = VARIABLE_LENGTH
+
     def given(match: re.Match[str]) -> str:
+        # Forty lines that each double the variable before them would make a terabyte.
+        nonlocal left
+        value = value_of(match)[: max(left, 0)]
+        left -= len(value)
+        return value
+
+    def value_of(match: re.Match[str]) -> str:
         name, operator, other = match[1] or match[2], match[3], match[4]
         value = scope.get(name)
         if value == unset(name):

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
 from envsolve.errors import UsageError
 
@@ -207,3 +207,26 @@ _TOKEN = re.compile(r"/t/[^/\s]+(?=/)")
 def without_secrets(text: str) -> str:
     """Text whose addresses hold none; clients have stores of their own for them."""
     return _TOKEN.sub("", without_logins(text))
+
+
+def resolved(link: str, base: str) -> str | None:
+    """A link's absolute URL without fragment; None for one that a page at ``base`` may not give."""
+    link = link.partition("#")[0]
+    if link.startswith(("https://", "http://")) and "[" not in link:  # an IPv6 address may be a broken one
+        return link
+    place = safe_join(base, link)
+    if place is None or not place.startswith(("https://", "http://", "file://")):
+        return None
+    if place.startswith("file:") and not base.startswith("file:"):
+        return None
+    return place
+
+
+def safe_join(base: str, link: str) -> str | None:
+    """A link's URL relative to a base; None if it cannot be read."""
+    try:
+        joined = urljoin(base, link)
+        urlsplit(joined)
+    except ValueError:
+        return None
+    return joined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -14,6 +15,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags, parse_tag
 
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.verdict import Reason
+from envsolve.system.limits import TAGS
 from envsolve.values import PythonVersion
 
 #: glibc assumed where a Linux machine does not say: the oldest that torch's wheels of 2.7 and later accept.
@@ -288,9 +290,19 @@ class Environment(msgspec.Struct, frozen=True, dict=True):
         # Thousands of files share some dozens of tags.
         tags = "-".join(wheel.removesuffix(".whl").rsplit("-", 3)[1:])
         if tags not in self._ranked:
-            found = parse_tag(tags) if tags.count("-") == 2 else ()
-            self._ranked[tags] = min((self.ranks[tag] for tag in found if tag in self.ranks), default=None)
+            self._ranked[tags] = min((self.ranks[tag] for tag in _tags(tags) if tag in self.ranks), default=None)
         return self._ranked[tags]
+
+
+def _tags(text: str) -> frozenset[Tag]:
+    """The tags of a wheel's name; none for a name that nothing installs by."""
+    parts = [part.count(".") + 1 for part in text.split("-")]
+    if len(parts) != 3 or math.prod(parts) > TAGS:
+        return frozenset()
+    try:
+        return parse_tag(text)
+    except ValueError:
+        return frozenset()
 
 
 def environments_of(machines: Sequence[Machine], python: str) -> tuple[Environment, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -162,3 +163,18 @@ def test_a_reader_that_does_not_stop_at_what_it_cannot_read() -> None:
         "docker/gone.txt": "there is no such file",
         "docker/requirements.txt line 5": "--frobnicate is not an option of a requirement file",
     }
+
+
+def test_files_that_name_each_other_are_read_up_to_a_limit(in_folder: Path) -> None:
+    Path("f0.txt").write_text("numpy\n")
+    for number in range(1, 1500):
+        Path(f"f{number}.txt").write_text(f"-r f{number - 1}.txt\n" * 2)
+    for last in (25, 1499):
+        with pytest.raises(UsageError, match="more than 500 files, or 30 in a chain"):
+            read_requirements([], [Path(f"f{last}.txt")])
+
+
+@pytest.mark.parametrize("text", ["numpy ;\n python_version > '3'", "numpy==" + "9" * 5000, "numpy\n\n[x]"])
+def test_an_odd_requirement_is_read_or_refused(text: str, in_folder: Path) -> None:
+    with suppress(UsageError):
+        read_requirements([text])

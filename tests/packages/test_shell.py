@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envsolve.packages.shell import simple_commands
+from envsolve.packages.shell import resolved, simple_commands
+from envsolve.system.limits import VARIABLE_LENGTH
 
 
 @pytest.mark.parametrize(
@@ -30,3 +31,10 @@ from envsolve.packages.shell import simple_commands
 )
 def test_simple_commands(text: str, words: list[str]) -> None:
     assert [" ".join(found) for found, _ in simple_commands(text, {})] == words
+
+
+def test_variables_that_double_are_cut_at_the_limit() -> None:
+    scope = {"A0": "x" * 10}
+    for number in range(1, 60):
+        scope[f"A{number}"] = resolved(f"${{A{number - 1}}}${{A{number - 1}}}", scope)
+    assert len(scope["A59"]) <= VARIABLE_LENGTH

@@ -1,0 +1,90 @@
+"""Every limit on what is read from others, and what holds foreign text to it.
+
+An index, a wheel, a log or a Dockerfile may be written by anybody. A reader that goes over one of these limits stops
+with an error that names the limit; it never waits or grows without end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Protocol
+
+MIB = 2**20
+PAGE_BYTES = 256 * MIB
+"""A project page, decompressed. The largest on the default index had 40 MB in 2026."""
+METADATA_BYTES = 16 * MIB
+"""A METADATA, PKG-INFO or ``.metadata`` file; real ones have a few kilobytes."""
+RANGE_BYTES = 64 * MIB
+"""One part of a file. The largest step that is requested has 8 MiB; a table of contents may be larger."""
+SDIST_BYTES = 256 * MIB
+"""What is decompressed of an sdist until its PKG-INFO is found."""
+SLOWEST = 8 * 1024
+"""Bytes per second: a response gets its time limit and one second more for each of these."""
+NAME_LENGTH = 255
+"""Characters of a file name: no file system takes a longer one."""
+TAGS = 1000
+"""Combinations of the tags in a wheel's name: ``py2.py3-none-any`` has two, real wheels fewer than a hundred."""
+REQUIREMENT_FILES = 500
+"""Requirement files read for one request, each as often as it is named."""
+REQUIREMENT_DEPTH = 30
+"""Requirement files that name each other in a chain."""
+VARIABLE_LENGTH = 64 * 1024
+"""Characters of a Dockerfile variable or word with its variables expanded."""
+REQUIREMENT_LENGTH = 16 * 1024
+"""Characters of one requirement, version or specifier."""
+
+# Python refuses to convert 4,300 digits, and packaging does so only when a version is compared. A version of more
+# than 20 digits exceeds what an index stores.
+_LONG_NUMBER = re.compile(r"\d{100}")
+# C0 without tab and line feed, DEL, C1, and the characters that reorder or hide text in a terminal.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class LimitError(ValueError):
+    """Input is larger than a limit of this module; the text names both."""
+
+
+def joined(parts: Iterable[bytes], limit: int, what: str) -> bytes:
+    """The parts of a body as one; a gigabyte of blanks compresses to a megabyte.
+
+    Raises:
+        LimitError: They are larger than the limit.
+    """
+    kept, left = [], limit
+    for part in parts:
+        kept.append(part)
+        left -= len(part)
+        if left < 0:
+            raise LimitError(f"{what} is larger than {limit // MIB} MiB")
+    return b"".join(kept)
+
+
+class Counted:
+    """A stream that may be read up to a limit, for readers that take a stream."""
+
+    def __init__(self, file: _Readable, limit: int, what: str) -> None:
+        self._file, self._left = file, limit
+        self._message = f"more than {limit // MIB} MiB of {what} were read"
+
+    def read(self, size: int, /) -> bytes:
+        """Read as the stream does, and raise LimitError past the limit."""
+        data = self._file.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise LimitError(self._message)
+        return data
+
+
+def is_sane(text: str) -> bool:
+    """Whether a version, specifier or requirement is short enough for packaging to take and compare it."""
+    return len(text) <= REQUIREMENT_LENGTH and _LONG_NUMBER.search(text) is None
+
+
+def printable(text: str) -> str:
+    """Escape the characters with which a text could command a terminal; line feeds and tabs stay."""
+    return text if text.isprintable() else _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -1,0 +1,32 @@
+"""The limits on foreign input, and what holds text to them."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from envsolve.system.limits import MIB, Counted, LimitError, is_sane, joined, printable
+
+
+def test_a_stream_is_read_up_to_the_limit() -> None:
+    assert joined([b"x" * MIB], MIB, "the page") == b"x" * MIB
+    with pytest.raises(LimitError, match="the page is larger than 1 MiB"):
+        joined([b"x" * MIB, b"x"], MIB, "the page")
+
+
+def test_a_counted_stream_ends_past_the_limit() -> None:
+    stream = Counted(io.BytesIO(b"x" * 2 * MIB), MIB, "demo-1.0.tar.gz")
+    assert len(stream.read(MIB)) == MIB
+    with pytest.raises(LimitError, match=r"more than 1 MiB of demo-1\.0\.tar\.gz"):
+        stream.read(1)
+
+
+@pytest.mark.parametrize("text", ["x>=" + "9" * 5000, "x" * 100_000])
+def test_what_packaging_cannot_compare_is_not_sane(text: str) -> None:
+    assert not is_sane(text)
+    assert is_sane("torch>=2.9.0.dev20251128; python_version > '3'")
+
+
+def test_control_characters_are_escaped_and_lines_stay() -> None:
+    assert printable("a\x1b]0;pwned\x07\tb\n\x9b31m\u202ec é 你") == "a\\x1b]0;pwned\\x07\tb\n\\x9b31m\\u202ec é 你"
