@@ -7,7 +7,7 @@ from typing import Annotated
 
 import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, path_argument
-from envsolve.cli.output import check_target, deliver_as, remark
+from envsolve.cli.output import check_target, deliver_as, form_of, remark
 from envsolve.errors import UsageError
 
 
@@ -31,6 +31,6 @@ def command(
         raise UsageError("the environments are judged on one machine", hint="give one --machine")
     found = envsolve.envs(directories or [Path()], given[0])
     deliver_as(form, found, lambda: envsolve.describe(found), output)
-    if form == "text":
+    if form_of(form, output) == "text":
         broken = sum(e.works == "no" for e in found.environments)
         remark(f"{len(found.environments)} environments, {broken} with a torch that does not work here")

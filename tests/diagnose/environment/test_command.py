@@ -49,7 +49,7 @@ def test_an_environment_in_order_is_said_to_be(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["diagnose"], "--prefix DIR for an environment"),
+        (["diagnose"], "name an environment: --prefix DIR"),
         (["diagnose", "--prefix", ".", "--python", "python"], "both name the environment"),
         (["diagnose", "--prefix", "nowhere", *H100], "does not exist"),
         (["diagnose", "--python", "nowhere/bin/python", *H100], "there is no interpreter"),
