@@ -17,6 +17,7 @@ from envsolve._default_index import DEFAULT_INDEX
 from envsolve.facts.builds import ANY, Build, CondaBuild, IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Gpu, Machine, Platform
+from envsolve.packages.model import read_version
 from envsolve.packages.requirements import Source
 from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
 from envsolve.rules.judge import Judge, worst
@@ -64,7 +65,7 @@ def replacements(
         variants: Only these variants.
     """
     wanted: list[Mapping[str, SpecifierSet]] = [{}]
-    if installed.torch:
+    if installed.torch and read_version(installed.torch):  # a report may hold half a version
         wanted.insert(0, {"torch": SpecifierSet(f"=={installed.torch}")})
     found = (pairing for asked in wanted if (pairing := _first(family, asked, installed)))
     chosen = [p for p in found if variants is None or p[0].build.variant in variants]

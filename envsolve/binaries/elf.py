@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from envsolve.errors import UsageError
+from envsolve.system.files import open_regular
 
 MAGIC = b"\x7fELF"
 SUPPORTED = MAGIC + b"\x02\x01"
@@ -208,7 +209,7 @@ class Symbols:
 
     def __init__(self, path: Path) -> None:
         self._name = path.name
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             try:
                 self._headers = _Headers(file, path.name)
                 self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

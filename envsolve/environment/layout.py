@@ -17,7 +17,7 @@ from envsolve.binaries import elf
 from envsolve.environment.model import Kind, Origin, Site
 from envsolve.errors import UsageError
 from envsolve.machine.tools import find_interpreters
-from envsolve.system.files import is_file, is_folder, read_regular, real_path
+from envsolve.system.files import is_file, is_folder, open_regular, read_regular, real_path
 
 # venv and conda on POSIX, venv on Windows, conda on Windows.
 _PROGRAMS = ("bin/python", "bin/python3", "Scripts/python.exe", "python.exe")
@@ -158,7 +158,7 @@ def _base(prefix: Path, settings: Mapping[str, str], python: str | None) -> Path
 def _arch(prefix: Path) -> str | None:
     for name in _PROGRAMS:
         try:
-            with (prefix / name).open("rb") as file:
+            with open_regular(prefix / name) as file:
                 machine = elf.read_elf(file, name).machine
         except (OSError, UsageError):
             continue

@@ -19,7 +19,7 @@ from envsolve.binaries.model import ACCELERATOR_LIBRARY, DRIVER_LIBRARY, LIBRARY
 from envsolve.environment.model import Distribution, Environment, Library, LoaderDirectory
 from envsolve.errors import UsageError
 from envsolve.machine.tools import below
-from envsolve.system.files import is_file, is_folder, read_regular, real_path
+from envsolve.system.files import is_file, is_folder, open_regular, read_regular, real_path
 
 OF_TORCH = re.compile(r"lib(?:torch|c10)[\w-]*\.so(?:\.\d+)*")
 """Torch's own libraries, by name."""
@@ -42,7 +42,7 @@ def read_library(path: Path, owner: str | None = None) -> Library | None:
         return None
     real = str(real_path(path))
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             start = file.read(len(SUPPORTED))
             if size and (not start.startswith(MAGIC) or (len(start) == len(SUPPORTED) and start != SUPPORTED)):

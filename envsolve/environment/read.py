@@ -36,7 +36,7 @@ from envsolve.errors import UsageError
 from envsolve.facts.maintain.companions import extension_of
 from envsolve.machine.model import Toolkit
 from envsolve.machine.tools import HOME_VARIABLES, folders, nvcc, programs, written_version
-from envsolve.system.files import is_file, read_regular, real_path
+from envsolve.system.files import is_file, open_regular, read_regular, real_path
 from envsolve.values import PythonVersion
 
 _INFO = re.compile(r"(?P<name>[^-]+)(?:-(?P<version>[^-]+))?(?:-py3[\d.]*)?\.(?:dist|egg)-info")
@@ -256,7 +256,7 @@ def _python_library(site: Path, prefix: Path) -> tuple[tuple[str, ...] | None, b
     # conda-forge keeps torch's libraries in the environment's own directory of libraries.
     for path in (*(site / name for name in _PYTHON_LIBRARIES), prefix / "lib" / "libtorch_python.so"):
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 code, abi = read_python_library(file)
         except OSError:
             continue
@@ -268,7 +268,7 @@ def numpy_major(library: Path) -> int | None:
     """The major of NumPy's headers that a library was compiled with; None where it uses no NumPy, or not readable."""
     try:
         # Mapped, not read into memory: libraries of extensions reach hundreds of megabytes.
-        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with open_regular(library) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data.find(_NUMPY_2) >= 0:
                 return 2
             return 1 if data.find(_NUMPY_1) >= 0 else None

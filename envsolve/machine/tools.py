@@ -11,9 +11,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envsolve.machine.model import HostCompiler, Installer, Interpreter, Toolkit
-from envsolve.system.files import is_file, real_path
-from envsolve.system.processes import ask
+from envsolve.system.files import is_file, open_regular, real_path
+from envsolve.system.processes import TIME_LIMIT, ask
 from envsolve.values import PythonVersion
+
+
+def _ask_own(command: Sequence[str], environ: Mapping[str, str], *, limit: float = TIME_LIMIT) -> str | None:
+    """Ask a program, unless it belongs to the active environment: reading an environment runs nothing of it."""
+    # The environment that runs this code is trusted already.
+    roots = {real_path(Path(environ[name])) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)}
+    roots.discard(real_path(Path(sys.prefix)))
+    if any(real_path(Path(command[0])).is_relative_to(root) for root in roots):
+        return None
+    # Nor may its children: nvcc calls the first gcc on PATH even in a dry run.
+    entries = environ.get("PATH", "").split(os.pathsep)
+    kept = [entry for entry in entries if not any(real_path(Path(entry)).is_relative_to(root) for root in roots)]
+    environ = {**environ, "PATH": os.pathsep.join(kept)} if roots else environ
+    return ask(command, environ, limit=limit)
+
 
 # Programs on ``PATH``: every match in search order, once each.
 
@@ -95,14 +110,14 @@ def toolkit_of(program: Path, environ: Mapping[str, str]) -> Path | None:
     real = real_path(program)
     if is_file(real.parent / "nvcc.profile"):
         return real.parent.parent
-    here = _first(_HERE, ask([str(program), "--dryrun", "-x", "cu", os.devnull], environ))
+    here = _first(_HERE, _ask_own([str(program), "--dryrun", "-x", "cu", os.devnull], environ))
     return Path(here).parent if here else None
 
 
 def read_toolkit(folder: Path, environ: Mapping[str, str]) -> Toolkit:
     """The toolkit at ``folder``: nvcc's own word on its version, else what the files say."""
     program = nvcc(folder)
-    version = _first(_RELEASE, ask([str(program), "--version"], environ)) if program else None
+    version = _first(_RELEASE, _ask_own([str(program), "--version"], environ)) if program else None
     return Toolkit(version or written_version(folder), str(folder), program is not None)
 
 
@@ -164,12 +179,12 @@ def read_compiler(path: Path, environ: Mapping[str, str]) -> HostCompiler | None
 
     macOS and some clusters call clang ``gcc``: the answer, not the name, decides on the kind.
     """
-    printed = ask([str(path), "--version"], environ)
+    printed = _ask_own([str(path), "--version"], environ)
     if printed is None:
         return None
     if match := _CLANG_VERSION.search(printed):
         return HostCompiler("clang", match[1], str(path))
-    match = _GCC_VERSION.search(ask([str(path), "-dumpfullversion", "-dumpversion"], environ) or "")
+    match = _GCC_VERSION.search(_ask_own([str(path), "-dumpfullversion", "-dumpversion"], environ) or "")
     return HostCompiler("gcc", match[1] if match else None, str(path))
 
 
@@ -197,7 +212,7 @@ def find_interpreters(environ: Mapping[str, str], root: Path = Path("/")) -> lis
 
 def read_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
     """Version of the interpreter at ``path``; None where it does not run."""
-    match = _INTERPRETERS_VERSION.search(ask([str(path), *_QUESTION], environ) or "")
+    match = _INTERPRETERS_VERSION.search(_ask_own([str(path), *_QUESTION], environ) or "")
     return Interpreter(match[0], str(path)) if match else None
 
 
@@ -211,7 +226,7 @@ def is_shim(path: Path) -> bool:
     if path.parent.name != "shims":
         return False
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(2) == b"#!"
     except OSError:
         return False
@@ -251,7 +266,7 @@ def read_installer(name: str, path: Path, environ: Mapping[str, str], *, limit: 
     """
     version = tool_version(name, path)
     if version is None:
-        match = _VERSION.search(ask([str(path), "--version"], environ, limit=limit) or "")
+        match = _VERSION.search(_ask_own([str(path), "--version"], environ, limit=limit) or "")
         version = match[1] if match else None
     return Installer(name, version, str(path))
 

@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 from envsolve.errors import EnvsolveError, UsageError
 
@@ -38,6 +38,19 @@ def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes:
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit // 2**20} MiB", str(path))
     return data
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A regular file, open for reading; opening does not wait for the writer of a pipe.
+
+    Raises:
+        OSError: It cannot be opened, or is a directory, a pipe or a device.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(descriptor, "rb")  # noqa: PTH123  a descriptor, which the caller closes
 
 
 def read_stripped(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +13,7 @@ import pytest
 
 from envsolve.errors import EnvsolveError
 from envsolve.machine.model import Gpu, Machine
-from envsolve.system.files import dump, user_folder
+from envsolve.system.files import dump, open_regular, user_folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="platformdirs answers elsewhere")
@@ -41,3 +42,11 @@ def test_fields_keep_their_order_and_mappings_are_sorted() -> None:
 def test_a_path_that_is_no_utf_8_can_be_written_to_a_file() -> None:
     text = dump({"path": "/é/\udcff"})
     assert json.loads(text.encode("utf-8")) == {"path": "/é/\udcff"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes on disk")
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(OSError, match="regular file"):
+            open_regular(path)

@@ -83,7 +83,10 @@ def _why(knowing: list[Toolkit], toolkit: Toolkit | None) -> tuple[str, bool]:
 
 
 def _fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolkit]) -> Iterator[Fix]:
-    cc, gpus = Arch.parse(arch).cc, scene.gpus
+    try:
+        cc, gpus = Arch.parse(arch).cc, scene.gpus
+    except ValueError:  # a line that broke off, or a name that a user made up
+        return
     if toolkit and gpus and all(gpu.cc != cc for gpu in gpus) and not _required(gpus, cc):
         yield CAUSE.fix("leave-out", arch=arch, gpus=gpu_names(gpus), list=archs_for(scene, gpus))
     if toolkit:
