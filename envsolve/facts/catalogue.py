@@ -97,6 +97,8 @@ class Catalogue:
     machine_names = _optional(kinds.MACHINE_NAMES)
     #: Names of packages in wide use, and mistakes for such names.
     package_names = _optional(kinds.PACKAGE_NAMES)
+    #: Functions that glibc and toolkits declare in two ways.
+    header_clashes = _optional(kinds.HEADER_CLASHES)
     #: The builds for GPUs of other vendors.
     vendor_routes = _optional(kinds.VENDOR_ROUTES)
     #: How often diagnoses were right, by the kind of their grounds.

@@ -46,6 +46,7 @@ from envsolve.facts.hardware import (
     DriverBranch,
     Floor,
     GpuModel,
+    HeaderClash,
     Image,
     ImageRequirement,
     MachineName,
@@ -132,6 +133,7 @@ COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versio
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
 MACHINE_NAMES = _kind("machine_names", MachineName, "name")
 PACKAGE_NAMES = _kind("package_names", PackageNames, "names")
+HEADER_CLASHES = _kind("header_clashes", HeaderClash, "functions")
 VENDOR_ROUTES = _kind("vendor_routes", VendorRoute, "vendor", "system")
 PRECISIONS = _kind("precisions", Precision, "grounds")
 

@@ -51,6 +51,22 @@ class DriverBranch(Fact, frozen=True):
         return CudaVersion.parse(self.cuda)
 
 
+class HeaderClash(msgspec.Struct, frozen=True):
+    """Functions that glibc declares otherwise than the headers of older toolkits.
+
+    Attributes:
+        functions: Their names; the forms for float end in ``f``.
+        libc: The first C library that declares them so, ``glibc 2.42``.
+        fixed: The first toolkit whose headers agree.
+    """
+
+    functions: tuple[str, ...]
+    libc: str
+    fixed: str
+    evidence: Evidence
+    source: str
+
+
 class VendorRoute(msgspec.Struct, frozen=True):
     """How torch uses the GPUs of another vendor than NVIDIA: the vendor's own builds.
 

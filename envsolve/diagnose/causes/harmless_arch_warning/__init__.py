@@ -14,6 +14,12 @@ CAUSE = Cause.of(__name__)
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """The rules, or the warning itself, say that the code runs there."""
+    compiled = scene.first("tensorflow-code")
+    if compiled and not any(m.signature.causes for m in scene.matches if m.signature.id != compiled.signature.id):
+        yield CAUSE.finding(
+            "compiled", Grounds.SUGGESTED, lines(compiled), [CAUSE.fix("cache")], cc=compiled.groups["cc"]
+        )
+        return
     how, match, torch = harmless(scene), failure(scene), scene.torch
     if how is None or match is None:
         return

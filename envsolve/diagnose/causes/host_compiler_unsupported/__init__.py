@@ -10,6 +10,7 @@ from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import gcc_range
+from envsolve.environment.model import release
 from envsolve.facts.hardware import Toolkit
 
 CAUSE = Cause.of(__name__)
@@ -19,10 +20,28 @@ _YEARS = re.compile(r"versions between \d{4} and (\d{4})")
 
 def from_report(scene: Scene) -> Iterator[Finding]:
     """The compilers state it; the limits are the catalogue's."""
-    if match := CAUSE.first(scene):
+    if match := CAUSE.first(scene, "libc"):
+        yield from _libc(scene, match)
+    elif match := CAUSE.first(scene):
         yield _unsupported(scene, match)
     elif match := CAUSE.first(scene, "standard"):
         yield _standard(scene, match)
+
+
+def _libc(scene: Scene, match: Match) -> Iterator[Finding]:
+    """glibc and the toolkit declare a mathematical function in two ways."""
+    name = match.groups["function"].removesuffix("f")
+    clash = next((c for c in scene.catalogue.header_clashes if name in c.functions), None)
+    if clash is None:
+        return
+    first = clash.libc.rpartition(" ")[2]
+    which = f", here CUDA {scene.nvcc}" if scene.nvcc else ""
+    fixes = (CAUSE.fix("newer-toolkit", cuda=clash.fixed), CAUSE.fix("older-libc", libc=first))
+    libc = scene.platform.libc
+    contradicted = libc and release(libc.rpartition(" ")[2]) < release(first)
+    grounds = Grounds.SUGGESTED if contradicted else Grounds.CONFIRMED if libc else Grounds.STATED
+    evidence = (*lines(match), *([f"the report: {libc}"] if libc else []))
+    yield CAUSE.finding("libc", grounds, evidence, fixes, function=name, libc=first, which=which)
 
 
 def _unsupported(scene: Scene, match: Match) -> Finding:

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from envsolve.binaries.model import LIBRARY_FILE
 from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
-from envsolve.diagnose.fixes import release_for
+from envsolve.diagnose.fixes import led_by, release_for, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, shown
 from envsolve.diagnose.signatures import Match
@@ -51,6 +51,8 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("infer", Grounds.STATED, lines(match), _for_cudnn8(scene), consequences)
     if match := CAUSE.first(scene, "sublibrary"):
         yield CAUSE.finding("sublibrary", Grounds.STATED, lines(match), _one_cudnn(scene))
+    if (match := Cause("library-shadowed").first(scene)) and (own := own_is_older(scene, match)):
+        yield _own_older(scene, match, own)
     program = next((p for p in _PROGRAMS if scene.mentions(p)), None)
     if program and (match := scene.first("cuda-library-missing")):
         library = f"{match.groups['library']}.so.{match.groups['soname']}"
@@ -64,6 +66,39 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
     """Modules compiled against NumPy 1 beside NumPy 2, then wheels that overwrite each other."""
     yield from _numpy_installed(environment)
     yield from overlapping_wheels(environment)
+
+
+#: The packages that hold cuDNN: conda's, then the wheels.
+_CUDNN = re.compile(r"cudnn|libcudnn|nvidia-cudnn-cu\d\d")
+
+
+def own_is_older(scene: Scene, match: Match) -> str | None:
+    """The environment's own package of cuDNN, if it is the very copy that the program found too old."""
+    found, built = match.groups.get("found", ""), match.groups.get("built", "")
+    if not found or "cudnn" not in match.quote.lower():
+        return None
+    have = _numbers(found)
+    owned = ((name, seen.value) for name, seen in scene.report.installed.items() if _CUDNN.fullmatch(name))
+    older = bool(built) and have < _numbers(built)
+    return next((name for name, version in owned if older and release(version)[: len(have)] == have), None)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """``9.10.1``, ``(9, 10, 1)`` or, as cuDNN numbers itself, ``91001``."""
+    if text.isdigit() and len(text) >= 4:
+        number = int(text)
+        base = 10000 if number >= 90000 else 1000
+        return number // base, number % base // 100, number % 100
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def _own_older(scene: Scene, match: Match, package: str) -> Finding:
+    built = ".".join(map(str, _numbers(match.groups["built"])[:2]))
+    seen, conda = scene.report.installed[package], not package.startswith("nvidia-")
+    names = {"package": "cudnn" if conda else package, "built": built, "have": seen.value}
+    fixes = [CAUSE.fix("newer-cudnn-conda" if conda else "newer-cudnn", **names)]
+    evidence = (*lines(match), shown(seen))
+    return CAUSE.finding("own-cudnn", Grounds.CONFIRMED, evidence, fixes, ("library-shadowed",), **names)
 
 
 def wheels_of_two_majors(scene: Scene, match: Match) -> Finding | None:
@@ -108,7 +143,19 @@ def _for_cudnn8(scene: Scene) -> Iterator[Fix]:
     yield CAUSE.fix("cudnn8")
 
 
+#: A part of cuDNN at a place that the loader searches without being told.
+_SYSTEM_CUDNN = re.compile(
+    r"(?<![\w.-])(?P<path>/(?:usr/)?(?:lib|lib64|local/cuda[\w.-]*/lib64)/(?:[\w-]+/)?libcudnn\w*\.so[\d.]*)"
+)
+
+
 def _one_cudnn(scene: Scene) -> Iterator[Fix]:
+    if system := _SYSTEM_CUDNN.search(scene.report.text):
+        # The loader finds it by itself: LD_LIBRARY_PATH does not matter.
+        yield CAUSE.fix("system-cudnn", path=system["path"])
+        newer = replacements(scene)[-1:]
+        yield from (led_by(CAUSE.words("complete-cudnn"), fix) for fix in newer)
+        return
     yield CAUSE.fix("unset")
     build = scene.torch.build if scene.torch else None
     pins = [line for line in (build.requires if build else None) or () if "cudnn" in line]

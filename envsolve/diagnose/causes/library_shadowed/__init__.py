@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from envsolve.binaries.model import ACCELERATOR_LIBRARY
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
-from envsolve.diagnose.causes.library_mismatch import wheels_of_two_majors
+from envsolve.diagnose.causes.library_mismatch import own_is_older, wheels_of_two_majors
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -26,7 +26,7 @@ CAUSE = Cause.of(__name__)
 def from_report(scene: Scene) -> Iterator[Finding]:
     """A symbol or a version that the copy which was loaded lacks."""
     match = CAUSE.first(scene)
-    if match and wheels_of_two_majors(scene, match) is None:
+    if match and wheels_of_two_majors(scene, match) is None and own_is_older(scene, match) is None:
         yield _shadowed(scene, match)
     if match := CAUSE.first(scene, "libstdcxx"):
         fixes = (CAUSE.fix("own-libstdcxx"), CAUSE.fix("newer-libstdcxx"))

@@ -24,6 +24,8 @@ from envsolve.machine.model import Gpu
 from envsolve.values import ComputeCapability
 
 CAUSE = Cause.of(__name__)
+#: What a kernel's failure says, in TensorFlow's words.
+_FAILED = ("error_invalid_ptx", "error_invalid_handle", "no kernel image", "error_no_binary", "internalerror")
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
@@ -32,6 +34,13 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if limit and not CAUSE.first(scene):
         evidence = (*lines(limit), *scene.gpu_evidence)
         yield CAUSE.finding("limited", Grounds.STATED, evidence, [CAUSE.fix("attention")], gpus=gpu_names(scene.gpus))
+    if (tensorflow := CAUSE.first(scene, "tensorflow")) and scene.mentions(*_FAILED):
+        cc = tensorflow.groups["cc"]
+        fixes = (CAUSE.fix("tensorflow-container"), CAUSE.fix("tensorflow-newer", cc=cc))
+        evidence = (*lines(tensorflow), *scene.gpu_evidence)
+        explained = (*CAUSE.file.explains, "ptx-newer-than-driver", "no-driver")
+        yield CAUSE.finding("tensorflow", Grounds.CONFIRMED, evidence, fixes, explained, cc=cc)
+        return
     if missing:
         yield _torch_lacks(scene, match, missing)
     elif match and not harmless(scene):

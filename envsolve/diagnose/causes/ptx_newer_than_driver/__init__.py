@@ -17,7 +17,7 @@ CAUSE = Cause.of(__name__)
 def from_report(scene: Scene) -> Iterator[Finding]:
     """Compare the PTX's toolkit with the driver's CUDA version."""
     error = CAUSE.first(scene)
-    if error is None:
+    if error is None or scene.first("tensorflow-code"):  # that says itself whose code is missing
         return
     made_with, have = _toolkit(scene), _read_by_driver(scene)
     newer = bool(made_with and have and CudaVersion.parse(made_with) > CudaVersion.parse(have))
