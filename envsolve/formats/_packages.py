@@ -228,10 +228,10 @@ _CUDA_VARIANT = r"cu(\d+)(\d)"
 
 #: What a level means for a GPU, best first.
 LEVELS = {
-    "native": "code made for the GPU",
-    "family": "code of the GPU's own family",
+    "native": "compiled for this GPU",
+    "family": "compiled for an older GPU of the same architecture family, runs as it is",
     "ptx": "PTX, which the driver compiles at first use",
-    "unknown": "a fact that decides is not known",
+    "unknown": "not enough is known about the GPU or the build",
     "none": "no code for the GPU",
 }
 

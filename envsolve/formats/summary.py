@@ -84,7 +84,7 @@ def _heading(plan: Plan) -> Iterator[str]:
     if plan.status == "impossible":
         return
     if plan.status == "unknown":
-        yield "Status    unknown: something that decides is not known, see below"
+        yield "Status    unknown: information is missing, see the warnings"
     if plan.cuda:
         yield f"Variant   {variant_sentence(plan)}"
     if plan.driver:
@@ -173,7 +173,7 @@ def _next(plan: Plan, command: Sequence[str]) -> Iterator[str]:
         yield f"Next      {shlex.join([*command, '-o', 'pylock.toml'])}"
         yield "          envsolve install pylock.toml --prefix .venv"
     else:
-        yield "Next      the same command with -o pylock.toml, then:"
+        yield "Next      save this plan with -o pylock.toml, then:"
         yield "          envsolve install pylock.toml --prefix DIR"
 
 
@@ -206,7 +206,7 @@ def _closing(plans: Plans) -> Iterator[str]:
     yield f"In all    {count(len(plans.plans), 'plan')} for {count(served, 'machine')}{rest}"
     yield from facts((*plans.plans, *plans.unserved)[0], datetime.date.today())
     if plans.plans:
-        yield "Next      the same command with -o pylock.toml, then on each machine:"
+        yield "Next      save these plans with -o pylock.toml, then on each machine:"
         yield "          envsolve install pylock.toml --prefix DIR"
 
 

@@ -233,7 +233,7 @@ def detect(
             sources={
                 **sources,
                 **driver_sources,
-                **({} if driver else {"driver": f"no kernel driver found (NVML: {answer.error})"}),
+                **({} if driver else {"driver": f"no kernel driver found ({_nvml_says(answer)})"}),
                 "gpus": gpus_source,
                 **{f"toolkits[{index}]": source for index, source in enumerate(toolkit_folders.values())},
                 "toolkits": "CUDA_HOME, CUDA_PATH, PATH, CONDA_PREFIX, /usr/local/cuda*, /opt/cuda",
@@ -264,11 +264,16 @@ def _gpus(
         return _visible_gpus(answer.devices, environ, libcuda)
     trace = next(gpu_traces(root), None)
     if trace is None:
-        return (), f"no kernel module, device node or PCI device of NVIDIA (NVML: {answer.error})"
+        return (), f"no kernel module, device node or PCI device of NVIDIA ({_nvml_says(answer)})"
     cuda = libcuda(environ, devices=True)
     if cuda is not None and cuda.devices is not None:
         return cuda.devices, "libcuda"
-    return None, f"unknown: {trace}, but neither NVML ({answer.error}) nor libcuda answers"
+    return None, f"unknown: {trace}, but neither NVML nor libcuda answers ({_nvml_says(answer)})"
+
+
+def _nvml_says(answer: NvmlAnswer) -> str:
+    """The error of NVML with its name in front, once: some of its errors begin with it."""
+    return f"NVML: {(answer.error or 'no error').removeprefix('NVML ')}"
 
 
 def _visible_gpus(

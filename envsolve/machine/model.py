@@ -6,6 +6,7 @@ The structs mirror the ``envsolve.machine/2`` JSON field by field. ``None`` mean
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar, get_args
@@ -294,12 +295,14 @@ def _lines(machine: Machine, verbose: bool) -> Iterator[tuple[str, str]]:
     yield from _items("GPU", _gpus(machine), machine.sources.get("gpus"))
     toolkits = _texts(machine.toolkits, lambda t: f"CUDA {t.version or UNKNOWN}{'' if t.nvcc else ', no nvcc'}")
     yield from _items("toolkit", toolkits and _with_paths(toolkits, machine.toolkits))
-    compilers = _texts(machine.host_compilers, lambda c: f"{c.kind} {c.version or UNKNOWN}")
+    compilers = _texts(machine.host_compilers, lambda c: f"{_program(c)} {c.version or UNKNOWN}")
     yield from _items("compiler", compilers and _with_paths(compilers, machine.host_compilers))
     yield "python", machine.python or UNKNOWN
-    pythons = _texts(machine.pythons, lambda p: p.version)
+    # In the order of PATH they look random once a version manager has put a dozen there; --verbose keeps that order.
+    known = machine.pythons if verbose else machine.pythons and sorted(machine.pythons, key=_newest_last)
+    pythons = _texts(known, lambda p: p.version)
     installers = _texts(machine.installers, lambda i: f"{i.name} {i.version or UNKNOWN}")
-    for label, texts, found in (("pythons", pythons, machine.pythons), ("installers", installers, machine.installers)):
+    for label, texts, found in (("pythons", pythons, known), ("installers", installers, machine.installers)):
         if texts is not None:
             yield from _items(label, _with_paths(texts, found) if verbose else [", ".join(texts) or "none"])
     for name, value in sorted((machine.environment or {}).items()):
@@ -310,6 +313,16 @@ def _lines(machine: Machine, verbose: bool) -> Iterator[tuple[str, str]]:
 
 def _texts(found: Sequence[Found] | None, text: Callable[[Found], str]) -> list[str] | None:
     return None if found is None else list(map(text, found))
+
+
+def _program(compiler: HostCompiler) -> str:
+    """The name of the program; its kind is one for the C and the C++ compiler of a family."""
+    plus = "++" in (compiler.path or "").replace("\\", "/").rsplit("/", 1)[-1]
+    return {"gcc": "g++", "clang": "clang++"}.get(compiler.kind, compiler.kind) if plus else compiler.kind
+
+
+def _newest_last(python: Interpreter) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", python.version)]
 
 
 def _with_paths(texts: Sequence[str], found: Sequence[Any] | None) -> list[str]:

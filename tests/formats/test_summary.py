@@ -25,7 +25,7 @@ def test_a_good_plan() -> None:
 For       2x NVIDIA GeForce RTX 4090 (cc 8.9), driver 550.54.15, linux x86_64, glibc 2.35
 Python    3.12
 Asked     torch>=2.4
-Variant   cu126: family, code of the GPU's own family
+Variant   cu126: family, compiled for an older GPU of the same architecture family, runs as it is
 Driver    550.54.15 runs CUDA 12.6 builds through minor-version compatibility (machine code, no PTX); \
 needs 525.60.13 or newer
 
@@ -40,7 +40,7 @@ Warning   extensions that ship PTX alone will not run [no-ptx]
 Set where it runs: TRITON_PTXAS_PATH={site_packages}/nvidia/cu13/bin/ptxas
 
 Facts     of 2026-11-27, 12 days ago
-Next      the same command with -o pylock.toml, then:
+Next      save this plan with -o pylock.toml, then:
           envsolve install pylock.toml --prefix DIR
 """
     )
@@ -146,7 +146,7 @@ Asked     filelock
 Package   Version  Variant
 filelock  3.20.0   -
 
-Next      the same command with -o pylock.toml, then:
+Next      save this plan with -o pylock.toml, then:
           envsolve install pylock.toml --prefix DIR
 """
     )
@@ -163,8 +163,8 @@ def test_two_machines_an_unknown_level_and_a_toolchain() -> None:
     )
     lines = summary(plan, today=DAY).splitlines()
     assert lines[1] == "For       NVIDIA H100 (cc 9.0), driver 580.95"
-    assert "Status    unknown: something that decides is not known, see below" in lines
-    assert "Variant   cu126: unknown, a fact that decides is not known" in lines
+    assert "Status    unknown: information is missing, see the warnings" in lines
+    assert "Variant   cu126: unknown, not enough is known about the GPU or the build" in lines
     assert "Build     nvcc 12.6, not in reach, host compiler gcc 13, TORCH_CUDA_ARCH_LIST 8.9;9.0" in lines
     assert "Package  Version      Variant  NVIDIA GeForce RTX 4090 (cc 8.9)  NVIDIA H100 (cc 9.0)" in lines
     assert "torch    2.9.0+cu126  cu126    family sm_86 (measured)           unknown" in lines

@@ -41,7 +41,7 @@ def test_facts_in_words() -> None:
         "GPU         2x NVIDIA L4, compute capability 8.9, 23034 MiB",
         "            NVIDIA Z1, compute capability unknown",
         "toolkit     CUDA 12.4, no nvcc (/usr/local/cuda-12.4)",
-        "compiler    gcc 11.4.0 (/usr/bin/g++)",
+        "compiler    g++ 11.4.0 (/usr/bin/g++)",
         "python      3.12",
         "pythons     3.12.1",
         "environment CUDA_VISIBLE_DEVICES=0",
@@ -93,6 +93,19 @@ def test_machines_are_told_apart_by_what_differs() -> None:
     arm = replace(h100, platform=Platform("linux", "aarch64"))
     assert told_apart([h100, arm]) == ("H (cc 8.0), linux x86_64", "H (cc 8.0), linux aarch64")
     assert told_apart([h100, replace(h100, driver=None)]) == ("H (cc 8.0), driver 550.54", "H (cc 8.0)")
+
+
+def test_pythons_are_sorted_by_version() -> None:
+    found = tuple(Interpreter(version, f"/opt/{version}/bin/python") for version in ("3.9.1", "3.14.0", "3.10.2"))
+    assert "pythons     3.9.1, 3.10.2, 3.14.0" in describe(Machine(pythons=found)).splitlines()
+
+
+def test_a_c_compiler_keeps_its_name() -> None:
+    found = tuple(
+        HostCompiler(kind, "12", f"/usr/bin/{name}") for kind, name in (("gcc", "gcc-12"), ("clang", "clang++"))
+    )
+    lines = describe(Machine(host_compilers=found)).splitlines()
+    assert "compiler    gcc 12 (/usr/bin/gcc-12)" in lines and "            clang++ 12 (/usr/bin/clang++)" in lines
 
 
 def test_gpus_of_other_vendors_are_named() -> None:

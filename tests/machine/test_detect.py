@@ -90,6 +90,7 @@ def test_a_host_without_any_trace_has_no_gpu(tmp_path: Path) -> None:
     assert machine.gpus == ()
     assert machine.driver is None
     assert machine.toolkits == ()
+    assert machine.sources["driver"] == "no kernel driver found (NVML: Shared Library Not Found)"
 
 
 def test_a_driver_that_nobody_can_ask_leaves_the_gpus_unknown(tmp_path: Path) -> None:
