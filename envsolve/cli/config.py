@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 from envsolve.cli.options import Form, OutputFile
 from envsolve.cli.output import check_target, deliver_as
 from envsolve.errors import UsageError
-from envsolve.packages.settings import parse_toml
-from envsolve.packages.urls import without_logins
-from envsolve.system.files import is_file, read_regular, user_folder
+from envsolve.system.files import is_file, parse_toml, read_regular, user_folder
 
 #: The names of settings, which are those of options, and their types.
 SETTINGS_OF_PLANS: Mapping[str, type] = {
@@ -61,6 +59,8 @@ def _words(found: Mapping[str, Setting]) -> str:
 
 def _shown(value: Any) -> Any:
     """Return a value without the passwords of URLs."""
+    from envsolve.packages.urls import without_logins
+
     if isinstance(value, list):
         return [without_logins(one) for one in value]
     return without_logins(value) if isinstance(value, str) else value

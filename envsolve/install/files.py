@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +33,7 @@ from envsolve.planning.lock import Assumptions, Classes, assumptions_of, classes
 from envsolve.planning.plan import Plan
 from envsolve.solve.files import UNREAD
 from envsolve.solve.outcome import PlannedPackage
-from envsolve.system.files import is_folder, real_path
+from envsolve.system.files import is_folder, parse_toml, real_path
 
 if TYPE_CHECKING:
     from envsolve.install.interpreters import Target
@@ -89,12 +88,6 @@ def staged(name: str, url: str, place: Path) -> str:
     copy = place / name
     copy_sources(Path(unquote(parts.path)), copy)
     return copy.as_uri() + (f"#{parts.fragment}" if parts.fragment else "")
-
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 # Hash algorithms that pip and uv check, with the hexadecimal digits of each.
@@ -189,13 +182,12 @@ def read_lock(path: Path) -> Lock:
     # The warning of the library about a newer lock is said in the notes instead.
     logging.getLogger("packaging.pylock").setLevel(logging.ERROR)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-        pylock = Pylock.from_dict(table)
+        pylock = Pylock.from_dict(parse_toml(path.read_text(encoding="utf-8"), path, hint))
     except OSError as error:
         raise UsageError(f"the lock {path} cannot be read: {error.strerror or error}", hint=hint) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"the lock {path} is not text in UTF-8", hint=hint) from error
-    except (tomllib.TOMLDecodeError, PylockValidationError, PylockUnsupportedVersionError) as error:
+    except (PylockValidationError, PylockUnsupportedVersionError) as error:
         raise UsageError(f"{path} is not a valid pylock.toml: {error}", hint=hint) from error
     own = (pylock.tool or {}).get("envsolve")
     classes = classes_from_table(own)

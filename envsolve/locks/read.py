@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,10 @@ from envsolve.locks.model import Locked, LockFile
 from envsolve.packages.requirement_files import decode
 from envsolve.packages.requirements import wrong
 from envsolve.rules.platform import Environment
-from envsolve.system.files import read_regular
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from envsolve.system.files import parse_toml, read_regular
 
 Table = Mapping[str, Any]
+LOCK_AGAIN = "let the tool that wrote it lock again"
 _NAME_LINE = re.compile(r'^\s*name\s*=\s*"([^"]*)"')
 _VERSION_LINE = re.compile(r'^\s*version\s*=\s*"([^"]*)"')
 
@@ -40,19 +35,6 @@ def read_text(path: Path) -> str:
         return decode(read_regular(path), str(path))
     except OSError as error:
         raise wrong(str(path), f"the lock cannot be read: {error.strerror or error}", "name a lock file") from None
-
-
-def read_toml(path: Path, text: str) -> Table:
-    """Parse a lock.
-
-    Raises:
-        UsageError: It is not TOML.
-    """
-    try:
-        table: Table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise wrong(str(path), f"it is not TOML: {error}", "let the tool that wrote it lock again") from None
-    return table
 
 
 def lines_of(text: str) -> dict[tuple[str, str], int]:
@@ -144,7 +126,7 @@ class FlatLock(LockFile):
 
 
 def _poetry(path: Path, text: str) -> LockFile:
-    table, lines = read_toml(path, text), lines_of(text)
+    table, lines = parse_toml(text, path, LOCK_AGAIN), lines_of(text)
     extras: dict[str, set[str]] = {}
     for extra, names in table.get("extras", {}).items():
         for name in names:
@@ -170,7 +152,7 @@ def _poetry(path: Path, text: str) -> LockFile:
 
 
 def _pdm(path: Path, text: str) -> LockFile:
-    table, lines = read_toml(path, text), lines_of(text)
+    table, lines = parse_toml(text, path, LOCK_AGAIN), lines_of(text)
     entries = []
     for package in table.get("package", ()):
         if package.get("extras"):
@@ -199,7 +181,7 @@ def _pdm(path: Path, text: str) -> LockFile:
 
 
 def _pylock(path: Path, text: str) -> LockFile:
-    table, lines = read_toml(path, text), lines_of(text)
+    table, lines = parse_toml(text, path, LOCK_AGAIN), lines_of(text)
     entries = []
     for package in table.get("packages", ()):
         files = [

@@ -10,8 +10,9 @@ from pathlib import Path
 from packaging.markers import Marker
 
 from envsolve.locks.model import Locked, LockFile
-from envsolve.locks.read import Table, filename, files_of, lines_of, marker_of, read_toml, sdist_of
+from envsolve.locks.read import LOCK_AGAIN, Table, filename, files_of, lines_of, marker_of, sdist_of
 from envsolve.rules.platform import Environment
+from envsolve.system.files import parse_toml
 
 #: The group that uv, Poetry and PDM install unless they are told otherwise.
 DEV = "--group dev"
@@ -32,7 +33,7 @@ class UvLock(LockFile):
             blocks.append(match[1])
             return f"wheels = {len(blocks) - 1}"
 
-        table = read_toml(path, _WHEELS.sub(kept, text))
+        table = parse_toml(_WHEELS.sub(kept, text), path, LOCK_AGAIN)
         self._blocks = blocks
         self._path, self._lines = path, lines_of(text)
         self.requires_python = table.get("requires-python")

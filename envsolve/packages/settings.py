@@ -14,7 +14,7 @@ from msgspec import structs
 
 from envsolve.errors import UsageError
 from envsolve.packages.urls import local_path, split_login
-from envsolve.system.files import read_regular
+from envsolve.system.files import parse_toml, read_regular
 
 _MAY_HOLD_CREDENTIALS = ("default", "extras", "proxy")
 
@@ -381,17 +381,3 @@ def _read(path: Path) -> str | None:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-
-
-def parse_toml(text: str, path: Path) -> Mapping[str, Any]:
-    """Read TOML; a UsageError names the file that it is from."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
-    try:
-        table: Mapping[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
-    return table

@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from envsolve.errors import EnvsolveError, UsageError
 
@@ -166,6 +166,29 @@ def _with_escapes(value: object) -> str:
 
 StrPath = str | os.PathLike[str]
 Item = TypeVar("Item")
+
+
+def parse_toml(text: str, path: Path, hint: str | None = None) -> dict[str, Any]:
+    """Parse TOML that came from a file.
+
+    Args:
+        text: What the file contains.
+        path: The file, for the message.
+        hint: What to do if it is not TOML.
+
+    Raises:
+        UsageError: It is not TOML.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        table: dict[str, Any] = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
+    return table
 
 
 def path_of(value: StrPath, name: str) -> Path:

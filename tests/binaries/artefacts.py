@@ -116,10 +116,12 @@ sycl = ['-std=c++20']
 ATEN = "#error C++17 or later compatible compiler is required to use ATen.\n"
 
 
-def torch_wheel(*, cuda: str | None = "13.0", extra: Mapping[str, bytes | str] | None = None) -> bytes:
+def torch_wheel(
+    *, release: str = "2.11.0", cuda: str | None = "13.0", extra: Mapping[str, bytes | str] | None = None
+) -> bytes:
     """A wheel that has what torch's have where measuring looks."""
     local = "+cpu" if cuda is None else "+cu" + cuda.replace(".", "")
-    version = f"from typing import Optional\n__version__ = '2.11.0{local}'\ncuda: Optional[str] = {cuda!r}\n"
+    version = f"from typing import Optional\n__version__ = '{release}{local}'\ncuda: Optional[str] = {cuda!r}\n"
     members: dict[str, bytes | str] = {
         "torch/version.py": version,
         "torch/lib/libtorch_python.so": elf(tail=(ARCH_LITERAL if cuda else b"") + CHECK_FAIL),
@@ -127,4 +129,4 @@ def torch_wheel(*, cuda: str | None = "13.0", extra: Mapping[str, bytes | str] |
         "torch/include/ATen/ATen.h": ATEN,
         **(extra or {}),
     }
-    return wheel("torch", "2.11.0", members, requires=["filelock", "triton==3.6.0; sys_platform == 'linux'"])
+    return wheel("torch", release, members, requires=["filelock", "triton==3.6.0; sys_platform == 'linux'"])

@@ -26,7 +26,7 @@ KERNELS = wheel("kernels", "1.0", {})
 FILES = [
     Published("torch-2.11.0-cp311-cp311-manylinux_2_28_x86_64.whl", torch_wheel()),
     Published("torch-2.11.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel()),
-    Published("torch-2.10.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel(cuda="12.8")),
+    Published("torch-2.10.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel(release="2.10.0", cuda="12.8")),
     Published("triton-3.1.0-cp312-cp312-manylinux_2_17_x86_64.whl", TRITON),
     Published("nvidia_cuda_nvcc_cu12-12.8.93-py3-none-manylinux2014_x86_64.whl", NVCC),
     Published("torchvision-0.26.0-cp312-cp312-manylinux_2_28_x86_64.whl", wheel("torchvision", "0.26.0", {})),
@@ -124,7 +124,7 @@ def test_one_wrong_field_is_found(
 
 
 def test_what_the_catalogue_lacks_is_no_disagreement(index: Memory, folder: Path) -> None:
-    index.files.append(Published("torch-2.12.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel()))
+    index.files.append(Published("torch-2.12.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel(release="2.12.0")))
     index.files.append(Published("torch-2.11.0-cp313-cp313-manylinux_2_28_x86_64.whl", torch_wheel()))
     assert checked(index, folder).disagreements == ()
 

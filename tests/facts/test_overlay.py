@@ -161,7 +161,7 @@ def test_another_form_of_file_is_left_aside_with_a_warning(
 
 
 def index() -> Memory:
-    return Memory([Published("torch-2.12.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel())])
+    return Memory([Published("torch-2.12.0-cp312-cp312-manylinux_2_28_x86_64.whl", torch_wheel(release="2.12.0"))])
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_the_command_makes_the_next_plan_know_a_release(
     monkeypatch.setenv("ENVSOLVE_CATALOGUE", str(own))
     with IndexServer() as server:
         name = "torch-99.0-cp312-cp312-manylinux_2_28_x86_64.whl"
-        server.index().add("torch", name, torch_wheel(), upload_time="2026-01-21T16:23:25Z")
+        server.index().add("torch", name, torch_wheel(release="99.0"), upload_time="2026-01-21T16:23:25Z")
         monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple/")
         for said in (
             f"{own / 'builds/default/torch.json'}: torch 99.0 manylinux_2_28_x86_64\n"

@@ -100,7 +100,7 @@ HEAD = 'lock-version = "1.0"\ncreated-by = "tests"\n'
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("= nonsense", "not a valid pylock.toml"),
+        ("= nonsense", "is not TOML"),
         ("packages = []", "Missing required value"),
         (HEAD.replace("1.0", "9.0") + "packages = []", "9.0 is not supported"),
         (HEAD + "packages = []\n[tool.envsolve]\ndriver_required = 5", r"tool\.envsolve.*driver_required"),

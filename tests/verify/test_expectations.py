@@ -210,7 +210,7 @@ def test_what_is_no_plan(tmp_path: Path, text: str) -> None:
     [
         ("plan.json", dump(Plan(status="impossible")), "is impossible"),
         ("pylock.toml", 'lock-version = "1.0"\ncreated-by = "x"\npackages = []', "has no .tool.envsolve. table"),
-        ("pylock.toml", "[", "is not a valid pylock.toml"),
+        ("pylock.toml", "[", "is not TOML"),
     ],
 )
 def test_what_expects_nothing(tmp_path: Path, name: str, content: str, words: str) -> None:

@@ -19,6 +19,7 @@ from envsolve.install import staging as strays
 from envsolve.install.files import File
 from envsolve.install.interpreters import PROBE_SECONDS, Target
 from envsolve.packages.settings import pip_layers
+from envsolve.system.files import parse_toml
 from envsolve.system.processes import ask
 
 # What of a user's pip and uv configuration a run of theirs may see: how to reach an index, and where the cache is.
@@ -26,11 +27,6 @@ from envsolve.system.processes import ask
 # Everything else could redirect the install, or change what is installed, and the plan has settled that. So the
 # managers read no configuration file and no variable of their own except what is let through here.
 
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 # Settings by their names in configuration files. Those of pip and uv that reach an index, or find the cache.
 _PIP = frozenset(
@@ -119,13 +115,14 @@ def _uv_tables(environ: Mapping[str, str], cwd: Path) -> Iterator[Mapping[str, A
 
 
 def _read(path: Path) -> dict[str, Any]:
+    hint = "fix or remove it: uv would also read it"
     try:
-        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
     except OSError:
         return {}
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}", hint="fix or remove it: uv would also read it") from error
-    return table
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}", hint=hint) from error
+    return parse_toml(text, path, hint)
 
 
 class Manager(Protocol):
