@@ -255,11 +255,18 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _order(self, package: str) -> tuple[Option, ...]:
         options = [option for option in self.judged(package) if self._usable(package, option)]
+        lone: list[Option] = []  # CPU builds of versions that have no others here
         if package != "torch":
             installing = (option for option in self.judged(package) if self._installs(option))
             with_cuda = {o.version.public for o in installing if o.build.variant != "cpu"}
-            options = [o if o.version.public in with_cuda else _for_any_flavour(o) for o in options]
-        return self._kept_first(in_order(options, package), package)
+            lone = [_for_any_flavour(o) for o in options if o.version.public not in with_cuda]
+            options = [o for o in options if o.version.public in with_cuda]
+        if self.wants_cpu:
+            ordered = in_order([*options, *lone], package)
+        else:
+            # On Windows and aarch64 the newest torchvision may be out for CPUs only, while an older one has GPU code.
+            ordered = (*in_order(options, package), *in_order(lone, package))
+        return self._kept_first(ordered, package)
 
     def _kept_first(self, options: Sequence[Option], package: str) -> tuple[Option, ...]:
         """Options in their order, what is to be kept first; of torch only what is known to run, if anything is."""

@@ -9,6 +9,7 @@ import pytest
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
+from envsolve.machine.known import describe_target
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.nvidia import Facts
 from envsolve.solve.family import Family
@@ -46,3 +47,13 @@ def test_a_cpu_build_is_for_any_flavour_where_its_version_has_no_other(
     machine = Machine(platform=Platform("linux", arch, "glibc 2.35"), gpus=())
     options = Family(catalogue, Facts.of(catalogue), (machine,), python).options("torchvision")
     assert {option.build.variant for option in options if option.version.public == version} == variants
+
+
+@pytest.mark.parametrize("platform", ["win-amd64", "linux-aarch64"])
+def test_companions_with_gpu_code_go_before_newer_ones_without(platform: str) -> None:
+    catalogue = Catalogue()
+    machine = describe_target(f"H100, driver 580, {platform}", catalogue)
+    family = Family(catalogue, Facts.of(catalogue), (machine,), "3.12")
+    lone = [option.build.variant == "any" for option in family.options("torchvision")]
+    assert lone == sorted(lone)
+    assert not lone[0]
