@@ -253,6 +253,17 @@ class Scene:
         return tuple({gpu.compute_capability: gpu for gpu in every}.values())
 
     @property
+    def gpu_count(self) -> int:
+        """How many GPUs the report's own machine has; 0 if it shows none."""
+        return len(self.machine.gpus or ())
+
+    @property
+    def visible_devices(self) -> str | None:
+        """What CUDA_VISIBLE_DEVICES holds, without quotes; None if the report does not show the variable."""
+        seen = self.report.variables.get("CUDA_VISIBLE_DEVICES")
+        return seen.value.strip("\"' ") if seen else None
+
+    @property
     def python(self) -> str | None:
         """The environment's Python, ``3.12``."""
         known = self.report.python.value if self.report.python else self.machine.python

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence, vendors_own
+from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch_evidence, vendors_own
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 
 CAUSE = Cause.of(__name__)
 #: Words of a CPU build that a machine without a driver gives, too.
 _CPU_BUILD = ("cpu-deserialize", "infer-device", "jax-cpu")
+_UUIDS = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{20,30}")
 _NO_GPUS = re.compile(r"docker run\b(?![^\n]*(?:--gpus|--runtime|--device|NVIDIA_VISIBLE))[^\n]*")
 
 
@@ -29,15 +30,15 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if match is None:
         yield from _without_gpus(scene)
         return
-    hidden = scene.report.variables.get("CUDA_VISIBLE_DEVICES")
     evidence = (*lines(match), *scene.driver_evidence)
     grounds = Grounds.STATED if strong else Grounds.SUGGESTED
     if match.signature.id == "stub-library":
         yield CAUSE.finding("stub", grounds, evidence, [CAUSE.fix("no-stubs")])
-    # Slurm sets NoDevFiles for a job that requested no GPU.
-    elif hidden is not None and hidden.value.strip("\"' ") in ("", "-1", "NoDevFiles", "none", "None"):
-        shown = (*evidence, f"{hidden.where}: {hidden.quote}")
-        yield CAUSE.finding("hidden", Grounds.CONFIRMED, shown, [CAUSE.fix("unhide")], value=hidden.value or "nothing")
+    elif (kind := _mask(scene)) is not None:
+        shown = (*evidence, *shown_variable(scene, "CUDA_VISIBLE_DEVICES"), *scene.gpu_evidence)
+        fixes = [CAUSE.fix("unhide")] if kind == "hidden" else [CAUSE.fix("listed"), CAUSE.fix("unhide")]
+        value = scene.visible_devices or "nothing"
+        yield CAUSE.finding(kind, Grounds.CONFIRMED, shown, fixes, value=value, count=scene.gpu_count)
     elif scene.platform.wsl and (found := _linux_driver(scene)):
         fixes = [CAUSE.fix("wsl-purge"), CAUSE.fix("wsl-path"), CAUSE.fix("wsl-which")]
         yield CAUSE.finding("wsl-library", Grounds.CONFIRMED, (*evidence, found), fixes)
@@ -46,6 +47,27 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("container", grounds, evidence, _container(scene))
     else:
         yield CAUSE.finding("host", grounds, evidence, _host(scene))
+
+
+def _mask(scene: Scene) -> str | None:
+    """``hidden`` if CUDA_VISIBLE_DEVICES is empty, ``beyond`` if it begins with a GPU that the report does not list.
+
+    CUDA ignores everything from the first invalid entry on.
+    """
+    mask = scene.visible_devices
+    if mask is None:
+        return None
+    # Slurm sets NoDevFiles for a job that requested no GPU.
+    if mask in ("", "-1", "NoDevFiles", "none", "None"):
+        return "hidden"
+    first = re.split("[ ,]", mask)[0]
+    count = scene.gpu_count
+    if count and first.isdigit() and int(first) >= count:
+        return "beyond"
+    listed = _UUIDS.findall(scene.report.text.replace(mask, ""))
+    # A UUID may be shortened as long as it stays unique.
+    named = first.startswith(("GPU-", "MIG-"))
+    return "beyond" if named and listed and not any(uuid.startswith(first) for uuid in listed) else None
 
 
 #: Packages of a Linux driver, whose libcuda cannot talk to the driver of Windows; paths at which it lies.
