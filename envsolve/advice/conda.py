@@ -1,10 +1,11 @@
-"""Why there is no conda plan, and the least that would make one: each change is tried before it is proposed."""
+"""Why there is no conda plan, with changes that were tried first; and what to know about a good one."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from msgspec import structs
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -12,17 +13,17 @@ from packaging.version import Version
 
 from envsolve.advice.changes import known_drivers
 from envsolve.errors import IndexUnavailableError
-from envsolve.facts.builds import CondaBuild
+from envsolve.facts.builds import CondaBuild, CondaChannel
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver, Machine
-from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec, as_build, subdir_of
+from envsolve.rules.conda import CondaJudge, JudgedBuild, Spec, VirtualPackage, as_build, subdir_of
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.driver import can_exist
 from envsolve.rules.platform import libc_of
 from envsolve.rules.verdict import Level
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import UnsolvableError
-from envsolve.solve.outcome import Conflict, ConflictFact, Fix
+from envsolve.solve.outcome import Conflict, ConflictFact, Fix, PlanWarning
 from envsolve.values import DriverVersion
 
 
@@ -193,3 +194,63 @@ def _named(solution: Solution) -> str:
     if torch is None:
         return "then it can be solved"
     return f"pytorch {torch.candidate.version} [{torch.build.variant}]"
+
+
+# What a user should know about a conda plan that is otherwise good.
+
+_HOSTS = ("https://conda.anaconda.org/", "http://conda.anaconda.org/", "https://anaconda.org/")
+_PROVE = "prove it once installed, on the machine: envsolve verify --prefix DIR"
+
+
+def about_channels(channels: Sequence[str], catalogue: Catalogue) -> Iterator[PlanWarning]:
+    """Channels that ended, that have terms, or that do not mix with others of the list."""
+    named = {channel: record for channel in channels if (record := conda_channel(channel, catalogue.conda_channels))}
+    for channel, record in named.items():
+        yield PlanWarning("channel", f"the channel {channel} {record.says}", record.remedy)
+        others = [other for other in channels if channel_name(other) in record.clashes]
+        if others:
+            text = f"the channels {channel} and {' and '.join(others)} are mixed: {record.clash}"
+            yield PlanWarning("channels-mixed", text, record.remedy)
+
+
+def channel_name(channel: str) -> str:
+    """A channel's name by its address: ``https://conda.anaconda.org/pytorch`` is ``pytorch``."""
+    address = channel.rstrip("/")
+    host = next((host for host in _HOSTS if address.startswith(host)), "")
+    return address.removeprefix(host)
+
+
+def about_virtual(virtual: Sequence[VirtualPackage]) -> Iterator[PlanWarning]:
+    """What the solver was told that the machines' descriptions leave open."""
+    for package in virtual:
+        if package.assumed and package.name == "__cuda":
+            text = f"{package.assumed}; it was solved as if it were for CUDA {package.version}"
+            yield PlanWarning("cuda-assumed", text, "name it: --driver VERSION (nvidia-smi shows it)")
+
+
+def about_conda_builds(solution: Solution) -> Iterator[PlanWarning]:
+    """Builds that are not known to run, or whose Triton does not, and packages that stay on the CPU."""
+    for judged in solution.judged.values():
+        if judged.candidate.name == "libtorch" and "pytorch" in solution.judged:
+            continue
+        name = f"{judged.candidate.name} {judged.candidate.version} ({judged.candidate.build})"
+        if not judged.described and judged.build.cuda is not None:
+            text = f"what GPU code {name} carries is not in the catalogue; whether it runs here is not known"
+            yield PlanWarning("not-judged", text, f"envsolve index update, and plan again; or {_PROVE}")
+        for reason in judged.verdict.reasons:
+            if reason.rule.startswith("triton") and reason.ok is False:
+                text = f"{reason.text}; torch itself runs; torch.compile and Triton kernels do not"
+                yield PlanWarning("triton-limited", text, None)
+    for name in solution.on_cpu:
+        text = f"{name} has a CUDA variant, but none that goes with the rest; its CPU variant was taken"
+        yield PlanWarning("cpu-companion", text, f"ask for another version of {name}")
+    unjudged = sorted(solution.variants - solution.judged.keys())
+    if unjudged:
+        text = f"what GPU code {', '.join(unjudged)} carries is not in the catalogue; it was not judged"
+        yield PlanWarning("not-judged", text, _PROVE)
+
+
+def conda_channel(channel: str, records: Sequence[CondaChannel]) -> CondaChannel | None:
+    """What is known of a channel; None for one that the catalogue does not describe."""
+    name, address = channel_name(channel), channel.rstrip("/")
+    return next((r for r in records if fnmatchcase(name, r.name) or address in r.addresses), None)

@@ -9,7 +9,16 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envsolve.advice.conda import Attempt, refused, unserved_by_conda, without_channel
+from envsolve.advice.conda import (
+    Attempt,
+    about_channels,
+    about_conda_builds,
+    about_virtual,
+    conda_channel,
+    refused,
+    unserved_by_conda,
+    without_channel,
+)
 from envsolve.advice.refusals import impossible_machine, unserved_system
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY, Build
@@ -23,14 +32,7 @@ from envsolve.planning.make import make_plan
 from envsolve.planning.pinning import Judged, driver_need, support_of
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan, Support
 from envsolve.planning.request import Request
-from envsolve.planning.warnings import (
-    about_channels,
-    about_compat,
-    about_conda_builds,
-    about_machines,
-    about_virtual,
-    conda_channel,
-)
+from envsolve.planning.warnings import about_compat, about_machines
 from envsolve.rules.conda import (
     Candidate,
     CondaAsked,

@@ -39,6 +39,7 @@ from envsolve.planning.rounds import (
 from envsolve.planning.warnings import (
     about_compat,
     about_elsewhere,
+    about_extras,
     about_indexes,
     about_machines,
     about_off_index,
@@ -376,6 +377,7 @@ def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], py
     yield from about_binding(solution, family, found.limits)
     yield from about_companions(solution, family, found.limits)
     yield from about_packages(pinned.packages, solution, guessed, yanked)
+    yield from about_extras(solution, found.provider)
     yield from about_runtime(solution, family)
     yield from about_unjudged(solution, family, {one.name for one in compiled})
     yield from about_indexes(pinned.unreached, frame.catalogue_date)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY, Build
@@ -19,18 +18,13 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import arch_asked, cuda_suffix, triton_pin
 from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
-from envsolve.solve.candidate_selector import Ready, torches_served
+from envsolve.solve.candidate_selector import Ready, only_for, torches_served
 from envsolve.solve.family import Family, Option
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
+from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution
 from envsolve.toolchain.model import Compiled
 from envsolve.values import CudaVersion, DriverVersion
-
-if TYPE_CHECKING:
-    from envsolve.facts.builds import CondaChannel
-    from envsolve.facts.catalogue import Catalogue
-    from envsolve.rules.conda import VirtualPackage
-    from envsolve.solve.conda import Solution as CondaSolution
 
 _WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
 _WITHOUT_MATRIX = "torch itself runs; torch.compile and Triton kernels fail where they multiply matrices (tl.dot)"
@@ -220,6 +214,23 @@ def about_packages(
             yield PlanWarning("cpu-companion", text, None)
 
 
+def about_extras(solution: Solution, provider: Provider) -> Iterator[PlanWarning]:
+    """Extras that are requested and that the chosen version does not have: pip and uv also only warn."""
+    for chosen in solution.chosen.values():
+        metadata = provider.metadata(chosen.candidate) if chosen.extras else None
+        if metadata is None or not metadata.exact:
+            continue
+        # The catalogue holds no Provides-Extra: of its builds only the requirement lines name the extras.
+        named = (*metadata.provides_extra, *filter(None, map(only_for, metadata.requires_dist)))
+        known = {str(canonicalize_name(extra)) for extra in named}
+        if unknown := [extra for extra in chosen.extras if extra not in known]:
+            text = (
+                f"{chosen.candidate.label} has no extra {' and no extra '.join(unknown)}; nothing is installed for it"
+            )
+            hint = f"its extras: {', '.join(sorted(known))}" if known else "write the name without [...]"
+            yield PlanWarning("unknown-extra", text, hint)
+
+
 def about_runtime(solution: Solution, family: Family) -> Iterator[PlanWarning]:
     """Libraries of the CUDA runtime of another major than torch's: two of them in one process clash (rule 9)."""
     torch = solution.chosen.get("torch")
@@ -332,64 +343,3 @@ def about_elsewhere(
             span = served[0] if len(served) == 1 else f"{served[0]} to {served[-1]}"
             text = f"{one.name} has ready wheels for torch {span}, and none that goes with {version}"
             yield PlanWarning("ready-wheel-elsewhere", text, f"ask for torch=={served[-1]}.* to compile nothing")
-
-
-# What a user should know about a conda plan that is otherwise good.
-
-
-_HOSTS = ("https://conda.anaconda.org/", "http://conda.anaconda.org/", "https://anaconda.org/")
-_PROVE = "prove it once installed, on the machine: envsolve verify --prefix DIR"
-
-
-def about_channels(channels: Sequence[str], catalogue: Catalogue) -> Iterator[PlanWarning]:
-    """Channels that ended, that have terms, or that do not mix with others of the list."""
-    named = {channel: record for channel in channels if (record := conda_channel(channel, catalogue.conda_channels))}
-    for channel, record in named.items():
-        yield PlanWarning("channel", f"the channel {channel} {record.says}", record.remedy)
-        others = [other for other in channels if channel_name(other) in record.clashes]
-        if others:
-            text = f"the channels {channel} and {' and '.join(others)} are mixed: {record.clash}"
-            yield PlanWarning("channels-mixed", text, record.remedy)
-
-
-def channel_name(channel: str) -> str:
-    """A channel's name by its address: ``https://conda.anaconda.org/pytorch`` is ``pytorch``."""
-    address = channel.rstrip("/")
-    host = next((host for host in _HOSTS if address.startswith(host)), "")
-    return address.removeprefix(host)
-
-
-def about_virtual(virtual: Sequence[VirtualPackage]) -> Iterator[PlanWarning]:
-    """What the solver was told that the machines' descriptions leave open."""
-    for package in virtual:
-        if package.assumed and package.name == "__cuda":
-            text = f"{package.assumed}; it was solved as if it were for CUDA {package.version}"
-            yield PlanWarning("cuda-assumed", text, "name it: --driver VERSION (nvidia-smi shows it)")
-
-
-def about_conda_builds(solution: CondaSolution) -> Iterator[PlanWarning]:
-    """Builds that are not known to run, or whose Triton does not, and packages that stay on the CPU."""
-    for judged in solution.judged.values():
-        if judged.candidate.name == "libtorch" and "pytorch" in solution.judged:
-            continue
-        name = f"{judged.candidate.name} {judged.candidate.version} ({judged.candidate.build})"
-        if not judged.described and judged.build.cuda is not None:
-            text = f"what GPU code {name} carries is not in the catalogue; whether it runs here is not known"
-            yield PlanWarning("not-judged", text, f"envsolve index update, and plan again; or {_PROVE}")
-        for reason in judged.verdict.reasons:
-            if reason.rule.startswith("triton") and reason.ok is False:
-                text = f"{reason.text}; torch itself runs; torch.compile and Triton kernels do not"
-                yield PlanWarning("triton-limited", text, None)
-    for name in solution.on_cpu:
-        text = f"{name} has a CUDA variant, but none that goes with the rest; its CPU variant was taken"
-        yield PlanWarning("cpu-companion", text, f"ask for another version of {name}")
-    unjudged = sorted(solution.variants - solution.judged.keys())
-    if unjudged:
-        text = f"what GPU code {', '.join(unjudged)} carries is not in the catalogue; it was not judged"
-        yield PlanWarning("not-judged", text, _PROVE)
-
-
-def conda_channel(channel: str, records: Sequence[CondaChannel]) -> CondaChannel | None:
-    """What is known of a channel; None for one that the catalogue does not describe."""
-    name, address = channel_name(channel), channel.rstrip("/")
-    return next((r for r in records if fnmatchcase(name, r.name) or address in r.addresses), None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from envsolve.advice.conda import about_channels, channel_name
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.formats import render
@@ -16,7 +17,6 @@ from envsolve.install.environment import install
 from envsolve.packages.conda_inputs import read_environment_file
 from envsolve.planning.conda import channel_address, with_pip_part
 from envsolve.planning.plan import CondaTerms, Plan
-from envsolve.planning.warnings import about_channels, channel_name
 from envsolve.solve.outcome import PlannedPackage
 from tests.condachannel import CondaChannel
 from tests.packages.repositories import repository
