@@ -95,7 +95,8 @@ class Build(Fact, frozen=True, gc=False):
     @property
     def needs_its_torch(self) -> bool:
         """Whether it fails beside a torch that ``torch`` does not take; optional kernels are only not loaded."""
-        return self.torch is not None and self.variant != ANY
+        # A CPU build for one platform is an extension on torch's ABI, also if it goes with any variant.
+        return self.torch is not None and (self.variant != ANY or (self.cuda is None and self.platform != "any"))
 
     def filename(self, python: str) -> str:
         """The wheel's file name for one entry of ``pythons``."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from packaging.utils import canonicalize_name
@@ -39,8 +39,10 @@ def name_of_repository(url: str) -> str:
                 found = stated_name(lambda path: _text(commit.read(base + path)))
     except GitError:
         pass  # whoever installs the plan learns the name, or that there is no such repository
-    path = urlsplit(repository).path.rstrip("/").removesuffix(".git")
-    return found or str(canonicalize_name((tree.subdirectory or path).rpartition("/")[2].partition("@")[0]))
+    path = urlsplit(repository).path.rstrip("/").removesuffix(".git").partition("@")[0]
+    # A subdirectory alone may have the name of another project: bindings/torch of tiny-cuda-nn is not torch.
+    parts = [path.rpartition("/")[2], *(tree.subdirectory or "").strip("/").rpartition("/")[2:]]
+    return found or _as_name("-".join(filter(None, parts)))
 
 
 def tree_instead(path: Path, extras: Sequence[str]) -> str | None:
@@ -70,13 +72,18 @@ def name_of_directory(directory: Path) -> str | None:
 
     if not any(is_file(directory / name) for name in ("setup.py", "setup.cfg")):
         return None
-    return stated_name(read) or str(canonicalize_name(directory.resolve().name))
+    return stated_name(read) or _as_name(directory.resolve().name)
 
 
 def stated_name(read: Read) -> str | None:
     """The name in ``pyproject.toml``, ``setup.cfg`` or the call of ``setup`` in ``setup.py``; None if none has it."""
     names = (name for source in (_in_pyproject, _in_setup_cfg, _in_setup_py) for name in source(read))
     return next((str(canonicalize_name(name)) for name in names if isinstance(name, str) and name), None)
+
+
+def _as_name(text: str) -> str:
+    """A project name made of the name of a directory or repository, which may have characters that no name has."""
+    return str(canonicalize_name(re.sub(r"[^A-Za-z0-9]+", "-", unquote(text)).strip("-"))) or "project"
 
 
 def _text(content: bytes | None) -> str | None:

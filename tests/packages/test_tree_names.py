@@ -61,6 +61,27 @@ def test_a_repository_that_cannot_be_read_has_its_own_name(tmp_path: Path) -> No
     assert need.requirement.name == "clip"
 
 
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("tiny-cuda-nn/#subdirectory=bindings/torch", "tiny-cuda-nn-torch"),
+        ("lib.git@v1#subdirectory=python", "lib-python"),
+        ("Some%2BLib.git@main", "some-lib"),
+    ],
+)
+def test_a_guessed_name_is_that_of_no_other_project(tmp_path: Path, url: str, name: str) -> None:
+    (need,) = read_requirements([f"git+{tmp_path.as_uri()}/{url}"]).needs
+    assert need.requirement.name == name
+
+
+def test_a_directory_name_becomes_a_project_name(tmp_path: Path) -> None:
+    directory = tmp_path / "Some+Lib @home"
+    directory.mkdir()
+    (directory / "setup.py").write_text("setup(name=read())\n")
+    (need,) = read_requirements([str(directory)]).needs
+    assert (need.requirement.name, need.requirement.url) == ("some-lib-home", directory.as_uri())
+
+
 @pytest.mark.parametrize("login", ["", "me:s3cret@"])
 def test_where_nothing_may_be_fetched_a_repository_must_have_a_name(login: str) -> None:
     with pytest.raises(UsageError) as caught:

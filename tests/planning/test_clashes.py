@@ -9,9 +9,15 @@ from tests.smallworld import NEW, OLD, World
 
 
 def test_optional_kernels_for_another_torch_are_no_conflict(torch_world: World) -> None:
-    torch_world.build("torchao", "0.9.0", "any", requires=["filelock"], torch=">=2.4,<2.8")
+    requires, tags = ["filelock"], ("py3-none",)
+    torch_world.build("torchao", "0.9.0", "any", requires=requires, torch=">=2.4,<2.8", pythons=tags, platform="any")
     plan = torch_world.plan("torch==2.14.1", "torchao==0.9.0")
     assert chosen(plan)["torchao"] == "0.9.0"
+
+
+def test_an_old_cpu_extension_is_not_taken_beside_a_newer_torch(torch_world: World) -> None:
+    torch_world.build("torchcodec", "0.9.0", "cpu", requires=[], torch="==2.9.*")
+    assert torch_world.plan("torch==2.14.1", "torchcodec").status == "impossible"
 
 
 def test_a_companion_that_does_not_require_torch_brings_none(torch_world: World) -> None:
