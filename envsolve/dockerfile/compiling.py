@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
@@ -13,7 +13,7 @@ from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Command, Finding, Severity, Stage
 from envsolve.dockerfile.offers import Asked, Name, Within, found, pinned
 from envsolve.facts.builds import SourceProject
-from envsolve.facts.hardware import Toolkit, toolkit_of
+from envsolve.facts.hardware import ArchName, Toolkit, toolkit_of
 from envsolve.machine.model import Gpu, Machine
 from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.nvidia.driver import ptx_loads
@@ -139,12 +139,15 @@ def cmake_code(command: Command) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(made))
 
 
-def torch_code(value: str) -> tuple[str, ...] | None:
-    """The code that ``TORCH_CUDA_ARCH_LIST`` makes; None if not every word of it is a number.
+def torch_code(value: str, names: Iterable[ArchName] = ()) -> tuple[str, ...] | None:
+    """The code that ``TORCH_CUDA_ARCH_LIST`` makes; None if a word of it is neither a number nor a known name.
 
-    Source: torch/utils/cpp_extension.py: numbers with ``+PTX``, between semicolons or blanks.
+    Source: torch/utils/cpp_extension.py: names, and numbers with ``+PTX``, between semicolons or blanks.
     """
     made: list[str] = []
+    # As torch does: a combined name comes before the single name in it.
+    for known in names:
+        value = value.replace(known.name, known.entries)
     for word in filter(None, re.split(r"[;\s]+", value)):
         match = re.fullmatch(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?", word)
         if match is None:
@@ -200,7 +203,7 @@ def _not_listed(
     asked: Asked,
 ) -> Iterator[Finding]:
     line, given = install.command.line, install.command.variables.get(variable) or ""
-    code = torch_code(given) if variable == ARCH_LIST else None
+    code = torch_code(given, asked.catalogue.arch_names) if variable == ARCH_LIST else None
     missing = [cc for cc in gpus if code and not best_code(code, cc, asked.facts.architectures)[0].usable]
     listed = given.replace(" ", ";").split(";") if missing else []
     wanted = sorted({*filter(None, listed), *(str(cc) for cc in (missing or gpus))}, key=DriverVersion.parse)

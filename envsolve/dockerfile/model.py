@@ -157,7 +157,10 @@ def describe(report: Report, name: str = "Dockerfile") -> str:
         lines = [f"{name}:{finding.line}: {finding.level}: {finding.text} [{finding.code}]"]
         lines += [f"    {'->' if number == 0 else 'or'} {remedy}" for number, remedy in enumerate(finding.remedies)]
         parts.append("\n".join(lines))
-    parts = parts or [f"{name}: nothing found that would fail on the machines"]
+    if not parts and not report.unjudged:
+        parts = [f"{name}: nothing found that would fail on the machines"]
+    elif not parts:
+        parts = [f"{name}: no fault found, but not everything was judged"]
     if report.unjudged:
         parts.append("\n".join(f"{name}:{one.line}: not judged: {one.text}" for one in report.unjudged))
     return "\n\n".join(parts)

@@ -70,6 +70,8 @@ class Catalogue:
     compilers = _table(kinds.COMPILERS)
     #: What compiling against torch takes, by torch's public version.
     torch_extensions = _keyed(kinds.TORCH_EXTENSIONS, lambda one: one.version)
+    #: Names of architectures in ``TORCH_CUDA_ARCH_LIST``, in the order in which torch replaces them.
+    arch_names = _optional(kinds.ARCH_NAMES)
     #: C++ standards and the compilers that have them.
     cxx_standards = _keyed(kinds.CXX_STANDARDS, lambda one: one.standard)
     #: Compiled modules and the packages that they are of.

@@ -41,6 +41,7 @@ from envsolve.facts.builds import (
 from envsolve.facts.evidence import Evidence, Precision, Source
 from envsolve.facts.hardware import (
     Architecture,
+    ArchName,
     CompilerPackages,
     Distribution,
     DriverBranch,
@@ -111,6 +112,7 @@ TRITONS = _kind("tritons", TritonRelease, "version")
 TOOLKITS = _kind("toolkits", Toolkit, "version")
 COMPILERS = _kind("compilers", CompilerPackages, "manager", "first", "packages")
 TORCH_EXTENSIONS = _kind("torch_extensions", TorchExtension, "version")
+ARCH_NAMES = _kind("arch_names", ArchName, "name")
 CXX_STANDARDS = _kind("cxx_standards", CxxStandard, "standard")
 EXTENSION_MODULES = _kind("extension_modules", ExtensionModule, "name")
 DRIVERS = _kind("drivers", DriverBranch, "branch")

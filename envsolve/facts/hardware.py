@@ -148,6 +148,20 @@ class Architecture(Fact, frozen=True):
     alias_of: str | None = None
 
 
+class ArchName(Fact, frozen=True):
+    """A name that ``TORCH_CUDA_ARCH_LIST`` may hold instead of numbers.
+
+    Attributes:
+        name: ``Turing``.
+        entries: The numbers that ``torch.utils.cpp_extension`` puts in its place, ``7.5+PTX``.
+    """
+
+    name: str
+    entries: str
+    evidence: Evidence
+    source: str
+
+
 # CUDA toolkits, the packages that make up a compiler, and Triton's assemblers.
 
 

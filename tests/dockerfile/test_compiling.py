@@ -6,6 +6,7 @@ import pytest
 
 from envsolve.dockerfile.compiling import EVERY, NATIVE, cmake_code, nvcc_code, torch_code
 from envsolve.dockerfile.model import Command
+from envsolve.facts.catalogue import Catalogue
 
 
 def command(words: str, **variables: str) -> Command:
@@ -49,10 +50,12 @@ def test_the_code_that_cmake_makes(words: str, code: tuple[str, ...] | None) -> 
     [
         ("8.0;9.0a+PTX", ("sm_80", "sm_90a", "compute_90a")),
         ("8.0 8.6", ("sm_80", "sm_86")),
-        ("Volta;Turing", None),
+        ("Volta;Turing", ("sm_70", "compute_70", "sm_75", "compute_75")),
+        ("Kepler+Tesla;Ampere+Tegra", ("sm_37", "sm_87")),
+        ("Fermi", None),
         ("${LIST}", None),
         ("", None),
     ],
 )
 def test_the_code_of_torchs_list(value: str, code: tuple[str, ...] | None) -> None:
-    assert torch_code(value) == code
+    assert torch_code(value, Catalogue().arch_names) == code
