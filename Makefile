@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint network gpu slow grid bench catalogue-docs clean
+.PHONY: demo test lint network gpu slow grid bench catalogue-docs docs clean
 
 $(READY): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -54,6 +54,13 @@ bench: $(READY)
 catalogue-docs: $(READY)
 	$(BIN)/python -m envsolve.facts.maintain.summary docs
 	$(BIN)/python -m envsolve.diagnose.cause_files docs
+
+# The site, in build/site; its links are checked. Also the pages that are generated from the command line.
+docs: $(READY)
+	@$(BIN)/python -m pip install -q --editable '.[docs]'
+	$(BIN)/python docs/reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html; docs/pictures.py records the pictures anew"
 
 clean:
 	rm -rf $(VENV) build dist envsolve/_default_index.py envsolve/diagnose/causes/_compiled.json

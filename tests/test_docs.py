@@ -1,16 +1,25 @@
-"""The examples of the documentation run, and its links lead to files."""
+"""The documentation: its examples run, its commands parse, its links lead to files, its generated pages are current."""
 
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import os
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from envsolve.cli import main
+
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "index_data" / "README.md"])
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "index_data" / "README.md"])
+# Only lines of code blocks that are commands: no synopses such as `envsolve plan REQ... [-r FILE]`.
+COMMAND = re.compile(r"^(?: {4}|\t)\s*(?:\$ )?(?:[^#\n|]*\| )?(envsolve (?!\d)[^\n]*)$", re.MULTILINE)
+SYNOPSIS = re.compile(r"[\[\]]|\.\.\.|\bREQ\b|\bPACKAGE\b|\bDIR\b|\bFILE\b| NAME\b|COMMAND")
 
 
 @pytest.mark.parametrize("name", ["rules.md"])
@@ -36,3 +45,55 @@ def test_links_lead_to_files(page: Path) -> None:
     links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text())
     missing = [link for link in links if not (page.parent / link).exists()]
     assert missing == []
+
+
+def test_the_reference_of_the_commands_is_current() -> None:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    folder = ROOT / "docs" / "reference"
+    found = {page.name: page.read_text() for page in folder.glob("*.md")}
+    assert found == module.pages(), "run: python docs/reference.py"
+
+
+def test_every_page_is_in_the_menu_of_the_site() -> None:
+    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    assert listed == {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Return the words of every command of envsolve in the code blocks of a page."""
+    for line in COMMAND.findall(text):
+        words = shlex.split(re.sub(r"\$\(.*?\)", "x", line), comments=True)
+        end = next((place for place, word in enumerate(words) if word in {"|", ">", "<", "&&", "2>&1", ";"}), None)
+        if not SYNOPSIS.search(line.split("#")[0].partition(" -- ")[0]):
+            yield words[1:end]
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command as the command line does, and run nothing."""
+    given = [word for place, word in enumerate(words) if word not in main._ANYWHERE or "--" in words[:place]]
+    if given in ([], ["--version"], ["--help"]):
+        return
+    command: Any = main._app()
+    while hasattr(command, "list_commands"):
+        command, given = command.get_command(None, given[0]), given[1:]
+    if "--help" not in given:
+        command.make_context("envsolve", list(given))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: os.path.relpath(page, ROOT))
+def test_the_command_line_takes_every_command_that_is_shown(page: Path) -> None:
+    for words in commands(page.read_text()):
+        try:
+            parse(words)
+        except Exception as error:
+            raise AssertionError(f"envsolve {shlex.join(words)}") from error
+
+
+def test_a_wrong_option_in_a_page_is_found() -> None:
+    found = list(commands("    $ envsolve plan torch --no-such\n\n    cat x | envsolve diagnose --log -   # y\n"))
+    assert found == [["plan", "torch", "--no-such"], ["diagnose", "--log", "-"]]
+    with pytest.raises(Exception, match="no-such"):
+        parse(found[0])
