@@ -76,6 +76,7 @@ class IndexClient:
         self._settings = settings
         self._credentials = Credentials(settings.keyring)
         self._places = tuple(map(self._credentials.add, (settings.default, *settings.extras)))
+        self._pinned = {name: (self._credentials.add(url),) for name, url in settings.pinned.items()}
         self._store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)
         self._concurrency = concurrency
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="index")
@@ -117,8 +118,8 @@ class IndexClient:
 
     def listing(self, name: str, index: str | None = None) -> Listing:
         """The files of a project, sorted by version and read one version at a time."""
-        places = self._places if index is None else (self._credentials.add(index),)
         canonical = _normalised(name)
+        places = self._pinned.get(canonical, self._places) if index is None else (self._credentials.add(index),)
         for place in places:
             try:
                 found: Listing | None = self._join(("page", canonical, place), partial(self._page, canonical, place))
@@ -138,8 +139,8 @@ class IndexClient:
             Whether any had to be asked for.
         """
         asked = False
-        place = self._places[0] if index is None else self._credentials.add(index)
         for name in map(_normalised, names):
+            place = self._pinned.get(name, self._places)[0] if index is None else self._credentials.add(index)
             key = ("page", name, place)
             if key not in self._jobs:
                 kept = self._store.page(self._page_key(join_project(place, name)))

@@ -229,7 +229,10 @@ def read_asked(
     others = read_requirements((), files, constraints, projects=projects, extras=extras, groups=groups)
     needs, holds = (_asked_specs(some, names, environment) for some in (others.needs, others.constraints))
     indexes = (*others.index_urls, *others.extra_index_urls)
-    ignored = (f"{index}: package indexes play no part in a conda plan" for index in indexes)
+    ignored = [f"{index}: package indexes play no part in a conda plan" for index in indexes]
+    ignored += [
+        f"{one.origin}: the override {one.requirement} is not applied to conda packages" for one in others.overrides
+    ]
     return CondaAsked(
         specs=(*own, *(spec for file in environments for spec in file.specs), *needs),
         constraints=holds,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec import structs
 from packaging.dependency_groups import DependencyGroupResolver
 from packaging.errors import ExceptionGroup
 from packaging.markers import Marker
@@ -15,83 +15,23 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from envsolve.errors import UsageError
+from envsolve.packages.project_files import Project, load_project
 from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, Source, combine, read_requirement, wrong
-from envsolve.system.files import is_folder, read_regular
+from envsolve.packages.urls import redact
+from envsolve.system.files import is_file, is_folder, read_regular, real_path
 
 # The index of a variant, as PyTorch and its mirrors lay them out.
 _VARIANT = re.compile(r"/(?:cu\d{2,3}|cpu|xpu|rocm[\d.]+)/?$")
 
 
-class ProjectTable(msgspec.Struct, frozen=True, rename="kebab"):
-    """The part of ``[project]`` that decides a plan."""
-
-    name: str | None = None
-    version: str | None = None
-    requires_python: str | None = None
-    dependencies: tuple[str, ...] = ()
-    optional_dependencies: dict[str, tuple[str, ...]] = {}
-    dynamic: tuple[str, ...] = ()
-
-
-class _File(msgspec.Struct, frozen=True, rename="kebab"):
-    project: ProjectTable | None = None
-    # Its members are checked by packaging, whose messages name the group.
-    dependency_groups: dict[str, list[Any]] = {}
-    tool: dict[str, Any] = {}
-
-
-class Project(msgspec.Struct, frozen=True):
-    """A ``pyproject.toml`` that was read, with the path as it was given; each table may be empty.
-
-    Attributes:
-        tool: Its ``[tool]`` table.
-        text: The whole file.
-    """
-
-    path: Path
-    table: ProjectTable
-    groups: dict[str, list[Any]]
-    tool: dict[str, Any] = {}
-    text: str = ""
-
-    @property
-    def extras(self) -> dict[str, tuple[str, ...]]:
-        """The optional dependencies by normalised extra."""
-        return {canonicalize_name(name): lines for name, lines in self.table.optional_dependencies.items()}
-
-    @property
-    def group_names(self) -> frozenset[str]:
-        """The normalised names of its dependency groups."""
-        return frozenset(canonicalize_name(name) for name in self.groups)
-
-
-def load_project(path: Path, origin: str | None = None) -> Project:
-    """Read a ``pyproject.toml``, or that of a directory.
-
-    Args:
-        path: The file or the directory.
-        origin: Where the path was named, for messages.
-
-    Raises:
-        UsageError: There is no such file, or it does not describe dependencies.
-    """
-    path = path / "pyproject.toml" if is_folder(path) else path
-    try:
-        text = read_regular(path).decode("utf-8-sig")
-        file = msgspec.toml.decode(text, type=_File)
-    except OSError as error:
-        hint = "name a folder with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a folder"
-        what = f"the project cannot be read: {error.strerror}"
-        raise wrong(f"{origin}: {path}" if origin else str(path), what, hint) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise wrong(str(path), str(error)) from None
-    groups = dict(file.dependency_groups)
-    if isinstance(old := file.tool.get("uv", {}).get("dev-dependencies"), list):
-        groups["dev"] = [*groups.get("dev", []), *old]
-    if file.project is None and not groups:
-        what = "the file has neither a [project] table nor [dependency-groups]"
-        raise wrong(str(path), what, "name its dependencies in a requirements file and give that with -r")
-    return Project(path, file.project or ProjectTable(), groups, file.tool, text)
+def about_extra_indexes(urls: Sequence[str]) -> Iterator[str]:
+    """What is asked of the extra indexes that files name: pip merges all indexes, uv asks the extra ones first."""
+    for url in urls:
+        # What torch is taken from is settled by the machines.
+        if not _VARIANT.search(url):
+            text = "is asked only for packages that the default index does not have, so that it cannot replace them"
+            yield f"the extra index {redact(url)} {text}; `[tool.uv.sources]` takes a package from an index of its own"
 
 
 def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) -> Asked:
@@ -114,7 +54,8 @@ def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) 
     own = Asked(needs=tuple(needs), requires_python=_requires_python(project), notes=tuple(notes))
     chosen = {("extra", canonicalize_name(name)) for name in extras} | {("group", canonicalize_name(n)) for n in groups}
     try:
-        return combine((own, *_of_tools(project, chosen)))
+        sourced = _with_sources(project, needs, chosen)
+        return combine((structs.replace(own, needs=()), sourced, *_of_tools(project, chosen)))
     except (AttributeError, KeyError, TypeError) as error:
         what = f"a [tool] table is not as its tool takes it ({type(error).__name__}: {error})"
         raise wrong(str(project.path), what, "let the tool check it: uv lock, pdm lock, poetry check") from None
@@ -210,13 +151,11 @@ def _requires_python(project: Project) -> str | None:
 
 _Chosen = Collection[tuple[str, str]]
 _UV_UNREAD = {
-    "override-dependencies": "overrides are not applied; uv installs them whatever packages require",
     "environments": "the plan is for the machines, whatever systems uv locks for",
     "required-environments": "the plan is for the machines, whatever systems uv locks for",
     "find-links": "plans are made from package indexes alone",
     "no-index": "plans are made from package indexes; use --offline to plan without the network",
     "exclude-newer": "plan with --exclude-newer to leave out what uv leaves out",
-    "prerelease": "plan with --pre to take pre-releases",
     "resolution": "the plan takes the newest versions that fit",
     "no-binary-package": "the plan takes a wheel wherever one fits",
 }
@@ -226,6 +165,8 @@ def _of_tools(project: Project, chosen: _Chosen) -> Iterator[Asked]:
     tool = project.tool
     if "uv" in tool:
         yield _of_uv(project, tool["uv"], chosen)
+    overrides = tool.get("pdm", {}).get("resolution", {}).get("overrides", {})
+    yield Asked(overrides=tuple(_pdm_override(project, name, text) for name, text in overrides.items()))
     for name in ("poetry", "pdm"):
         listed = tool.get(name, {}).get("source", ())
         if listed:
@@ -254,14 +195,21 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
     extra += settings.get("extra-index-url", ())
     # What torch is taken from is settled by the machines; the index of a variant would only repeat its packages.
     of_variants = [Source("torch", url, _line(project, url)) for url in (*default, *extra) if _VARIANT.search(url)]
-    own = Asked(
+    early = settings.get("prerelease")
+    if early == "disallow":
+        notes.append(f"{place} prerelease is set aside: a pre-release is taken where a specifier names one")
+    override = f"{place} override-dependencies"
+    return Asked(
         constraints=tuple(Need(read_requirement(line, origin), origin) for line in table.get(origin.split()[-1], ())),
+        overrides=tuple(
+            Need(read_requirement(line, override), override) for line in table.get("override-dependencies", ())
+        ),
+        prereleases=early == "allow",
         index_urls=tuple(url for url in default if not _VARIANT.search(url)),
         extra_index_urls=tuple(url for url in extra if not _VARIANT.search(url)),
         notes=tuple(notes),
         sources=tuple(of_variants),
     )
-    return combine((own, *_uv_sources(project, table, chosen)))
 
 
 def _refuse_conflicts(place: str, conflicts: Sequence[Sequence[Mapping[str, str]]], chosen: _Chosen) -> None:
@@ -272,22 +220,137 @@ def _refuse_conflicts(place: str, conflicts: Sequence[Sequence[Mapping[str, str]
             raise wrong(place, f"{' and '.join(both)} are declared as conflicts", "plan for one of them at a time")
 
 
-def _uv_sources(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Iterator[Asked]:
-    """What ``[tool.uv.sources]`` names for the extras and groups that are chosen."""
-    indexes = {entry["name"]: entry for entry in table.get("index", ()) if "name" in entry}
-    for name, entries in table.get("sources", {}).items():
+def _with_sources(project: Project, needs: Sequence[Need], chosen: _Chosen, seen: tuple[Path, ...] = ()) -> Asked:
+    """The needs of a project, each from where ``[tool.uv.sources]`` takes it for the extras and groups chosen.
+
+    Args:
+        project: The project whose needs they are.
+        needs: What it asks for.
+        chosen: The extras and groups.
+        seen: Projects of sources that led here: what these take from a directory must not come from an index.
+    """
+    root = _workspace_of(project)
+    tables = {one.path: one.tool.get("uv", {}) for one in (root, project)}
+    sources = {canonicalize_name(k): (path, v) for path, t in tables.items() for k, v in t.get("sources", {}).items()}
+    indexes = {entry["name"]: entry["url"] for t in tables.values() for entry in t.get("index", ()) if "name" in entry}
+    found: list[Asked] = []
+    for need in needs:
+        name = canonicalize_name(need.requirement.name)
+        path, entries = sources.get(name, (project.path, []))
+        whole = False
         for entry in entries if isinstance(entries, list) else [entries]:
             named = [(kind, canonicalize_name(entry[kind])) for kind in ("extra", "group") if kind in entry]
-            if named and not any(one in chosen for one in named):
+            if need.requirement.url or (named and not any(one in chosen for one in named)):
                 continue
-            url = indexes.get(entry.get("index", ""), {}).get("url")
-            if url and _VARIANT.search(url):
-                yield Asked(sources=(Source(canonicalize_name(name), url, _line(project, url)),))
+            if "index" in entry:
+                found.append(_from_index(project, name, entry, indexes.get(entry["index"])))
                 continue
-            where = url or next((f"{key} {entry[key]}" for key in ("git", "url", "path", "index") if key in entry), "")
-            if where:
-                text = f"{project.path} [tool.uv.sources]: {canonicalize_name(name)} is not taken from {where}"
-                yield Asked(notes=(f"{text}; name it: '{name} @ URL', or its index with --extra-index-url",))
+            whole = whole or "marker" not in entry
+            found += _from_place(path, entry, root, need, seen)
+        found += [] if whole else [Asked(needs=(need,))]
+    together = combine(found)
+    return structs.replace(together, sources=tuple(dict.fromkeys(together.sources)))
+
+
+def _from_place(
+    path: Path, entry: Mapping[str, Any], root: Project, need: Need, seen: tuple[Path, ...]
+) -> Iterator[Asked]:
+    """A need at the URL of its source, and what a project there takes from other places."""
+    url, directory = _source_url(path.parent, entry, root, need, f"{path} [tool.uv.sources] {need.requirement.name}")
+    extras = f"[{','.join(sorted(need.requirement.extras))}]" if need.requirement.extras else ""
+    taken = _under(Requirement(f"{need.requirement.name}{extras} @ {url}"), need.requirement.marker)
+    marker = Marker(entry["marker"]) if "marker" in entry else None
+    yield Asked(needs=(Need(_under(taken, marker), need.origin),))
+    if directory is not None and directory not in seen:
+        yield _of_member(directory, need.requirement.extras, (*seen, directory))
+
+
+def _of_member(directory: Path, extras: Collection[str], seen: tuple[Path, ...]) -> Asked:
+    """What a project in a directory takes from other directories, repositories and URLs."""
+    try:
+        member = load_project(directory)
+    except UsageError:
+        return Asked()  # a project without [project]; its build knows what it needs
+    lines = [*member.table.dependencies, *(line for extra in extras for line in member.extras.get(extra, ()))]
+    asked = _with_sources(member, list(_expand(member, lines, str(member.path))), (), seen)
+    return structs.replace(asked, needs=tuple(need for need in asked.needs if need.requirement.url))
+
+
+def _from_index(project: Project, name: str, entry: Mapping[str, Any], url: str | None) -> Asked:
+    if url is None:
+        hint = "add its [[tool.uv.index]] with name and url"
+        raise wrong(str(project.path), f"[tool.uv.sources] {name}: there is no index {entry['index']}", hint)
+    if _VARIANT.search(url):
+        return Asked(sources=(Source(name, url, _line(project, url)),))
+    return Asked(indexes=((name, url),))
+
+
+def _source_url(
+    base: Path, entry: Mapping[str, Any], root: Project, need: Need, origin: str
+) -> tuple[str, Path | None]:
+    """The URL that a source stands for, and its directory if it is one.
+
+    Raises:
+        UsageError: There is nothing at its path, no member of that name, or it is of an unknown kind.
+    """
+    if entry.get("workspace"):
+        wanted = canonicalize_name(need.requirement.name)
+        member = next((one for one in _members(root) if canonicalize_name(one.table.name or "") == wanted), None)
+        if member is None:
+            raise wrong(
+                origin, f"no member of the workspace is named {wanted}", f"members: {root.path} [tool.uv.workspace]"
+            )
+        directory = member.path.parent.resolve()
+        return directory.as_uri(), directory
+    if "path" in entry:
+        path = (base / entry["path"]).resolve()
+        if not (is_folder(path) or is_file(path)):
+            raise wrong(origin, f"there is no file or directory {path}", "correct the path, or get the submodule")
+        return path.as_uri(), path if is_folder(path) else None
+    inside = f"#subdirectory={entry['subdirectory']}" if "subdirectory" in entry else ""
+    if "git" in entry:
+        revision = next((entry[key] for key in ("rev", "tag", "branch") if key in entry), None)
+        return f"git+{entry['git']}{f'@{revision}' if revision else ''}{inside}", None
+    if "url" in entry:
+        return entry["url"] + inside, None
+    raise wrong(origin, f"a source of {', '.join(entry)} is not known", "name git, url, path, workspace or index")
+
+
+def _workspace_of(project: Project) -> Project:
+    """The root of the workspace that a project is in; the project itself if it is in none."""
+    directory = real_path(project.path).parent
+    for parent in (directory, *directory.parents):
+        if is_file(parent / "pyproject.toml") and "[tool.uv.workspace]" in _text_of(parent / "pyproject.toml"):
+            root = project if parent == directory else load_project(parent)
+            if parent == directory or any(real_path(one.path).parent == directory for one in _members(root)):
+                return root
+    return project
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return read_regular(path).decode("utf-8-sig", "replace")
+    except OSError:
+        return ""
+
+
+def _members(root: Project) -> Iterator[Project]:
+    """The projects of a workspace, its root included."""
+    yield root
+    table = root.tool.get("uv", {}).get("workspace", {})
+    left_out = {path for pattern in table.get("exclude", ()) for path in root.path.parent.glob(pattern)}
+    for pattern in table.get("members", ()):
+        for path in sorted(root.path.parent.glob(pattern)):
+            if path not in left_out and is_file(path / "pyproject.toml"):
+                yield load_project(path)
+
+
+def _pdm_override(project: Project, name: str, text: str) -> Need:
+    origin = f"{project.path} [tool.pdm.resolution.overrides]"
+    if "://" in text:
+        return Need(read_requirement(f"{name} @ {text}", origin), origin)
+    plain = text[:1].isdigit()  # PDM writes a bare version for ==
+    return Need(read_requirement(f"{name}{'==' if plain else ''}{text}", origin), origin)
 
 
 def _of_source(project: Project, place: str, entry: Mapping[str, Any]) -> Asked:

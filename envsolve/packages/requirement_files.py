@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.packages.commands import Command, Meaning, option_names, parse_options
-from envsolve.packages.projects import ask_project, ask_projects, load_project
+from envsolve.packages.project_files import load_project
+from envsolve.packages.projects import ask_project, ask_projects
 from envsolve.packages.requirements import (
     COMMAND_LINE,
     Asked,

@@ -10,9 +10,10 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import parse_sdist_filename, parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
 from envsolve.errors import UsageError
 from envsolve.packages.urls import redact, without_logins
@@ -61,6 +62,8 @@ class Asked(msgspec.Struct, frozen=True):
         notes: Lines that were understood and set aside, in words.
         prereleases: Whether a file says ``--pre``.
         sources: Indexes that projects name for a package.
+        overrides: What is asked of a package in place of whatever anything in the plan requires of it.
+        indexes: Normalised names with the URL of the only index that serves each.
     """
 
     needs: tuple[Need, ...] = ()
@@ -71,6 +74,8 @@ class Asked(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     prereleases: bool = False
     sources: tuple[Source, ...] = ()
+    overrides: tuple[Need, ...] = ()
+    indexes: tuple[tuple[str, str], ...] = ()
 
 
 def combine(parts: Iterable[Asked]) -> Asked:
@@ -78,11 +83,35 @@ def combine(parts: Iterable[Asked]) -> Asked:
     parts = tuple(parts)
     lists: dict[str, Any] = {
         field: tuple(one for part in parts for one in getattr(part, field))
-        for field in ("needs", "constraints", "index_urls", "extra_index_urls", "notes", "sources")
+        for field in (
+            "needs",
+            "constraints",
+            "index_urls",
+            "extra_index_urls",
+            "notes",
+            "sources",
+            "overrides",
+            "indexes",
+        )
     }
     pythons = ",".join(part.requires_python for part in parts if part.requires_python)
     together = str(SpecifierSet(pythons)) if pythons else None
     return Asked(**lists, requires_python=together, prereleases=any(part.prereleases for part in parts))
+
+
+def overridden(asked: Asked) -> tuple[Asked, dict[str, list[Requirement]]]:
+    """What is asked with the overrides in it, and these by package; they hold for what packages require, as with uv."""
+    overrides: dict[str, list[Requirement]] = {}
+    for one in asked.overrides:
+        overrides.setdefault(canonicalize_name(one.requirement.name), []).append(one.requirement)
+    needs: list[Need] = []
+    for need in asked.needs:
+        for instead in overrides.get(canonicalize_name(need.requirement.name), [need.requirement]):
+            own = Requirement(str(instead))
+            own.extras = {*own.extras, *need.requirement.extras}
+            own.marker = need.requirement.marker if instead.marker is None else instead.marker
+            needs.append(replace(need, requirement=own))
+    return (replace(asked, needs=tuple(needs)), overrides) if overrides else (asked, {})
 
 
 def wrong(origin: str, what: str, hint: str | None = None) -> UsageError:

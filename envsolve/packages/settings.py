@@ -16,7 +16,7 @@ from envsolve.errors import UsageError
 from envsolve.packages.urls import local_path, split_login
 from envsolve.system.files import parse_toml, read_regular
 
-_MAY_HOLD_CREDENTIALS = ("default", "extras", "proxy")
+_MAY_HOLD_CREDENTIALS = ("default", "extras", "pinned", "proxy")
 
 
 class IndexSettings(msgspec.Struct, frozen=True):
@@ -25,6 +25,7 @@ class IndexSettings(msgspec.Struct, frozen=True):
     Attributes:
         default: The index that is asked first, and for most names alone; may hold credentials.
         extras: Indexes that are asked, in order, for a name that the default index does not have; may hold credentials.
+        pinned: The only index of each name that a project takes from one; may hold credentials.
         sources: Setting name to where it came from, for messages.
         ca_bundle: File or folder of certificate authorities that replaces the usual ones.
         client_cert: PEM file with a client certificate and its key.
@@ -39,6 +40,7 @@ class IndexSettings(msgspec.Struct, frozen=True):
 
     default: str
     extras: tuple[str, ...] = ()
+    pinned: Mapping[str, str] = {}
     sources: Mapping[str, str] = {}
     ca_bundle: str | None = None
     client_cert: str | None = None

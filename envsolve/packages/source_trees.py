@@ -18,7 +18,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from envsolve.errors import UsageError
 from envsolve.packages.model import CoreMetadata, parse_metadata, requirement_text, specifier_text
-from envsolve.packages.projects import ProjectTable
+from envsolve.packages.project_files import ProjectTable
 from envsolve.packages.urls import redact, without_logins
 from envsolve.system.files import is_folder, read_regular
 from envsolve.system.processes import capture

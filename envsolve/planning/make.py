@@ -22,7 +22,7 @@ from envsolve.advice.torch import about_sources
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
-from envsolve.packages.requirements import Asked, Need
+from envsolve.packages.requirements import Asked, Need, overridden
 from envsolve.planning.pinning import driver_need, driver_of_code, judged_builds, pin, support_of
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
@@ -43,6 +43,7 @@ from envsolve.planning.warnings import (
     about_indexes,
     about_machines,
     about_off_index,
+    about_overrides,
     about_packages,
     about_python,
     about_runtime,
@@ -181,6 +182,7 @@ def make_plan(
     Raises:
         IndexUnavailableError: An index that only it can answer for failed.
     """
+    asked, overrides = overridden(asked)
     facts, preferences = Facts.of(catalogue), preferences_of(request.keep)
     exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
     seen, hidden = _with_hidden_gpus(machines, asked, request, catalogue)
@@ -227,6 +229,7 @@ def make_plan(
         # Of a package whose files are named by hash, no other file may be taken.
         wheels = {name: some for name, some in still_there(ready, family).items() if name not in digests}
         provider = Provider(environment, family, selector, files, direct, client, constraints, wheels)
+        provider.overrides = overrides
         try:
             solution = solve(provider, needs, request.cuda)
             return Resolved(needs, solution, pin(solution, files, direct, digests), provider, family, limits, ready)
@@ -378,6 +381,7 @@ def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], py
     yield from about_companions(solution, family, found.limits)
     yield from about_packages(pinned.packages, solution, guessed, yanked)
     yield from about_extras(solution, found.provider)
+    yield from about_overrides(solution, found.provider)
     yield from about_runtime(solution, family)
     yield from about_unjudged(solution, family, {one.name for one in compiled})
     yield from about_indexes(pinned.unreached, frame.catalogue_date)

@@ -88,6 +88,7 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
         UsageError: As :func:`plan`.
     """
     from envsolve.facts.catalogue import Catalogue
+    from envsolve.packages.projects import about_extra_indexes
     from envsolve.packages.requirement_files import read_requirements
     from envsolve.packages.settings import read_settings
 
@@ -107,6 +108,8 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
         index_url=request.index_url or next(iter(asked.index_urls), None),
         extra_index_urls=(*request.extra_index_urls, *asked.extra_index_urls),
     )
+    asked = structs.replace(asked, notes=(*asked.notes, *about_extra_indexes(asked.extra_index_urls)))
+    settings = structs.replace(settings, pinned=dict(asked.indexes))
     catalogue = Catalogue()
     checked = _checked(request, catalogue)
     if not request.allow_unknown_names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -229,6 +230,16 @@ def about_extras(solution: Solution, provider: Provider) -> Iterator[PlanWarning
             )
             hint = f"its extras: {', '.join(sorted(known))}" if known else "write the name without [...]"
             yield PlanWarning("unknown-extra", text, hint)
+
+
+def about_overrides(solution: Solution, provider: Provider) -> Iterator[PlanWarning]:
+    """Requirements of packages that an override replaces: pip refuses the set, and a package may not work with it."""
+    versions = {name: chosen.candidate.version for name, chosen in solution.chosen.items()}
+    for chosen in solution.chosen.values():
+        for wanted in provider.overridden(chosen.candidate, versions):
+            version = versions[canonicalize_name(Requirement(wanted).name)]
+            text = f"{chosen.candidate.label} requires {wanted}; the override of the project takes {version}"
+            yield PlanWarning("override", text, "install the plan from a lock: pip by itself refuses such a set")
 
 
 def about_runtime(solution: Solution, family: Family) -> Iterator[PlanWarning]:

@@ -76,6 +76,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._needs: dict[Candidate, tuple[AnyNeed, ...]] = {}
         self._claims: dict[Candidate, tuple[ClaimNeed, ...]] = {}
         self._walks: dict[tuple[str, SpecifierSet], Walk[Option]] = {}
+        self.overrides: Mapping[str, Sequence[Requirement]] = {}  # in place of what anything requires of a package
         self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
         self.claimed: Claimed = "nothing"
         self.deadline = float("inf")  # of the searches, by time.monotonic()
@@ -351,11 +352,27 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         if requirement is None or not self._wants(line, requirement, extra):
             return
         name = canonicalize_name(requirement.name)
-        words = f"{requirement.name}{_bracket(requirement.extras)}{requirement.specifier}"
-        text = f"{requirement.name} @ {requirement.url}" if requirement.url else words
-        for one in (None, *sorted(requirement.extras)):
-            wanted = canonicalize_name(one) if one else None
-            yield PackageNeed(name, wanted, requirement.specifier, requirement.url, text, origin)
+        if (overrides := self.overrides.get(name)) is not None:
+            instead = [one for one in overrides if self._environment.wants(one.marker)]
+        else:
+            instead = [requirement]
+        for one in instead:
+            words = f"{one.name}{_bracket(requirement.extras)}{one.specifier}"
+            text = f"{one.name} @ {one.url}" if one.url else words
+            for named in (None, *sorted({*requirement.extras, *one.extras})):
+                wanted = canonicalize_name(named) if named else None
+                yield PackageNeed(name, wanted, one.specifier, one.url, text, origin)
+
+    def overridden(self, candidate: Candidate, versions: Mapping[str, Version]) -> Iterator[str]:
+        """The requirements of a candidate that chosen versions do not satisfy because overrides replace them."""
+        for line in self.metadata(candidate).requires_dist if self.overrides else ():
+            requirement = parsed(line)
+            name = canonicalize_name(requirement.name) if requirement else ""
+            if requirement is None or name not in self.overrides or name not in versions:
+                continue
+            fits = requirement.specifier.contains(versions[name], prereleases=True)
+            if not fits and self._wants(line, requirement, candidate.extra or ""):
+                yield f"{requirement.name}{requirement.specifier}"
 
 
 def _bracket(extras: Iterable[str]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from envsolve.errors import UsageError
-from envsolve.packages.projects import ask_project, load_project
+from envsolve.packages.project_files import load_project
+from envsolve.packages.projects import about_extra_indexes, ask_project
 from envsolve.packages.requirements import Asked
 
 PROJECT = """\
@@ -59,8 +61,8 @@ def test_the_tables_of_uv(tmp_path: Path) -> None:
     assert source.origin == f"{tmp_path / 'pyproject.toml'} line 19"
     assert [str(one.requirement) for one in asked.needs] == ["torch", "torch", "pytest"]
     notes = "\n".join(asked.notes)
-    assert "override-dependencies is set aside" in notes and "exclude-newer is set aside" in notes
-    assert "other is not taken from git https://git.test/other" in notes
+    assert "exclude-newer is set aside" in notes
+    assert [str(one.requirement) for one in asked.overrides] == ["numpy==1.26"]
 
 
 def test_extras_that_uv_declares_as_conflicts(tmp_path: Path) -> None:
@@ -88,3 +90,85 @@ def test_tables_that_are_not_read_are_noted(tmp_path: Path) -> None:
 def test_a_table_of_another_shape(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not as its tool takes it"):
         read(tmp_path, "[tool.uv]\nsources = 3\n")
+
+
+def project(folder: Path, name: str, needs: str, tables: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f'[project]\nname = "{name}"\nversion = "1"\ndependencies = [{needs}]\n{tables}'
+    (folder / "pyproject.toml").write_text(text)
+    return folder
+
+
+def needs_of(folder: Path) -> list[str]:
+    return [str(one.requirement) for one in ask_project(load_project(folder), (), ()).needs]
+
+
+def same(*needs: str) -> list[str]:
+    """As packaging writes them, which differs between its releases."""
+    return [str(Requirement(need)) for need in needs]
+
+
+def test_what_uv_takes_from_a_path_git_or_a_url_comes_from_there(tmp_path: Path) -> None:
+    local = project(tmp_path / "sd-scripts", "library", "")
+    tables = (
+        '[tool.uv.sources]\nlibrary = { path = "sd-scripts", editable = true }\n'
+        'Clip = { git = "https://git.test/clip", tag = "v1", subdirectory = "py" }\n'
+        'wheel = { url = "https://files.test/wheel-1-py3-none-any.whl" }\n'
+    )
+    project(tmp_path, "p", '"library[gpu]>=1", "clip; python_version > \'3\'", "wheel", "plain<2"', tables)
+    assert needs_of(tmp_path) == same(
+        f"library[gpu]@ {local.as_uri()}",
+        'clip@ git+https://git.test/clip@v1#subdirectory=py ; python_version > "3"',
+        "wheel@ https://files.test/wheel-1-py3-none-any.whl",
+        "plain<2",
+    )
+
+
+def test_a_source_under_a_marker_leaves_the_index_for_the_rest(tmp_path: Path) -> None:
+    source = '[tool.uv.sources]\na = { url = "https://files.test/a-1.zip", marker = "sys_platform == \'linux\'" }\n'
+    project(tmp_path, "p", '"a>=1"', source)
+    assert needs_of(tmp_path) == same('a@ https://files.test/a-1.zip ; sys_platform == "linux"', "a>=1")
+
+
+def test_members_of_a_workspace_come_from_their_directories_with_their_own_sources(tmp_path: Path) -> None:
+    tables = '[tool.uv.workspace]\nmembers = ["libs/*"]\n[tool.uv.sources]\ncore = { workspace = true }\n'
+    project(tmp_path, "root", '"app"', tables + "app = { workspace = true }\n")
+    app = project(tmp_path / "libs" / "app", "app", '"core", "numpy"')
+    core = project(tmp_path / "libs" / "core", "core", '"app"')
+    assert needs_of(tmp_path) == same(f"app@ {app.as_uri()}", f"core@ {core.as_uri()}", f"app@ {app.as_uri()}")
+    among = [f"core@ {core.as_uri()}"]
+    # From within, the table of the root counts, too.
+    assert needs_of(app) == same(*[f"core@ {core.as_uri()}", f"app@ {app.as_uri()}"], *among, "numpy")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ('{ path = "gone" }', "there is no file or directory"),
+        ("{ workspace = true }", "no member of the workspace is named library"),
+        ('{ index = "own" }', "there is no index own"),
+        ('{ elsewhere = "x" }', "a source of elsewhere is not known"),
+    ],
+)
+def test_a_source_that_leads_nowhere_is_refused(tmp_path: Path, source: str, said: str) -> None:
+    project(tmp_path, "p", '"library"', f"[tool.uv.sources]\nlibrary = {source}\n")
+    with pytest.raises(UsageError, match=said):
+        needs_of(tmp_path)
+
+
+def test_an_index_that_a_source_names_is_the_only_one_of_its_package(tmp_path: Path) -> None:
+    index = '[[tool.uv.index]]\nname = "own"\nurl = "https://own.test/simple"\nexplicit = true\n'
+    project(tmp_path, "p", '"library"', f'[tool.uv.sources]\nlibrary = {{ index = "own" }}\n{index}')
+    assert ask_project(load_project(tmp_path), (), ()).indexes == (("library", "https://own.test/simple"),)
+
+
+def test_overrides_and_prereleases_of_uv_and_pdm(tmp_path: Path) -> None:
+    asked = read(tmp_path, '[tool.uv]\nprerelease = "allow"\n[tool.pdm.resolution.overrides]\na = "1.5"\nb = ">=2"\n')
+    assert asked.prereleases
+    assert [str(one.requirement) for one in asked.overrides] == ["a==1.5", "b>=2"]
+
+
+def test_what_an_extra_index_is_asked_for_is_said(tmp_path: Path) -> None:
+    (note,) = about_extra_indexes(["https://download.pytorch.org/whl/cu121", "https://user:secret@own.test/simple"])
+    assert "own.test" in note and "secret" not in note
+    assert "only for packages that the default index does not have" in note
