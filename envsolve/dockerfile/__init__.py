@@ -17,6 +17,7 @@ from envsolve.dockerfile.installs import Context, Install, Wanted, installs, oth
 from envsolve.dockerfile.model import Report, Stage, Unjudged
 from envsolve.dockerfile.offers import Asked, in_container, offers, pinned
 from envsolve.dockerfile.read import read_stages
+from envsolve.dockerfile.sources import compiled_in
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.rules.judge import as_judged
@@ -83,6 +84,11 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
             yield Unjudged(command.line, f"{other}: {why}")
     for install in asked.installs(stage.commands):
         yield from _of(install, asked)
+    for one in compiled_in(stage, asked):
+        given = one.command.variables.get(one.variable or "", "")
+        if given and compiling.listed_code(one, given, asked) is None:
+            why = "is given at build time" if "$" in given else f"is {given}, which is not read"
+            yield Unjudged(one.command.line, f"{one.name}: {one.variable} {why}")
     yield from _unread(stage, asked)
 
 

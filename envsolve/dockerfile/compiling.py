@@ -2,83 +2,19 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from packaging.utils import canonicalize_name
-
-from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Command, Finding, Severity, Stage
-from envsolve.dockerfile.offers import Asked, Name, Within, found, pinned
-from envsolve.facts.builds import SourceProject
+from envsolve.dockerfile.offers import Asked, Offer
+from envsolve.dockerfile.sources import ARCH_LIST, Compiled, compiled_in, nvcc_in
 from envsolve.facts.hardware import ArchName, Toolkit, toolkit_of
 from envsolve.machine.model import Gpu, Machine
 from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.nvidia.driver import ptx_loads
+from envsolve.rules.nvidia.toolchain import CompilerFacts, archs_known, written_archs
 from envsolve.rules.verdict import Level
-from envsolve.toolchain.model import source_project
-from envsolve.values import ComputeCapability, CudaVersion, DriverVersion, Variant
-
-ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
-
-# What an install compiles, as far as its words, the catalogue and the build context tell.
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Something that is compiled against torch.
-
-    Attributes:
-        name: The package, or its source.
-        project: Its record, if it is known.
-        sure: Whether it certainly contains GPU code; otherwise it may.
-    """
-
-    name: str
-    project: SourceProject | None
-    sure: bool = True
-
-    @property
-    def variable(self) -> str | None:
-        """The variable that lists its GPUs; None if it has a list of its own, or needs none."""
-        return self.project.arch_variable if self.project else ARCH_LIST
-
-    @property
-    def level(self) -> Severity:
-        """The level of a finding about it."""
-        return "error" if self.sure else "warning"
-
-
-def compiled(install: Install, asked: Asked) -> Iterator[Compiled]:
-    """What an install compiles; packages that may come as a wheel are left out."""
-    for wanted in install.wanted:
-        project = _project(wanted.name, pinned(wanted.requirement.specifier), asked)
-        places = asked.looks(install, wanted.name)
-        if project is None or wanted.requirement.url or places.unknown:
-            continue
-        # Pre-releases and other Pythons count as well: only if no wheel fits at all is it certainly compiled.
-        if not found(asked.offers(wanted.name), wanted.requirement.specifier, places, Within(), early=True):
-            yield Compiled(wanted.name, project)
-    for source in install.sources:
-        name = canonicalize_name(source.partition("#")[0].rstrip("/").rsplit("/", 1)[-1].partition("@")[0])
-        project = _project(name.removesuffix("-git"), None, asked)
-        if project is not None:
-            yield Compiled(source, project)
-        elif not install.isolated and "://" not in source:
-            setup = asked.context.text(posixpath.join(source.partition("[")[0], "setup.py"), install.command)
-            # An isolated build cannot import torch, so it has no extension of torch's.
-            if setup is None or "CUDAExtension" in setup:
-                yield Compiled(source, None, sure=setup is not None)
-
-
-def _project(name: str, version: str | None, asked: Asked) -> SourceProject | None:
-    """The record of a package that runs nvcc as it is installed."""
-    # Without a pin, pip takes the newest version, which the last record covers.
-    project = source_project(name, version, asked.catalogue.source_projects)
-    return project if project and project.compiles != "use" and "nvcc" in project.tools else None
-
+from envsolve.values import Arch, ComputeCapability, CudaVersion, DriverVersion, Variant
 
 # What nvcc, cmake and torch's extensions are told to compile for.
 
@@ -170,77 +106,158 @@ def _short(value: str) -> Sequence[str]:
 
 def arch_list(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """The variables that list the GPUs of extensions, since a build has no GPU to ask."""
-    found_gpus = {gpu.cc: gpu for machine in asked.machines for gpu in machine.gpus or () if gpu.cc is not None}
-    gpus = {cc: found_gpus[cc] for cc in sorted(found_gpus)}
-    if not gpus:
-        return
-    has_nvcc = asked.image(stage) is not None and "devel" in Name.of(stage.root.image).tag.split("-")
-    for install in asked.installs(stage.commands):
-        for one in compiled(install, asked):
-            if one.sure or has_nvcc:
-                # An image that nobody knows may set the variables.
-                level: Severity = one.level if asked.knows(stage) else "warning"
-                yield from _not_forced(one, install, level)
-                if one.variable is not None:
-                    yield from _not_listed(one, one.variable, install, gpus, level, asked)
-                    yield from _not_in_toolkit(one, install, gpus, _toolkit(stage, asked), asked)
+    gpus = {cc: gpu for _, gpu, cc in _targets(asked)}
+    nvcc = nvcc_in(stage, asked)
+    for one in compiled_in(stage, asked) if gpus else ():
+        # Without nvcc, a tree that nobody knows compiles no GPU code.
+        if not (one.sure or nvcc):
+            continue
+        # An image that nobody knows may set the variables.
+        level: Severity = one.level if asked.knows(stage) else "warning"
+        yield from _not_forced(one, level)
+        if one.variable is not None:
+            known = toolkit_of(nvcc, asked.catalogue.toolkits)
+            torch = asked.torch_at(stage, one.command)
+            given = one.command.variables.get(one.variable) or ""
+            if not given and not (one.project and one.project.archs):
+                yield _unset(one, level, _remedy_for(one, "", torch, known, asked))
+            elif given:
+                yield from _listed(one, given, torch, known, asked)
+            yield from _not_in_toolkit(one, gpus, known, asked)
 
 
-def _not_forced(one: Compiled, install: Install, level: Severity) -> Iterator[Finding]:
+def listed_code(one: Compiled, given: str, asked: Asked) -> tuple[str, ...] | None:
+    """The code that the variable of a source makes; None if it cannot be read."""
+    if one.variable == ARCH_LIST:
+        return torch_code(given, asked.catalogue.arch_names)
+    numbers = [word for word in re.split(r"[;,\s]+", given) if word]
+    if not all(re.fullmatch(r"\d{2,3}[af]?", number) for number in numbers):
+        return None
+    return tuple(f"sm_{number}" for number in numbers) or None
+
+
+def _targets(asked: Asked) -> list[tuple[Machine, Gpu, ComputeCapability]]:
+    """Machines and their GPUs, lowest architecture first."""
+    pairs = [(machine, gpu, gpu.cc) for machine in asked.machines for gpu in machine.gpus or () if gpu.cc is not None]
+    return sorted(pairs, key=lambda pair: pair[2])
+
+
+def _not_forced(one: Compiled, level: Severity) -> Iterator[Finding]:
     # Without a GPU, a build leaves its GPU code out unless such a variable is set.
     for name, value in one.project.variables.items() if one.project else ():
-        if name.startswith("FORCE_") and install.command.variables.get(name, "0") in ("", "0"):
+        if name.startswith("FORCE_") and one.command.variables.get(name, "0") in ("", "0"):
             text = f"{one.name} is compiled without its GPU code, since a build sees no GPU"
-            yield Finding(install.command.line, "cuda-not-forced", level, text, (f"ENV {name}={value}",))
+            yield Finding(one.command.line, "cuda-not-forced", level, text, (f"ENV {name}={value}",))
 
 
-def _not_listed(
-    one: Compiled,
-    variable: str,
-    install: Install,
-    gpus: Mapping[ComputeCapability, Gpu],
-    level: Severity,
-    asked: Asked,
-) -> Iterator[Finding]:
-    line, given = install.command.line, install.command.variables.get(variable) or ""
-    code = torch_code(given, asked.catalogue.arch_names) if variable == ARCH_LIST else None
-    missing = [cc for cc in gpus if code and not best_code(code, cc, asked.facts.architectures)[0].usable]
-    listed = given.replace(" ", ";").split(";") if missing else []
-    wanted = sorted({*filter(None, listed), *(str(cc) for cc in (missing or gpus))}, key=DriverVersion.parse)
-    remedy = f'ENV {ARCH_LIST}="{";".join(wanted)}"'
-    if variable != ARCH_LIST:
-        remedy = f"set {variable}, as the documentation of {one.name} says"
-    if not given and not (one.project and one.project.archs):
-        text = f"{one.name} is compiled with {variable} unset; a build sees no GPU to detect"
-        if not one.sure:
-            text = f"if {one.name} has GPU code, it is compiled for none of the target GPUs: {variable} is not set"
-        yield Finding(line, "arch-list-unset", level, text, (remedy,))
-    for cc in missing:
-        text = f"{variable}={given} makes no code that runs on {gpus[cc].label}"
-        yield Finding(line, "arch-list", one.level, text, (remedy,))
+def _unset(one: Compiled, level: Severity, remedy: str) -> Finding:
+    text = f"{one.name} is compiled with {one.variable} unset; a build sees no GPU to detect"
+    if not one.sure:
+        text = f"if {one.name} has GPU code, it is compiled for none of the target GPUs: {one.variable} is not set"
+    return Finding(one.command.line, "arch-list-unset", level, text, (remedy,))
+
+
+def _listed(one: Compiled, given: str, torch: Offer | None, toolkit: Toolkit | None, asked: Asked) -> Iterator[Finding]:
+    """What is listed, against nvcc, torch and each GPU."""
+    code = listed_code(one, given, asked) or ()
+    line, remedies = one.command.line, (_remedy_for(one, given, torch, toolkit, asked),)
+    who = _refuses(one, code, torch, toolkit, asked)
+    if who:
+        yield Finding(line, "arch-list", one.level, f"{one.variable}={given}: {who}, so the build stops", remedies)
+    for machine, gpu, cc in _targets(asked) if code and not who else ():
+        level, runs = best_code(code, cc, asked.facts.architectures)
+        if not level.usable:
+            text = f"{one.variable}={given} makes no code that runs on {gpu.label}"
+            yield Finding(line, "arch-list", one.level, text, remedies)
+        elif level is Level.PTX and runs:
+            loads = ptx_loads(toolkit.version, machine.driver) if toolkit else None
+            fails = loads is not None and loads.ok is False
+            why = loads.text if loads and fails else "its driver compiles that at the first start"
+            text = f"{one.variable}={given} has no code for {gpu.label}, only {runs.name}: {why}"
+            yield Finding(line, "arch-list", one.level if fails else "warning", text, remedies)
+
+
+def _refuses(
+    one: Compiled, code: Sequence[str], torch: Offer | None, toolkit: Toolkit | None, asked: Asked
+) -> str | None:
+    """Who does not know an entry, in words."""
+    # Whoever knows sm_89 makes compute_89 as well.
+    names = dict.fromkeys(name.replace("compute_", "sm_") for name in code)
+    strange = next((name for name in names if toolkit and name not in toolkit.archs), None)
+    if toolkit and strange:
+        return f"nvcc {toolkit.version} does not know {strange}"
+    version = torch.build.version if torch and one.variable == ARCH_LIST else ""
+    extension = asked.catalogue.torch_extensions.get(version)
+    alien = next((name for name in names if extension and _entry(name) not in extension.archs), None)
+    return f"torch {version} does not know {alien}" if alien else None
+
+
+def _remedy_for(one: Compiled, given: str, torch: Offer | None, toolkit: Toolkit | None, asked: Asked) -> str:
+    """The list with what the GPUs take, as far as nvcc and torch know it."""
+    ccs = {cc for _, _, cc in _targets(asked)}
+    version, cuda = torch.build.version if torch else None, _cuda_of(torch)
+    cuda = toolkit.cuda_version if toolkit else cuda
+    facts = CompilerFacts.of(asked.catalogue)
+    if one.variable != ARCH_LIST:
+        own = written_archs(one.project, ccs, facts) if one.project else None
+        return f'ENV {one.variable}="{own}"' if own else f"set {one.variable}, as the documentation of {one.name} says"
+    served = archs_known(version, str(cuda) if cuda else None, ccs, facts)
+    if served is None:
+        return f"compile for these GPUs with a newer torch and toolkit: envsolve plan torch {one.name} --target ..."
+    kept = [name for name in listed_code(one, given, asked) or () if name.startswith("sm_")]
+    numbers = {*served, *(_entry(name) for name in kept if toolkit is None or name in toolkit.archs)}
+    return f'ENV {ARCH_LIST}="{";".join(sorted(numbers, key=DriverVersion.parse))}"'
+
+
+def _cuda_of(torch: Offer | None) -> CudaVersion | None:
+    variant = Variant.parse(torch.build.variant) if torch else None
+    return variant.cuda if variant else None
+
+
+def _entry(name: str) -> str:
+    """``9.0a`` for ``sm_90a``."""
+    arch = Arch.parse(name)
+    return f"{arch.cc}{arch.suffix}"
 
 
 def _not_in_toolkit(
-    one: Compiled, install: Install, gpus: Mapping[ComputeCapability, Gpu], toolkit: Toolkit | None, asked: Asked
+    one: Compiled, gpus: Mapping[ComputeCapability, Gpu], toolkit: Toolkit | None, asked: Asked
 ) -> Iterator[Finding]:
     """The toolkit of the image may know no code for a GPU, whatever is listed."""
     for cc, gpu in gpus.items():
         if one.sure and toolkit and not best_code(toolkit.archs, cc, asked.facts.architectures)[0].usable:
             text = f"{one.name} is compiled by nvcc {toolkit.version}, which makes no code that runs on {gpu.label}"
             remedies = (f"take an image whose toolkit knows {cc.sm}",)
-            yield Finding(install.command.line, "arch-list", "error", text, remedies)
+            yield Finding(one.command.line, "arch-list", "error", text, remedies)
 
 
-def _toolkit(stage: Stage, asked: Asked) -> Toolkit | None:
-    """The toolkit of the image."""
-    image = asked.image(stage)
-    return toolkit_of(image.cuda if image else "", asked.catalogue.toolkits)
+def isolation(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """A build in an environment of its own does not see the torch of the image.
+
+    Source: pip's changelog: from 25.3 on every build is isolated; before, only those of trees with a pyproject.toml.
+    """
+    for one in compiled_in(stage, asked):
+        needs_torch = one.project and any(re.match(r"torch\b(?!-)", line) for line in one.project.build_requires)
+        if one.isolated and needs_torch and (one.isolated == "uv" or _new_pip(stage, asked)):
+            text = (
+                f"{one.name} is compiled against torch, and {one.isolated} builds it in an environment without this one"
+            )
+            yield Finding(one.command.line, "build-isolation", "warning", text, ("add --no-build-isolation",))
+
+
+def _new_pip(stage: Stage, asked: Asked) -> bool:
+    """Whether pip is as new as its Python allows: it is upgraded, or comes from its own installer."""
+    python = asked.within(stage).python
+    if python and DriverVersion.parse(python) < (3, 9):
+        return False
+    upgraded = any(one.upgrade and one.names("pip") for one in asked.installs(stage.history()))
+    return upgraded or any(word.endswith("/get-pip.py") for command in stage.history() for word in command.words)
 
 
 def nvcc(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """What nvcc, or cmake for it, is told to compile for, against each GPU."""
-    toolkit = _toolkit(stage, asked)
-    pairs = [(m, gpu, gpu.cc) for m in asked.machines for gpu in m.gpus or () if gpu.cc is not None]
+    toolkit = toolkit_of(nvcc_in(stage, asked), asked.catalogue.toolkits)
+    pairs = _targets(asked)
     # -arch=sm_NN replaces all -gencode options, so it is proposed only if there is one target.
     alone = len({cc for _, _, cc in pairs}) == 1
     for command in stage.commands:
@@ -299,24 +316,15 @@ def _remedy(command: Command, cc: ComputeCapability, alone: bool) -> str:
 
 def toolkit(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """``torch.utils.cpp_extension`` refuses an nvcc of another CUDA major than torch's (rule 10)."""
-    image = asked.image(stage)
-    if image is None or not image.cuda:
-        return
-    provided = CudaVersion.parse(image.cuda)
-    cuda: CudaVersion | None = None
-    within = asked.within(stage)
-    for install, own in asked.followed(stage):
-        taken = asked.taken(install, "torch", within)
-        variant = Variant.parse(taken.build.variant) if taken else None
-        # A torch whose build is not known ends what is known of the torch before it.
-        if install.names("torch"):
-            cuda = variant.cuda if variant else None
-        one = next(compiled(install, asked), None)
-        if one and cuda and cuda.major != provided.major and own:
-            text = f"{one.name} is compiled by nvcc {image.cuda}, that of {stage.root.image}, against a torch of CUDA "
+    version = nvcc_in(stage, asked)
+    provided = CudaVersion.parse(version) if version else None
+    for one in compiled_in(stage, asked) if provided else ():
+        cuda = _cuda_of(asked.torch_at(stage, one.command))
+        if cuda and provided and cuda.major != provided.major:
+            text = f"{one.name} is compiled by nvcc {version}, that of {stage.root.image}, against a torch of CUDA "
             text += f"{cuda}, which torch refuses" + ("" if one.sure else " if it has GPU code")
             remedy = f"take a -devel image of CUDA {cuda}, or a torch of CUDA {provided.major}"
-            yield Finding(install.command.line, "toolkit-mismatch", one.level, text, (remedy,))
+            yield Finding(one.command.line, "toolkit-mismatch", one.level, text, (remedy,))
 
 
-CHECKS = (arch_list, nvcc, toolkit)
+CHECKS = (arch_list, isolation, nvcc, toolkit)

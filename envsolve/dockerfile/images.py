@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from envsolve.dockerfile.compiling import compiled, nvcc_code
+from envsolve.dockerfile.compiling import nvcc_code
 from envsolve.dockerfile.installs import Install
 from envsolve.dockerfile.model import Finding, Stage
 from envsolve.dockerfile.offers import PYTORCH, Asked, Name, Offer, Within, failure, found, pinned, running
+from envsolve.dockerfile.sources import compiled_in
 from envsolve.facts.hardware import Distribution, Image, ImageRequirement
 from envsolve.machine.model import Machine, Platform, one_line
 from envsolve.rules.nvidia.driver import compat_serves, driver_runs
@@ -254,9 +255,7 @@ def _is_fine(install: Install, own_python: str, asked: Asked) -> bool:
 
 def _newer_python(stage: Stage, best: Offer, asked: Asked) -> Iterator[str]:
     """The same image on a newer distribution if something is compiled in it, otherwise an official image of Python."""
-    if any(map(nvcc_code, stage.commands)) or any(
-        one for install in asked.installs(stage.commands) for one in compiled(install, asked)
-    ):
+    if any(map(nvcc_code, stage.commands)) or any(compiled_in(stage, asked)):
         yield from _like(stage, asked, lambda found: bool(found.python and best.for_python(found.python)))
     else:
         kept = (i for i in asked.catalogue.images if i.repository == "python" and not i.retired)

@@ -168,6 +168,11 @@ class Install:
     early: bool
     upgrade: bool
 
+    @property
+    def program(self) -> str:
+        """``pip`` or ``uv``."""
+        return "uv" if self.command.program == "uv" else "pip"
+
     def names(self, package: str) -> bool:
         """Whether a package is named."""
         return any(wanted.name == package for wanted in self.wanted)
@@ -258,7 +263,8 @@ def _sorted(words: Sequence[tuple[str, str]]) -> tuple[list[Wanted], list[str], 
         try:
             requirement = Requirement(word)
         except InvalidRequirement:
-            if word.startswith((".", "/")) or "://" in word:
+            # pip takes a word with a slash that is no requirement for a path.
+            if "$" not in word and (word.startswith(".") or "/" in word):
                 sources.append(word)
             elif match := re.match(r"([A-Za-z][\w.-]*)(\[[^]]*\])?\s*[=<>~!]=?.*\$", word):
                 unread.append(canonicalize_name(match[1]))

@@ -319,6 +319,18 @@ class Asked:
                 return max(allowed, key=lambda offer: (offer.version, offer.refused is None), default=None)
         return None
 
+    def torch_at(self, stage: Stage, until: Command) -> Offer | None:
+        """The torch that a stage has when a command runs; None if it has none, or if that is not known."""
+        brought, within = self.image_torch(stage), self.within(stage)
+        torch = brought[0] if brought else None
+        for command in stage.history():
+            for install in self.installs((command,)):
+                # A torch whose build is not known ends what is known of the torch before it.
+                torch = self.taken(install, "torch", within) if install.names("torch") else torch
+            if command is until:
+                break
+        return torch
+
     def looks(self, install: Install, package: str) -> Places:
         """Where an install looks for a package."""
         return install.looks(any(offer.build.index != _DEFAULT for offer in self.offers(package)))

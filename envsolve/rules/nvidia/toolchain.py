@@ -162,6 +162,30 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
     return listed, Reason("toolchain", True, f"TORCH_CUDA_ARCH_LIST={listed} compiles for every GPU")
 
 
+def archs_known(
+    version: str | None, cuda: str | None, cards: Iterable[ComputeCapability], facts: CompilerFacts
+) -> tuple[str, ...] | None:
+    """The entries of ``TORCH_CUDA_ARCH_LIST`` that serve GPUs, of those that a torch and an nvcc know.
+
+    Args:
+        version: That of torch; None if it is not known and does not limit them.
+        cuda: The CUDA version of nvcc; likewise.
+        cards: The GPUs.
+        facts: The tables.
+
+    Returns:
+        ``("8.0", "9.0")``; None if a GPU cannot be served.
+    """
+    wanted = sorted(set(cards))
+    extension, toolkit = facts.extensions.get(version or ""), toolkit_of(cuda, facts.toolkits)
+    by_torch = {ComputeCapability.parse(name) for name in extension.archs if name[-1].isdigit()} if extension else None
+    by_nvcc = {Arch.parse(name).cc for name in toolkit.archs} if toolkit else None
+    known = [one for one in (by_torch, by_nvcc) if one is not None]
+    entries = set.intersection(*known) if known else set(wanted)
+    found = [_serving(cc, entries, facts.architectures) for cc in wanted]
+    return None if None in found else tuple(str(cc) for cc in sorted({cc for cc in found if cc}))
+
+
 def written_archs(project: SourceProject, cards: Iterable[ComputeCapability], facts: CompilerFacts) -> str | None:
     """The value of a project's own variable for the GPUs to compile for, in its own form.
 

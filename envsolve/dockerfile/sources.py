@@ -1,0 +1,185 @@
+"""What the build of an image compiles against torch, and the nvcc that it has for that."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from packaging.utils import canonicalize_name
+
+from envsolve.dockerfile.installs import Install
+from envsolve.dockerfile.model import Command, Severity, Stage
+from envsolve.dockerfile.offers import Asked, Name, Within, found, pinned
+from envsolve.facts.builds import SourceProject
+from envsolve.packages import commands as grammar
+from envsolve.toolchain.model import source_project
+
+ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Something that is compiled against torch.
+
+    Attributes:
+        command: What compiles it.
+        name: The package, or its source.
+        project: Its record, if it is known.
+        sure: Whether it certainly contains GPU code; otherwise it may.
+        isolated: Name of the installer that builds it in an environment of its own, which has no torch; None if it is
+            built beside torch.
+    """
+
+    command: Command
+    name: str
+    project: SourceProject | None
+    sure: bool = True
+    isolated: str | None = None
+
+    @property
+    def variable(self) -> str | None:
+        """The variable that lists its GPUs; None if it has a list of its own, or needs none."""
+        return self.project.arch_variable if self.project else ARCH_LIST
+
+    @property
+    def level(self) -> Severity:
+        """The level of a finding about it."""
+        return "error" if self.sure else "warning"
+
+
+def compiled_in(stage: Stage, asked: Asked) -> Iterator[Compiled]:
+    """What the commands of a stage compile, in order; packages that may come as a wheel are left out."""
+    trees = _clones(stage)
+    for command in stage.commands:
+        for install in asked.installs((command,)):
+            yield from _installed(install, trees, asked)
+        if _runs_setup(command):
+            place = posixpath.dirname(posixpath.join(command.directory, command.words[1]))
+            one = _tree(place, command, trees, asked)
+            yield from [one] if one else []
+
+
+def _installed(install: Install, trees: Mapping[str, str], asked: Asked) -> Iterator[Compiled]:
+    command = install.command
+    isolated = install.program if install.isolated else None
+    for wanted in install.wanted:
+        project = _project(wanted.name, pinned(wanted.requirement.specifier), asked)
+        places = asked.looks(install, wanted.name)
+        if project is None or wanted.requirement.url or places.unknown:
+            continue
+        # Pre-releases and other Pythons count as well: only if no wheel fits at all is it certainly compiled.
+        if not found(asked.offers(wanted.name), wanted.requirement.specifier, places, Within(), early=True):
+            yield Compiled(command, wanted.name, project, isolated=isolated)
+    for source in install.sources:
+        if "://" in source:
+            project = _named(source, asked)
+            yield from [Compiled(command, source, project, isolated=isolated)] if project else []
+            continue
+        place = source.partition("[")[0]
+        one = _tree(place, command, trees, asked)
+        # uv always isolates. pip did so before 25.3 only for trees with a pyproject.toml.
+        settings = asked.context.text(posixpath.join(place, "pyproject.toml"), command)
+        if one and not one.project and isolated and (settings is not None or isolated == "uv"):
+            # An isolated build cannot import torch, so it has no extension of torch's.
+            continue
+        yield from [Compiled(command, source, one.project, one.sure, isolated)] if one else []
+
+
+def _tree(place: str, command: Command, trees: Mapping[str, str], asked: Asked) -> Compiled | None:
+    """A source tree: one that was cloned, one of the context, or one that is not known; None if it has no GPU code."""
+    path = posixpath.normpath(posixpath.join(command.directory, place))
+    name = posixpath.basename(path) if place in ("", ".") else place
+    project = _named(trees.get(path, path), asked)
+    if project is not None:
+        return Compiled(command, name, project)
+    setup = asked.context.text(posixpath.join(path, "setup.py"), command)
+    if setup is None and asked.context.text(posixpath.join(path, "pyproject.toml"), command) is not None:
+        return None
+    if setup is None or "CUDAExtension" in setup:
+        return Compiled(command, name, None, sure=setup is not None)
+    return None
+
+
+def _named(source: str, asked: Asked) -> SourceProject | None:
+    """The record of the project that a URL or a directory is of, by its name."""
+    name = source.partition("#")[0].rstrip("/").rsplit("/", 1)[-1].partition("@")[0]
+    name = canonicalize_name(name).removesuffix("-git").removesuffix(".git")
+    # Repositories such as tiny-cuda-nn and flash-attention are not called as their packages are.
+    plain = name.replace("-", "")
+    alike = (one.package for one in asked.catalogue.source_projects if one.package.replace("-", "") == plain)
+    meant = (one.means for one in asked.catalogue.package_names if one.means and name in one.names)
+    return _project(next(alike, None) or next(meant, name), None, asked)
+
+
+def _project(name: str, version: str | None, asked: Asked) -> SourceProject | None:
+    """The record of a package that runs nvcc as it is installed."""
+    # Without a pin, pip takes the newest version, which the last record covers.
+    project = source_project(name, version, asked.catalogue.source_projects)
+    return project if project and project.compiles != "use" and "nvcc" in project.tools else None
+
+
+def _clones(stage: Stage) -> Mapping[str, str]:
+    """The directories that ``git clone`` makes, with the URL of each."""
+    made = {}
+    for command in stage.history():
+        words = [word for word in command.words if not word.startswith("-")]
+        urls = [n for n, word in enumerate(words) if "://" in word or word.startswith("git@")]
+        if command.program == "git" and "clone" in words and urls:
+            url = words[urls[-1]].rstrip("/")
+            named = words[urls[-1] + 1] if len(words) > urls[-1] + 1 else url.rsplit("/", 1)[-1].removesuffix(".git")
+            made[posixpath.normpath(posixpath.join(command.directory, named))] = url
+    return made
+
+
+_SETUP = frozenset({"install", "develop", "build", "build_ext", "bdist_wheel"})
+
+
+def _runs_setup(command: Command) -> bool:
+    """Whether it is ``python setup.py install`` or the like."""
+    words = command.words
+    is_python = command.program.startswith("python") and len(words) > 2
+    return is_python and posixpath.basename(words[1]) == "setup.py" and bool(_SETUP & {*words[2:]})
+
+
+# The nvcc of an image: of the image itself, or of a package that is installed in it.
+
+
+_APT = re.compile(r"cuda(?:-nvcc|-toolkit|-compiler|-minimal-build|-command-line-tools)?-(\d+)-(\d+)")
+_LABEL = re.compile(r"nvidia/label/cuda-(\d+\.\d+)")
+_CONDA_NVCC = frozenset({"cuda", "cuda-nvcc", "cuda-toolkit", "cuda-compiler", "cudatoolkit-dev"})
+
+
+def nvcc_in(stage: Stage, asked: Asked) -> str | None:
+    """The version of the nvcc of a stage, ``12.6``; empty if it has none, None if that is not known."""
+    version = _of_image(stage, asked)
+    for command in stage.history():
+        version = _brought(command) or version
+    return version
+
+
+def _of_image(stage: Stage, asked: Asked) -> str | None:
+    tag, image = Name.of(stage.root.image).tag, asked.image(stage)
+    named = re.search(r"(?:^|-)cuda-?(\d+\.\d+)", tag)
+    cuda = image.cuda if image and image.cuda else named[1] if named else ""
+    if "devel" in tag.split("-") and cuda:
+        return cuda
+    if image is not None and "py3" in image.kinds:
+        return image.cuda
+    return "" if asked.knows(stage) else None
+
+
+def _brought(command: Command) -> str | None:
+    if command.program in ("apt", "apt-get", "dnf", "yum", "microdnf") and "install" in command.words:
+        versions = [f"{match[1]}.{match[2]}" for word in command.words if (match := _APT.match(word.partition("=")[0]))]
+        return versions[-1] if versions else None
+    parsed = grammar.parse(command.words)
+    if parsed is None or parsed.installer != "conda":
+        return None
+    names = {grammar.installer("conda").requested(word): word for word in parsed.requirements}
+    if not _CONDA_NVCC & names.keys():
+        return None
+    label = _LABEL.search(" ".join(parsed.values("channels", "requirements")))
+    pins = [match[1] for name in _CONDA_NVCC & names.keys() if (match := re.search(r"=(\d+\.\d+)", names[name]))]
+    return label[1] if label else next(iter(pins), None)

@@ -1,0 +1,108 @@
+"""What the build of an image compiles: trees, clones and setup.py, against nvcc, torch and the listed GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envsolve import describe_target, dockerfile
+from envsolve.dockerfile.model import Finding
+from envsolve.facts.catalogue import Catalogue
+
+AMPERE = "RTX 3090, driver 535.161.08, linux-x86_64"
+ADA = "RTX 4090, driver 550.54.14, linux-x86_64"
+CU111 = "FROM nvidia/cuda:11.1.1-cudnn8-devel-ubuntu18.04\nRUN apt-get install -y python3.7\n"
+CU126 = "FROM nvidia/cuda:12.6.3-devel-ubuntu24.04\n"
+CLONE = "RUN git clone https://github.com/facebookresearch/detectron2 d2\nENV FORCE_CUDA=1\n"
+LISTED = "ENV TORCH_CUDA_ARCH_LIST=8.9\n"
+WHL = "https://download.pytorch.org/whl"
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+def found(text: str, target: str, catalogue: Catalogue, context: Path | None = None) -> list[Finding]:
+    answer = dockerfile.check_dockerfile(text, (describe_target(target, catalogue),), catalogue, context)
+    return [one for one in answer.findings if one.code not in ("image-retired", "base-python", "image-driver")]
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "level", "says"),
+    [
+        # A list by names ends before the GPU: only its PTX runs there.
+        (CU111 + CLONE + "ENV TORCH_CUDA_ARCH_LIST='Volta;Turing'\nRUN pip install -e d2\n", AMPERE, "warning", "_75"),
+        (CU111 + CLONE + "ENV TORCH_CUDA_ARCH_LIST=8.9\nRUN pip install -e d2\n", AMPERE, "error", "not know sm_89"),
+        (CU126 + CLONE + "ENV TORCH_CUDA_ARCH_LIST=8.9\nRUN pip install -e d2\n", AMPERE, "error", "no code that runs"),
+        (CU126 + CLONE + "ENV TORCH_CUDA_ARCH_LIST=8.0+PTX\nRUN pip install -e d2\n", ADA, "", ""),
+        # PTX that is newer than the driver is never compiled.
+        (
+            CU126 + CLONE + "ENV TORCH_CUDA_ARCH_LIST=7.5+PTX\nRUN pip install -e d2\n",
+            ADA,
+            "error",
+            "cannot compile PTX",
+        ),
+        # setup.py, with and without cd, and trees that are not known.
+        (CU126 + CLONE + "RUN cd d2 && python setup.py develop\n", ADA, "error", "unset"),
+        (CU126 + CLONE + "WORKDIR d2\nRUN python3 setup.py install\n", ADA, "error", "unset"),
+        (CU126 + "RUN git clone https://x.example/own.git\nRUN pip install -e own\n", ADA, "warning", "if own has"),
+        ("FROM python:3.12-slim\nRUN git clone https://x.example/own.git\nRUN pip install -e own\n", ADA, "", ""),
+        (
+            CU126 + "RUN pip install git+https://github.com/NVlabs/tiny-cuda-nn.git#subdirectory=b\n",
+            ADA,
+            "error",
+            "TCNN",
+        ),
+        # An nvcc that a package brings.
+        ("FROM debian:12\nRUN apt-get install -y cuda-nvcc-12-8\nRUN pip install -e own\n", ADA, "warning", "if own"),
+        (
+            "FROM debian:12\nRUN conda install -c nvidia/label/cuda-12.1.1 cuda\nRUN pip install -e own\n",
+            ADA,
+            "warning",
+            "if",
+        ),
+        # Builds that do not see the torch of the image.
+        (
+            CU126 + CLONE + "ENV TORCH_CUDA_ARCH_LIST=8.9\nRUN uv pip install -e d2\n",
+            ADA,
+            "warning",
+            "without this one",
+        ),
+        (
+            CU126 + CLONE + "ENV TORCH_CUDA_ARCH_LIST=8.9\nRUN pip install -U pip && pip install -e d2\n",
+            ADA,
+            "warning",
+            "without this one",
+        ),
+    ],
+)
+def test_what_a_source_is_compiled_for(catalogue: Catalogue, text: str, target: str, level: str, says: str) -> None:
+    findings = found(text, target, catalogue)
+    assert [finding.level for finding in findings] == ([level] if level else []), findings
+    assert all(says in finding.text for finding in findings)
+
+
+def test_a_path_with_a_slash_is_a_directory(catalogue: Catalogue) -> None:
+    text = CU126 + "RUN pip install submodules/simple-knn\n"
+    assert [finding.code for finding in found(text, ADA, catalogue)] == ["arch-list-unset"]
+
+
+def test_the_list_that_is_proposed_is_known_to_the_toolkit_of_the_image(catalogue: Catalogue) -> None:
+    text = "FROM pytorch/pytorch:1.13.1-cuda11.6-cudnn8-devel\nRUN pip install -e ext\n"
+    assert [one.remedies for one in found(text, ADA, catalogue)] == [('ENV TORCH_CUDA_ARCH_LIST="8.6"',)]
+
+
+def test_a_torch_refuses_entries_that_its_table_lacks(catalogue: Catalogue) -> None:
+    torch = f"RUN pip install torch==2.0.1 --index-url {WHL}/cu118\n"
+    text = "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n" + torch + CLONE
+    findings = found(text + "ENV TORCH_CUDA_ARCH_LIST='8.9;12.0'\nRUN pip install -e d2\n", ADA, catalogue)
+    assert any("torch 2.0.1 does not know sm_120" in finding.text for finding in findings), findings
+
+
+def test_a_list_that_is_given_at_build_time_is_not_judged(catalogue: Catalogue) -> None:
+    text = CU126 + CLONE + "ARG TORCH_CUDA_ARCH_LIST\nRUN pip install -e d2\n"
+    answer = dockerfile.check_dockerfile(text, (describe_target(ADA, catalogue),), catalogue)
+    assert {finding.code for finding in answer.findings} <= {"image-driver"}
+    assert any("TORCH_CUDA_ARCH_LIST" in one.text for one in answer.unjudged)
