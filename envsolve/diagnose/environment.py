@@ -14,6 +14,7 @@ from envsolve.diagnose.cause_files import causes
 from envsolve.diagnose.causes import environment_checks, library_shadowed, torch_replaced
 from envsolve.diagnose.fixes import addressed
 from envsolve.diagnose.model import Diagnoses, Finding, Fix, Grounds, ReportFacts, RuledOut, Seen
+from envsolve.diagnose.project_fixes import project_of_environment
 from envsolve.diagnose.reason import concluded, diagnose, in_order, weighed
 from envsolve.diagnose.report.packages import read_installed
 from envsolve.diagnose.report.read import read_report
@@ -120,7 +121,7 @@ def diagnose_environment(
     """
     scene = scene_of(report_of(environment, report), others, catalogue)
     answers = held_against(environment, probes, examined(environment, scene))
-    found = addressed(concluded(scene, answers), environment)
+    found = addressed(concluded(scene, answers, project_of_environment(environment)), environment)
     return replace(found, probes=tuple(probes), next_steps=(*_without_python(environment), *found.next_steps))
 
 

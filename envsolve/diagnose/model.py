@@ -232,6 +232,8 @@ def _item(text: str) -> list[str]:
 
 
 def _fix(fix: Fix) -> Iterator[str]:
-    yield from _item(fix.text)
+    first, *lines = fix.text.split("\n")
+    yield from _item(first)
+    yield from (f"      {line}" for line in lines)
     if fix.command:
         yield f"      {fix.command}"

@@ -17,6 +17,7 @@ from envsolve.diagnose.model import (
     ReportFacts,
     RuledOut,
 )
+from envsolve.diagnose.project_fixes import Project, in_project, project_of_report
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.diagnose.trial import Trial
 from envsolve.facts.catalogue import Catalogue
@@ -68,15 +69,22 @@ def weighed(scene: Scene) -> list[Finding | RuledOut]:
     return [answer for check in report_checks() for answer in check(scene)]
 
 
-def concluded(scene: Scene, answers: Sequence[Finding | RuledOut]) -> Diagnoses:
-    """The answers in order, with what to run next if none of them names a cause."""
+def concluded(scene: Scene, answers: Sequence[Finding | RuledOut], project: Project | None = None) -> Diagnoses:
+    """The answers in order, with what to run next if none of them names a cause.
+
+    Args:
+        scene: What is known.
+        answers: What the causes make of it.
+        project: The project that the fixes must change, if it is known; otherwise that of the report.
+    """
+    project = project or project_of_report(scene)
     findings = in_order([a for a in answers if isinstance(a, Finding)], scene)
     trial = Trial(scene, weighed)
     said = [m.signature.says for m in scene.matches if m.signature.says]
     ruled_out = [*said, *(a.text for a in answers if isinstance(a, RuledOut))]
     return Diagnoses(
         schema=SCHEMA,
-        diagnoses=tuple(_diagnosis(f, _certainty(f, findings), scene, trial) for f in findings),
+        diagnoses=tuple(_diagnosis(f, _certainty(f, findings), trial, project) for f in findings),
         ruled_out=tuple(dict.fromkeys(ruled_out)),
         next_steps=() if findings else next_steps(scene),
     )
@@ -95,7 +103,9 @@ def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
     return first + [f for f in told.values() if f.cause in explained and f.grounds.rank <= Grounds.STATED.rank]
 
 
-def _diagnosis(finding: Finding, certainty: Certainty, scene: Scene, trial: Trial) -> Diagnosis:
+def _diagnosis(finding: Finding, certainty: Certainty, trial: Trial, project: Project | None) -> Diagnosis:
+    scene = trial.scene
+    fixes = (in_project(fix, project, scene) for fix in tried(finding, trial))
     precision = scene.catalogue.precisions[finding.grounds.value]
     return Diagnosis(
         cause=finding.cause,
@@ -103,7 +113,7 @@ def _diagnosis(finding: Finding, certainty: Certainty, scene: Scene, trial: Tria
         confidence=round((precision.right + 1) / (precision.of + 2), 2),
         explanation=finding.explanation,
         evidence=tuple(dict.fromkeys(finding.evidence)),
-        remedies=tuple(tried(finding, trial)) or _to_find_one(scene),
+        remedies=tuple(fixes) or _to_find_one(scene),
         certainty=certainty,
     )
 
