@@ -14,17 +14,14 @@ import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
 from envsolve.cli.output import SETTINGS, check_target, deliver, deliver_as, remark
 from envsolve.errors import UsageError, VerificationError
-from envsolve.system.files import read_regular
+from envsolve.system.files import open_regular
+from envsolve.system.limits import LimitError
 
 if TYPE_CHECKING:
     from envsolve.diagnose.model import Diagnoses
     from envsolve.machine.model import Machine
     from envsolve.protect.fix import Fix
     from envsolve.verify.report import Probe
-
-
-#: No build log is larger; a larger text is usually the wrong file.
-_MAX_BYTES = 64 * 2**20
 
 
 def command(
@@ -85,7 +82,7 @@ def command(
 
 def _diagnose(
     log: str | None,
-    piped: bytes,
+    piped: str,
     machines: tuple[Machine, ...] | None,
     installed: Path | None,
     prefix: Path | None,
@@ -96,7 +93,7 @@ def _diagnose(
     probes: tuple[Probe, ...] = ()
     if run_limit is not None and machines is not None:
         raise UsageError("--run tries the environment on this machine", hint="leave out what describes another")
-    listed = _read(str(installed)).decode("utf-8", "replace") if installed else None
+    listed = _read(str(installed)) if installed else None
     text = piped or (_read(log) if log else "")
     if prefix is not None and run_limit is not None:
         probes = _tried(prefix, run_limit)
@@ -119,20 +116,26 @@ def _words(found: Diagnoses, log: str | None) -> str:
     return describe(found, "No cause is known for this.")
 
 
-def _read(name: str) -> bytes:
-    if name == "-":
-        if sys.stdin is None or sys.stdin.isatty():
-            raise UsageError(
-                "nothing comes in on the standard input", hint="pipe the text in, or name a file after --log"
-            )
-        data = sys.stdin.buffer.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise UsageError("the text is too large", hint="give the part with the error: the last few thousand lines")
-        return data
+def _read(name: str) -> str:
+    from envsolve.diagnose.report.text import read_log
+    from envsolve.system.limits import LOG_BYTES, MIB
+
     try:
-        return read_regular(Path(name), _MAX_BYTES)
+        if name == "-":
+            if sys.stdin is None or sys.stdin.isatty():
+                hint = "pipe the text in, or name a file after --log"
+                raise UsageError("nothing comes in on the standard input", hint=hint)
+            text, size = read_log(sys.stdin.buffer)
+        else:
+            with open_regular(Path(name)) as file:
+                text, size = read_log(file)
     except OSError as error:
         raise UsageError(f"cannot read {name}: {error.strerror}", hint="name a text file") from error
+    except LimitError as error:
+        raise UsageError(str(error), hint="give the part with the error: the last few thousand lines") from error
+    if size > LOG_BYTES:
+        remark(f"of the {size // MIB} MiB, the first and the last {LOG_BYTES // 2 // MIB} MiB are read")
+    return text
 
 
 def _only(file: str | None, log: str | None) -> str | None:
@@ -141,10 +144,10 @@ def _only(file: str | None, log: str | None) -> str | None:
     return file if log is None else log
 
 
-def _text_named(log: str | None, *, elsewhere: bool) -> tuple[str | None, bytes]:
+def _text_named(log: str | None, *, elsewhere: bool) -> tuple[str | None, str]:
     """Return the name of the text, and what was piped in if nothing is named here or elsewhere."""
     if log is not None or elsewhere or not _is_piped():
-        return log, b""
+        return log, ""
     piped = _read("-")
     return ("-" if piped.strip() else None), piped  # a service's empty pipe says nothing
 

@@ -7,6 +7,7 @@ import shlex
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,7 @@ from envsolve.diagnose.project_fixes import project_of_environment
 from envsolve.diagnose.reason import concluded, diagnose, in_order, weighed
 from envsolve.diagnose.report.packages import read_installed
 from envsolve.diagnose.report.read import read_report
-from envsolve.diagnose.report.text import decode
+from envsolve.diagnose.report.text import read_log
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.environment.model import Environment, Kind, TorchFiles, torch_distribution
 from envsolve.errors import UsageError
@@ -221,7 +222,7 @@ def answer(
     Raises:
         UsageError: The list of packages is empty, or there is no environment at ``prefix``.
     """
-    text = decode(log) if isinstance(log, bytes) else log
+    text = read_log(BytesIO(log))[0] if isinstance(log, bytes) else log
     listed = read_installed(installed) if installed else None
     words = fed(text, probes)
     report = read_report(words.text, catalogue, machine=machines[0] if machines else None, installed=listed)

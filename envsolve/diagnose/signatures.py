@@ -7,13 +7,17 @@ length, and their number per signature is bounded: neither a long line nor a rep
 from __future__ import annotations
 
 import re
+import time
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import chain
 
 from envsolve.diagnose.cause_files import Signature, signatures
 from envsolve.diagnose.model import Vocabulary
+from envsolve.system.limits import SIGNATURE_SECONDS
 
 #: Characters of a window before and after the anchor: the longest symbol names and requirement lines fit.
 _BEFORE, _AFTER = 600, 1200
@@ -28,6 +32,8 @@ _FRAME = re.compile(
     r"\n[\s|>?]{0,40}(?:[\w.-]{1,40} {0,8}\| )?(?:(?:\(\w[\w ]{0,40}pid=\d{1,8}\)|\[rank\d{1,4}\]:)\s{0,16}){0,3}"
 )
 _SPACE = re.compile(r"\s+")
+# No version or number is as long, and a pattern with two of them takes a second for a thousand digits.
+_NUMBER = re.compile(r"([\d.]{80})[\d.]+")
 _QUOTED = 240
 
 
@@ -78,18 +84,20 @@ class Text:
         return Vocabulary(self.lower)
 
     @cached_property
-    def _breaks(self) -> list[int]:
+    def _breaks(self) -> Sequence[int]:
         """Where the lines end that an editor counts: a carriage return in a line, or before its end, begins none."""
-        return [match.start() for match in re.finditer("\n" if "\n" in self.original else "\r", self.original)]
+        end = "\n" if "\n" in self.original else "\r"
+        # A list of Python's numbers takes ten times the memory.
+        return array("Q", (match.start() for match in re.finditer(end, self.original)))
 
     def number_at(self, position: int) -> int:
         """The number of the line that a position is on, as an editor counts, from 1."""
         return 1 + bisect_right(self._breaks, position)
 
     @cached_property
-    def starts(self) -> list[int]:
+    def starts(self) -> Sequence[int]:
         """Where each line begins."""
-        return [0, *(match.end() for match in re.finditer("\n", self.plain))]
+        return array("Q", chain((0,), (match.end() for match in re.finditer("\n", self.plain))))
 
     def line_at(self, position: int) -> int:
         """The place of the line that a position is on, from 1; carriage returns end lines, too."""
@@ -111,9 +119,12 @@ class Text:
 
 
 def find_matches(text: str, signatures: Sequence[Signature]) -> tuple[Match, ...]:
-    """Every signature that a text shows, in the order of the signatures, each with its first few places."""
-    ready = Text(text)
-    return tuple(match for signature in signatures for match in _matches(ready, signature))
+    """Every signature that a text shows, in the order of the signatures, each with its first few places.
+
+    A text made to be slow is not searched to its end (:data:`SIGNATURE_SECONDS`).
+    """
+    ready, until = Text(text), time.thread_time() + SIGNATURE_SECONDS
+    return tuple(match for signature in signatures for match in _matches(ready, signature, until))
 
 
 def cause_of(text: str) -> str | None:
@@ -131,7 +142,7 @@ def explanation_of(text: str) -> str | None:
     return next((m.signature.says for m in find_matches(text, signatures()) if m.signature.says), None)
 
 
-def _matches(text: Text, signature: Signature) -> Iterator[Match]:
+def _matches(text: Text, signature: Signature, until: float) -> Iterator[Match]:
     places = _places(text, signature.anchors)
     if not places:
         # Compiling all patterns takes 0.2 s, and most texts have the anchors of a few.
@@ -141,6 +152,8 @@ def _matches(text: Text, signature: Signature) -> Iterator[Match]:
     for position in places:
         found = pattern.search(_window(text, position))
         if found is None:
+            if time.thread_time() > until:
+                return
             continue
         groups = {name: value.strip() for name, value in found.groupdict().items() if value}
         if (key := tuple(groups.items())) in seen:
@@ -172,7 +185,7 @@ def _window(text: Text, position: int) -> str:
     start = max(text.starts[line - 1], position - _BEFORE)
     end = min(text.end_of(line + _LINES - 1), position + _AFTER)
     words = _ESCAPES.sub("", text.plain[start:end])
-    return _SPACE.sub(" ", _FRAME.sub(" ", words))
+    return _NUMBER.sub(r"\1", _SPACE.sub(" ", _FRAME.sub(" ", words)))
 
 
 @lru_cache(maxsize=512)

@@ -47,8 +47,11 @@ def open_regular(path: Path) -> BinaryIO:
         OSError: It cannot be opened, or is a directory, a pipe or a device.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a directory, not a regular file", str(path))
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return open(descriptor, "rb")  # noqa: PTH123  a descriptor, which the caller closes
 

@@ -31,6 +31,14 @@ REQUIREMENT_DEPTH = 30
 """Requirement files that name each other in a chain."""
 VARIABLE_LENGTH = 64 * 1024
 """Characters of a Dockerfile variable or word with its variables expanded."""
+LOG_BYTES = 20 * MIB
+"""A log: half of it from the start, half from the end. The lines between are counted."""
+LOG_READ = 4096 * MIB
+"""What is read of a log to find its end; a pipe may have none."""
+LOG_LINES = 4_000_000
+"""Lines of a log that are counted: beyond, the numbers of its last lines are too low."""
+SIGNATURE_SECONDS = 5.0
+"""Seconds of work that all signatures may take on one text. A build log of 30 MiB takes less than one."""
 REQUIREMENT_LENGTH = 16 * 1024
 """Characters of one requirement, version or specifier."""
 

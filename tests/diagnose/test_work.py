@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+import tracemalloc
 from collections import Counter
+from io import BytesIO
 
 import pytest
 from hypothesis import given
@@ -11,8 +14,9 @@ from hypothesis import strategies as st
 from envsolve.diagnose import cause_files, signatures
 from envsolve.diagnose.model import Vocabulary
 from envsolve.diagnose.report.read import observe, read_report
-from envsolve.diagnose.report.text import SAME_SHAPE, Log
+from envsolve.diagnose.report.text import SAME_SHAPE, Log, read_log
 from envsolve.facts.catalogue import Catalogue
+from envsolve.system.limits import LOG_BYTES, MIB
 
 CATALOGUE = Catalogue()
 ERROR = "RuntimeError: CUDA error: no kernel image is available for execution on the device\ntorch==2.9.1+cu128\n"
@@ -73,3 +77,36 @@ def test_most_anchors_need_not_be_looked_for() -> None:
 @given(st.text(max_size=200), st.text(alphabet="abcz .:=_19/", min_size=1, max_size=12), st.text(max_size=200))
 def test_no_word_that_is_there_is_denied(before: str, word: str, after: str) -> None:
     assert Vocabulary((before + word + after).lower()).allows(word)
+
+
+def test_empty_lines_take_no_more_memory_than_their_text() -> None:
+    tracemalloc.start()
+    log = Log("\n" * 4_000_000 + "nvcc")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [line.number for line in log.lines] == [4_000_001]
+    assert peak < 64 * MIB
+
+
+def test_a_large_log_is_read_at_both_ends_with_its_line_numbers() -> None:
+    lines = LOG_BYTES // 100 * 2
+    log, size = read_log(BytesIO(b"".join(b"%099d\n" % number for number in range(1, lines + 1)) + b"nvcc"))
+    assert size > 2 * LOG_BYTES - MIB and len(log) < LOG_BYTES + lines
+    (last,) = Log(log).containing("nvcc")
+    assert last.number == lines + 1
+    assert log.startswith(f"{1:099d}\n{2:099d}\n")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_a_large_log_is_not_cut_within_a_character(encoding: str) -> None:
+    log, _ = read_log(BytesIO(("\u4e2d nvcc 12\n" * (LOG_BYTES // 8)).encode(encoding)))
+    assert set(log[-500:].splitlines()[1:]) == {"\u4e2d nvcc 12"}
+    assert log.startswith("\u4e2d nvcc 12\n")
+
+
+def test_signatures_take_linear_time() -> None:
+    digits = "xFormers was built for: PyTorch 2.9.0+cu128 with CUDA 1208 (you have " + "2" * 1110
+    names = "404 " + "a.b" * 380
+    start = time.thread_time()
+    signatures.find_matches("\n\n\n\n".join([digits, names] * 40), cause_files.signatures())
+    assert time.thread_time() - start < 3

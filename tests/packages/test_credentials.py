@@ -26,6 +26,17 @@ def test_credentials_in_the_address(server: IndexServer, make_client: MakeClient
         assert not path.is_file() or b"s3cr" not in path.read_bytes()
 
 
+def test_a_wrong_password_is_not_answered_from_the_cache(
+    server: IndexServer, make_client: MakeClient, tmp_path: Path
+) -> None:
+    index = server.index(auth=("me", SECRET))
+    index.wheel("demo", "1.0")
+    assert make_client(index.url_with_login, cache_dir=tmp_path / "cache").project("demo")
+    wrong = make_client(index.url.replace("://", "://me:wrong@"), cache_dir=tmp_path / "cache")
+    with pytest.raises(IndexUnavailableError):
+        wrong.project("demo")
+
+
 def test_two_indexes_of_one_host_with_their_own_credentials(server: IndexServer, make_client: MakeClient) -> None:
     one, two = server.index("/one/", auth=("a", "1")), server.index("/two/", auth=("b", "2"))
     one.wheel("demo", "1.0")

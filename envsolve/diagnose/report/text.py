@@ -5,16 +5,19 @@ from __future__ import annotations
 import codecs
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
+from typing import BinaryIO
 
 from envsolve.diagnose.model import Vocabulary
+from envsolve.system.limits import LOG_BYTES, LOG_LINES, LOG_READ, MIB, LimitError
 
 MAX_LINE = 10_000
 """Characters of a line that are looked at: pip lists all that it installed in one line."""
 MAX_LINES = 200_000
-"""Lines that are looked at from the start of a text, and as many from its end."""
+"""Lines that hold something and are looked at from the start of a text, and as many from its end."""
 SAME_SHAPE = 20
 """Lines that differ in numbers alone, of which so many from the start and from the end are searched.
 
@@ -46,6 +49,8 @@ _BUILDKIT = re.compile(r"#\d{1,4} (?:\d{1,6}\.\d{1,4} )?")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
 # As Chinese and Japanese reports write "GPU: ..., driver: ...".
 _FULL_WIDTH = str.maketrans("\uff1a\uff0c\uff08\uff09\uff1d\u3000\u3001", ":,()= ,")
+_PART = re.compile(r"[^\r\n]+")
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 _QUOTED = re.compile(r"(?:> ?){1,5}(?!>)")
 
 
@@ -79,13 +84,8 @@ class Log:
         if "\n" not in text:
             text = text.replace("\r", "\n")
         lines: list[Line] = []
-        numbered = list(enumerate(text.split("\n"), 1))
-        if len(numbered) > 2 * MAX_LINES:
-            numbered = numbered[:MAX_LINES] + numbered[-MAX_LINES:]
-        for number, raw in numbered:
-            for part in raw.split("\r") if "\r" in raw else (raw,):
-                if part:
-                    lines.append(Line(number, len(lines), _clean(part[:MAX_LINE])))
+        for number, part in _numbered(text):
+            lines.append(Line(number, len(lines), _clean(part[:MAX_LINE])))
         self.lines = tuple(lines)
         lowered = "\n".join(line.text for line in lines).lower()
         kept = _without_repetition(lowered)
@@ -127,6 +127,22 @@ class Log:
         return self.lines[max(0, line.index - count) : line.index][::-1]
 
 
+def _numbered(text: str) -> Iterator[tuple[int, str]]:
+    """The parts at both ends of a text that hold something, with their line numbers.
+
+    50 million empty lines take 6 GB as a list.
+    """
+    parts, number, counted = _PART.finditer(text), 1, 0
+    for part in chain(islice(parts, MAX_LINES), _last(parts)):
+        number += text.count("\n", counted, part.start())
+        counted = part.start()
+        yield number, part[0]
+
+
+def _last(parts: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
+    yield from deque(parts, MAX_LINES)
+
+
 def _without_repetition(lowered: str) -> list[int]:
     """The places of the lines to search: all but the middle ones of those that differ in numbers alone."""
     shapes = lowered.translate(_DIGITS)
@@ -149,13 +165,9 @@ def decode(data: bytes) -> str:
 
     Every input decodes; what is no text becomes odd characters, not an error.
     """
-    for mark, encoding in _BOMS:
-        if data.startswith(mark):
-            return data[len(mark) :].decode(encoding, "replace")
-    start = data[:4000]
-    if start and start.count(0) > len(start) // 3:  # ASCII as UTF-16 has a zero in every second byte
-        odd = start[1::2].count(0) >= start[::2].count(0)
-        return data.decode("utf-16-le" if odd else "utf-16-be", "replace")
+    mark, encoding = _encoding(data[:4000])
+    if encoding is not None:
+        return data[mark:].decode(encoding, "replace")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -163,6 +175,50 @@ def decode(data: bytes) -> str:
     # One odd byte in a log of UTF-8 is damage; many are another encoding.
     text = data.decode("utf-8", "replace")
     return text if text.count("\ufffd") <= len(text) // 1000 else data.decode("latin-1")
+
+
+def _encoding(start: bytes) -> tuple[int, str | None]:
+    """The length of the byte order mark that a file starts with, and the encoding; None if only the whole shows it."""
+    for mark, encoding in _BOMS:
+        if start.startswith(mark):
+            return len(mark), encoding
+    if start and start.count(0) > len(start) // 3:  # ASCII as UTF-16 has a zero in every second byte
+        odd = start[1::2].count(0) >= start[::2].count(0)
+        return 0, "utf-16-le" if odd else "utf-16-be"
+    return 0, None
+
+
+def read_log(file: BinaryIO) -> tuple[str, int]:
+    """The text of a log and its size in bytes; of a large one the text from both ends, with the line ends between.
+
+    Raises:
+        LimitError: The log has no end within :data:`LOG_READ`.
+    """
+    half = LOG_BYTES // 2
+    head, tail, size, breaks = bytearray(), deque[bytes](), 0, 0
+    while data := file.read(MIB):
+        size += len(data)
+        if size > LOG_READ:
+            raise LimitError(f"the text is larger than {LOG_READ // MIB} MiB")
+        taken = data[: half - len(head)]
+        head += taken
+        if len(taken) < len(data):
+            tail.append(data[len(taken) :])
+        while len(tail) > half // MIB + 1:
+            breaks += tail.popleft().count(b"\n")
+    mark, encoding = _encoding(bytes(head[:4000]))
+    rest = b"".join(tail)
+    if len(rest) <= half:
+        return decode(bytes(head) + rest), size
+    # A character of UTF-32 has four bytes: the cut must not go through one.
+    cut = len(rest) - half + (half - size) % 4
+    breaks += rest.count(b"\n", 0, cut)
+    name = "utf-8" if encoding is None else encoding
+    last = rest[cut:].decode(name, "replace")
+    first = head[mark:].decode(name, "replace")
+    # Characters beyond the basic plane make Python store every one of the text in four bytes.
+    texts = (_ASTRAL.sub("?", part) for part in (first, "\n" * min(breaks, LOG_LINES), last))
+    return "".join(texts), size
 
 
 def _clean(text: str) -> str:
