@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint network gpu slow grid bench catalogue-docs docs clean
+.PHONY: demo test lint network gpu slow grid bench catalogue-docs docs dist clean
 
 $(READY): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -61,6 +61,19 @@ docs: $(READY)
 	$(BIN)/python docs/reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html; docs/pictures.py records the pictures anew"
+
+# The sdist and the wheel that is built from it, checked, and installed as pipx and uv install tools (in build/tools).
+TOOLS := $(CURDIR)/build/tools
+dist: $(READY)
+	@$(BIN)/python -m pip install -q --editable '.[dist]'
+	rm -rf dist $(TOOLS)
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	PIPX_HOME=$(TOOLS)/pipx PIPX_BIN_DIR=$(TOOLS)/bin $(BIN)/pipx install --python $(CURDIR)/$(BIN)/python dist/*.whl
+	UV_TOOL_DIR=$(TOOLS)/uv UV_TOOL_BIN_DIR=$(TOOLS)/uvbin $(BIN)/uv tool install --python $(BIN)/python dist/*.tar.gz
+	$(TOOLS)/bin/envsolve builds torch --gpu H100 --driver 580 > $(TOOLS)/pipx.txt
+	$(TOOLS)/uvbin/envsolve builds torch --gpu H100 --driver 580 | cmp - $(TOOLS)/pipx.txt
 
 clean:
 	rm -rf $(VENV) build dist envsolve/_default_index.py envsolve/diagnose/causes/_compiled.json
