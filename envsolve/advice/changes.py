@@ -95,7 +95,9 @@ def _without(family: Family, limits: Limits, every: Sequence[Limit], given_up: S
     if not best:  # also where nothing would be left of the request
         return None
     verb = "relax" if all(_relaxable(limit, limits) for limit in given_up) else "give up"
-    return Fix(f"{verb} " + " and ".join(demanded(limit, limits) for limit in given_up), unlocks=named(best))
+    text = f"{verb} " + " and ".join(demanded(limit, limits) for limit in given_up)
+    names = tuple(limit.name for limit in given_up) if all(limit.kind == "asked" for limit in given_up) else ()
+    return Fix(text, unlocks=named(best), relaxes=names)
 
 
 def _relaxable(limit: Limit, limits: Limits) -> bool:

@@ -8,11 +8,14 @@ import msgspec
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from envsolve.advice.changes import combined_change, remedies
 from envsolve.advice.published import explain_unpublished, explain_unpublished_flavour, published_as, repository_of
+from envsolve.advice.relaxations import Trials, relaxations, without_one, without_parents
 from envsolve.facts.catalogue import flavours
 from envsolve.machine.model import Platform
+from envsolve.packages.requirements import Need
 from envsolve.rules.platform import SYSTEMS, admits_python, same_system
 from envsolve.solve.candidate_selector import CandidateSelector
 from envsolve.solve.family import Family, Option
@@ -159,33 +162,61 @@ _SHOWN = 5
 
 
 def conflict_report(
-    causes: Sequence[Cause], family: Family, selector: CandidateSelector, constraints: Mapping[str, SpecifierSet]
+    roots: Sequence[Need],
+    trials: Trials,
+    family: Family,
+    selector: CandidateSelector,
+    constraints: Mapping[str, SpecifierSet],
 ) -> Conflict:
-    """Say which needs exclude each other, what exists of the package that they fight about, and what could give way."""
+    """Say which needs exclude each other, what exists of the package that they fight about, and what could give way.
+
+    Args:
+        roots: The request.
+        trials: Its solves, after the first.
+        family: The torch family on the machines.
+        selector: The other packages.
+        constraints: What must hold of packages, whoever brings them in.
+    """
+    trials.reduce()
+    core, causes = trials.core
+    limited = [(canonicalize_name(need.requirement.name),) for need in core if need.requirement.specifier]
+    relaxed = tuple(relaxations(roots, limited, family, trials))
     # The conflict holds every version of a package that was tried: the newest and the oldest are enough.
     parties = _parties(causes)
     newest = [party[0] for party in parties]
     asked = [cause.need for cause in newest if isinstance(cause.need, PackageNeed)]
     facts = [ConflictFact(text) for party in parties for text in _sentences(party)]
     failures: list[ConflictFact] = []
-    fixes = [*_remedies(newest), *_lacking(newest, family, selector)]
+    fixes: list[Fix] = []
     for name in dict.fromkeys(need.name for need in asked):
         needs = [need for need in asked if need.key == name]
         about = _about_package(name, needs, constraints.get(name, SpecifierSet()), family, selector)
         facts += map(ConflictFact, about.facts)
         failures += about.failures
         fixes += about.fixes
-    if needed := [c.need.requires_python for c in newest if isinstance(c.need, PythonNeed)]:
-        environment = selector.environment
-        own = environment.full_version if environment.is_exact else environment.python
-        facts.append(ConflictFact(f"the environment's Python is {own}"))
-        allowed = [p for p in family.pythons if all(admits_python(required, p) for required in needed)]
-        fixes += [Fix(f"use another Python: {', '.join(allowed)}")] if allowed else []
+    fixes += [*relaxed, *_lacking(newest, family, selector)]
+    for text, ways in _about_python(newest, family, selector):
+        facts.append(ConflictFact(text))
+        fixes += ways
     # A package that has no build here may have sent the solver back through all versions of what needs it.
     for name in family.barren:
         failures += failing(name, SpecifierSet(), family)
         fixes += _other_pythons(name, family)
-    return Conflict((*facts, *failures), tuple(dict.fromkeys(fixes)) or tuple(_without_parents(newest)))
+    fixes = fixes or [*without_one(roots, core, trials)] or [*without_parents(newest)]
+    return Conflict((*facts, *failures), tuple(dict.fromkeys(fixes)))
+
+
+def _about_python(
+    newest: Sequence[Cause], family: Family, selector: CandidateSelector
+) -> Iterator[tuple[str, Sequence[Fix]]]:
+    """That a need rules the environment's Python out, if one does, with the Pythons that all needs allow."""
+    needed = [cause.need.requires_python for cause in newest if isinstance(cause.need, PythonNeed)]
+    if needed:
+        environment = selector.environment
+        own = environment.full_version if environment.is_exact else environment.python
+        allowed = [p for p in family.pythons if all(admits_python(required, p) for required in needed)]
+        ways = [Fix(f"use another Python: {', '.join(allowed)}")] if allowed else []
+        yield f"the environment's Python is {own}", ways
 
 
 class _About(msgspec.Struct):
@@ -304,14 +335,6 @@ def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterato
         yield Fix(f"use another Python: {', '.join(found)}", unlocks=f"{name}{specifier} is published for it")
 
 
-def _without_parents(causes: Sequence[Cause]) -> Iterator[Fix]:
-    """To do without what needs the impossible, or to look for one that does not."""
-    for cause in causes:
-        if isinstance(cause.parent, Candidate):
-            yield Fix(f"leave {cause.parent.name} out, or ask for a version of it that does not need this")
-            return
-
-
 def _is_of_family(name: str, specifier: SpecifierSet, family: Family, selector: CandidateSelector) -> bool:
     """Whether the catalogue speaks for what is asked of a package; for what only the index lists it does not."""
     return family.owns(name) and (family.knows(name, specifier) or not selector.has(name, specifier))
@@ -334,16 +357,6 @@ def _what_exists(name: str, specifier: SpecifierSet, family: Family, selector: C
     elif not owned and next(selector.candidates(name, specifier), None) is None:
         python = selector.environment.python
         yield f"no {name} {words}".rstrip() + f" has a file for Python {python} on this platform; pre-releases apart"
-
-
-def _remedies(causes: Sequence[Cause]) -> Iterator[Fix]:
-    """What the request itself could give up: a requirement that was asked for and stands in the way of another."""
-    for asked in causes:
-        if asked.parent is not None or not isinstance(asked.need, PackageNeed) or not str(asked.need.specifier):
-            continue
-        for rival in causes:
-            if rival.parent is not None and rival.need.key == asked.need.key:
-                yield Fix(f"ask for {rival.need.text} instead of {asked.need.text}", unlocks=_label(rival.parent))
 
 
 def _other_pythons(name: str, family: Family) -> Iterator[Fix]:
@@ -374,9 +387,6 @@ def _found_elsewhere(need: PackageNeed, family: Family, selector: CandidateSelec
         return
     if next(selector.candidates(need.name, need.specifier), None) is not None:
         return
-    newest = next(selector.candidates(need.name, SpecifierSet()), None)
-    if str(need.specifier) and newest is not None:
-        yield Fix(f"relax {need.text}", unlocks=f"{need.name} {newest[0]}")
     pythons = [python for python in family.pythons if selector.served(need.name, need.specifier, python)]
     if pythons:
         yield Fix(f"use another Python: {', '.join(pythons)}", unlocks=f"{need.text} has files for it")

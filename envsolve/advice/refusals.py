@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from envsolve.facts.builds import SourceProject
 from envsolve.facts.catalogue import Catalogue, pythons
 from envsolve.machine.model import Machine
+from envsolve.packages.requirements import Need
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.driver import can_exist
 from envsolve.rules.platform import SYSTEMS
@@ -17,7 +18,7 @@ from envsolve.solve.candidate_selector import CandidateSelector
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
-from envsolve.solve.resolver import UnsolvableError
+from envsolve.solve.resolver import Solve, UnsolvableError
 from envsolve.toolchain.model import Compiled
 from envsolve.values import ComputeCapability
 
@@ -63,6 +64,8 @@ def python_not_allowed(family: Family, limits: Limits) -> Conflict:
 
 def unsolvable(
     failure: UnsolvableError,
+    needs: Sequence[Need],
+    solve: Solve,
     limits: Limits,
     family: Family,
     selector: CandidateSelector,
@@ -72,6 +75,8 @@ def unsolvable(
 
     Args:
         failure: What the solver found.
+        needs: What it was given.
+        solve: Solves a part of the needs, or changed ones.
         limits: What the request asks of the torch family.
         family: The torch family on the machines.
         selector: The other packages.
@@ -80,13 +85,20 @@ def unsolvable(
     # Only an impossible plan asks for a reason.
     from envsolve.advice.conflicts import conflict_report, explain
     from envsolve.advice.published import compiled_instead
+    from envsolve.advice.relaxations import Trials, relaxations
 
     asked = {n: s for n, s in limits.asked.items() if family.knows(n, s) or not selector.has(n, s)}
     limits = replace(limits, asked=asked)
     conflict = explain(family, limits)
+    trials = Trials(solve, needs, failure.causes)
     if conflict is None:
-        return conflict_report(failure.causes, family, selector, constraints)
-    return Conflict(conflict.facts, (*compiled_instead(family, limits, selector), *conflict.remedies))
+        return conflict_report(needs, trials, family, selector, constraints)
+    relaxed = tuple(relaxations(needs, [fix.relaxes for fix in conflict.remedies if fix.relaxes], family, trials))
+    # What the family alone would allow may contradict the other requirements.
+    unproved = [fix for fix in conflict.remedies if not fix.relaxes]
+    at = next((place for place, fix in enumerate(conflict.remedies) if fix.relaxes), 0)
+    fixes = (*compiled_instead(family, limits, selector), *unproved[:at], *relaxed, *unproved[at:])
+    return Conflict(conflict.facts, fixes or tuple(replace(fix, unlocks="") for fix in conflict.remedies))
 
 
 def no_triton(chosen: Option, family: Family) -> Conflict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -236,14 +237,19 @@ def make_plan(
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
-            raise NothingFitsError(unsolvable(failure, limits, family, selector, constraints)) from None
+
+            def again(changed: Sequence[Need], seconds: float) -> Solution:
+                return solve(provider, changed, request.cuda, seconds)
+
+            why = partial(unsolvable, failure, needs, again, limits, family, selector, constraints)
+            raise NothingFitsError(why) from None
 
     try:
         found = with_torch(resolve(asked.needs, family, {}), resolve)
         found = with_assembler(with_ready_wheels(found, resolve), resolve)
         plan = _complete(frame, with_build_tools(found, [*wanted], resolve), [*wanted], python)
     except NothingFitsError as nothing:
-        return _impossible(frame, nothing.conflict)
+        return _impossible(frame, nothing.conflict())
     return structs.replace(plan, warnings=(*plan.warnings, *about_sources(asked.sources, plan.cuda, family)))
 
 

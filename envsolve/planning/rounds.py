@@ -199,9 +199,13 @@ Resolve = Callable[[Sequence[Need], Family, Ready], Resolved]
 
 
 class NothingFitsError(Exception):
-    """The request has no answer."""
+    """The request has no answer.
 
-    def __init__(self, conflict: Conflict) -> None:
+    Attributes:
+        conflict: Why: made only when asked for, since it takes further solves.
+    """
+
+    def __init__(self, conflict: Callable[[], Conflict]) -> None:
         super().__init__("nothing fits")
         self.conflict = conflict
 

@@ -93,9 +93,11 @@ class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
         text: What to change.
         command: What does it, ready to run; None if no command does.
         unlocks: What fits then, for a plan that does not.
+        relaxes: The requirements that it relaxes or leaves out, if it does nothing else.
     """
 
     text: str
     # A diagnosis/1 has a null for it, and no `unlocks`: msgspec leaves out plain defaults only.
     command: str | None = msgspec.field(default_factory=_no_command)
     unlocks: str = ""
+    relaxes: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 from resolvelib import ResolutionImpossible
@@ -27,7 +27,7 @@ from envsolve.solve.provider import Provider
 from envsolve.solve.search import Found, TooLongError, search, search_without_barring
 
 #: How long the searches of one solve may take. A user waits no longer.
-_SECONDS = 60.0
+SECONDS = 60.0
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -73,13 +73,18 @@ class UnsolvableError(Exception):
         self.causes = tuple(causes)
 
 
-def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Solution:
+Solve = Callable[[Sequence[Need], float], Solution]
+"""Solves needs within some seconds, as a plan does."""
+
+
+def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, seconds: float = SECONDS) -> Solution:
     """Resolve the whole transitive graph.
 
     Args:
         provider: Joins catalogue, indexes and rules.
         needs: What is asked.
         flavour: A CUDA flavour that everything must have (``cu126``, ``cpu``); None leaves it to the solve.
+        seconds: How long the searches may take.
 
     Raises:
         UnsolvableError: Nothing satisfies the needs.
@@ -92,7 +97,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None) -> Sol
         roots.append(FlavourNeed(frozenset({flavour})))
     # The best torch alone, any that goes with the companions; the last are all that there is.
     ways = [[*roots, torch] for torch in paired] or [roots]
-    provider.deadline = time.monotonic() + _SECONDS
+    provider.deadline = time.monotonic() + seconds
     try:
         found = _best(provider, ways)
     except ResolutionImpossible as impossible:

@@ -1,0 +1,199 @@
+"""Which requirements exclude each other, and which of them to relax: every answer comes from a solve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from envsolve.errors import EnvsolveError
+from envsolve.packages.requirements import Need
+from envsolve.rules.nvidia.code import cuda_suffix
+from envsolve.solve.family import Family
+from envsolve.solve.needs import Candidate, PackageNeed
+from envsolve.solve.outcome import Fix
+from envsolve.solve.resolver import Cause, Solution, Solve, UnsolvableError
+
+# A plan that is refused in two seconds should not take a minute for its advice. Most solves here have only a part of
+# the requirements, and all metadata of the first solve is in memory.
+_SECONDS, _SECONDS_EACH = 20.0, 8.0
+_MOST_FIXES, _MOST_ROUNDS, _MOST_NAMED = 3, 6, 3
+
+
+class Trials:
+    """Solves of parts and changes of a request, all of them within a limited time.
+
+    Attributes:
+        core: The smallest list of requirements so far that has no answer, with its causes.
+    """
+
+    def __init__(self, solve: Solve, needs: Sequence[Need], causes: Sequence[Cause]) -> None:
+        self._solve = solve
+        self._until = time.monotonic() + _SECONDS
+        self.core: tuple[Sequence[Need], Sequence[Cause]] = needs, causes
+
+    def _tried(self, needs: Sequence[Need]) -> Solution | UnsolvableError | None:
+        """The answer, why there is none, or None: an index failed, or there was too little time."""
+        left = self._until - time.monotonic()
+        try:
+            return self._solve(needs, min(left, _SECONDS_EACH)) if left > 0 else None
+        except UnsolvableError as failure:
+            return failure
+        except EnvsolveError:
+            return None
+
+    def refutes(self, needs: Sequence[Need]) -> bool:
+        """Whether requirements are known to have no answer; the core is the fewest of them so far."""
+        found = self._tried(needs)
+        if not isinstance(found, UnsolvableError):
+            return False
+        if len(needs) <= len(self.core[0]):
+            self.core = needs, found.causes
+        return True
+
+    def anew(self, needs: Sequence[Need]) -> Solution | None:
+        """The answer to other requirements; if they have none, they are the core from then on."""
+        found = self._tried(needs)
+        self.core = needs, found.causes if isinstance(found, UnsolvableError) else ()
+        return found if isinstance(found, Solution) else None
+
+    def reduce(self) -> None:
+        """Make the core irreducible, as far as the time allows."""
+        needs, causes = self.core
+        named = {name for cause in causes for name in _names(cause)}
+        suspects = [need for need in needs if _name(need) in named]
+        if not 0 < len(suspects) < len(needs) or not self.refutes(suspects):
+            suspects = list(needs)
+        # What comes first is preferred in the core: a pin explains more than a bare name.
+        suspects.sort(key=_strictness)
+        # A package that is asked for by URL is another than that of the index, so the request is not told without it.
+        kept = [need for need in suspects if need.requirement.url]
+        rest = [need for need in suspects if not need.requirement.url]
+        self.refutes([*kept, *(_smallest(kept, rest, self, changed=bool(kept)) if rest else ())])
+
+
+def _smallest(kept: Sequence[Need], needs: Sequence[Need], trials: Trials, *, changed: bool) -> list[Need]:
+    """QuickXplain: the part of needs that has no answer beside what is kept, none of which can be left out."""
+    if changed and trials.refutes([*kept]):
+        return []
+    if len(needs) == 1:
+        return [*needs]
+    first, second = needs[: len(needs) // 2], needs[len(needs) // 2 :]
+    found = _smallest([*kept, *first], second, trials, changed=True)
+    return [*_smallest([*kept, *found], first, trials, changed=bool(found)), *found]
+
+
+def relaxations(
+    needs: Sequence[Need], first: Sequence[Collection[str]], family: Family, trials: Trials
+) -> Iterator[Fix]:
+    """Requirements to relax, each set of them solved together with all that the request asks for beside it.
+
+    Args:
+        needs: The request.
+        first: Names of what to relax, set by set. What turns out to go with a set is relaxed with it.
+        family: The torch family on the machines.
+        trials: Solves.
+    """
+    told: list[frozenset[str]] = []
+    for names in first:
+        given = frozenset(names)
+        for _ in range(_MOST_ROUNDS):
+            if any(known <= given for known in told):
+                break
+            changed = _relaxed(needs, given)
+            solution = trials.anew(changed) if changed else None
+            if solution is not None:
+                yield _fix(needs, given, solution)
+                told.append(given)
+                break
+            more = _going_with(needs, given, family) or _in_the_way(trials)
+            if more <= given:
+                break
+            given |= more
+        if len(told) == _MOST_FIXES:
+            return
+
+
+def without_one(needs: Sequence[Need], core: Sequence[Need], trials: Trials) -> Iterator[Fix]:
+    """Requirements of a core without each of which the rest has an answer."""
+    for name in dict.fromkeys(map(_name, core)):
+        rest = [need for need in needs if _name(need) != name]
+        if rest and trials.anew(rest) is not None:
+            yield Fix(f"give up {name}")
+
+
+def without_parents(causes: Sequence[Cause]) -> Iterator[Fix]:
+    """To do without what needs the impossible, or to look for one that does not."""
+    for cause in causes:
+        if isinstance(cause.parent, Candidate):
+            yield Fix(f"leave {cause.parent.name} out, or ask for a version of it that does not need this")
+            return
+
+
+def _in_the_way(trials: Trials) -> frozenset[str]:
+    if not trials.core[1]:
+        return frozenset()
+    trials.reduce()
+    return frozenset(_name(need) for need in trials.core[0] if need.requirement.specifier)
+
+
+def _going_with(needs: Sequence[Need], given: Collection[str], family: Family) -> frozenset[str]:
+    """The pins that move with torch: those of its family and of the CUDA libraries that it pins itself."""
+    if "torch" not in given:
+        return frozenset()
+    names = {_name(need) for need in needs if any(s.operator == "==" for s in need.requirement.specifier)}
+    libraries = {name for name in names if (cuda := cuda_suffix(name)) and cuda[0] in family.runtime}
+    return frozenset({*libraries, *filter(family.owns, names)} - set(given))
+
+
+def _relaxed(needs: Sequence[Need], given: Collection[str]) -> list[Need]:
+    """A request with some requirements relaxed; one that has no limits is left out."""
+    changed = []
+    for need in needs:
+        if _name(need) not in given:
+            changed.append(need)
+        elif need.requirement.specifier:
+            requirement = Requirement(str(need.requirement))
+            requirement.specifier = SpecifierSet()
+            changed.append(replace(need, requirement=requirement, hashes=()))
+    return changed
+
+
+def _fix(needs: Sequence[Need], given: Collection[str], solution: Solution) -> Fix:
+    asked = {_name(need): need.requirement for need in needs if _name(need) in given}
+    limited = [f"{name}{requirement.specifier}" for name, requirement in asked.items() if requirement.specifier]
+    bare = [name for name, requirement in asked.items() if not requirement.specifier]
+    actions = [f"relax {_listed(limited)}"] if limited else []
+    actions += [f"give up {_listed(bare)}"] if bare else []
+    names = [name for name in asked if name in solution.chosen] or [
+        name for name in ("torch",) if name in solution.chosen
+    ]
+    labels = [solution.chosen[name].candidate.label for name in names]
+    shown = [*labels[:_MOST_NAMED], *([f"{len(labels) - _MOST_NAMED} others"] if len(labels) > _MOST_NAMED else [])]
+    beside = f" with {_listed(shown[1:])}" if shown[1:] else ""
+    return Fix(" and ".join(actions), unlocks="".join(shown[:1]) + beside)
+
+
+def _listed(texts: Sequence[str]) -> str:
+    *most, last = texts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _name(need: Need) -> str:
+    return canonicalize_name(need.requirement.name)
+
+
+def _names(cause: Cause) -> Iterator[str]:
+    if isinstance(cause.need, PackageNeed):
+        yield cause.need.name
+    if isinstance(cause.parent, Candidate):
+        yield cause.parent.name
+
+
+def _strictness(need: Need) -> int:
+    operators = {s.operator for s in need.requirement.specifier}
+    return 0 if operators & {"==", "==="} else 1 if operators else 2
