@@ -92,6 +92,7 @@ def verify(
     time_limit: float = 120.0,
     only: Sequence[str] = (),
     quick: bool = False,
+    hashes: bool = False,
     plan: StrPath | None = None,
     before: StrPath | None = None,
 ) -> Report:
@@ -102,6 +103,7 @@ def verify(
         time_limit: Seconds for each check.
         only: Names of the checks to run; all if empty.
         quick: Whether to run only the fastest, most telling checks.
+        hashes: Whether to compare the hashes of installed files, not only their sizes.
         plan: The JSON of a plan, or a lock, to compare the results with.
         before: The JSON of an earlier report to compare this one with.
 
@@ -112,10 +114,11 @@ def verify(
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
     from envsolve.diagnose.signatures import explain
-    from envsolve.verify.runner import run_checks
+    from envsolve.verify.installed import check_here
 
     python, names, context = _interpreter(prefix), items(only, str, "only"), _context(plan, before)
-    return context.around(run_checks(python, time_limit=time_limit, only=names, quick=quick, explain=explain))
+    found = check_here(python, time_limit=time_limit, only=names, quick=quick, hashes=hashes, explain=explain)
+    return context.around(found)
 
 
 def verify_compiles(

@@ -39,6 +39,9 @@ def command(
         list[str] | None, option("--only", metavar="CHECK", help="Run only this check; repeatable.")
     ] = None,
     quick: Annotated[bool, option("--quick", help="Run only the fastest, most telling checks.")] = False,
+    hashes: Annotated[
+        bool, option("--hashes", help="Also compare the hashes of installed files, not only their sizes.")
+    ] = False,
     plan: Annotated[
         Path | None,
         path("--plan", metavar="FILE", help="Compare the results with a plan (JSON) or a pylock.toml."),
@@ -61,7 +64,7 @@ def command(
     one_of = "give one of --prefix DIR, --python EXE, --report FILE"
     if [prefix, python, report].count(None) < 2:
         raise UsageError("no environment to verify, or several", hint=one_of)
-    _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick)
+    _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick, hashes=hashes)
     written, read = {"-o": output, "--html": html}, {"--report": report, "--plan": plan, "--compare": compare}
     for name, target in written.items():
         check_target(target, name)
@@ -78,7 +81,7 @@ def command(
         if compile_only:
             found = envsolve.verify_compiles(place, gpu or (), **choice)
         else:
-            found = envsolve.verify(place, quick=quick, **choice)
+            found = envsolve.verify(place, quick=quick, hashes=hashes, **choice)
     with contextlib.ExitStack() as stack:
         if html:  # also where the report cannot be delivered
             from envsolve.verify.page import page
@@ -138,11 +141,12 @@ def _refuse_at_odds(
     *,
     compile_only: bool,
     quick: bool,
+    hashes: bool,
 ) -> None:
     """Options that ask for two things at once."""
-    from envsolve.verify.report import LOADER
+    from envsolve.verify.report import FILES, LOADER
 
-    if report and (gpu or only or plan or compile_only or quick):
+    if report and (gpu or only or plan or compile_only or quick or hashes):
         raise UsageError(
             "--report shows what was seen, and runs nothing",
             hint="leave out all but --compare, --format, -o and --html; or give --prefix DIR in place of --report",
@@ -152,9 +156,11 @@ def _refuse_at_odds(
             "--gpu names GPUs to compile for, and runs nothing",
             hint="add --compile-only; leave --gpu out to run on the GPUs of this machine",
         )
-    if compile_only and not gpu and set(only or ()) != {LOADER}:
+    if compile_only and not gpu and not (only and set(only) <= {FILES, LOADER}):
         raise UsageError(
             "--compile-only: no GPU to compile for", hint="add --gpu, with a name or --gpu 9.0; it may be repeated"
         )
+    if compile_only and hashes:
+        raise UsageError("--hashes belongs to the checks of installed files", hint="leave out --compile-only")
     if compile_only and quick:
         raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")

@@ -5,7 +5,6 @@ Damage is an answer here, not an error: what cannot be read is None, what is not
 
 from __future__ import annotations
 
-import csv
 import mmap
 import os
 import re
@@ -21,6 +20,7 @@ from envsolve.binaries.files import FolderFiles
 from envsolve.binaries.library import read_extension
 from envsolve.binaries.measure import read_python_library, read_version
 from envsolve.binaries.model import LIBRARY_FILE, VENDOR_PREFIX
+from envsolve.environment.installed import LARGEST_RECORD, record_rows
 from envsolve.environment.layout import read_layout
 from envsolve.environment.loader import read_directories, read_libraries
 from envsolve.environment.model import (
@@ -40,7 +40,6 @@ from envsolve.system.files import is_file, open_regular, read_regular, real_path
 from envsolve.values import PythonVersion
 
 _INFO = re.compile(r"(?P<name>[^-]+)(?:-(?P<version>[^-]+))?(?:-py3[\d.]*)?\.(?:dist|egg)-info")
-_LARGEST_RECORD = 64 << 20
 _PYTHON_LIBRARIES = ("torch/lib/libtorch_python.so", "torch/lib/torch_python.dll")
 #: Triton compiles its kernels for the GPU at hand; what else is in its wheel is a profiler.
 _NO_EXTENSIONS = frozenset({"torch", "triton", "pytorch-triton"})
@@ -129,7 +128,7 @@ def read_conda(prefix: Path) -> tuple[tuple[CondaPackage, ...], tuple[str, ...]]
     found, unreadable = [], []
     for path in sorted(prefix.glob("conda-meta/*.json")):
         try:
-            record = msgspec.json.decode(read_regular(path, _LARGEST_RECORD), type=_CondaRecord)
+            record = msgspec.json.decode(read_regular(path, LARGEST_RECORD), type=_CondaRecord)
         except (OSError, msgspec.MsgspecError) as error:
             unreadable.append(f"{path}: {error}")
             continue
@@ -147,7 +146,7 @@ def read_conda(prefix: Path) -> tuple[tuple[CondaPackage, ...], tuple[str, ...]]
 def _distribution(site: Path, folder: str, name: str, version: str | None) -> Distribution:
     info = site / folder
     stated = _headers(info / "METADATA") or _headers(info / "PKG-INFO") or (_headers(info) if is_file(info) else {})
-    files, missing, altered = _recorded(site, info / "RECORD")
+    files, missing, altered = _recorded(site, info)
     return Distribution(
         name=canonicalize_name(next(iter(stated.get("name", ())), name)),
         version=next(iter(stated.get("version", ())), None) or version,
@@ -175,18 +174,16 @@ def _headers(path: Path) -> dict[str, list[str]]:
     return fields
 
 
-def _recorded(site: Path, record: Path) -> tuple[tuple[str, ...] | None, tuple[str, ...], tuple[str, ...]]:
+def _recorded(site: Path, info: Path) -> tuple[tuple[str, ...] | None, tuple[str, ...], tuple[str, ...]]:
     """The files that RECORD names, those of them that are missing, and libraries of another size."""
-    try:
-        text = read_regular(record, _LARGEST_RECORD).decode("utf-8", "replace")
-        rows = [row for row in csv.reader(text.splitlines()) if row and row[0]]
-    except (OSError, csv.Error):
+    rows = record_rows(info)
+    if rows is None:
         return None, (), ()
     files, missing, altered = [], [], []
     for row in rows:
         path = row[0].replace("\\", "/")
         # Scripts and data outside the directory may be replaced by another package or by their user.
-        if path.startswith(("../", "/")) or path.endswith(".pyc") or "\0" in path:
+        if path.startswith(("../", "/")) or path.endswith(".pyc"):
             continue
         files.append(path)
         try:

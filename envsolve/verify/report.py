@@ -22,6 +22,8 @@ from envsolve.system.files import read_regular
 SCHEMA: Literal["envsolve.checks/1"] = "envsolve.checks/1"
 LOADER = "loader"
 """The check that reads every library of an environment; it needs no GPU, and no GPU to compile for."""
+FILES = "installed-files"
+"""The check that compares installed files with their records; it proves nothing of what they do."""
 PLAN = "plan"
 """The check that holds the packages of an environment against a plan; it proves nothing of what they do."""
 Status = Literal["pass", "fail", "skip"]
@@ -142,7 +144,9 @@ class Report:
     @property
     def passed(self) -> bool:
         """Whether something was checked and nothing failed; a report of skips, or of packages alone, proves nothing."""
-        return not self.failed and any(check.status == "pass" and check.name != PLAN for check in self.checks)
+        return not self.failed and any(
+            check.status == "pass" and check.name not in (PLAN, FILES) for check in self.checks
+        )
 
     @property
     def failed(self) -> bool:

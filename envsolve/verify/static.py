@@ -24,12 +24,13 @@ from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.verdict import Level
 from envsolve.system.files import is_file
 from envsolve.values import ComputeCapability
-from envsolve.verify.report import LOADER, Check, Explain, Report, Status, describe, unexplained
-from envsolve.verify.runner import run_checks, run_compile_checks
+from envsolve.verify.installed import check_files, check_here
+from envsolve.verify.report import FILES, LOADER, Check, Explain, Report, Status, describe, unexplained
+from envsolve.verify.runner import run_compile_checks
 from envsolve.verify.scripts import expect_known, find_scripts
 
 COVERAGE = "arch-coverage"
-NAMES = (LOADER, COVERAGE)
+NAMES = (FILES, LOADER, COVERAGE)
 _NAMED = 3
 _STACK = re.compile(r"torch|triton|nvidia-[\w-]+")
 #: CUDA's own without a distribution: each with its parts. Others (cuFFTW, cuFile) hold next to no code, for few GPUs.
@@ -66,6 +67,10 @@ def static_checks(
         time_limit: Seconds for looking up symbols.
     """
     if not names:
+        return
+    if FILES in names:
+        yield check_files(python)
+    if set(names) == {FILES}:
         return
     started = time.monotonic()
     environment = read_outline(prefix_of(python), environ)
@@ -247,7 +252,7 @@ def prove(prefix: Path, explain: Explain = unexplained) -> bool:
         VerificationError: A check failed.
     """
     names = [script.name for script in find_scripts() if script.runs_on in ("host", "gpu") and not script.builds]
-    report = run_checks(interpreter_of(prefix), only=names, explain=explain)
+    report = check_here(interpreter_of(prefix), only=[FILES, *names], explain=explain)
     if report.failed:
         raise VerificationError(
             "the environment was made, and does not work:\n" + describe(report),

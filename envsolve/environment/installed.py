@@ -1,0 +1,258 @@
+"""The files of installed packages, compared with the sizes and hashes that their own records state.
+
+pip and uv write RECORD (Python packaging specification "Recording installed projects"); conda writes ``conda-meta``.
+Both are read from outside: nothing of the environment runs, so nothing in it can hide a change.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import msgspec
+
+from envsolve.binaries.model import LIBRARY_FILE
+from envsolve.environment.model import Distribution
+from envsolve.system.files import open_regular, read_regular
+
+LARGEST_RECORD = 64 << 20
+#: What a GPU program runs: other files may be edited or left out of slim images without harm.
+_CODE = re.compile(r"(?:\.py|\.bc|\.cubin|\.fatbin|\.so(?:\.\d+)*|\.dll|\.pyd)$|(?:^|/)bin/[^/]+$")
+#: Slim images remove tests, and nothing at run time imports them.
+_TESTS = re.compile(r"(?:^|/)(?:tests?|testing|_?test_\w+)(?:/|\.py$)|(?:^|/)test_\w+\.py$")
+_CONDA_STACK = re.compile(
+    r"(?:lib)?torch\w*|pytorch[\w-]*|triton|cuda-[\w-]+|cudatoolkit|cudnn|nccl|lib(?:cu|nv|magma)\S*"
+)
+_STACK = re.compile(r"torch|torchvision|torchaudio|triton|pytorch-triton\S*|(?:nvidia|cuda)-[\w-]+")
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a package says of one of its files.
+
+    Attributes:
+        path: The file, relative to ``root``.
+        root: The directory that the record's paths start from.
+        sha256: Hexadecimal; None if the record has no usable hash.
+        size: In bytes; None if the record does not say.
+    """
+
+    path: str
+    root: str
+    sha256: str | None
+    size: int | None
+
+    @property
+    def file(self) -> str:
+        """The absolute path."""
+        return f"{self.root}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """An installed package with the command that installs it again.
+
+    Attributes:
+        name: Normalised name.
+        label: ``torch 2.8.0+cu128``.
+        again: The command.
+    """
+
+    name: str
+    label: str
+    again: str
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file that is not as its package installed it.
+
+    Attributes:
+        kind: ``truncated`` is shorter than recorded, ``altered`` has another size or hash.
+        by: Another package that lists the same path and whose record fits the file.
+    """
+
+    file: str
+    kind: Literal["missing", "truncated", "altered"]
+    package: Package
+    by: str | None = None
+
+    @property
+    def text(self) -> str:
+        """One line: what is wrong with which file of which package."""
+        words = {"missing": "is missing", "truncated": "is truncated", "altered": "is not the file that was installed"}
+        text = f"{self.file} {words[self.kind]}: it belongs to {self.package.label}"
+        return f"{text}, and {self.by} has replaced it" if self.by else text
+
+
+def record_rows(info: Path) -> list[list[str]] | None:
+    """The rows of a RECORD: path, hash, size; None if it cannot be read."""
+    try:
+        text = read_regular(info / "RECORD", LARGEST_RECORD).decode("utf-8", "replace")
+        return [row for row in csv.reader(text.splitlines()) if row and row[0] and "\0" not in row[0]]
+    except (OSError, csv.Error):
+        return None
+
+
+def packages_of_stack(
+    prefix: Path, distributions: Sequence[Distribution], also: Collection[str] = (), *, uv: bool = False
+) -> tuple[Package, ...]:
+    """The packages that GPU programs run on, with what their records say of code files.
+
+    Args:
+        prefix: The environment's root directory.
+        distributions: All of it; of equal names the first is the one that is imported.
+        also: Names of further packages, such as extensions.
+        uv: Whether uv made the environment, which then need not contain pip.
+    """
+    first: dict[str, Distribution] = {}
+    for distribution in distributions:
+        # conda edits libraries after pip wrote RECORD; its own record has the sizes that count.
+        if (_STACK.fullmatch(distribution.name) or distribution.name in also) and distribution.installer != "conda":
+            first.setdefault(distribution.name, distribution)
+    return (*(_of_wheel(one, uv) for one in first.values()), *_of_conda(prefix))
+
+
+def damages(packages: Sequence[Package], *, hashes: bool = False) -> tuple[Damage, ...]:
+    """Compare files with their records.
+
+    Args:
+        packages: Those to check.
+        hashes: Whether to also hash files of the recorded size, at about 1 GB/s a core.
+    """
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashlib releases the interpreter's lock
+        judge = partial(_judge, hashes=hashes)
+        found = [
+            (package, record, kind)
+            for package in packages
+            for record, kind in zip(package.records, pool.map(judge, package.records), strict=True)
+            if kind
+        ]
+        others = _claims(packages, {record.file for _, record, kind in found if kind != "missing"})
+        return tuple(
+            Damage(record.file, kind, package, _writer(others.get(record.file, ()), package))
+            for package, record, kind in found
+        )
+
+
+def _judge(record: Record, *, hashes: bool) -> Literal["missing", "truncated", "altered"] | None:
+    try:
+        status = os.stat(record.file)  # noqa: PTH116  thousands of files
+    except OSError:
+        return "missing"
+    if not stat.S_ISREG(status.st_mode):
+        return "altered"
+    if record.size is not None and status.st_size != record.size:
+        return "truncated" if status.st_size < record.size and LIBRARY_FILE.search(record.path) else "altered"
+    if not hashes or record.sha256 is None:
+        return None
+    return None if _hash(record.file) == record.sha256 else "altered"
+
+
+def _hash(path: str) -> str | None:
+    value = hashlib.sha256()
+    try:
+        with open_regular(Path(path)) as file:
+            while chunk := file.read(_CHUNK):
+                value.update(chunk)
+    except OSError:  # a damaged file system: what cannot be read is not what was installed
+        return None
+    return value.hexdigest()
+
+
+def _claims(packages: Sequence[Package], files: Collection[str]) -> Mapping[str, list[tuple[Package, Record]]]:
+    claims: dict[str, list[tuple[Package, Record]]] = {}
+    for package in packages:
+        for record in package.records if files else ():
+            if record.file in files:
+                claims.setdefault(record.file, []).append((package, record))
+    return claims
+
+
+def _writer(claims: Sequence[tuple[Package, Record]], owner: Package) -> str | None:
+    """The package that overwrote another one's file: both list it, and it fits the record of the other."""
+    others = ((package, record) for package, record in claims if package is not owner and record.size is not None)
+    return next((package.label for package, record in others if _judge(record, hashes=True) is None), None)
+
+
+def _of_wheel(distribution: Distribution, uv: bool) -> Package:
+    pinned = f"{distribution.name}=={distribution.version}" if distribution.version else distribution.name
+    command = "uv pip install --reinstall" if uv or distribution.installer == "uv" else "pip install --force-reinstall"
+    records = []
+    for row in record_rows(Path(distribution.info)) or ():
+        path = row[0].replace("\\", "/")
+        if not path.startswith(("../", "/")) and _deciding(path):
+            size = int(row[2]) if len(row) > 2 and row[2].isdecimal() else None
+            records.append(Record(path, distribution.site, _sha256(row[1] if len(row) > 1 else ""), size))
+    return Package(distribution.name, distribution.label, f"{command} --no-deps '{pinned}'", tuple(records))
+
+
+def _deciding(path: str) -> bool:
+    return bool(_CODE.search(path)) and not _TESTS.search(path)
+
+
+def _sha256(text: str) -> str | None:
+    """RECORD has hashes as URL-safe base64 without padding."""
+    kind, _, value = text.partition("=")
+    if kind != "sha256" or len(value) != 43:
+        return None
+    try:
+        return base64.urlsafe_b64decode(value + "=").hex()
+    except ValueError:
+        return None
+
+
+class _CondaFile(msgspec.Struct, frozen=True):
+    path: str = msgspec.field(name="_path")
+    path_type: str = "hardlink"
+    sha256: str | None = None
+    sha256_in_prefix: str | None = None
+    size_in_bytes: int | None = None
+    prefix_placeholder: str | None = None
+
+
+class _CondaFiles(msgspec.Struct, frozen=True):
+    paths: tuple[_CondaFile, ...] = ()
+
+
+class _CondaRecord(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+    build: str = ""
+    paths_data: _CondaFiles = _CondaFiles()
+
+
+def _of_conda(prefix: Path) -> Iterator[Package]:
+    for path in sorted(prefix.glob("conda-meta/*.json")):
+        # The name is in the file's name: records of other packages are not worth their megabytes.
+        if not _CONDA_STACK.fullmatch(path.name.rsplit("-", 2)[0]):
+            continue
+        try:
+            record = msgspec.json.decode(read_regular(path, LARGEST_RECORD), type=_CondaRecord)
+        except (OSError, msgspec.MsgspecError):  # told as unreadable by whoever reads the environment
+            continue
+        again = f"conda install --force-reinstall {record.name}={record.version}={record.build}"
+        files = [one for one in record.paths_data.paths if one.path_type == "hardlink" and _deciding(one.path)]
+        # conda writes its prefix into such files, which changes the hash, and of texts also the size.
+        records = tuple(
+            Record(
+                str(PurePosixPath(one.path)),
+                str(prefix),
+                one.sha256_in_prefix or (None if one.prefix_placeholder else one.sha256),
+                None if one.prefix_placeholder else one.size_in_bytes,
+            )
+            for one in files
+        )
+        yield Package(record.name, f"{record.name} {record.version}", again, records)

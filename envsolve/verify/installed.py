@@ -1,0 +1,164 @@
+"""The checks of an environment together with those of its installed files, which tell why another check fails.
+
+A truncated library ends a check by SIGBUS, and one with other bytes may give any error or wrong values. The texts of
+such failures do not name the file; the comparison with RECORD does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envsolve.binaries.model import LIBRARY_FILE
+from envsolve.environment.installed import Damage, Package, damages, packages_of_stack
+from envsolve.environment.layout import Layout, prefix_of, read_layout
+from envsolve.environment.model import Distribution
+from envsolve.environment.read import read_distributions
+from envsolve.errors import UsageError
+from envsolve.system.files import is_file
+from envsolve.verify.report import FILES, Check, Explain, Report, unexplained
+from envsolve.verify.runner import run_checks
+from envsolve.verify.scripts import expect_known, find_scripts
+from envsolve.verify.target import find_target
+
+#: The code of the root cause: files of a package are gone, or are not those of the package.
+_CAUSE = "lock-incomplete"
+_NAMED = 8
+#: Python imports these before every program, where they may replace anything.
+_CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What is compared, and what else decides what a program of the environment runs.
+
+    Attributes:
+        packages: Those that GPU programs run on.
+        foreign: Lines about a torch that hides the installed one.
+        customize: Modules that run before every program.
+    """
+
+    packages: tuple[Package, ...]
+    foreign: tuple[str, ...]
+    customize: tuple[str, ...]
+
+
+def read_files(python: Path) -> Files:
+    """Read the records of an interpreter's environment.
+
+    Raises:
+        UsageError: It belongs to no environment.
+    """
+    layout = read_layout(prefix_of(python), os.environ)
+    distributions = tuple(found for site in layout.sites for found in read_distributions(Path(site.path)))
+    built_on_torch = {one.name for one in distributions if _is_extension(one)}
+    packages = packages_of_stack(layout.prefix, distributions, built_on_torch, uv=layout.kind == "uv")
+    own = [site.path for site in layout.sites if site.origin != "system"]
+    customize = tuple(path for site in own for name in _CUSTOMIZE if is_file(Path(path := f"{site}/{name}")))
+    return Files(packages, tuple(_hidden(layout, distributions)), customize)
+
+
+def _is_extension(distribution: Distribution) -> bool:
+    on_torch = any(line.startswith("torch") for line in distribution.requires)
+    return on_torch and any(map(LIBRARY_FILE.search, distribution.files or ()))
+
+
+def _hidden(layout: Layout, distributions: Sequence[Distribution]) -> Iterator[str]:
+    """A ``torch`` directory that comes first on the path, and is not the one that metadata describes."""
+    installed = next((one for one in distributions if one.name == "torch"), None)
+    first = next((site for site in layout.sites if is_file(Path(site.path, "torch/__init__.py"))), None)
+    if installed and first and first.path != installed.site:
+        yield f"{first.path}/torch is imported ({first.origin}) instead of {installed.label} in {installed.site}"
+
+
+def check_files(python: Path, *, hashes: bool = False) -> Check:
+    """Compare the installed files of the GPU stack with their records."""
+    started = time.monotonic()
+    try:
+        files = read_files(python)
+    except UsageError as error:
+        return Check(FILES, None, "skip", 0.0, error.message)
+    return _judged(files, damages(files.packages, hashes=hashes), started, hashes=hashes)
+
+
+def _judged(files: Files, found: Sequence[Damage], started: float, *, hashes: bool) -> Check:
+    seconds = round(time.monotonic() - started, 3)
+    if found or files.foreign:
+        lines = [*files.foreign, *_lines(found)]
+        return Check(FILES, None, "fail", seconds, "\n".join(lines), _CAUSE if found else None)
+    count = sum(len(package.records) for package in files.packages)
+    if not count:
+        return Check(FILES, None, "skip", seconds, "no package of the GPU stack has a record of its files")
+    what = "sizes and hashes" if hashes else "sizes"
+    return Check(FILES, None, "pass", seconds, f"{count} files of {len(files.packages)} packages have their {what}")
+
+
+def _lines(found: Sequence[Damage]) -> Iterator[str]:
+    # Libraries first: what runs on the GPU is in them, and a list of a thousand sources would hide one.
+    ordered = sorted(found, key=lambda one: not LIBRARY_FILE.search(one.file))
+    yield from (one.text for one in ordered[:_NAMED])
+    if len(ordered) > _NAMED:
+        yield f"and {len(ordered) - _NAMED} more files"
+    yield from (f"fix: {command}" for command in dict.fromkeys(one.package.again for one in ordered))
+
+
+def check_here(
+    python: str | os.PathLike[str],
+    *,
+    time_limit: float = 120.0,
+    only: Sequence[str] = (),
+    quick: bool = False,
+    hashes: bool = False,
+    explain: Explain = unexplained,
+) -> Report:
+    """Check an environment on the GPUs at hand, its installed files first.
+
+    If a check fails, files are also compared by hash, and what is damaged is the failure's cause.
+
+    Args:
+        python: The environment's interpreter.
+        time_limit: Seconds for each check.
+        only: Names of the checks to run; all if empty.
+        quick: Whether to run only the fastest, most telling checks.
+        hashes: Whether to compare hashes, even if no check fails.
+        explain: Finds the root cause of a failure in its text.
+
+    Raises:
+        UsageError: As :func:`run_checks`.
+        InterruptedBySignalError: SIGTERM or SIGHUP came.
+    """
+    names = [script.name for script in find_scripts() if script.runs_on != "architecture"]
+    expect_known(only, [FILES, *names], "--compile-only has others, for named cards")
+    others = [name for name in only if name != FILES]
+    target = find_target(python, time_limit, None)  # refuses what is no Python before anything is read
+    started = time.monotonic()
+    first = [check_files(target.python, hashes=hashes)] if FILES in only or not only else []
+    if others or not only:
+        ran = run_checks(python, time_limit=time_limit, only=others, quick=quick, explain=explain)
+    else:
+        ran = Report(python=str(target.python), versions=target.versions)
+    if any(check.status == "fail" for check in ran.checks):
+        return with_damage(ran, first, target.python, started)
+    return replace(ran, checks=(*first, *ran.checks), seconds=round(time.monotonic() - started, 3))
+
+
+def with_damage(ran: Report, first: Sequence[Check], python: Path, started: float) -> Report:
+    """The report with damaged files as the cause of its failures."""
+    try:
+        files = read_files(python)
+    except UsageError:
+        return replace(ran, checks=(*first, *ran.checks))
+    found = damages(files.packages, hashes=True)
+    notes = [*files.foreign, *_lines(found)]
+    notes += [f"{path} runs before every program of this environment" for path in files.customize]
+    cause = _CAUSE if found else None
+    checks = (
+        replace(one, detail="\n".join([one.detail, *notes]), cause=cause or one.cause) if one.status == "fail" else one
+        for one in ran.checks
+    )
+    if first or found:
+        first = [_judged(files, found, started, hashes=True)]
+    return replace(ran, checks=(*first, *checks), seconds=round(time.monotonic() - started, 3))
