@@ -14,7 +14,7 @@ from packaging.version import Version
 from envsolve.dockerfile import compiling, images, torch
 from envsolve.dockerfile.compiling import nvcc_code
 from envsolve.dockerfile.installs import Context, Install, Wanted, installs, other_installer
-from envsolve.dockerfile.model import Report, Stage, Unjudged
+from envsolve.dockerfile.model import Command, Report, Stage, Unjudged
 from envsolve.dockerfile.offers import Asked, in_container, offers, pinned
 from envsolve.dockerfile.read import read_stages
 from envsolve.dockerfile.sources import compiled_in
@@ -75,7 +75,13 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
     """Installers that are not read, files that are not there, versions and indexes that are not known."""
     if not stage.image:
         yield Unjudged(stage.line, "FROM names no image")
+    if stage.image and stage is asked.final.root and not asked.knows(stage):
+        # A variable in the name, or an image that the catalogue does not describe: it may hold any torch.
+        yield Unjudged(stage.line, f"{stage.image}: what this image contains is not known")
     for command in stage.commands:
+        script = _script(command)
+        if script:
+            yield Unjudged(command.line, f"{script}: a script, which is not read")
         other = other_installer(command)
         if other:
             by_conda = command.program in ("conda", "mamba", "micromamba")
@@ -90,6 +96,18 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
             why = "is given at build time" if "$" in given else f"is {given}, which is not read"
             yield Unjudged(one.command.line, f"{one.name}: {one.variable} {why}")
     yield from _unread(stage, asked)
+
+
+# Scripts that install one program, and what it is for is known.
+_INSTALLERS = re.compile(r"(?i)conda|forge|mamba|cmake|uv|rustup|node|poetry|get-docker")
+
+
+def _script(command: Command) -> str | None:
+    """The shell script that a command runs; None if it runs none, or one that installs a tool."""
+    words = [word for word in command.words if not word.startswith("-")]
+    is_shell = command.program in ("sh", "bash", "source", ".") and len(words) > 1
+    name = words[1] if is_shell else command.words[0]
+    return name if name.endswith(".sh") and not _INSTALLERS.search(name) else None
 
 
 def _unread(stage: Stage, asked: Asked) -> Iterator[Unjudged]:

@@ -49,14 +49,31 @@ def tag(stage: Stage, asked: Asked) -> Iterator[Finding]:
 
 def driver(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """The container runtime starts the final image only if the driver meets the condition of the image."""
-    requirement = _requirement(asked.image(stage), asked)
     variables = asked.final.variables
     # The file itself may replace the condition, or switch it off.
     off = variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true")
-    if requirement and stage is asked.final.root and not off and "NVIDIA_REQUIRE_CUDA" not in variables:
+    if off or stage is not asked.final.root:
+        return
+    if "NVIDIA_REQUIRE_CUDA" in variables:
+        yield from _required_here(variables["NVIDIA_REQUIRE_CUDA"], stage, asked)
+    elif requirement := _requirement(asked.image(stage), asked):
         for machine in asked.machines:
             if not _starts_on(requirement, machine, asked):
                 yield _refused(stage, requirement, machine, asked)
+
+
+def _required_here(condition: str, stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """The condition that the file itself sets, ``cuda>=12.8 brand=tesla,driver>=470``: one of its parts must hold."""
+    least = re.fullmatch(r"\s*cuda>=(\d+\.\d+)\s*", condition)
+    for machine in asked.machines if least else ():
+        driver = machine.driver
+        if least and driver and driver.cuda and CudaVersion.parse(driver.cuda) < CudaVersion.parse(least[1]):
+            text = (
+                f"NVIDIA_REQUIRE_CUDA={condition}: on {one_line(machine)} the container runtime refuses to start the "
+            )
+            text += f"image, since driver {driver.version} reports CUDA {driver.cuda}"
+            remedies = ("leave NVIDIA_REQUIRE_CUDA out, or name a CUDA version that the driver reports",)
+            yield Finding(asked.final.line, "image-driver", "error", text, remedies)
 
 
 def platform(stage: Stage, asked: Asked) -> Iterator[Finding]:

@@ -12,7 +12,8 @@ class Copied:
     """What COPY or ADD puts into a stage from the build context, or a mount of RUN for one command.
 
     Attributes:
-        sources: Paths in the context; none for a document that is written in the Dockerfile itself.
+        sources: Paths in the context; none for a document that is written in the Dockerfile itself, and for files of
+            other stages and images.
         target: As written, relative to ``directory``.
         directory: The working directory.
         document: The text of such a document.

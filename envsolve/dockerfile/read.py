@@ -241,10 +241,11 @@ def _declared(value: str, scope: Mapping[str, str]) -> Iterator[tuple[str, str |
 
 
 def _copied(one: Instruction, stage: _Open) -> Iterator[Copied]:
-    """What is copied from the context or from documents. The files of other stages and images are not known."""
+    """What is copied from the context or from documents. Of other stages and images only the target is known."""
     given = words(one.value, stage.variables)
     while given and given[0].startswith("--"):
         if given[0].startswith("--from"):
+            yield Copied((), given[-1], stage.directory)
             return
         given = given[1:]
     given = [word for word in re.sub(r'^\[|"|,|\]$', " ", " ".join(given)).split() if word]

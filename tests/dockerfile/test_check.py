@@ -182,6 +182,9 @@ def test_a_widely_copied_file(catalogue: Catalogue) -> None:
             [],
         ),
         (PYTHON + "COPY pip.conf /etc/\nRUN pip install torch==2.9.0+cu126\n", ADA, []),  # which is not there
+        # What the file itself requires of the driver, and a lock that is not there.
+        (PYTHON + "ENV NVIDIA_REQUIRE_CUDA=cuda>=12.8\n", ADA, ["image-driver"]),
+        (PYTHON + "ENV NVIDIA_REQUIRE_CUDA=cuda>=12.1\n", ADA, []),
         # Variables.
         ('ARG V=2\nFROM python:3.12-slim\nRUN pip install "torch==${V}"\n', ADA, ["argument-scope"]),
         ("ARG V=2.9.0\nFROM python:3.12-slim\nARG V\nRUN pip install numpy==$V\n", ADA, []),
@@ -235,6 +238,7 @@ def test_requirement_files_and_setup_of_the_context_are_read(catalogue: Catalogu
     [
         ("RUN conda install pytorch\n", "--manager conda"),
         ("RUN uv sync\n", "lock file"),
+        ("COPY . .\nRUN bash scripts/install.sh\n", "a script"),
         ("RUN pip install -r requirements.txt\n", "--context"),
         ("ARG V\nRUN pip install torch==${V}\n", "its version is given"),
         ("RUN pip install torch -i https://own.example/simple\n", "no facts"),
@@ -261,6 +265,22 @@ def test_what_is_not_judged_is_said(catalogue: Catalogue, text: str, says: str) 
     [one] = report.unjudged
     text = describe(report, "Dockerfile")
     assert says in one.text and "not everything was judged" in text and "nothing found" not in text
+
+
+def test_a_lock_must_be_copied(catalogue: Catalogue, tmp_path: Path) -> None:
+    (tmp_path / "uv.lock").write_text("version = 1\n")
+    text = PYTHON + "WORKDIR /app\nCOPY pyproject.toml .\n"
+    [missing] = found(text + "RUN uv sync --frozen\n", ADA, catalogue, tmp_path)
+    assert (missing.code, missing.level) == ("lock-not-copied", "error")
+    [other] = found(text + "RUN uv sync\n", ADA, catalogue, tmp_path)
+    assert (other.code, other.level) == ("lock-not-copied", "warning")
+    assert not found(text + "COPY uv.lock .\nRUN uv sync --frozen\n", ADA, catalogue, tmp_path)
+    assert not found(text + "COPY --from=one /locks /app\nRUN uv sync --frozen\n", ADA, catalogue, tmp_path)
+
+
+def test_an_unknown_image_is_not_judged(catalogue: Catalogue) -> None:
+    report = dockerfile.check_dockerfile("FROM own/image:1\n", (describe_target(ADA, catalogue),), catalogue)
+    assert "what this image contains" in report.unjudged[0].text
 
 
 def test_what_installs_nothing_is_no_matter() -> None:
