@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
+from packaging.markers import Marker
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -23,7 +24,7 @@ from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code
-from envsolve.rules.platform import same_system
+from envsolve.rules.platform import Environment, same_system
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.family import DEFAULT, Family, Option
 from envsolve.solve.outcome import PlanWarning
@@ -205,6 +206,19 @@ def _why_not(variant: str, family: Family) -> str:
             newest = max(here, key=lambda build: Version(build.version))
             reasons |= dict.fromkeys(r.text for r in worst(judge.verdicts(newest, family.python)).failures)
     return "; ".join(reasons)
+
+
+def about_environments(
+    declared: Sequence[tuple[Marker, str]], machines: Sequence[Environment]
+) -> Iterator[PlanWarning]:
+    """Machines for which the tool of a project does not lock, whatever the plan holds for them."""
+    for environment in machines if declared else ():
+        if not any(environment.wants(marker) for marker, _ in declared):
+            text = f"{declared[0][1]}: no marker there holds on {environment.system}, so its tool does not lock for it"
+            os, arch = environment.platform.os, environment.platform.arch
+            system = {"windows": "win32", "macos": "darwin"}.get(os or "", os)
+            hint = f"add \"sys_platform == '{system}' and platform_machine == '{arch}'\""
+            yield PlanWarning("environment-not-locked", text, hint)
 
 
 # Packages of conda-forge.

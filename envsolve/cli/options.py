@@ -270,7 +270,9 @@ class Asked(NamedTuple):
         Raises:
             UsageError: There is no such manager, or an option of conda's goes with another one.
         """
-        conda_file = next((str(path) for path in self.requirement or () if path.suffix in (".yml", ".yaml")), None)
+        conda_file = next(
+            (str(p) for p in self.requirement or () if p.suffix in (".yml", ".yaml") or p.name == "pixi.toml"), None
+        )
         by = [f"--format {conda_format}"] if conda_format else []
         by += [f"-r {conda_file}"] if conda_file else []
         by += ["--channel"] if self.channel else []

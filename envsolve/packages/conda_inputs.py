@@ -1,4 +1,4 @@
-"""Reading an ``environment.yml`` as conda, mamba and micromamba do."""
+"""Reading an ``environment.yml`` as conda, mamba and micromamba do, and a ``pixi.toml`` as pixi does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from packaging.specifiers import Specifier
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
+from envsolve.packages.project_files import load_project
+from envsolve.packages.project_tools import pixi_names, read_pixi
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import COMMAND_LINE, Need, wrong
-from envsolve.rules.conda import CondaAsked, Spec
+from envsolve.rules.conda import CondaAsked, Spec, subdir_of
 from envsolve.rules.platform import Environment
-from envsolve.system.files import read_regular
+from envsolve.system.files import parse_toml, read_regular
 
 # Reading what is asked for: match specs as conda writes them, and PEP 508 requirements as pip does.
 
@@ -114,6 +117,7 @@ def _rest(text: str) -> tuple[str | None, str | None]:
 
 
 SUFFIXES = (".yml", ".yaml")
+PIXI = "pixi.toml"
 _HINT = "it has a list `channels` and a list `dependencies`, of match specs and one `pip:` list"
 
 
@@ -224,8 +228,9 @@ def read_asked(
         UsageError: Something cannot be read.
     """
     own = tuple(read_spec(word, COMMAND_LINE, names) for word in words)
-    environments = [read_environment_file(path, names) for path in files if path.suffix in SUFFIXES]
-    files = [path for path in files if path.suffix not in SUFFIXES]
+    environments, groups = _with_pixi(files, projects, groups, environment)
+    environments = [*map(partial(read_environment_file, names=names), filter(_is_yaml, files)), *environments]
+    files = [path for path in files if path.name != PIXI and not _is_yaml(path)]
     others = read_requirements((), files, constraints, projects=projects, extras=extras, groups=groups)
     needs, holds = (_asked_specs(some, names, environment) for some in (others.needs, others.constraints))
     indexes = (*others.index_urls, *others.extra_index_urls)
@@ -241,6 +246,43 @@ def read_asked(
         requires_python=others.requires_python,
         notes=(*(note for file in environments for note in file.notes), *others.notes, *ignored),
     )
+
+
+def _is_yaml(path: Path) -> bool:
+    return path.suffix in SUFFIXES
+
+
+def _with_pixi(
+    files: Sequence[Path], projects: Sequence[Path], groups: Sequence[str], environment: Environment
+) -> tuple[list[CondaAsked], list[str]]:
+    """What the tables of pixi ask for, and the groups that are none of their environments and features."""
+    found = [*_pixi_tables(files, projects)]
+    known = {name for _, table in found for name in pixi_names(table)}
+    asked = [_of_pixi(path, table, groups, environment) for path, table in found]
+    return asked, [group for group in groups if group not in known]
+
+
+def _pixi_tables(files: Sequence[Path], projects: Sequence[Path]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    for path in (path for path in files if path.name == PIXI):
+        try:
+            table = parse_toml(read_regular(path).decode("utf-8-sig"), path)
+        except (OSError, UnicodeDecodeError) as error:
+            raise wrong(str(path), f"the file cannot be read: {error}") from None
+        yield path, table
+    for project in map(load_project, projects):
+        if "pixi" in project.tool:
+            yield project.path, project.tool["pixi"]
+
+
+def _of_pixi(path: Path, table: Mapping[str, Any], groups: Sequence[str], environment: Environment) -> CondaAsked:
+    chosen = [group for group in groups if group in pixi_names(table)]
+    try:
+        found = read_pixi(path, table, chosen, subdir_of(environment.platform))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        what = f"a table is not as pixi takes it ({type(error).__name__}: {error})"
+        raise wrong(str(path), what, "let pixi check it: pixi list") from None
+    specs = tuple(_match_spec(text, str(path)) for text in found.conda)
+    return CondaAsked(specs=specs, pip=found.pip, channels=found.channels, notes=found.notes)
 
 
 def _asked_specs(needs: Sequence[Need], names: Mapping[str, str], target: Environment) -> tuple[Spec, ...]:

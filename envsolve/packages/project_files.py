@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
+from envsolve.errors import UsageError
+from envsolve.packages.project_tools import declared
 from envsolve.packages.requirements import wrong
 from envsolve.system.files import is_folder, read_regular
+
+#: A file that is read as a project, beside ``pyproject.toml``.
+SETUP_CFG = "setup.cfg"
 
 
 class ProjectTable(msgspec.Struct, frozen=True, rename="kebab"):
@@ -36,6 +42,7 @@ class Project(msgspec.Struct, frozen=True):
     Attributes:
         tool: Its ``[tool]`` table.
         text: The whole file.
+        notes: What of its tool's tables is set aside.
     """
 
     path: Path
@@ -43,6 +50,7 @@ class Project(msgspec.Struct, frozen=True):
     groups: dict[str, list[Any]]
     tool: dict[str, Any] = {}
     text: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def extras(self) -> dict[str, tuple[str, ...]]:
@@ -56,7 +64,7 @@ class Project(msgspec.Struct, frozen=True):
 
 
 def load_project(path: Path, origin: str | None = None) -> Project:
-    """Read a ``pyproject.toml``, or that of a directory.
+    """Read a ``pyproject.toml``, or that of a directory, or a ``setup.cfg``.
 
     Args:
         path: The file or the directory.
@@ -68,6 +76,8 @@ def load_project(path: Path, origin: str | None = None) -> Project:
     path = path / "pyproject.toml" if is_folder(path) else path
     try:
         text = read_regular(path).decode("utf-8-sig")
+        if path.name == SETUP_CFG:
+            return _setup_cfg(path, text)
         file = msgspec.toml.decode(text, type=_File)
     except OSError as error:
         hint = "name a folder with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a folder"
@@ -75,10 +85,59 @@ def load_project(path: Path, origin: str | None = None) -> Project:
         raise wrong(f"{origin}: {path}" if origin else str(path), what, hint) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise wrong(str(path), str(error)) from None
-    groups = dict(file.dependency_groups)
+    project, groups = file.project, dict(file.dependency_groups)
+    try:
+        found = declared(file.tool, file.project.name or "" if file.project else "")
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise misshapen(path, error) from None
+    groups = {**found.groups, **groups}
+    if found.dependencies is not None and (project is None or not project.dependencies):
+        # Poetry 2 reads [project] and takes only sources from its own table; before, there was only its own table.
+        project = replace(
+            project or ProjectTable(),
+            dependencies=found.dependencies,
+            requires_python=project.requires_python if project and project.requires_python else found.requires_python,
+            optional_dependencies={**found.extras, **(project.optional_dependencies if project else {})},
+            dynamic=(),
+        )
     if isinstance(old := file.tool.get("uv", {}).get("dev-dependencies"), list):
         groups["dev"] = [*groups.get("dev", []), *old]
-    if file.project is None and not groups:
+    if project is None and not groups:
         what = "the file has neither a [project] table nor [dependency-groups]"
         raise wrong(str(path), what, "name its dependencies in a requirements file and give that with -r")
-    return Project(path, file.project or ProjectTable(), groups, file.tool, text)
+    return Project(path, project or ProjectTable(), groups, file.tool, text, found.notes)
+
+
+def _setup_cfg(path: Path, text: str) -> Project:
+    """The declarative metadata of setuptools; what it reads from other files (``file:``) is dynamic."""
+    import configparser  # late: few projects still have this file alone
+
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text, str(path))
+    except configparser.Error as error:
+        raise wrong(str(path), str(error).splitlines()[0]) from None
+
+    def lines(section: str, option: str) -> tuple[str, ...]:
+        value = parser.get(section, option, fallback="")
+        return tuple(line for line in map(str.strip, value.splitlines()) if line and not line.startswith("#"))
+
+    needs = lines("options", "install_requires")
+    dynamic = any(line.startswith(("file:", "attr:")) for line in needs)
+    named = parser.options("options.extras_require") if parser.has_section("options.extras_require") else ()
+    table = ProjectTable(
+        name=parser.get("metadata", "name", fallback=None),
+        requires_python=parser.get("options", "python_requires", fallback=None),
+        dependencies=() if dynamic else needs,
+        optional_dependencies={name: lines("options.extras_require", name) for name in named},
+        dynamic=("dependencies",) if dynamic else (),
+    )
+    if not (needs or named):
+        raise wrong(str(path), "it has no install_requires", "build the project: 'NAME @ ./DIRECTORY'")
+    return Project(path, table, {}, text=text)
+
+
+def misshapen(path: Path, error: Exception) -> UsageError:
+    """The error for a table that its tool would refuse."""
+    what = f"a [tool] table is not as its tool takes it ({type(error).__name__}: {error})"
+    return wrong(str(path), what, "let the tool check it: uv lock, pdm lock, poetry check")

@@ -10,13 +10,13 @@ from typing import Any
 from msgspec import structs
 from packaging.dependency_groups import DependencyGroupResolver
 from packaging.errors import ExceptionGroup
-from packaging.markers import Marker
+from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
-from envsolve.packages.project_files import Project, load_project
+from envsolve.packages.project_files import Project, load_project, misshapen
 from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, Source, combine, read_requirement, wrong
 from envsolve.packages.urls import redact
 from envsolve.system.files import is_file, is_folder, read_regular, real_path
@@ -41,6 +41,7 @@ def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) 
         UsageError: A requirement cannot be read, or the project has no such extra or group.
     """
     notes = [f"{project.path}: the plan holds what the project needs, not the project itself"]
+    notes += [f"{project.path}: {note}" for note in project.notes]
     notes += [
         f"{project.path}: {field} is dynamic; only the project's own build knows it, and it was not run"
         for field in project.table.dynamic
@@ -57,8 +58,7 @@ def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) 
         sourced = _with_sources(project, needs, chosen)
         return combine((structs.replace(own, needs=()), sourced, *_of_tools(project, chosen)))
     except (AttributeError, KeyError, TypeError) as error:
-        what = f"a [tool] table is not as its tool takes it ({type(error).__name__}: {error})"
-        raise wrong(str(project.path), what, "let the tool check it: uv lock, pdm lock, poetry check") from None
+        raise misshapen(project.path, error) from None
 
 
 def ask_projects(
@@ -151,11 +151,9 @@ def _requires_python(project: Project) -> str | None:
 
 _Chosen = Collection[tuple[str, str]]
 _UV_UNREAD = {
-    "environments": "the plan is for the machines, whatever systems uv locks for",
-    "required-environments": "the plan is for the machines, whatever systems uv locks for",
     "find-links": "plans are made from package indexes alone",
     "no-index": "plans are made from package indexes; use --offline to plan without the network",
-    "exclude-newer": "plan with --exclude-newer to leave out what uv leaves out",
+    "exclude-newer-package": "plan with --exclude-newer to leave out later files of all packages",
     "resolution": "the plan takes the newest versions that fit",
     "no-binary-package": "the plan takes a wheel wherever one fits",
 }
@@ -172,14 +170,11 @@ def _of_tools(project: Project, chosen: _Chosen) -> Iterator[Asked]:
         if listed:
             yield combine(_of_source(project, f"[tool.{name}] source", entry) for entry in listed)
     unread = {
-        "hatch": "environments of hatch",
-        "pixi": "conda packages, features and system requirements of pixi",
-        "conda-lock": "settings of conda-lock",
+        "pixi": "conda packages and features are read by --manager conda; pip and uv install none of them",
+        "conda-lock": "settings of conda-lock are not read",
     }
-    # hatch's table is mostly about builds; only its environments have dependencies.
-    named = [name for name in unread if name in tool and (name != "hatch" or "envs" in tool[name])]
-    for name in named:
-        yield Asked(notes=(f"{project.path} [tool.{name}]: {unread[name]} are not read",))
+    for name in (name for name in unread if name in tool):
+        yield Asked(notes=(f"{project.path} [tool.{name}]: {unread[name]}",))
 
 
 def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked:
@@ -198,6 +193,7 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
     early = settings.get("prerelease")
     if early == "disallow":
         notes.append(f"{place} prerelease is set aside: a pre-release is taken where a specifier names one")
+    newer = _date(place, settings, notes)
     override = f"{place} override-dependencies"
     return Asked(
         constraints=tuple(Need(read_requirement(line, origin), origin) for line in table.get(origin.split()[-1], ())),
@@ -205,11 +201,32 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
             Need(read_requirement(line, override), override) for line in table.get("override-dependencies", ())
         ),
         prereleases=early == "allow",
+        exclude_newer=newer,
+        environments=tuple(_markers(f"{place} environments", table.get("environments", ()))),
         index_urls=tuple(url for url in default if not _VARIANT.search(url)),
         extra_index_urls=tuple(url for url in extra if not _VARIANT.search(url)),
         notes=tuple(notes),
         sources=tuple(of_variants),
     )
+
+
+def _date(place: str, settings: Mapping[str, Any], notes: list[str]) -> str | None:
+    """uv's ``exclude-newer`` as ``--exclude-newer`` takes it: without fractions of a second."""
+    newer = settings.get("exclude-newer")
+    if newer is None:
+        return None
+    if not re.match(r"\d{4}-\d{2}-\d{2}", str(newer)):
+        notes.append(f"{place} exclude-newer is set aside: {newer!r} is not a date; plan with --exclude-newer DATE")
+        return None
+    return re.sub(r"\.\d+", "", str(newer))
+
+
+def _markers(place: str, listed: str | Sequence[str]) -> Iterator[tuple[Marker, str]]:
+    for text in [listed] if isinstance(listed, str) else listed:
+        try:
+            yield Marker(text), place
+        except InvalidMarker:
+            raise wrong(place, f"{text!r} is not a marker") from None
 
 
 def _refuse_conflicts(place: str, conflicts: Sequence[Sequence[Mapping[str, str]]], chosen: _Chosen) -> None:
@@ -359,7 +376,9 @@ def _of_source(project: Project, place: str, entry: Mapping[str, Any]) -> Asked:
     if not url:
         return Asked()  # Poetry names its default index without a URL
     if _VARIANT.search(url):
-        packages = entry.get("include_packages") or ("torch",)
+        named = project.tool.get("poetry", {}).get("dependencies", {})
+        of_source = [key for key, one in named.items() if name and isinstance(one, dict) and one.get("source") == name]
+        packages = entry.get("include_packages") or of_source or ("torch",)
         return Asked(sources=tuple(Source(canonicalize_name(one), url, _line(project, url)) for one in packages))
     if name.lower() == "pypi" or entry.get("priority") in ("primary", "default"):
         return Asked(index_urls=(url,))

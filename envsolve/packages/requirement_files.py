@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.packages.commands import Command, Meaning, option_names, parse_options
-from envsolve.packages.project_files import load_project
+from envsolve.packages.project_files import SETUP_CFG, load_project
 from envsolve.packages.projects import ask_project, ask_projects
 from envsolve.packages.requirements import (
     COMMAND_LINE,
@@ -171,7 +171,7 @@ def read_lines(
     """Every line of a requirement file and of the files that it names, in pip's order.
 
     Args:
-        path: The file. A ``pyproject.toml`` is one line of its own, with the path as its requirement.
+        path: The file. A ``pyproject.toml`` or ``setup.cfg`` is one line of its own, with the path as its requirement.
         read: Returns the text of a file, or None if there is no such file; may raise UsageError.
         role: Whether its requirements are needs or constraints.
         variables: Values for ``${NAME}``; None leaves them as they are.
@@ -186,7 +186,7 @@ def read_lines(
         yield Line(path, 0, role, problem=wrong(str(path), what, "name fewer files"))
     if left[0] < 0 or len(trail) >= REQUIREMENT_DEPTH:
         return
-    if path.name == "pyproject.toml" and role == "needs":
+    if path.name in ("pyproject.toml", SETUP_CFG) and role == "needs":
         yield Line(path, 0, role, str(path))
         return
     # On disk a link may give one file many names; elsewhere there are no links.

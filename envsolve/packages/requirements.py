@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 from msgspec.structs import replace
+from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
@@ -64,6 +65,8 @@ class Asked(msgspec.Struct, frozen=True):
         sources: Indexes that projects name for a package.
         overrides: What is asked of a package in place of whatever anything in the plan requires of it.
         indexes: Normalised names with the URL of the only index that serves each.
+        exclude_newer: The earliest date or time of the inputs; files uploaded later are ignored.
+        environments: Markers of the environments that projects are locked for, with their places; none is no limit.
     """
 
     needs: tuple[Need, ...] = ()
@@ -76,6 +79,8 @@ class Asked(msgspec.Struct, frozen=True):
     sources: tuple[Source, ...] = ()
     overrides: tuple[Need, ...] = ()
     indexes: tuple[tuple[str, str], ...] = ()
+    exclude_newer: str | None = None
+    environments: tuple[tuple[Marker, str], ...] = ()
 
 
 def combine(parts: Iterable[Asked]) -> Asked:
@@ -92,11 +97,17 @@ def combine(parts: Iterable[Asked]) -> Asked:
             "sources",
             "overrides",
             "indexes",
+            "environments",
         )
     }
     pythons = ",".join(part.requires_python for part in parts if part.requires_python)
     together = str(SpecifierSet(pythons)) if pythons else None
-    return Asked(**lists, requires_python=together, prereleases=any(part.prereleases for part in parts))
+    return Asked(
+        **lists,
+        requires_python=together,
+        prereleases=any(part.prereleases for part in parts),
+        exclude_newer=min((part.exclude_newer for part in parts if part.exclude_newer), default=None),
+    )
 
 
 def overridden(asked: Asked) -> tuple[Asked, dict[str, list[Requirement]]]:
@@ -133,6 +144,8 @@ def other_file(path: PurePath, text: str = "") -> tuple[str, str] | None:
         return "it is a lock, not a list of requirements", installed
     if tool := {"uv.lock": "uv", "poetry.lock": "Poetry"}.get(path.name):
         return f"it is {tool}'s lock, not a list of requirements", f"{tool.lower()} export writes one; or {_OWN}"
+    if path.name == "pixi.toml":
+        return "it names conda packages", f"plan conda packages: envsolve plan -r {path} --manager conda"
     if path.suffix == ".toml":
         return "it is no list of requirements", _OWN
     return None
@@ -174,7 +187,7 @@ def project_path(text: str) -> tuple[Path, tuple[str, ...]] | None:
     assert match is not None  # every part of the pattern may be empty
     path = _home(match["path"])
     extras = tuple(extra.strip() for extra in (match["extras"] or "").split(",") if extra.strip())
-    if path.name == "pyproject.toml":
+    if path.name in ("pyproject.toml", "setup.cfg"):
         return path, extras
     if _is_path(match["path"]) and is_folder(path):
         return path / "pyproject.toml", extras

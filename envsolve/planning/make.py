@@ -19,7 +19,7 @@ from envsolve.advice.refusals import (
     unserved_system,
     unsolvable,
 )
-from envsolve.advice.torch import about_sources
+from envsolve.advice.torch import about_environments, about_sources
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
@@ -250,7 +250,8 @@ def make_plan(
         plan = _complete(frame, with_build_tools(found, [*wanted], resolve), [*wanted], python)
     except NothingFitsError as nothing:
         return _impossible(frame, nothing.conflict())
-    return structs.replace(plan, warnings=(*plan.warnings, *about_sources(asked.sources, plan.cuda, family)))
+    declared = about_environments(asked.environments, (environment, *others))
+    return structs.replace(plan, warnings=(*plan.warnings, *declared, *about_sources(asked.sources, plan.cuda, family)))
 
 
 def _with_hidden_gpus(

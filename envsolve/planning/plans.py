@@ -115,7 +115,11 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
     if not request.allow_unknown_names:
         check_names(asked.needs, catalogue)
     with _client(settings, catalogue, offline=request.offline) as client:
-        checked = structs.replace(checked, prereleases=request.prereleases or asked.prereleases)
+        checked = structs.replace(
+            checked,
+            prereleases=request.prereleases or asked.prereleases,
+            exclude_newer=request.exclude_newer or asked.exclude_newer,
+        )
         yield *for_python_of_lock(checked, asked, catalogue), catalogue, client
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.markers import Marker
 
-from envsolve.advice.torch import about_sources
+from envsolve.advice.torch import about_environments, about_sources
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.known import describe_target
 from envsolve.packages.requirements import Source
 from envsolve.rules.nvidia import Facts
+from envsolve.rules.platform import environments_of
 from envsolve.solve.family import Family
 
 
@@ -36,3 +38,12 @@ def test_a_variant_that_runs_too_and_one_that_is_taken(family: Family) -> None:
 
     assert codes("cu128") == ["source-differs"]
     assert codes("cu130") == []
+
+
+def test_a_machine_that_no_declared_environment_covers(family: Family) -> None:
+    machines = environments_of(family.machines, "3.12")
+    windows = (Marker("sys_platform == 'win32'"), "pyproject.toml [tool.uv] environments")
+    (found,) = about_environments((windows,), machines)
+    assert found.code == "environment-not-locked" and "no marker there holds on linux-x86_64" in found.message
+    assert not list(about_environments((windows, (Marker("sys_platform == 'linux'"), "")), machines))
+    assert not list(about_environments((), machines))

@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from envsolve.errors import UsageError
 from envsolve.packages.project_files import load_project
 from envsolve.packages.projects import about_extra_indexes, ask_project
+from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Asked
 
 PROJECT = """\
@@ -60,8 +61,7 @@ def test_the_tables_of_uv(tmp_path: Path) -> None:
     assert (source.package, source.url) == ("torch", "https://download.pytorch.org/whl/cu124")
     assert source.origin == f"{tmp_path / 'pyproject.toml'} line 19"
     assert [str(one.requirement) for one in asked.needs] == ["torch", "torch", "pytest"]
-    notes = "\n".join(asked.notes)
-    assert "exclude-newer is set aside" in notes
+    assert asked.exclude_newer == "2026-01-01T00:00:00Z"
     assert [str(one.requirement) for one in asked.overrides] == ["numpy==1.26"]
 
 
@@ -82,9 +82,84 @@ def test_the_sources_of_poetry_and_pdm(tmp_path: Path) -> None:
 
 
 def test_tables_that_are_not_read_are_noted(tmp_path: Path) -> None:
-    asked = read(tmp_path, '[tool.pixi.dependencies]\npytorch = "*"\n[tool.hatch.envs.gpu]\ndependencies = ["torch"]\n')
-    assert sum("are not read" in note for note in asked.notes) == 2
-    assert not any("hatch" in note for note in read(tmp_path, "[tool.hatch.build]\nx = 1\n").notes)
+    asked = read(tmp_path, '[tool.pixi.dependencies]\npytorch = "*"\n[tool.conda-lock]\nx = 1\n')
+    assert [note.rpartition("[tool.")[2].partition("]")[0] for note in asked.notes[1:]] == ["pixi", "conda-lock"]
+    assert "'1 week' is not a date" in read(tmp_path, '[tool.uv]\nexclude-newer = "1 week"\n').notes[1]
+
+
+def test_environments_and_pre_releases_of_uv(tmp_path: Path) -> None:
+    asked = read(tmp_path, "[tool.uv]\nprerelease = 'allow'\nenvironments = [\"sys_platform == 'win32'\"]\n")
+    assert asked.prereleases
+    [(marker, place)] = asked.environments
+    assert str(marker) == 'sys_platform == "win32"' and place.endswith("[tool.uv] environments")
+    with pytest.raises(UsageError, match="'linux' is not a marker"):
+        read(tmp_path, "[tool.uv]\nenvironments = ['linux']\n")
+
+
+def test_environments_of_hatch_and_groups_of_pdm(tmp_path: Path) -> None:
+    text = '[tool.hatch.envs.gpu]\ndependencies = ["numpy"]\nfeatures = ["gpu"]\n'
+    asked = read(tmp_path, text + '[tool.pdm.dev-dependencies]\ntest = ["pytest"]\n', (), ("gpu", "test"))
+    assert [str(one.requirement) for one in asked.needs] == ["torch", "numpy", "torch", "pytest"]
+
+
+POETRY = """\
+[tool.poetry]
+name = "demo"
+[tool.poetry.dependencies]
+python = "^3.10"
+torch = { version = "^2.4", source = "gpu" }
+numpy = [{ version = "<2", python = "<3.12" }, { version = ">=2", markers = "python_version >= '3.12'" }]
+zero = "^0.2.3"
+tilde = "~1.2"
+wild = "1.*"
+exact = { version = "1.0", extras = ["a", "b"], platform = "linux" }
+either = ">=1,<2 || >=3"
+tree = { git = "https://git.test/tree", tag = "v1" }
+more = { version = "*", optional = true }
+[tool.poetry.extras]
+all = ["more"]
+[tool.poetry.group.test.dependencies]
+pytest = ">=7 <9"
+[[tool.poetry.source]]
+name = "gpu"
+url = "https://download.pytorch.org/whl/cu124"
+priority = "explicit"
+"""
+
+
+def test_a_project_with_dependencies_of_poetry(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(POETRY)
+    asked = ask_project(load_project(tmp_path), ("all",), ("test",))
+    assert [str(one.requirement).replace("tree@ ", "tree @ ") for one in asked.needs] == [
+        "torch<3,>=2.4",
+        'numpy<2; python_version < "3.12"',
+        'numpy>=2; python_version >= "3.12"',
+        "zero<0.3,>=0.2.3",
+        "tilde<1.3,>=1.2",
+        "wild==1.*",
+        'exact[a,b]==1.0; sys_platform == "linux"',
+        "either",
+        "tree @ git+https://git.test/tree@v1",
+        "more",
+        "pytest<9,>=7",
+    ]
+    assert asked.requires_python == "<4,>=3.10"
+    assert [(one.package, one.url[-5:]) for one in asked.sources] == [("torch", "cu124")]
+    assert any("'>=1,<2 || >=3' has no form in PEP 508" in note for note in asked.notes)
+
+
+def test_a_setup_cfg(tmp_path: Path) -> None:
+    file = tmp_path / "setup.cfg"
+    file.write_text(
+        "[metadata]\nname = demo\n[options]\npython_requires = >=3.9\ninstall_requires =\n    torch>=2\n    # why\n"
+        "    numpy; python_version < '3.13'\n[options.extras_require]\ntest =\n    pytest\n"
+    )
+    asked = read_requirements((), [file])
+    assert [str(one.requirement) for one in asked.needs] == ["torch>=2", 'numpy; python_version < "3.13"']
+    assert asked.requires_python == ">=3.9"
+    assert len(read_requirements([f"{file}[test]"]).needs) == 3
+    file.write_text("[options]\ninstall_requires = file: requirements.txt\n")
+    assert any("dependencies is dynamic" in note for note in read_requirements((), [file]).notes)
 
 
 def test_a_table_of_another_shape(tmp_path: Path) -> None:

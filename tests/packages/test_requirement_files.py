@@ -121,7 +121,7 @@ def test_long_lines_take_no_longer_than_their_length(text: str, needs: list[str]
         ("pylock.gpu.toml", "packages = []\n", "it is a lock", "envsolve install pylock.gpu.toml --prefix DIR"),
         ("uv.lock", "version = 1\n", "uv's lock", "uv export"),
         ("poetry.lock", "version = 1\n", "Poetry's lock", "poetry export"),
-        ("pixi.toml", "[workspace]\n", "no list of requirements", "environment.yml"),
+        ("pixi.toml", "[workspace]\n", "it names conda packages", "--manager conda"),
     ],
 )
 def test_files_of_other_tools_are_named_for_what_they_are(

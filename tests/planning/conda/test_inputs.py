@@ -14,9 +14,12 @@ from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.formats import render
 from envsolve.install.environment import install
-from envsolve.packages.conda_inputs import read_environment_file
+from envsolve.machine.known import describe_target
+from envsolve.packages.conda_inputs import read_asked, read_environment_file
 from envsolve.planning.conda import channel_address, with_pip_part
 from envsolve.planning.plan import CondaTerms, Plan
+from envsolve.rules.conda import CondaAsked
+from envsolve.rules.platform import Environment
 from envsolve.solve.outcome import PlannedPackage
 from tests.condachannel import CondaChannel
 from tests.packages.repositories import repository
@@ -215,3 +218,58 @@ def test_pip_brings_no_second_cuda_and_no_other_torch(line: str, words: str, wor
     assert made.status == "impossible"
     assert any(fact.fact.startswith(words) for fact in made.conflict)
     assert "move it from the pip list" in made.remedies[0].text
+
+
+PIXI = """\
+[workspace]
+channels = ["conda-forge", { channel = "nvidia" }]
+platforms = ["linux-64"]
+[dependencies]
+python = "3.12.*"
+pytorch = { version = ">=2.5, <3", build = "cuda*", build-number = 1 }
+[target.unix.dependencies]
+make = "*"
+[target.win-64.dependencies]
+windows = "*"
+[system-requirements]
+cuda = "12"
+[pypi-dependencies]
+einops = { version = "*", extras = ["x"] }
+own = { path = ".", editable = true }
+[feature.test.dependencies]
+pytest = ">=8"
+[feature.lean.dependencies]
+numpy = "*"
+[environments]
+test = ["test"]
+lean = { features = ["lean"], no-default-feature = true }
+"""
+
+
+def read_pixi_file(path: Path, *groups: str) -> CondaAsked:
+    machine = describe_target("H100, driver 580, python 3.12, linux-x86_64, glibc 2.35", Catalogue())
+    files, projects = ([path], []) if path.name == "pixi.toml" else ([], [path])
+    return read_asked((), files, (), NAMES, Environment.of(machine, "3.12"), projects=projects, groups=groups)
+
+
+def test_a_pixi_toml(tmp_path: Path) -> None:
+    path = tmp_path / "pixi.toml"
+    path.write_text(PIXI)
+    asked = read_pixi_file(path)
+    assert list(map(str, asked.specs)) == ["python 3.12.*", "pytorch >=2.5,<3 cuda*", "make *"]
+    assert (asked.pip, asked.channels) == (("einops[x]",), ("conda-forge", "nvidia"))
+    notes = [note.removeprefix(f"{path}: ") for note in asked.notes]
+    assert [note.partition(":")[0] for note in notes] == ["pytorch", "own is at .", "system requirement cuda 12"]
+    assert str(read_pixi_file(path, "test").specs[-1]) == "pytest >=8"
+    assert list(map(str, read_pixi_file(path, "lean").specs)) == ["numpy *"]
+    path.write_text(PIXI.replace("linux-64", "osx-arm64"))
+    assert "platforms has no linux-64" in read_pixi_file(path).notes[-1]
+    path.write_text("dependencies = 3")
+    with pytest.raises(UsageError, match="not as pixi takes it"):
+        read_pixi_file(path)
+
+
+def test_the_table_of_pixi_in_a_project(tmp_path: Path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text('[project]\nname = "x"\ndependencies = ["einops"]\n[tool.pixi.dependencies]\npytorch = "*"\n')
+    assert list(map(str, read_pixi_file(path).specs)) == ["pytorch *", "einops"]
