@@ -1,7 +1,7 @@
 """Times envsolve against uv, pip, rigsolve and py-rattler on the same questions; what ``make bench`` runs.
 
 Whole processes, in turns, medians. envsolve plans for an H100 on Linux x86_64; the others resolve for the same Python.
-The raw numbers go to ``bench/results/plan.json``, the tables into ``docs/performance.md``; until all is measured, to
+The raw numbers go to ``bench/results/plan.json``, the tables into ``bench/README.md``; until all is measured, to
 ``.venv/bench/unfinished.json``, from where ``--resume`` takes what a run that was broken off had come to.
 
     python -m bench.plan [--quick] [--only NAME] [--resume]
@@ -91,7 +91,7 @@ def main() -> None:
     if whole:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        report.write_into(ROOT / "docs" / "performance.md", results)
+        report.write_into(ROOT / "bench" / "README.md", results)
         _UNFINISHED.unlink()
 
 

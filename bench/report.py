@@ -1,4 +1,4 @@
-"""The bench's results as Markdown, between two marks in ``docs/performance.md``."""
+"""The bench's results as Markdown, between two marks in ``bench/README.md``."""
 
 from __future__ import annotations
 
