@@ -11,9 +11,10 @@ from urllib.parse import unquote
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from envsolve.dockerfile import compiling, images, torch
+from envsolve.dockerfile import compiling, images, locked, torch
 from envsolve.dockerfile.compiling import nvcc_code
 from envsolve.dockerfile.installs import Context, Install, Wanted, installs, other_installer
+from envsolve.dockerfile.locked import lock_of, lock_unjudged
 from envsolve.dockerfile.model import Command, Report, Stage, Unjudged
 from envsolve.dockerfile.offers import Asked, in_container, offers, pinned
 from envsolve.dockerfile.read import read_stages
@@ -23,7 +24,7 @@ from envsolve.machine.model import Machine
 from envsolve.rules.judge import as_judged
 from envsolve.rules.nvidia import Facts
 
-CHECKS = (*images.CHECKS, *compiling.CHECKS, *torch.CHECKS)
+CHECKS = (*images.CHECKS, *compiling.CHECKS, *locked.CHECKS, *torch.CHECKS)
 """Each takes a stage and what is asked, and yields findings. A new one goes into the CHECKS of its subject."""
 
 
@@ -83,7 +84,9 @@ def unjudged(stage: Stage, asked: Asked) -> Iterator[Unjudged]:
         if script:
             yield Unjudged(command.line, f"{script}: a script, which is not read")
         other = other_installer(command)
-        if other:
+        if lock_of(command):
+            yield from lock_unjudged(command, asked)
+        elif other:
             by_conda = command.program in ("conda", "mamba", "micromamba")
             why = "conda packages are chosen with envsolve plan --manager conda"
             why = why if by_conda else "it installs from its lock file, which is not read"

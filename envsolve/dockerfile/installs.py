@@ -17,7 +17,7 @@ from envsolve.machine.model import Platform
 from envsolve.packages import commands as grammar
 from envsolve.packages.commands import Meaning
 from envsolve.packages.requirement_files import read_lines
-from envsolve.system.files import is_folder, read_regular, real_path
+from envsolve.system.files import is_file, is_folder, read_regular, real_path
 
 # Forty files that each name the next one twice would be read 2**40 times.
 _MOST_FILES = 64
@@ -42,6 +42,17 @@ class Context:
                 text = self._read(source)
                 if text is not None:
                     return text
+        return None
+
+    def file(self, path: str, command: Command) -> Path | None:
+        """Where in the context a file comes from that a command sees; None if it does not come from there."""
+        wanted = posixpath.normpath(posixpath.join(command.directory, path))
+        for copied in reversed(command.copied):
+            target = posixpath.normpath(posixpath.join(copied.directory, copied.target))
+            for source in self._sources(copied, target, wanted) if self.root else ():
+                found = real_path(self.root / source) if self.root else None
+                if found and self.root and is_file(found) and found.is_relative_to(real_path(self.root)):
+                    return found
         return None
 
     def _sources(self, copied: Copied, target: str, wanted: str) -> Iterator[str]:

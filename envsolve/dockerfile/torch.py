@@ -299,21 +299,4 @@ def backend_auto(stage: Stage, asked: Asked) -> Iterator[Finding]:
             yield Finding(install.command.line, "backend-auto", "error", text, (remedy,))
 
 
-def lock_copied(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """``uv sync --frozen`` and ``--locked`` stop without a ``uv.lock``; without them uv resolves anew."""
-    for command in stage.commands:
-        words = command.words
-        if command.program != "uv" or "sync" not in words[1:] or asked.context.root is None:
-            continue
-        # Files of other stages may be anywhere, and a project in another directory may be meant.
-        if any(not one.sources and one.document is None for one in command.copied) or "--project" in words:
-            continue
-        if asked.context.text("uv.lock", command) is None:
-            fails = bool({"--frozen", "--locked"} & {*words})
-            why = "so uv stops" if fails else "so uv resolves anew, and takes other versions than the lock has"
-            text = f"no uv.lock of the build context is in {command.directory} when uv sync runs, {why}"
-            remedies = ("before it: COPY pyproject.toml uv.lock ./",)
-            yield Finding(command.line, "lock-not-copied", "error" if fails else "warning", text, remedies)
-
-
-CHECKS = (argument_scope, backend_auto, builds, lock_copied, replaced)
+CHECKS = (argument_scope, backend_auto, builds, replaced)

@@ -1,0 +1,109 @@
+"""Commands that install from a lock of the build context, ``uv sync`` or ``poetry install``, and what the lock does."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from envsolve.dockerfile.model import Command, Finding, Severity, Stage, Unjudged
+from envsolve.dockerfile.offers import Asked
+from envsolve.errors import UsageError
+from envsolve.locks.judge import check_locks
+from envsolve.locks.model import LockAnswer
+
+_LOCKS: Mapping[str, tuple[str, frozenset[str]]] = {
+    "uv": ("uv.lock", frozenset({"sync"})),
+    "poetry": ("poetry.lock", frozenset({"install", "sync"})),
+    "pdm": ("pdm.lock", frozenset({"install", "sync"})),
+    "pixi": ("pixi.lock", frozenset({"install"})),
+}
+_CHOICES = {"--extra": "--extra", "--extras": "--extra", "-E": "--extra", "--group": "--group", "--with": "--group"}
+
+
+def lock_of(command: Command) -> str | None:
+    """The name of the lock that a command installs from; None for another command."""
+    name, verbs = _LOCKS.get(command.program, ("", frozenset()))
+    verb = next((word for word in command.words[1:] if not word.startswith("-")), "")
+    return name if verb in verbs else None
+
+
+def locked(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """What each lock of the context does on each machine, or that it is not there."""
+    for command in stage.commands:
+        answer = _answer(command, asked)
+        if answer is None:
+            yield from _not_copied(command, asked)
+        elif isinstance(answer, LockAnswer):
+            for one in answer.machines:
+                for found in one.findings:
+                    if found.status in ("does not run", "incomplete"):
+                        place = f"{posixpath.basename(answer.file)}:{found.line}: "
+                        text = f"{place}{found.text}, on {one.machine}"
+                        yield Finding(command.line, found.code, "error", text, found.fixes, found.source)
+
+
+def lock_unjudged(command: Command, asked: Asked) -> Iterator[Unjudged]:
+    """A lock that cannot be read, and what is not known about one that can."""
+    answer = _answer(command, asked)
+    if isinstance(answer, LockAnswer):
+        for one in answer.machines:
+            unknown = [found for found in one.findings if found.status == "unknown"]
+            yield from (Unjudged(command.line, f"{lock_of(command)}:{found.line}: {found.text}") for found in unknown)
+            if not one.builds and not one.findings:
+                yield Unjudged(command.line, f"{lock_of(command)} has no package whose builds the catalogue knows")
+    else:
+        why = answer or "its lock file is not in the build context that was read (--context DIR)"
+        yield Unjudged(command.line, f"{' '.join(command.words[:2])}: {why}")
+
+
+def _answer(command: Command, asked: Asked) -> LockAnswer | str | None:
+    """The answer, or why there is none; None if the lock is not in the context."""
+    name = lock_of(command)
+    path = asked.context.file(name, command) if name else None
+    if path is None:
+        return None
+    chosen = tuple(_chosen(command))
+    if any("$" in choice for choice in chosen):
+        return "an extra or group is given at build time"
+    named = command.variables.get("UV_PYTHON") or command.variables.get("PYTHON_VERSION") or ""
+    python = ".".join(named.split(".")[:2]) if named[:2] == "3." else None
+    return _checked(path, chosen, python, asked)
+
+
+def _checked(path: Path, chosen: tuple[str, ...], python: str | None, asked: Asked) -> LockAnswer | str:
+    # The Pythons of the machine are not those of the image.
+    machines = [replace(machine, python=None, pythons=None) for machine in asked.machines]
+    try:
+        return check_locks((path,), machines, asked.catalogue, chosen, python).locks[0]
+    except UsageError as error:
+        return str(error).replace(str(path), path.name)
+
+
+def _chosen(command: Command) -> Iterator[str]:
+    words = command.words
+    for number, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        given = value if equals else words[number + 1] if number + 1 < len(words) else ""
+        if option in _CHOICES:
+            yield from (f"{_CHOICES[option]} {one}" for one in given.replace(",", " ").split())
+
+
+def _not_copied(command: Command, asked: Asked) -> Iterator[Finding]:
+    """``uv sync --frozen`` and ``--locked`` stop without a ``uv.lock``; without them uv resolves anew."""
+    words = command.words
+    if lock_of(command) != "uv.lock" or asked.context.root is None:
+        return
+    # Files of other stages may be anywhere, and a project in another directory may be meant.
+    if any(not one.sources and one.document is None for one in command.copied) or "--project" in words:
+        return
+    fails = bool({"--frozen", "--locked"} & {*words})
+    level: Severity = "error" if fails else "warning"
+    why = "so uv stops" if fails else "so uv resolves anew, and takes other versions than the lock has"
+    text = f"no uv.lock of the build context is in {command.directory} when uv sync runs, {why}"
+    yield Finding(command.line, "lock-not-copied", level, text, ("before it: COPY pyproject.toml uv.lock ./",))
+
+
+CHECKS = (locked,)

@@ -1,0 +1,79 @@
+"""Locks that a Dockerfile installs from: read in the build context, judged, and missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envsolve import describe_target, dockerfile
+from envsolve.dockerfile.model import Report
+from envsolve.facts.catalogue import Catalogue
+
+BLACKWELL = "RTX 5090, driver 570.86.15, linux-x86_64"
+ADA = "RTX 4090, driver 560.35.03, linux-x86_64"
+COPIED = "FROM python:3.12-slim-bookworm\nWORKDIR /app\nCOPY pyproject.toml uv.lock ./\n"
+# As uv 0.8 writes it, with one wheel. What torch itself requires is left out, which is a finding of its own.
+LOCK = """\
+version = 1
+requires-python = ">=3.12"
+
+[[package]]
+name = "app"
+version = "0"
+source = { virtual = "." }
+dependencies = [{ name = "torch" }]
+
+[package.optional-dependencies]
+gpu = [{ name = "torch" }]
+
+[[package]]
+name = "torch"
+version = "2.6.0+cu124"
+source = { registry = "https://download.pytorch.org/whl/cu124" }
+wheels = [
+    { url = "https://download.pytorch.org/whl/cu124/torch-2.6.0%2Bcu124-cp312-cp312-linux_x86_64.whl" },
+]
+"""
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Path:
+    (tmp_path / "uv.lock").write_text(LOCK)
+    return tmp_path
+
+
+def report(text: str, target: str, context: Path) -> Report:
+    catalogue = Catalogue()
+    return dockerfile.check_dockerfile(text, (describe_target(target, catalogue),), catalogue, context)
+
+
+def test_the_torch_of_a_lock_is_judged(context: Path) -> None:
+    answer = report(COPIED + "RUN uv sync --frozen\n", BLACKWELL, context)
+    assert answer.findings, answer
+    finding = answer.findings[0]
+    assert (finding.line, finding.level, finding.code) == (4, "error", "build-does-not-run")
+    assert finding.text.startswith("uv.lock:") and "torch 2.6.0" in finding.text
+    good = report(COPIED + "RUN uv sync --frozen\n", ADA, context)
+    assert {one.code for one in good.findings} == {"requirement-missing"}
+    assert not any("lock file" in one.text for one in good.unjudged)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("uv sync --extra none", "none"), ("uv sync --extra $WHAT", "at build time"), ("poetry install", "lock file")],
+)
+def test_what_is_not_known_of_a_lock(context: Path, command: str, says: str) -> None:
+    answer = report(COPIED + f"ARG WHAT\nRUN {command}\n", ADA, context)
+    assert any(says in one.text for one in answer.unjudged), answer
+
+
+def test_a_lock_that_is_mounted_is_read(context: Path) -> None:
+    text = "FROM python:3.12-slim-bookworm\nWORKDIR /app\n"
+    text += "RUN --mount=type=bind,source=uv.lock,target=uv.lock uv sync --extra=gpu\n"
+    assert "build-does-not-run" in [one.code for one in report(text, BLACKWELL, context).findings]
+
+
+def test_a_lock_without_known_packages_is_not_judged(context: Path) -> None:
+    (context / "uv.lock").write_text(LOCK.replace("torch", "numpy"))
+    assert any("no package" in one.text for one in report(COPIED + "RUN uv sync\n", ADA, context).unjudged)
