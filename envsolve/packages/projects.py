@@ -156,6 +156,7 @@ _UV_UNREAD = {
     "exclude-newer-package": "plan with --exclude-newer to leave out later files of all packages",
     "resolution": "the plan takes the newest versions that fit",
     "no-binary-package": "the plan takes a wheel wherever one fits",
+    "required-environments": "a plan is for the machines that it is asked for; name them with --target",
 }
 
 
