@@ -286,7 +286,9 @@ class Asked:
 
     def knows(self, stage: Stage) -> bool:
         """Whether the contents of its image are known. Images of toolkits, Pythons and distributions have no torch."""
-        return self.image(stage) is not None or self.distribution(stage) is not None
+        # python:3.12-slim names no distribution, and contains a Python alone.
+        official = Name.of(stage.root.image).python() is not None
+        return official or self.image(stage) is not None or self.distribution(stage) is not None
 
     def within(self, stage: Stage) -> Within:
         """The Python that ``pip`` is for in a stage, and its libc; None for what the image does not decide."""

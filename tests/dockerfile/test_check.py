@@ -281,6 +281,8 @@ def test_a_lock_must_be_copied(catalogue: Catalogue, tmp_path: Path) -> None:
 def test_an_unknown_image_is_not_judged(catalogue: Catalogue) -> None:
     report = dockerfile.check_dockerfile("FROM own/image:1\n", (describe_target(ADA, catalogue),), catalogue)
     assert "what this image contains" in report.unjudged[0].text
+    report = dockerfile.check_dockerfile("FROM python:3.12-slim\n", (describe_target(ADA, catalogue),), catalogue)
+    assert report.unjudged == ()
 
 
 def test_what_installs_nothing_is_no_matter() -> None:
