@@ -90,6 +90,7 @@ def unsolvable(
     asked = {n: s for n, s in limits.asked.items() if family.knows(n, s) or not selector.has(n, s)}
     limits = replace(limits, asked=asked)
     conflict = explain(family, limits)
+    needs = [need for need in needs if selector.environment.wants(need.requirement.marker)]
     trials = Trials(solve, needs, failure.causes)
     if conflict is None:
         return conflict_report(needs, trials, family, selector, constraints)

@@ -31,6 +31,11 @@ def test_the_pins_of_torch_are_relaxed_together(world: World) -> None:
     assert world.plan("torch", "triton", "app==1.0", target="RTX 5090, driver 580.95.05").status == "ok"
 
 
+def test_a_pin_for_another_python_is_not_relaxed(world: World) -> None:
+    ways = _ways(world, "torch==2.4.1; python_version < '3.14'", "torch>=2.9; python_version >= '3.14'")
+    assert ways[0] == ("relax torch==2.4.1", "torch 2.14.1 [cu130]")
+
+
 def test_another_pin_that_holds_the_old_torch_is_relaxed_with_it(world: World) -> None:
     world.default.wheel("app", "1.0", requires=["torch<2.5"])
     world.default.wheel("app", "2.0", requires=["torch"])
