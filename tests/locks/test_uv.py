@@ -124,9 +124,9 @@ def test_a_lock_of_500_packages_is_read_quickly(index: Index, tmp_path: Path) ->
     first = 'dependencies = [\n    { name = "torch" },\n'
     path.write_text(text.replace(first, first + edges) + more)
     machine = describe_target(ADA)
-    began = time.perf_counter()
+    began = time.process_time()
     selected = read_lock_file(path).select(Environment.of(machine, "3.12"), ())
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     assert selected is not None and len(selected) > 500
     assert selected[0].files
     # Measured at 0.07 s on two shared cores; the rest is for slower machines.
