@@ -107,6 +107,20 @@ def deliver_as(form: str | None, value: object, words: Callable[[], str], target
         deliver(words(), target)
 
 
+def print_styled(*parts: object) -> None:
+    """Print on a terminal with colour, unless ``NO_COLOR`` or ``TERM=dumb`` forbids it; strings are taken as they are.
+
+    Args:
+        parts: Strings, and what rich renders.
+    """
+    from rich.console import Console
+
+    console = Console()
+    for part in parts:
+        text = printable(part) if isinstance(part, str) else part
+        console.print(text, markup=False, highlight=False, emoji=False)
+
+
 def _print(text: str) -> None:
     if sys.stdout is None:
         raise EnvsolveError("the standard output is closed", hint="name a file with -o")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from msgspec.structs import replace
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -92,7 +92,7 @@ def builds(package: str, machines: Sequence[Machine] | None = None, *, python: s
     """Judge every published build of a torch-family package on each GPU of the machines.
 
     Args:
-        package: Its name.
+        package: Its name, and versions if wanted: ``torch``, ``torch>=2.9``.
         machines: This host if None.
         python: ``3.12``; the machine's own if None.
 
@@ -126,7 +126,7 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
     Raises:
         UsageError: The catalogue describes no builds of that package.
     """
-    name = canonicalize_name(package)
+    name, admitted = _named(package)
     if name not in catalogue.packages():
         known = ", ".join(catalogue.packages())
         raise UsageError(f"the catalogue describes no builds of {package}", hint=f"it describes {known}")
@@ -134,21 +134,35 @@ def list_builds(package: str, machines: Sequence[Machine], python: str | None, c
     judged = [as_judged(machine, None, catalogue.drivers) for machine in machines]
     family = Family(catalogue, facts, tuple(judged), python)
     lines: dict[BuildLine, None] = {}
-    for options in (family.judged(name), family.judged_outside(name)):
+    for listed in (family.judged(name), family.judged_outside(name)):
+        options = [option for option in listed if option.build.version in admitted]
         found = [line for option in options for line in _lines(option, judged, python, facts, catalogue)]
         lines |= dict.fromkeys(sorted(found, key=_newness, reverse=True))
-    return BuildList("envsolve.builds/1", tuple(lines), _recommended(name, family))
+    if not lines:
+        raise UsageError(f"the catalogue has no build of {package}", hint=f"list all: envsolve builds {name}")
+    return BuildList("envsolve.builds/1", tuple(lines), _recommended(name, admitted, family))
 
 
-def _recommended(package: str, family: Family) -> Recommended | None:
+def _named(text: str) -> tuple[str, SpecifierSet]:
+    """The name and the releases of ``torch``, ``torch>=2.9`` or ``torch==2.9.*``."""
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        raise UsageError(f"{text!r} is not a package: {error}", hint="write torch, or 'torch>=2.9'") from None
+    if requirement.extras or requirement.marker or requirement.url:
+        raise UsageError(f"{text!r} is more than a name and versions", hint="write torch, or 'torch>=2.9'")
+    return canonicalize_name(requirement.name), requirement.specifier
+
+
+def _recommended(package: str, admitted: SpecifierSet, family: Family) -> Recommended | None:
     """The best build of a package, beside the best torch that it goes with, for the Python that a plan would choose."""
     if family.python is None:
         # Planning imports the resolver and the package indexes, which a listing for a known Python does not need.
         from envsolve.planning.make import choose_python
 
-        asked = Asked((Need(Requirement(package), "builds"),))
+        asked = Asked((Need(Requirement(f"{package}{admitted}"), "builds"),))
         family = replace(family, python=choose_python(asked, family.machines, family))
-    best = best_of(family, Limits({package: SpecifierSet()}, None)) or ()
+    best = best_of(family, Limits({package: admitted}, None)) or ()
     return next((Recommended(package, *o.identity) for o in best if o.build.package == package), None)
 
 

@@ -1,0 +1,93 @@
+"""The table of ``envsolve builds``: what its cells say is what the list says, in every format."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from envsolve.cli.main import run
+
+TURING = "T4, driver 550.54, python 3.11, linux-x86_64, glibc 2.35"
+
+
+def out(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as left:
+        run(["builds", *words])
+    said = capsys.readouterr()
+    assert left.value.code == 0, said.err
+    return said.out
+
+
+def rows(text: str) -> dict[str, dict[str, str]]:
+    """A CSV table: release to variant to cell."""
+    return {row.pop("release"): row for row in csv.DictReader(text.splitlines())}
+
+
+def test_cells_are_the_verdicts_of_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    table = rows(out(capsys, "torch==2.6.0", "--target", TURING, "--format", "csv"))
+    listed = json.loads(out(capsys, "torch==2.6.0", "--target", TURING, "--format", "json"))
+    runs = {one["variant"] for one in listed["builds"] if one["verdict"] != "none"}
+    assert runs == {variant for variant, cell in table["2.6.0"].items() if cell.startswith("yes")} != set()
+    taken = listed["recommended"]
+    assert [variant for variant, cell in table["2.6.0"].items() if cell.endswith("*")] == [taken["variant"]]
+
+
+def test_releases_with_the_same_verdicts_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    text = out(capsys, "torch>=2.4,<2.7", "--target", TURING)
+    assert "\n2.4.0 to 2.5.1 " in text
+    assert "\n2.6.0 " in text
+    assert "--all lists every build" in text
+    assert "2.7" not in text
+
+
+def test_gpus_have_their_own_rows_if_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    both = out(
+        capsys, "torch==2.7.1", "--target", "RTX 5090 + RTX 4090, driver 580.65, linux-x86_64", "--format", "csv"
+    )
+    cells = {row["GPU"]: row["cu118"] for row in csv.DictReader(both.splitlines())}
+    assert {gpu.split("RTX ")[1][:4]: cell for gpu, cell in cells.items()} == {"5090": "no", "4090": "yes"}
+    alike = out(
+        capsys, "torch==2.7.1", "--target", "RTX 4080 + RTX 4090, driver 580.65, linux-x86_64", "--format", "csv"
+    )
+    assert alike.startswith("release,cu")
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("md", "**Builds of torch"), ("html", "<!DOCTYPE"), ("svg", "<svg")])
+def test_the_suffix_chooses_the_format(
+    suffix: str, start: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out(capsys, "torch==2.6.0", "--target", TURING, "-o", str(tmp_path / f"table.{suffix}"))
+    assert (tmp_path / f"table.{suffix}").read_text().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("package", "said"),
+    [
+        ("torch[x]", "more than a name and versions"),
+        ("torch<0.1", "no build of torch<0.1"),
+        ("torch>>", "is not a package"),
+    ],
+)
+def test_what_is_no_question(package: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        run(["builds", package, "--target", TURING])
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_a_narrow_terminal_drops_the_oldest_variants(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = re.sub("\x1b\\[[0-9;]*m", "", out(capsys, "torch", "--target", TURING)).splitlines()
+    (header,) = (line for line in lines if line.startswith("release"))
+    assert len(header) <= width
+    assert header.split()[-1] == "cu129", "the newest stays"
+    assert ("too narrow for" in "\n".join(lines)) == (width < 74)
