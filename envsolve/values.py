@@ -159,7 +159,7 @@ class ComputeCapability(NamedTuple):
         """Read ``8.9``, ``89``, ``sm_89``, ``compute_89`` or ``sm_90a``.
 
         Raises:
-            ValueError: ``text`` is none of these forms.
+            ValueError: ``text`` is in none of these forms.
         """
         return _capability(text)
 

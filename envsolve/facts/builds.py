@@ -19,8 +19,8 @@ class FileFact(msgspec.Struct, frozen=True, gc=False):
     """Size in bytes and sha256 of one published file.
 
     Attributes:
-        sources: Independent public files that list the hash, where the record's own source does not; a hash that only
-            one lists is marked wherever it is shown.
+        sources: Independent public files that list the hash, if the record's own source does not. A hash that only one
+            source lists is marked wherever it is shown.
     """
 
     sha256: str | None = None
@@ -44,13 +44,13 @@ class Build(Fact, frozen=True, gc=False):
         code: SASS and PTX of the main library: ``("sm_90", "compute_90")``; None where unknown, empty where it has no
             kernels of its own.
         requires: Requires-Dist lines; None where only the index knows them.
-        requires_python: Requires-Python, where known.
+        requires_python: Requires-Python, if known.
         torch: For companions: a specifier on torch's public version that the ABI asks for, even if METADATA is silent.
         torch_cuda: For companions that choose by it: a specifier on torch's CUDA version, ``>=12.8,<13``; None where
             the family's rule says it (:class:`FamilyMember`).
         cuda: The toolkit version inside, ``13.0``; None for ``cpu``.
-        cudnn: cuDNN that it was built with and that it pins or carries, ``9.10.2``; None where it has or shows none.
-        nccl: NCCL likewise, ``2.27.5``.
+        cudnn: cuDNN that it was built with and that it pins or carries, ``9.10.2``; None if it has or shows none.
+        nccl: NCCL in the same form, ``2.27.5``.
         cxx11_abi: Whether libstdc++'s C++11 ABI is used; None where unknown, and on Windows.
         own_ptxas: Version of a ptxas inside this very wheel that inductor uses before Triton's (torch +cu118).
         libc: The libc that the files need where their platform tag asks for less or nothing, ``glibc 2.17``.
@@ -133,11 +133,11 @@ class SourceProject(Fact, frozen=True):
         arch_variable: Environment variable that says which GPUs it is compiled for.
         arch_form: How two GPUs are written in it.
         archs: The compute capabilities that can be written there; empty for all that its nvcc knows.
-        variables: What its build must be told by environment variables: to make CUDA code where no GPU is in sight, and
-            to compile rather than fetch a wheel that nobody checked.
-        cuda_option: Option of its ``setup.py`` that makes it compile CUDA code where its build sees no GPU, and without
-            which it then compiles for the CPU alone; None where none is needed, or ``variables`` do it.
-        build_requires: What must be installed before it where it is built without isolation.
+        variables: Environment variables that its build requires: to compile GPU code on a host without a GPU, and to
+            compile instead of fetching a wheel that nobody checked.
+        cuda_option: Option of its ``setup.py`` that makes it compile GPU code if its build sees no GPU. Without the
+            option it would compile for the CPU only. None if it does not need one, or if ``variables`` are enough.
+        build_requires: Packages to install before it if it is built without isolation.
         wheel_packages: The same project as wheels, by CUDA major: ``cupy-cuda13x``.
         requires: What it depends on where only its build says so, so that its tree cannot be asked; None where that was
             not read.
@@ -234,10 +234,10 @@ class IndexPlace(msgspec.Struct, frozen=True):
     Attributes:
         url: Its address; may hold ``{variant}``, ``{torch}`` (``2.8``), ``{tag}`` and ``{filename}``.
         kind: ``simple`` for a package index, ``links`` for one page of links to wheels, ``release`` where ``url`` is
-            the address of each file.
-        tags: The release of a version, where it is not ``v`` and the version.
-        scheme: The address of each file that a page of links leads to, where these follow a scheme; for when that page
-            cannot be read.
+            the URL of each file.
+        tags: The release of a version, if it is not ``v`` and the version.
+        scheme: The URL of each file that a page of links leads to, if these follow a scheme. Used if the page cannot be
+            read.
     """
 
     name: str
@@ -253,7 +253,7 @@ class IndexPlace(msgspec.Struct, frozen=True):
 
 
 class TorchExtension(Fact, frozen=True):
-    """What one torch version asks of whoever compiles against it: its headers and ``torch.utils.cpp_extension``.
+    """Requirements of one torch version on code compiled against it: its headers, ``torch.utils.cpp_extension``.
 
     Attributes:
         version: Public version of torch.
@@ -293,7 +293,7 @@ class CxxStandard(Fact, frozen=True):
 
     Attributes:
         standard: ``17``.
-        gcc_min: gcc's major; ``clang_min`` likewise; ``msvc_min`` is ``_MSC_VER``.
+        gcc_min: gcc's major; ``clang_min`` is clang's; ``msvc_min`` is ``_MSC_VER``.
     """
 
     standard: int
@@ -307,7 +307,7 @@ class CxxStandard(Fact, frozen=True):
 class KnownMetadata(Fact, frozen=True, gc=False):
     """The METADATA that wheels of one release have in common, as far as a resolver reads it.
 
-    A file's hash settles its contents: where an index states one of these hashes, this is what the file says.
+    A hash identifies the contents of a file: if an index states one of these hashes, this is the file's metadata.
 
     Attributes:
         package: Normalised.
@@ -337,7 +337,7 @@ class CondaChannel(Fact, frozen=True):
         addresses: Addresses that mean it, besides its name at anaconda.org.
         says: What it is, in words that go behind its name.
         remedy: What to do about it, in words.
-        last: The last version that it has of a package, ``{"pytorch": "2.5.1"}``, where it ended.
+        last: Last version of a package on a discontinued channel, ``{"pytorch": "2.5.1"}``.
         clashes: Channels with which it should not be mixed, by name.
         clash: Why, in words.
     """

@@ -42,7 +42,7 @@ def _optional(kind: Kind[Record]) -> cached_property[tuple[Record, ...]]:
 
 
 def _keyed(kind: Kind[Record], key: Callable[[Record], Key]) -> cached_property[Mapping[Key, Record]]:
-    """An attribute of the catalogue: the records of a kind by what tells them apart, read on first use."""
+    """An attribute of the catalogue: the records of one kind by their key, read on first use."""
     return cached_property(lambda catalogue: {key(record): record for record in catalogue.records(kind)})
 
 
@@ -50,8 +50,8 @@ class Catalogue:
     """The facts, loaded on demand and kept for the life of the object.
 
     Args:
-        folder: In place of the one of this installation; the user's own folder is then left aside.
-        overlay: The user's own folder; where there is none, nothing is laid over.
+        folder: Read this directory instead of the installed one, and ignore the user's own directory.
+        overlay: The user's own directory, which may be missing.
     """
 
     #: Triton releases and their assemblers.
@@ -119,7 +119,7 @@ class Catalogue:
         return self._builds_at(self._places[0], package)
 
     def builds_outside(self, package: str) -> tuple[Build, ...]:
-        """Its known builds elsewhere: on release pages and pages of links, taken by their address alone."""
+        """Its known builds elsewhere: on release pages and pages of links, known only by their URL."""
         return self._builds_at(self._places[1], package)
 
     def packages(self) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class Catalogue:
 
     @cached_property
     def conda_names(self) -> Mapping[str, str]:
-        """Names on conda-forge by the names on the package index, where the two differ."""
+        """Names on conda-forge by the names on the package index, if the two differ."""
         return {n.package: n.conda for n in self._read(kinds.CONDA_NAMES)}
 
     @cached_property
@@ -144,7 +144,7 @@ class Catalogue:
 
     @cached_property
     def known_metadata(self) -> tuple[KnownMetadata, ...]:
-        """What wheels of the newest releases say of themselves, by package and version; empty without such a file."""
+        """Metadata in wheels of the newest releases, by package and version; empty if the file is missing."""
         return self._read(kinds.KNOWN_METADATA) if self.has(kinds.KNOWN_METADATA) else ()
 
     def records(self, kind: Kind[Record]) -> tuple[Record, ...]:
@@ -177,13 +177,13 @@ class Catalogue:
         return self._sources.get(key) if key else None
 
     def source_title(self, key: str | None) -> str | None:
-        """The title of the source behind the ``source`` of a record; None if there is none."""
+        """The title of the source behind the ``source`` of a record, or None."""
         source = self.source(key)
         return source.title if source else None
 
     @cached_property
     def date(self) -> str | None:
-        """ISO date of the newest source among the torch builds: the age of what a plan stands on."""
+        """ISO date of the newest source among the torch builds: the age of the facts behind a plan."""
         return max(map(self._date, self.builds("torch")), default=None)
 
     @property
@@ -197,7 +197,7 @@ class Catalogue:
 
     @cached_property
     def _places(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The places that have files of builds: package indexes, and those that are none."""
+        """The places that have files of builds: package indexes, release pages and pages of links."""
         names = self._place_names
         outside = tuple(name for name in names if name != "default" and self.indexes[name].kind != "simple")
         return tuple(name for name in names if name not in outside), outside
@@ -282,7 +282,7 @@ def check_flavour(text: str, catalogue: Catalogue) -> str:
     """The variant, if it is one, or lies between two: that torch was never published for that one is a plan's answer.
 
     Raises:
-        UsageError: It is none; the hint tells what was probably meant, and all that there are.
+        UsageError: It is unknown. The hint names the likely intended ones and lists all.
     """
     known = flavours(catalogue)
     if text in known or nearest_flavours(text, catalogue):
@@ -318,7 +318,7 @@ def check_python(text: str, catalogue: Catalogue) -> str:
     """The Python as major and minor, ``3.12``, if torch was published for it, or for an older and for a newer one.
 
     Raises:
-        UsageError: It was not, or the text is no version.
+        UsageError: It was not, or the text is not a version.
     """
     known = pythons(catalogue)
     span = f"torch builds are known for Python {known[0]} to {known[-1]}"

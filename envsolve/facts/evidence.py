@@ -29,7 +29,7 @@ class Source(msgspec.Struct, frozen=True, gc=False):
 
 
 class Citation(msgspec.Struct, frozen=True, gc=False):
-    """How one field of a record is known, where that differs from the record as a whole.
+    """Evidence for one field of a record, if it differs from that of the record as a whole.
 
     Attributes:
         source: Key into the file's sources.
@@ -40,13 +40,13 @@ class Citation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Dispute(msgspec.Struct, frozen=True, gc=False):
-    """What another source says of a field. The record's own value wins, for the reason given.
+    """The value of a field in another source. The record's own value wins, for the reason given.
 
     Attributes:
         field: Name of the record's field.
         says: The other value, as that source has it.
         source: Key into the file's sources.
-        wins: Why the record's value stands: ``a measurement beats a build script``.
+        wins: Why the record's value is used: ``a measurement beats a build script``.
     """
 
     field: str
@@ -57,7 +57,7 @@ class Dispute(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a fact beside its values and its source.
+    """Evidence for a fact: everything known about it except its values and its source.
 
     Attributes:
         cited: How fields are known that are known in another way than the record, by name.
@@ -72,12 +72,12 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """How often diagnoses that stood on one kind of grounds were right on known reports.
+    """How often diagnoses on one kind of grounds were right on known reports.
 
     Attributes:
         grounds: The kind, a value of ``envsolve.diagnose.model.Grounds``.
-        right: Reports on which the first diagnosis stood on such grounds and named the right cause.
-        of: Reports on which the first diagnosis stood on such grounds.
+        right: Reports on which the first diagnosis had such grounds and named the right cause.
+        of: Reports on which the first diagnosis had such grounds.
     """
 
     grounds: str

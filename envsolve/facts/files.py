@@ -85,7 +85,7 @@ class Kind(msgspec.Struct, Generic[Record], frozen=True):
     Attributes:
         name: Stem of its file; ``builds`` for the folder that has a file for each index and package.
         record: The struct.
-        key: Fields that tell its records apart.
+        key: Fields that identify a record.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Kind(msgspec.Struct, Generic[Record], frozen=True):
     key: tuple[str, ...]
 
     def identity(self, record: Record) -> tuple[object, ...]:
-        """What two records of the same thing have in common."""
+        """The identity of a record: two records of the same thing have the same key."""
         return tuple(getattr(record, field) for field in self.key)
 
 
@@ -183,10 +183,12 @@ def named_folder(path: Path) -> Path:
     """A folder that somebody named as a catalogue.
 
     Raises:
-        UsageError: It is none.
+        UsageError: The directory is not a catalogue.
     """
     if not is_folder(path / "builds"):
-        raise UsageError(f"{path} is no catalogue: it has no folder builds", hint="name the index_data/ of a checkout")
+        raise UsageError(
+            f"{path} is not a catalogue: it has no directory builds", hint="name the index_data/ of a checkout"
+        )
     return path
 
 
@@ -206,7 +208,7 @@ def read_file(path: Path, record: type[Record]) -> CatalogueFile[Record]:
 
 
 def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | None:
-    """A file of the user's own folder; None where there is none, or one that an envsolve of another form wrote.
+    """A file of the user's own directory; None if it is missing or an envsolve with another format wrote it.
 
     Raises:
         EnvsolveError: It is damaged; the hint names the file to delete.
@@ -377,7 +379,7 @@ def misshapen(value: Any) -> Iterator[str]:
 
 
 def misplaced(record: Any, place: str, package: str) -> Iterator[str]:
-    """What of a build is not what the path of its file says, ``builds/<place>/<package>.json``."""
+    """Fields of a build except those that its file's path gives, ``builds/<place>/<package>.json``."""
     if isinstance(record, Build):
         if record.index != place:
             yield f"index: {record.index!r}"

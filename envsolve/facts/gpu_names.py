@@ -1,7 +1,7 @@
 """GPU names as people write them, matched to the catalogue's models. Never a guess.
 
-A name is the sequence of its words; spacing, case and vendor words do not count. A shortened name stands for a model
-only where every model that it could mean has the same compute capability.
+A name is the sequence of its words; spacing, case and vendor words do not count. A shortened name is accepted only if
+every model that it could mean has the same compute capability.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pci_ids(text: str) -> tuple[str, ...]:
 
 
 def names(text: str) -> Iterator[str]:
-    """The names that the text may stand for, the likeliest first: the text itself, then what a program wrote of it."""
+    """Candidate names of the GPU in the text, most likely first: the text itself, then names found inside output."""
     yield text
     if match := re.fullmatch(_SMI_LINE, text):
         yield match[1]
@@ -137,7 +137,7 @@ def _refuse_other_maker(text: str, catalogue: Catalogue) -> None:
 
 
 def _with_pci_id(text: str, catalogue: Catalogue) -> list[GpuModel]:
-    """Models that have a PCI device id that the text tells."""
+    """Models that have a PCI device id found in the text."""
     ids = pci_ids(text)
     return [model for model in catalogue.gpus if ids and not set(ids).isdisjoint(model.pci_ids)]
 
@@ -168,9 +168,9 @@ def _by_compute_capability(text: str, catalogue: Catalogue) -> GpuModel:
 def _named(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
     """Models that the words can mean, best first; empty for none.
 
-    A model's own name in full means that model. An alias means its model and those whose names hold it as it stands.
-    Anything shorter means all models whose names hold its words in any order, and one of them as they stand:
-    "RTX 6000" is a Quadro, an Ada and a Blackwell GPU, but "Quadro 6000", a GPU older than these, is none of them.
+    A model's own full name means that model. An alias means its model and those whose names contain it unchanged.
+    Anything shorter means all models whose names contain its words in any order, and one of the words unchanged:
+    "RTX 6000" matches a Quadro, an Ada and a Blackwell GPU, but not "Quadro 6000", a GPU older than these.
     """
     key = "".join(words)
     if not key:
@@ -198,12 +198,12 @@ def _shortened(words: tuple[str, ...], catalogue: Catalogue) -> list[GpuModel]:
 
 
 def _shortest(forms: Iterable[tuple[str, ...]], words: tuple[str, ...]) -> int:
-    """The number of words of the shortest form that holds the words as they stand; 0 if none does."""
+    """The number of words of the shortest form that contains the words unchanged; 0 if none does."""
     return min((len(form) for form in forms if _holds(form, words)), default=0)
 
 
 def _holds(form: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    """Whether ``words`` stand in ``form`` next to each other and in order."""
+    """Whether ``words`` occur in ``form`` next to each other and in order."""
     return any(form[start : start + len(words)] == words for start in range(len(form) - len(words) + 1))
 
 
@@ -231,7 +231,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _parts(word: str) -> tuple[str, ...]:
-    """A word as it stands or taken apart (``rtx4090``), without vendor words; most words are in many names."""
+    """A word unchanged or split (``rtx4090``), without vendor words; most words are in many names."""
     return tuple(part for part in _GLUED.sub(r"\1 ", word).split() if part not in _VENDOR)
 
 

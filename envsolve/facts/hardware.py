@@ -15,7 +15,7 @@ class Floor(msgspec.Struct, frozen=True):
     Attributes:
         first: First CUDA version of the range, ``11.1``.
         last: Last CUDA version of the range, inclusive; None for the whole rest of the major.
-        linux: Driver version; ``windows`` likewise.
+        linux: Driver version on Linux; ``windows`` is that on Windows.
     """
 
     first: str
@@ -93,7 +93,7 @@ class VendorRoute(msgspec.Struct, frozen=True):
 
 
 class MachineName(msgspec.Struct, frozen=True):
-    """What people call a machine or its system, and the target string that it stands for.
+    """A common name of a machine or its system, and the target string for it.
 
     Attributes:
         name: As it is suggested: ``g5.xlarge``, ``JetPack 6.2``.
@@ -199,8 +199,8 @@ class TritonRelease(Fact, frozen=True):
             ``libcuda-link`` for a ``libcuda.so`` that a linker finds.
         targets: Compute capabilities that its compiler writes PTX for, whichever ptxas then reads it; empty where that
             was not tried.
-        no_matrix_product: Compute capabilities for which it was tried and compiles simpler kernels alone: every
-            ``tl.dot`` ends in an error of its compiler, whichever ptxas there is.
+        no_matrix_product: Compute capabilities for which it was tried and compiles only simpler kernels: every
+            ``tl.dot`` ends in an error of its compiler, with either ptxas.
         ptxas_first: Oldest CUDA version whose ptxas it was tried with in place of its own, and works with.
         ptxas_last: Newest CUDA version whose PTX its table knows; None where it knows all that are to come.
     """
@@ -248,9 +248,9 @@ class CompilerPackages(Fact, frozen=True):
         packages: Requirements in the manager's own form, ``nvidia-cuda-nvcc=={cuda}.*``.
         provides: What they hold: ``nvcc`` (the driver program), ``ptxas``, ``headers``, ``cudart``, ``libdevice``.
         libraries: Packages of further parts of the toolkit, with their headers, by the part: ``curand``.
-        home: Where ``CUDA_HOME`` points then, relative to the environment; None where there is no whole tree.
-        ptxas: Where the ptxas lies, relative to the folder of packages; None where it was not looked for.
-        ptxas_packages: What holds the ptxas alone.
+        home: Value of ``CUDA_HOME`` then, relative to the environment; None without a whole tree.
+        ptxas: Path of the ptxas, relative to the directory of packages; None if nobody looked for it.
+        ptxas_packages: Packages that hold only the ptxas.
     """
 
     manager: Literal["pip", "conda", "apt"]
@@ -276,7 +276,7 @@ class Image(Fact, frozen=True):
         repository: ``nvidia/cuda``, ``pytorch/pytorch`` or ``python``.
         version: First part of the tags: the version of the toolkit (``12.9.1``), of torch, or of Python (``3.12``).
         kinds: Middle parts of the tags: ``base``, ``runtime``, ``cudnn-devel``, ``cuda12.6-cudnn9-runtime``.
-        cuda: Toolkit version inside; empty where the kinds say it, and where there is none.
+        cuda: Toolkit version inside; empty if the kinds give it or the image has none.
         distribution: Last part of the tags and key of ``distributions.json``, ``ubuntu22.04``; empty where tags
             end with the kind.
         cudnn: cuDNN in the kinds that have it, ``9.8.0``; None where it is not known.
@@ -346,7 +346,7 @@ class Distribution(Fact, frozen=True):
 
 
 def toolkit_of(cuda: str | None, toolkits: Iterable[Toolkit]) -> Toolkit | None:
-    """Return the toolkit release of a CUDA version, ``12.8`` or ``12.8.1``; None if there is none or it is unknown."""
+    """Return the toolkit release of a CUDA version, ``12.8`` or ``12.8.1``; None if it is unknown."""
     wanted = CudaVersion.parse(cuda) if cuda else None
     return next((toolkit for toolkit in toolkits if toolkit.cuda_version == wanted), None)
 

@@ -73,7 +73,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a directory is there, likewise."""
+    """Whether a directory is there; False if it cannot be read."""
     try:
         return path.is_dir()
     except OSError:
@@ -81,7 +81,7 @@ def is_folder(path: Path) -> bool:
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything is there, likewise; of a link, where it leads to."""
+    """Whether anything is there; a link counts by its target."""
     try:
         return path.exists()
     except OSError:
@@ -155,7 +155,7 @@ def dump(value: object) -> str:
 
 
 def _with_escapes(value: object) -> str:
-    """Likewise, of a value in which a path is that is no UTF-8: JSON has its bytes as escapes alone."""
+    """Like :func:`canonical`, for a value with a path that is not UTF-8: JSON can hold its bytes only as escapes."""
     import json
 
     import msgspec

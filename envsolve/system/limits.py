@@ -18,7 +18,7 @@ METADATA_BYTES = 16 * MIB
 RANGE_BYTES = 64 * MIB
 """One part of a file. The largest step that is requested has 8 MiB; a table of contents may be larger."""
 SDIST_BYTES = 256 * MIB
-"""What is decompressed of an sdist until its PKG-INFO is found."""
+"""Limit on decompressed bytes of an sdist before its PKG-INFO is found."""
 SLOWEST = 8 * 1024
 """Bytes per second: a response gets its time limit and one second more for each of these."""
 NAME_LENGTH = 255
@@ -34,7 +34,7 @@ VARIABLE_LENGTH = 64 * 1024
 LOG_BYTES = 20 * MIB
 """A log: half of it from the start, half from the end. The lines between are counted."""
 LOG_READ = 4096 * MIB
-"""What is read of a log to find its end; a pipe may have none."""
+"""Limit on bytes read to find the end of a log; a pipe may be endless."""
 LOG_LINES = 4_000_000
 """Lines of a log that are counted: beyond, the numbers of its last lines are too low."""
 SIGNATURE_SECONDS = 5.0

@@ -318,7 +318,7 @@ def signals_raised(*others: signal.Signals, hint: str | None = None) -> Iterator
 
     Args:
         others: More signals to treat in this way, such as SIGINT.
-        hint: What the error tells the user to do next.
+        hint: Next step for the user, in the error.
     """
     defaults = (signal.SIG_DFL, signal.default_int_handler, interrupt_once)
     heeded = [number for number in (*ENDING_SIGNALS, *others) if signal.getsignal(number) in defaults]

@@ -239,5 +239,5 @@ def test_an_index_without_torch_does_not_tell_what_is_new(tmp_path: Path) -> Non
 
 
 def test_a_folder_that_is_no_catalogue_is_wrong_usage(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no catalogue"):
+    with pytest.raises(UsageError, match="is not a catalogue"):
         update(Memory([]), tmp_path, "2026-02-02")

@@ -1,8 +1,8 @@
 """Measure a random sample of the catalogue again and compare it field by field.
 
 A release is measured as ``envsolve index update`` measures it; of records that are kept by hand, what the index lists
-and METADATA says is compared, and GPU code that was measured. Releases that the catalogue lacks are no disagreement:
-they are update's matter.
+and METADATA says is compared, and GPU code that was measured. Releases missing from the catalogue are not
+disagreements: `index update` adds them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was checked.
+    """The extent of a check.
 
     Attributes:
         seed: Draws the same sample again from the same catalogue.
@@ -79,7 +79,7 @@ def check(
     Args:
         index: The default package index.
         packages: Names of packages, ``toolkit`` and ``torch-extension``; every one where empty.
-        sample: Releases to check; all where there are no more.
+        sample: Releases to check; all if there are fewer.
         seed: Of the draw.
         progress: Told which file is looked at.
 
@@ -194,9 +194,9 @@ def _differences_of_build(step: Step, record: Build, fresh: Sequence[Build]) -> 
 
 
 def _one_flavour(record: Build, fresh: Build) -> bool:
-    """Whether two records may be of one variant; what the listing alone tells of has none.
+    """Whether two records may be of one variant. A record made only from the listing has no variant.
 
-    Where no library told the variant, its minor is that of a torch that goes with it, and another day's may be another.
+    If no library stated the variant, its minor is that of a matching torch, and may differ on another day.
     """
     return fresh.variant in ("", record.variant) or _one_major(record, fresh)
 
@@ -239,7 +239,7 @@ def _known_otherwise(step: Step, record: Any, field: str) -> bool:
 
 
 def _comparable(found: Any, said: Any) -> Any:
-    """What was found, less what this host cannot find: it may be unable to run a ptxas and ask for its PTX version."""
+    """Return the findings that this host can make again: ptxas may not run here, to print its PTX version."""
     if isinstance(found, tuple) and isinstance(said, tuple) and len(found) == len(said):
         return tuple(
             replace(new, ptx_isa=old.ptx_isa) if getattr(new, "ptx_isa", None) == "" else new
@@ -249,7 +249,7 @@ def _comparable(found: Any, said: Any) -> Any:
 
 
 def describe_check(found: Checked) -> str:
-    """What was checked, and each disagreement with both sides."""
+    """Return what was checked, and each disagreement with both sides."""
     lines = []
     for wrong in found.disagreements:
         lines += [

@@ -1,4 +1,4 @@
-"""Companions that say in their own files what they were built for, where their METADATA does not.
+"""Companions whose files say what they were built for if their METADATA does not.
 
 Each function reads one release's wheel and completes its records. A wheel that says it in a way which is not known is
 refused, or its release left out; nothing is guessed.
@@ -62,7 +62,7 @@ _KIND = re.compile(r"(cupy)-cuda\w+|(jax)-cuda\d+(-(?:plugin|pjrt))")
 
 
 def extension_of(package: str, wheel: Artefact) -> Extension | None:
-    """What the main libraries of a package carry; None where they are not known, or missing.
+    """Contents of a package's main libraries; None if they are unknown or missing.
 
     Raises:
         UsageError: A library is damaged.
@@ -76,7 +76,7 @@ def extension_of(package: str, wheel: Artefact) -> Extension | None:
 
 
 def with_extension(build: Build, extension: Extension | None) -> Build:
-    """A build with what its main libraries tell: GPU code and C++11 ABI."""
+    """Return the build with the GPU code and C++11 ABI of its main libraries."""
     if extension is None:
         return build
     return replace(build, code=extension.code if build.cuda else (), cxx11_abi=extension.cxx11_abi)
@@ -142,7 +142,7 @@ def xformers(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolk
 
 
 def torchao(builds: Sequence[Build], wheel: WheelFile, toolkits: Sequence[Toolkit]) -> list[Build]:
-    """torchao: Python for any variant; the kernels beside it are optional, and load with some torches alone.
+    """torchao: Python for any variant; the kernels beside it are optional, and load with some torch versions only.
 
     ``code`` and ``cuda`` are those of the kernels, ``torch`` is the list in ``__init__.py`` by which it loads them. A
     release without such a list is left out.
@@ -263,7 +263,7 @@ def bound_builds(
 
 
 def torch_of(requires: Sequence[str]) -> str | None:
-    """The one specifier on torch among Requires-Dist lines, extras left aside; None where there is none, or several."""
+    """The only specifier on torch among Requires-Dist lines without extras; None unless there is exactly one."""
     found = {str(r.specifier) for r in _required(requires) if r.name == "torch" and r.specifier}
     return found.pop() if len(found) == 1 else None
 

@@ -40,7 +40,7 @@ class Facts:
 
 
 def find_facts(catalogue: Catalogue, what: str, which: Sequence[str]) -> Facts:
-    """What is known of one thing.
+    """All facts about one thing.
 
     Args:
         what: A package (``torch``), or a kind of fact (``driver``, ``gpu``, ``toolkit``). ``triton`` is both. Of a
@@ -66,7 +66,7 @@ def find_facts(catalogue: Catalogue, what: str, which: Sequence[str]) -> Facts:
 
 
 def find_records(kind: Kind[Any], records: Sequence[Any], sources: Mapping[str, Source], which: Sequence[str]) -> Facts:
-    """What is known of one thing that is not in the catalogue's files, such as the signatures of the causes.
+    """Facts about something outside the catalogue's files, such as the signatures of the causes.
 
     Raises:
         UsageError: Nothing such is known; the hint names what is.
@@ -77,7 +77,7 @@ def find_records(kind: Kind[Any], records: Sequence[Any], sources: Mapping[str, 
 
 
 def _compiled(projects: Sequence[SourceProject], which: Sequence[str]) -> tuple[SourceProject, ...]:
-    """What compiling a package takes, of the versions named."""
+    """Requirements for compiling a package, in the versions named."""
     found = tuple(p for p in projects if all(_takes(p.versions, word) for word in which))
     if not found:
         said = f"the catalogue describes no {projects[0].package} {' '.join(which)}"
@@ -136,7 +136,7 @@ def _matching(kind: Kind[Any], records: Sequence[Any], which: Sequence[str]) -> 
 
 
 def heading(kind: Kind[Any], record: Any) -> str:
-    """What tells a record from the others of its kind, in words: ``torch default 2.9.1 cu128 win_amd64``."""
+    """The key of a record, in words: ``torch default 2.9.1 cu128 win_amd64``."""
     return " ".join(str(part) for part in kind.identity(record) if isinstance(part, (str, int)) and part != "")
 
 

@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 class PublishedFile(Protocol):
-    """What an index says of one file; :class:`envsolve.packages.model.IndexFile` is one."""
+    """An index's data on one file; :class:`envsolve.packages.model.IndexFile` is one."""
 
     @property
     def filename(self) -> str:
@@ -164,7 +164,7 @@ def python_order(key: str) -> tuple[int, str]:
 
 
 def canonical_requirement(line: str) -> str:
-    """A Requires-Dist line in one spelling, whichever tool wrote it; as it stands where it is not valid."""
+    """A Requires-Dist line in one spelling, whichever tool wrote it; unchanged if it is invalid."""
     try:
         return str(Requirement(line))
     except InvalidRequirement:
@@ -209,7 +209,7 @@ def toolkits(
     """Toolkits whose PTX version, GPUs and host compiler limits can be measured: NVIDIA publishes wheels of their nvcc.
 
     Args:
-        known: Records so far; what no wheel tells is theirs.
+        known: Records so far; fields that no wheel states are taken from these.
         wanted: Leaves releases of nvcc out; None wants the newest of every toolkit.
     """
     newest: dict[str, Release] = {}
@@ -294,7 +294,7 @@ def _torch_facts(release: Release, index: Index, *, source: str) -> Build:
 
 
 def record_of(release: Release, variant: str, evidence: Evidence, source: str) -> Build:
-    """What the listing of a release alone says of its build; its Pythons and dependencies are for its files to say."""
+    """Fields of a build from the listing of a release only; Pythons and dependencies come from its files."""
     return Build(
         package=release.package,
         version=str(release.version),

@@ -60,7 +60,7 @@ def newest_metadata(
     wanted: Callable[[Release], bool],
     catalogue: Catalogue,
 ) -> list[KnownMetadata]:
-    """What the wheels of the newest releases of packages say, one record for those of a version that say the same.
+    """Record the metadata of packages' newest wheels, one record for all wheels of a version that agree.
 
     Args:
         packages: Normalised names, each with the versions that are read besides; a name that the index lacks has none.
@@ -162,7 +162,7 @@ class Step:
         measure: Records of the releases that are wanted.
         is_of: Whether a record is one of a release.
         since: Oldest version that updating looks at; older ones are recorded already.
-        tells: Fields that measuring always tells, so that where it finds nothing there is nothing.
+        tells: Fields that measuring always fills. If it leaves one empty, the build has none.
     """
 
     file: str
@@ -226,9 +226,9 @@ def listed(catalogue: Catalogue) -> list[Step]:
 
 
 def listing(file: str, known: Sequence[Build]) -> Step:
-    """What the index lists and METADATA says of builds, and what the main libraries of those that were measured carry.
+    """Record fields of builds from the index and METADATA, and from the main libraries of those that were measured.
 
-    That is less than measuring tells: which CUDA family a build is bound to, and which torch, is not among it.
+    Measuring gives more: the CUDA family and the torch that a build is bound to are missing here.
     """
     read = [build for build in known if build.code and build.known("code").evidence is Evidence.MEASURED]
     measure = partial(_listed_builds, file, lambda release: any(_is_build(build, release) for build in read))

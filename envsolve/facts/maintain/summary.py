@@ -114,7 +114,7 @@ def markdown(summary: Summary) -> Iterator[str]:
         counts = " | ".join(str(row.evidence[level] or "") for level in levels)
         yield f"| {row.name} | {row.records} | {counts} | {row.disputed or ''} | {row.newest or ''} |"
     yield ""
-    yield "| package | files of builds | with sha256 | of these, listed by one source alone |"
+    yield "| package | files of builds | with sha256 | of these, listed by one source only |"
     yield "|---|---:|---:|---:|"
     for hashes in summary.hashes:
         yield f"| {hashes.package} | {hashes.files} | {hashes.hashed or ''} | {hashes.one_source or ''} |"

@@ -131,8 +131,8 @@ def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]
         Files written, with what was added to each (``torch 2.15.0 manylinux_2_28_x86_64``).
 
     Raises:
-        UsageError: The folder is no catalogue, a wheel cannot be read, or a release works in a way that measuring does
-            not know.
+        UsageError: The directory is not a catalogue, a wheel cannot be read, or a release works in a way that measuring
+            does not know.
         IndexUnavailableError: The index fails, or has no torch.
         EnvsolveError: A file cannot be written; it is as it was.
     """
@@ -191,8 +191,8 @@ def merged(known: Iterable[Build], new: Sequence[Build]) -> list[Build]:
 def _check_index(index: Index) -> None:
     """An index that has no torch is the wrong address: that nothing new is there says nothing."""
     if not index.project("torch"):
-        hint = "check the address of the index, and that it carries all packages"
-        raise IndexUnavailableError("the package index has no torch, so it does not tell what is new", hint=hint)
+        hint = "check the URL of the index, and that it carries all packages"
+        raise IndexUnavailableError("the package index has no torch, so new releases cannot be found", hint=hint)
 
 
 def _new(index: Index, catalogue: Catalogue, step: Step) -> list[Any]:
@@ -201,7 +201,7 @@ def _new(index: Index, catalogue: Catalogue, step: Step) -> list[Any]:
 
 
 def _in_its_file(record: Any) -> Any:
-    """A record with the sources' keys of its own file, where it took over citations from one of the whole catalogue."""
+    """A record with the source keys of its own file, after it took over citations from one of the whole catalogue."""
     cited = {f: replace(c, source=_own_key(c.source)) for f, c in record.cited.items()}
     disputed = tuple(replace(dispute, source=_own_key(dispute.source)) for dispute in record.disputed)
     return replace(record, cited=cited, disputed=disputed)
