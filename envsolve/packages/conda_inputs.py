@@ -6,6 +6,7 @@ import importlib
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,39 @@ from packaging.utils import canonicalize_name
 from envsolve.errors import UsageError
 from envsolve.packages.project_files import load_project
 from envsolve.packages.project_tools import pixi_names, read_pixi
-from envsolve.packages.requirement_files import read_requirements
-from envsolve.packages.requirements import COMMAND_LINE, Need, wrong
-from envsolve.rules.conda import CondaAsked, Spec, subdir_of
-from envsolve.rules.platform import Environment
+from envsolve.packages.requirement_files import read_file, read_requirements
+from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, combine, wrong
+from envsolve.rules.conda import Spec, subdir_of
+from envsolve.rules.platform import Environment, admits_python
 from envsolve.system.files import parse_toml, read_regular
+
+
+@dataclass(frozen=True, slots=True)
+class CondaAsked:
+    """All that is asked of a conda plan.
+
+    Attributes:
+        specs: What must be in it.
+        constraints: What holds of a package if something else brings it in.
+        pip: What pip is to install on top.
+        channels: Channels that the inputs name, the preferred first.
+        requires_python: What all projects together require, ``>=3.10``; None if they require none.
+        notes: What was understood and set aside, in words.
+    """
+
+    specs: tuple[Spec, ...] = ()
+    constraints: tuple[Spec, ...] = ()
+    pip: Asked = field(default_factory=Asked)
+    channels: tuple[str, ...] = ()
+    requires_python: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def admits_python(self, python: str) -> bool:
+        """Return whether projects and ``python`` specs allow a Python; a spec such as ``3.11|3.12`` allows all."""
+        own = [spec.version for spec in self.specs if spec.name == "python" and spec.version]
+        limits = [f"=={version}" if version[0].isdigit() else version for version in own]
+        return all(admits_python(limit, python) for limit in (self.requires_python, *limits))
+
 
 # Reading what is asked for: match specs as conda writes them, and PEP 508 requirements as pip does.
 
@@ -116,6 +145,8 @@ def _rest(text: str) -> tuple[str | None, str | None]:
     return text or None, None
 
 
+# A relative path in a line of a pip list, behind the option or alone.
+_RELATIVE = re.compile(r"^(-e\s+|--editable[\s=]+|)(\.[^\s]*)")
 SUFFIXES = (".yml", ".yaml")
 PIXI = "pixi.toml"
 _HINT = "it has a list `channels` and a list `dependencies`, of match specs and one `pip:` list"
@@ -140,9 +171,10 @@ def read_environment_file(path: Path, names: Mapping[str, str]) -> CondaAsked:
         if not isinstance(channel, str) or not channel.strip():
             raise wrong(str(path), f"{reprlib.repr(channel)} is no channel", "name it: conda-forge")
     specs = tuple(_specs(dependencies, path, names))
+    lines = [line for entry in dependencies if isinstance(entry, dict) for line in _pip(entry, path)]
     return CondaAsked(
         specs=specs,
-        pip=tuple(line for entry in dependencies if isinstance(entry, dict) for line in _pip(entry, path)),
+        pip=read_pip_part(lines, path),
         channels=tuple(channel for channel in channels if channel != "nodefaults"),
         notes=tuple(_notes(table, path)),
     )
@@ -184,13 +216,26 @@ def _specs(dependencies: list[Any], path: Path, names: Mapping[str, str]) -> Ite
 def _pip(entry: dict[str, Any], path: Path) -> Iterator[str]:
     lines = entry.get("pip")
     for line in lines if isinstance(lines, list) else [lines]:
-        if isinstance(line, str) and line.startswith("-"):
-            hint = "take it out: write each package in PEP 508, and torch among the dependencies, as pytorch"
-            raise wrong(str(path), f"pip: options are not taken here: {line[:100]!r}", hint)
         if not isinstance(line, str):
             hint = "write each package in PEP 508: demo>=1.0"
             raise wrong(str(path), f"pip: {reprlib.repr(line)} is no requirement", hint)
         yield line
+
+
+def read_pip_part(lines: Sequence[str], path: Path) -> Asked:
+    """What the lines of a ``pip:`` list ask for: conda gives them to pip as a requirement file in the file's directory.
+
+    Args:
+        lines: Requirements and pip's options.
+        path: The file that they are in.
+
+    Raises:
+        UsageError: A line, or a file that it names, cannot be read.
+    """
+    if path.parent != Path():
+        # conda runs pip in that directory, so that `-e .` is relative to it.
+        lines = [_RELATIVE.sub(lambda match: f"{match[1]}{path.parent}/{match[2]}", line) for line in lines]
+    return read_file(path.with_name(f"{path.name} pip:"), text="\n".join(lines))
 
 
 def _notes(table: Mapping[str, Any], path: Path) -> Iterator[str]:
@@ -241,10 +286,14 @@ def read_asked(
     return CondaAsked(
         specs=(*own, *(spec for file in environments for spec in file.specs), *needs),
         constraints=holds,
-        pip=tuple(line for file in environments for line in file.pip),
+        pip=combine(file.pip for file in environments),
         channels=tuple(dict.fromkeys(channel for file in environments for channel in file.channels)),
         requires_python=others.requires_python,
-        notes=(*(note for file in environments for note in file.notes), *others.notes, *ignored),
+        notes=(
+            *(note for file in environments for note in (*file.notes, *file.pip.notes)),
+            *others.notes,
+            *ignored,
+        ),
     )
 
 
@@ -282,7 +331,8 @@ def _of_pixi(path: Path, table: Mapping[str, Any], groups: Sequence[str], enviro
         what = f"a table is not as pixi takes it ({type(error).__name__}: {error})"
         raise wrong(str(path), what, "let pixi check it: pixi list") from None
     specs = tuple(_match_spec(text, str(path)) for text in found.conda)
-    return CondaAsked(specs=specs, pip=found.pip, channels=found.channels, notes=found.notes)
+    pip = read_pip_part(found.pip, path)
+    return CondaAsked(specs=specs, pip=pip, channels=found.channels, notes=found.notes)
 
 
 def _asked_specs(needs: Sequence[Need], names: Mapping[str, str], target: Environment) -> tuple[Spec, ...]:

@@ -239,17 +239,22 @@ def _parsed(content: str, line: Line, variables: Mapping[str, str] | None) -> Li
     return line
 
 
-def read_file(path: Path, role: Role = "needs") -> Asked:
+def read_file(path: Path, role: Role = "needs", text: str | None = None) -> Asked:
     """Read a requirement file and all that it names.
 
     Args:
         path: The file; ``-`` is standard input, a ``pyproject.toml`` is read as a project.
         role: Whether its requirements are needs or constraints.
+        text: The content of ``path``, if it is not a file of its own.
 
     Raises:
         UsageError: A file or a line cannot be read; the message names both.
     """
-    lines = read_lines(path, _content, role, variables=os.environ)
+
+    def content(one: Path) -> str:
+        return _content(one) if text is None or one != path else text
+
+    lines = read_lines(path, content, role, variables=os.environ)
     return combine(part for line in lines for part in _asked(line))
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from envsolve.advice.conda import (
     Attempt,
@@ -25,17 +24,13 @@ from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Gpu, Machine
-from envsolve.packages.client import IndexClient
-from envsolve.packages.conda_inputs import of_requirement
-from envsolve.packages.requirements import Asked, Need, read_requirement
-from envsolve.planning.make import make_plan
+from envsolve.packages.conda_inputs import CondaAsked, of_requirement
 from envsolve.planning.pinning import Judged, driver_need, support_of
 from envsolve.planning.plan import CondaPin, CondaTerms, Plan, Support
 from envsolve.planning.request import Request
 from envsolve.planning.warnings import about_compat, about_machines
 from envsolve.rules.conda import (
     Candidate,
-    CondaAsked,
     CondaJudge,
     Spec,
     subdir_of,
@@ -48,8 +43,8 @@ from envsolve.rules.platform import admits_python
 from envsolve.solve.conda import Question, Solution, Solver, virtual_packages
 from envsolve.solve.conda_channels import Channels, UnsolvableError
 from envsolve.solve.limits import by_kind
-from envsolve.solve.outcome import Conflict, ConflictFact, Fix, PlannedPackage, PlanWarning
-from envsolve.toolchain.model import SITE_PACKAGES, about_trees
+from envsolve.solve.outcome import Conflict, PlannedPackage, PlanWarning
+from envsolve.toolchain.model import SITE_PACKAGES
 from envsolve.values import CudaVersion, PythonVersion
 
 # Where the ptxas of cuda-nvcc-tools lies in a conda environment.
@@ -98,7 +93,7 @@ def make_conda_plan(
     )
     refusal = unserved_system(judged) or impossible_machine(judged, facts, catalogue) or unserved_by_conda(judged)
     if refusal is not None:
-        return _impossible(frame, refusal)
+        return impossible(frame, refusal)
     virtual = virtual_packages(judged, facts)
     specs = tuple(_with_choices(asked, judged, request))
     question = Question(specs, asked.constraints, virtual, subdir_of(judged[0].platform))
@@ -107,7 +102,7 @@ def make_conda_plan(
     try:
         solution = solver.solve(question)
     except UnsolvableError as failure:
-        return _impossible(frame, refused(Attempt(question, asked.specs, judged, solver, facts, catalogue), failure))
+        return impossible(frame, refused(Attempt(question, asked.specs, judged, solver, facts, catalogue), failure))
     except IndexUnavailableError as unread:
         raise without_channel(unread, asked.specs, conda, question.subdir, catalogue) from None
     lines = tuple(_judged(solution, judged, conda))
@@ -139,7 +134,8 @@ def make_conda_plan(
     )
 
 
-def _impossible(plan: Plan, conflict: Conflict) -> Plan:
+def impossible(plan: Plan, conflict: Conflict) -> Plan:
+    """The plan as a refusal."""
     # A plan that the pip part made impossible must not keep the packages of its conda part.
     return Plan(
         status="impossible",
@@ -284,113 +280,3 @@ def _assembler(solution: Solution, machines: Sequence[Machine], facts: Facts) ->
     used = {ptxas.override for card in cards if (ptxas := chosen_ptxas(release, card))}
     for name in sorted(used if cards else {ptxas.override for ptxas in release.ptxas}):
         yield name, _PTXAS
-
-
-# What pip installs on top of conda packages, settled beforehand. pip sees what conda installed by its metadata, and
-# replaces what does not suit it: a torch from the package index brings ten packages of GPU libraries, beside those of
-# conda. So the pip part is resolved here, with what conda has fixed, and written down exactly.
-
-
-_ORIGIN = "pip:"
-
-
-def with_pip_part(
-    plan: Plan, lines: Sequence[str], machines: Sequence[Machine], catalogue: Catalogue, client: IndexClient
-) -> Plan:
-    """A conda plan with exact requirements for pip; or impossible, where pip would bring what conda has.
-
-    Args:
-        plan: Of conda packages.
-        lines: What pip is asked for, in PEP 508.
-        machines: Those of the plan.
-        catalogue: The facts.
-        client: The package indexes.
-
-    Raises:
-        UsageError: A line cannot be read.
-        IndexUnavailableError: An index that only it can answer for failed.
-    """
-    if plan.conda is None or plan.status == "impossible":
-        return plan
-    provided = provided_by_conda(plan, catalogue.conda_names)
-    needs = tuple(Need(read_requirement(line, _ORIGIN), _ORIGIN) for line in lines)
-    held = tuple(Need(Requirement(f"{name}=={version}"), "conda") for name, version in provided.items())
-    wheels = make_plan(Asked(needs, held), machines, Request(python=plan.python), catalogue, client)
-    if wheels.status == "impossible":
-        facts = tuple(replace(fact, fact=f"for pip: {fact.fact}") for fact in wheels.conflict)
-        return _impossible(plan, Conflict(facts, (_ASK_CONDA, *wheels.remedies)))
-    own, met = _closure([canonicalize_name(need.requirement.name) for need in needs], wheels, provided)
-    runtime = _runtime(catalogue)
-    second = sorted(name for name in own if _is_second(name, runtime, catalogue))
-    if second:
-        fact = f"pip would install {', '.join(second)} beside the CUDA and the torch of conda"
-        return _impossible(plan, Conflict((ConflictFact(fact),), (_ASK_CONDA,)))
-    added = [package for package in wheels.packages if package.name in own]
-    exact = (*map(_exactly, added), *(f"{name}=={provided[name]}" for name in sorted(met)))
-    bound = [p.name for p in added if p.name in catalogue.family or _compiled(p, catalogue)]
-    about = (*about_trees(added, catalogue), *_about_bound(bound))
-    unread = any(package.tree is not None and package.tree.unread is not None for package in added)
-    return replace(
-        plan,
-        status="unknown" if unread else plan.status,
-        conda=replace(plan.conda, pip=exact),
-        warnings=(*plan.warnings, *about),
-    )
-
-
-_ASK_CONDA = Fix("ask conda for it: move it from the pip list to the dependencies, or plan all of it with pip")
-
-
-def provided_by_conda(plan: Plan, names: Mapping[str, str]) -> dict[str, str]:
-    """Name on the package index and version of every Python package of a plan."""
-    back = {conda: project for project, conda in names.items()}
-    found = (package for package in plan.packages if "python" in package.requires)
-    return {back.get(p.name, canonicalize_name(p.name)): p.version for p in found}
-
-
-def _closure(roots: Sequence[str], wheels: Plan, provided: Mapping[str, str]) -> tuple[set[str], set[str]]:
-    """What pip has to install for roots, and what of conda's it meets on the way and goes no further than."""
-    requires = {package.name: package.requires for package in wheels.packages}
-    own: set[str] = set()
-    met: set[str] = set()
-    waiting = list(roots)
-    while waiting:
-        name = waiting.pop()
-        if name in provided:
-            met.add(name)
-        elif name not in own:
-            own.add(name)
-            waiting += requires.get(name, ())
-    return own, met
-
-
-def _is_second(name: str, runtime: frozenset[str], catalogue: Catalogue) -> bool:
-    """Whether a package is torch, Triton, what is linked to torch's own code, or a library of the CUDA runtime."""
-    member = catalogue.family.get(name)
-    return name == "torch" or name in runtime or (member is not None and member.agrees_on != "major")
-
-
-def _runtime(catalogue: Catalogue) -> frozenset[str]:
-    """The CUDA libraries that torch's wheels depend on, ``nvidia-cublas-cu12``."""
-    lines = {line for build in catalogue.builds("torch") for line in build.requires or ()}
-    return frozenset(Requirement(line).name for line in lines if line.startswith(("nvidia-", "cuda-")))
-
-
-def _exactly(package: PlannedPackage) -> str:
-    """What pip is asked for: an index may have another package of the name of one that is asked for by address."""
-    by_address = package.index is None and package.url is not None
-    return f"{package.name} @ {package.url}" if by_address else f"{package.name}=={package.version}"
-
-
-def _compiled(package: PlannedPackage, catalogue: Catalogue) -> bool:
-    known = any(project.package == package.name for project in catalogue.source_projects)
-    return known or (package.tree is not None and package.tree.needs_torch is not False)
-
-
-def _about_bound(names: Sequence[str]) -> tuple[PlanWarning, ...]:
-    if not names:
-        return ()
-    text = f"{', '.join(names)} from pip is built for the torch of the package index, not for conda's"
-    return (
-        PlanWarning("not-judged", text, "ask conda for it, or prove it once installed: envsolve verify --prefix DIR"),
-    )

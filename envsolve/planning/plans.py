@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from envsolve.facts.catalogue import Catalogue
     from envsolve.machine.model import Machine
     from envsolve.packages.client import IndexClient
+    from envsolve.packages.conda_inputs import CondaAsked
     from envsolve.packages.requirements import Asked
     from envsolve.packages.settings import IndexSettings
     from envsolve.planning.groups import Plans, WhatIf
     from envsolve.planning.plan import Plan
-    from envsolve.rules.conda import CondaAsked
 
 _CHANNELS = ("conda-forge",)
 
@@ -90,7 +90,6 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
     from envsolve.facts.catalogue import Catalogue
     from envsolve.packages.projects import about_extra_indexes
     from envsolve.packages.requirement_files import read_requirements
-    from envsolve.packages.settings import read_settings
 
     if request.manager == "conda":
         raise UsageError("only single plans can be of conda packages", hint="plan one by one")
@@ -103,13 +102,8 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
         groups=request.groups,
     )
     request.expect_something()
-    settings = read_settings(
-        request.environ,
-        index_url=request.index_url or next(iter(asked.index_urls), None),
-        extra_index_urls=(*request.extra_index_urls, *asked.extra_index_urls),
-    )
+    settings = _settings(request, asked)
     asked = structs.replace(asked, notes=(*asked.notes, *about_extra_indexes(asked.extra_index_urls)))
-    settings = structs.replace(settings, pinned=dict(asked.indexes))
     catalogue = Catalogue()
     checked = _checked(request, catalogue)
     if not request.allow_unknown_names:
@@ -138,6 +132,18 @@ def for_python_of_lock(request: Request, asked: Asked, catalogue: Catalogue) -> 
     return structs.replace(request, requires_python=None), structs.replace(asked, notes=notes)
 
 
+def _settings(request: Request, asked: Asked) -> IndexSettings:
+    """The index settings, those of the inputs among them."""
+    from envsolve.packages.settings import read_settings
+
+    settings = read_settings(
+        request.environ,
+        index_url=request.index_url or next(iter(asked.index_urls), None),
+        extra_index_urls=(*request.extra_index_urls, *asked.extra_index_urls),
+    )
+    return structs.replace(settings, pinned=dict(asked.indexes))
+
+
 def _client(settings: IndexSettings, catalogue: Catalogue, *, offline: bool) -> IndexClient:
     from envsolve.packages.client import IndexClient
     from envsolve.packages.model import KnownFiles
@@ -162,8 +168,7 @@ def _checked(request: Request, catalogue: Catalogue) -> Request:
 def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
     from envsolve.facts.catalogue import Catalogue
     from envsolve.packages.conda_inputs import read_asked
-    from envsolve.packages.settings import read_settings
-    from envsolve.planning.conda import channel_address, make_conda_plan, with_pip_part
+    from envsolve.planning.conda import channel_address, make_conda_plan
     from envsolve.rules.platform import Environment, assumed
     from envsolve.solve.conda_channels import Channels
     from envsolve.solve.preferences import parse_exclude_newer
@@ -203,7 +208,10 @@ def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
     if made.python not in (None, python) and (again := read(str(made.python))) != asked:
         other = solved(again, made.python)
         asked, made = (asked, solved(asked, python)) if other.status == "impossible" else (again, other)
-    if not asked.pip:
+    if not asked.pip.needs:
         return made
-    with _client(read_settings(request.environ), catalogue, offline=request.offline) as client:
-        return with_pip_part(made, asked.pip, machines, catalogue, client)
+    from envsolve.planning.conda_pip import with_pip_part
+
+    settings = _settings(request, asked.pip)
+    with _client(settings, catalogue, offline=request.offline) as client:
+        return with_pip_part(made, asked.pip, request, catalogue, client, client.without_login(settings.default))

@@ -16,7 +16,6 @@ from envsolve.facts.hardware import TritonRelease, toolkit_of
 from envsolve.machine.model import Machine, Platform
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.platform import admits_python
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.values import CudaVersion
 
@@ -47,33 +46,6 @@ class Spec:
         if self.build:
             return f"{name} {self.version or '*'} {self.build}"
         return f"{name} {self.version}" if self.version else name
-
-
-@dataclass(frozen=True, slots=True)
-class CondaAsked:
-    """All that is asked of a conda plan.
-
-    Attributes:
-        specs: What must be in it.
-        constraints: What holds of a package if something else brings it in.
-        pip: Requirements that pip is to install on top, in PEP 508.
-        channels: Channels that the inputs name, the preferred first.
-        requires_python: What all projects together require, ``>=3.10``; None if they require none.
-        notes: What was understood and set aside, in words.
-    """
-
-    specs: tuple[Spec, ...] = ()
-    constraints: tuple[Spec, ...] = ()
-    pip: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()
-    requires_python: str | None = None
-    notes: tuple[str, ...] = ()
-
-    def admits_python(self, python: str) -> bool:
-        """Return whether projects and ``python`` specs allow a Python; a spec such as ``3.11|3.12`` allows all."""
-        own = [spec.version for spec in self.specs if spec.name == "python" and spec.version]
-        limits = [f"=={version}" if version[0].isdigit() else version for version in own]
-        return all(admits_python(limit, python) for limit in (self.requires_python, *limits))
 
 
 @dataclass(frozen=True, slots=True)

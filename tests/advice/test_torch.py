@@ -19,12 +19,13 @@ from envsolve.dockerfile import check_dockerfile
 from envsolve.facts.builds import CondaBuild
 from envsolve.machine.model import Driver, Machine
 from envsolve.packages.commands import Change
+from envsolve.packages.conda_inputs import CondaAsked
 from envsolve.planning.builds import BuildLine, list_builds
 from envsolve.planning.conda import make_conda_plan
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
 from envsolve.protect.preview import report_after
-from envsolve.rules.conda import Candidate, CondaAsked, Spec, VirtualPackage
+from envsolve.rules.conda import Candidate, Spec, VirtualPackage
 from envsolve.solve.conda_channels import UnsolvableError
 from tests.planning.questions import Questions, questions
 from tests.planning.test_promises import CATALOGUE, classes

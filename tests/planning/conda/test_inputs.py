@@ -15,10 +15,13 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.formats import render
 from envsolve.install.environment import install
 from envsolve.machine.known import describe_target
-from envsolve.packages.conda_inputs import read_asked, read_environment_file
-from envsolve.planning.conda import channel_address, with_pip_part
+from envsolve.packages.client import IndexClient
+from envsolve.packages.conda_inputs import CondaAsked, read_asked, read_environment_file, read_pip_part
+from envsolve.packages.settings import IndexSettings
+from envsolve.planning.conda import channel_address
+from envsolve.planning.conda_pip import with_pip_part
 from envsolve.planning.plan import CondaTerms, Plan
-from envsolve.rules.conda import CondaAsked
+from envsolve.planning.request import Request
 from envsolve.rules.platform import Environment
 from envsolve.solve.outcome import PlannedPackage
 from tests.condachannel import CondaChannel
@@ -67,7 +70,7 @@ def test_an_environment_file_is_read(tmp_path: Path) -> None:
         "pytorch-cuda 11.8.*",
     ]
     assert asked.channels == ("pytorch", "nvidia", "conda-forge")
-    assert asked.pip == ("accelerate>=1.0", "datasets")
+    assert [str(need.requirement) for need in asked.pip.needs] == ["accelerate>=1.0", "datasets"]
     assert ["variables" in note for note in asked.notes] == [True]
 
 
@@ -80,7 +83,7 @@ def test_an_environment_file_is_read(tmp_path: Path) -> None:
         ("dependencies: numpy\n", "no environment.yml"),
         ("dependencies: [\n", "not YAML"),
         ("dependencies:\n  - numpy: 2\n", "is no dependency"),
-        ("dependencies:\n  - pip:\n      - -r more.txt\n", "options are not taken here: '-r more.txt'"),
+        ("dependencies:\n  - pip:\n      - --frobnicate\n", "pip: line 1: --frobnicate is not an option"),
         ("dependencies:\n  - pip:\n", "pip: None is no requirement"),
         ("channels: [a, '']\ndependencies: [numpy]\n", "'' is no channel"),
         ("channels: [3]\ndependencies: [numpy]\n", "3 is no channel"),
@@ -156,18 +159,22 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def planned(world: World, *lines: str) -> Plan:
-    """A conda plan of torch 2.11.0 and numpy 1.0 with a pip part."""
+def planned(world: World, *lines: str, torch: bool = True, directory: Path = Path()) -> Plan:
+    """A conda plan of numpy 1.0, and torch 2.11.0 if wished, with a pip part."""
     machine = world.machine("H100, driver 580.95.05")
-    packages = (package("numpy", "1.0"), PlannedPackage("python", "3.12.1", None, None, None, None, {}, "conda"))
+    packages = [package("numpy", "1.0"), PlannedPackage("python", "3.12.1", None, None, None, None, {}, "conda")]
     conda = Plan(
         machines=(machine,),
         python="3.12",
-        packages=(*packages, package("pytorch", "2.11.0")),
+        packages=(*packages, *([package("pytorch", "2.11.0")] if torch else [])),
         conda=CondaTerms(("conda-forge",), "linux-64", {}, ()),
     )
-    with world.client() as client:
-        return with_pip_part(conda, lines, [machine], world.catalogue(), client)
+    asked = read_pip_part(lines, directory / "environment.yml")
+    extras = (*world.extras, *asked.extra_index_urls)
+    settings = IndexSettings(world.default.url, extras, retries=0)
+    with IndexClient(settings, cache_dir=world.cache) as client:
+        default = client.without_login(world.default.url)
+        return with_pip_part(conda, asked, Request(), world.catalogue(), client, default)
 
 
 def test_what_pip_adds_is_exact_and_what_conda_has_is_held(world: World, tmp_path: Path) -> None:
@@ -220,6 +227,34 @@ def test_pip_brings_no_second_cuda_and_no_other_torch(line: str, words: str, wor
     assert "move it from the pip list" in made.remedies[0].text
 
 
+def test_the_torch_of_the_pip_part_is_judged_if_conda_has_none(world: World) -> None:
+    made = planned(world, "accelerate", torch=False)
+    assert made.conda is not None
+    assert "torch==2.12.0" in made.conda.pip
+    assert (made.status, made.cuda) == ("ok", "cu128")
+    assert [(one.package, one.level) for one in made.support] == [("torch", "native")]
+    assert made.driver is not None and made.driver.mode == "full"
+    old = planned(world, "torch<2", torch=False)
+    assert old.status == "impossible"
+
+
+def test_options_of_the_pip_part_are_those_of_pip(world: World, tmp_path: Path) -> None:
+    """conda gives the list to pip as a requirement file in the directory of the environment.yml."""
+    extra = world.server.index("/extra/")
+    rare = extra.wheel("rare", "1.0")
+    (tmp_path / "more.txt").write_text("tqdm\n")
+    (tmp_path / "limits.txt").write_text("newer<1\naccelerate==1.0\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "pyproject.toml").write_text('[project]\nname = "own"\ndependencies = ["accelerate"]\n')
+    lines = ["-r more.txt", "-c limits.txt", f"--extra-index-url {extra.url}", "rare", "-e ./sub"]
+    made = planned(world, *lines, directory=tmp_path)
+    assert made.conda is not None
+    address = f"{world.server.url}{rare.url}"
+    assert {f"rare @ {address}", "tqdm==1.0", "accelerate==1.0"} <= {*made.conda.pip}
+    with pytest.raises(UsageError, match="yml pip: line 6: --oops"):
+        planned(world, *lines, "numpy --oops", directory=tmp_path)
+
+
 PIXI = """\
 [workspace]
 channels = ["conda-forge", { channel = "nvidia" }]
@@ -257,7 +292,8 @@ def test_a_pixi_toml(tmp_path: Path) -> None:
     path.write_text(PIXI)
     asked = read_pixi_file(path)
     assert list(map(str, asked.specs)) == ["python 3.12.*", "pytorch >=2.5,<3 cuda*", "make *"]
-    assert (asked.pip, asked.channels) == (("einops[x]",), ("conda-forge", "nvidia"))
+    assert [str(need.requirement) for need in asked.pip.needs] == ["einops[x]"]
+    assert asked.channels == ("conda-forge", "nvidia")
     notes = [note.removeprefix(f"{path}: ") for note in asked.notes]
     assert [note.partition(":")[0] for note in notes] == ["pytorch", "own is at .", "system requirement cuda 12"]
     assert str(read_pixi_file(path, "test").specs[-1]) == "pytest >=8"
