@@ -45,7 +45,7 @@ _DAMAGE = (struct.error, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """What the loader reads of a file.
+    """The parts of a file that the loader reads.
 
     Attributes:
         machine: ``x86_64``, ``aarch64``, otherwise ``elf-machine-N``.
@@ -330,7 +330,7 @@ class Symbols:
 
     @cached_property
     def _hashes(self) -> tuple[int, int, int, int, int, int] | None:
-        """Of DT_GNU_HASH: buckets, first symbol, words and shift of the filter, where filter and buckets are."""
+        """Of DT_GNU_HASH: buckets, first symbol, words and shift of the filter, and where filter and buckets are."""
         table = self._at(_GNU_HASH)
         if table is None:
             return None

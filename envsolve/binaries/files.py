@@ -83,10 +83,10 @@ class WheelFile:
         if info.compress_type not in _COMPRESSIONS:
             raise UsageError(f"{path} in {self.name} is compressed in a way that wheels do not use")
         if info.file_size > max(_LARGEST_MEMBER, _MOST_COMPRESSED * info.compress_size):
-            raise UsageError(f"{path} in {self.name} claims to hold {info.file_size} bytes: that is no library")
+            raise UsageError(f"{path} in {self.name} claims to hold {info.file_size} bytes, too many for a library")
         self._opened += info.file_size
         if self._opened > _LARGEST_WHOLE:
-            raise UsageError(f"{self.name} holds more than {_LARGEST_WHOLE >> 30} GiB: that is no wheel")
+            raise UsageError(f"{self.name} holds more than {_LARGEST_WHOLE >> 30} GiB, too much for a wheel")
         copy = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
         try:
             with self._zip.open(info) as member:

@@ -57,7 +57,7 @@ _LONGEST_DLL_NAME = 256
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What the main libraries of a package carry.
+    """Facts read from the main libraries of a package.
 
     Attributes:
         code: The arch list behind most of their code, SASS before PTX; empty where they have no kernels.
@@ -65,7 +65,7 @@ class Extension:
         ptx_isa: Newest PTX version among all their kernels, ``8.7``; None where they carry no PTX.
         cuda_major: CUDA major of the runtime that they need; None where they need none, or do not say.
         needs_torch: Whether they need torch's own libraries; a Windows DLL does not say.
-        cxx11_abi: Which C++11 ABI they share with torch; None where no symbol tells.
+        cxx11_abi: Which C++11 ABI they share with torch; None if no symbol shows it.
     """
 
     code: tuple[str, ...]
@@ -77,7 +77,7 @@ class Extension:
 
 
 def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | None:
-    """Read the libraries whose path matches wholly, as one; None where there is none.
+    """Read the libraries whose path matches wholly, as one; None if no path does.
 
     Raises:
         UsageError: A library is damaged.
@@ -115,7 +115,7 @@ def common_code(lists: Mapping[tuple[str, ...], int]) -> tuple[str, ...]:
     """The arch list behind most of the code: by the number of fat binaries that have it, times its length.
 
     Fat binaries for one generation may outnumber the others (in onnxruntime-gpu 1.31 those for ``sm_90a`` do), and each
-    holds one piece of code. Empty where there is none.
+    holds one piece of code. Empty if the library has none.
 
     Args:
         lists: How many fat binaries have each list.
@@ -173,10 +173,10 @@ def _linkage(file: IO[bytes], name: str) -> tuple[str | None, tuple[str, ...], b
 
 
 def cxx11_abi(symbols: bytes) -> bool | None:
-    """Which std::string the symbols of a library pass around; None where none tells, or they disagree.
+    """Which std::string the symbols of a library pass around; None if no symbol shows it, or they disagree.
 
     Args:
-        symbols: Its dynamic strings, NUL-separated. What it shares with torch decides, where it shares anything.
+        symbols: Its dynamic strings, NUL-separated. If it shares any with torch, only those count.
     """
     shared = set(_CHECK_FAIL.findall(symbols))
     if shared:
@@ -201,7 +201,7 @@ def cuda_major(wheel: WheelFile) -> int | None:
     """The CUDA major of a wheel, from the smallest of its libraries that names one.
 
     Returns:
-        None where no library of up to 2 MiB (compressed) needs a library of CUDA's that tells.
+        None if no library of up to 2 MiB (compressed) needs one of CUDA's libraries that has the major in its name.
 
     Raises:
         UsageError: A library is damaged.
@@ -218,7 +218,7 @@ def cuda_major(wheel: WheelFile) -> int | None:
 
 
 def major_needed(libraries: Iterable[str]) -> int | None:
-    """The CUDA major that the names of needed libraries tell: 13 for ``libcudart.so.13``; None where none does."""
+    """The CUDA major in the names of needed libraries: 13 for ``libcudart.so.13``; None if no name has one."""
     return next((int(match[1] or match[2]) for match in map(_NAMED.fullmatch, libraries) if match), None)
 
 
@@ -231,7 +231,7 @@ def _major_in(file: IO[bytes], name: str) -> int | None:
 def major_in_dll(file: IO[bytes], name: str) -> int | None:
     """The CUDA major of a Windows library: of the DLLs that it imports, else of the one runtime that it names anywhere.
 
-    A library with the runtime linked in imports cuBLAS alone, or nothing.
+    A library with the runtime linked in imports only cuBLAS, or nothing.
 
     Args:
         file: Seekable.

@@ -50,7 +50,7 @@ def read_version(source: str) -> tuple[str | None, str | None]:
     """Version with local part, and CUDA version (None for a build without CUDA), from the text of ``version.py``.
 
     Raises:
-        UsageError: The text is no Python.
+        UsageError: The text is not a Python version.
     """
     try:
         body = ast.parse(source).body
@@ -69,7 +69,7 @@ def read_version(source: str) -> tuple[str | None, str | None]:
 
 
 def read_python_library(file: IO[bytes]) -> tuple[tuple[str, ...], bool | None]:
-    """Arch flags in their own order (empty for a CPU build), and the C++11 ABI (None where no symbol tells).
+    """Arch flags in their own order (empty for a CPU build), and the C++11 ABI (None if no symbol shows it).
 
     Args:
         file: ``libtorch_python.so``, from its start; read once, in bounded memory.
@@ -101,7 +101,7 @@ _METADATA = re.compile(r"[^/]+\.dist-info/(METADATA|WHEEL)")
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What METADATA and WHEEL say."""
+    """Fields from METADATA and WHEEL."""
 
     package: str | None = None
     version: str | None = None
@@ -135,7 +135,7 @@ def measure_path(path: Path, *, every: bool = False) -> Measurement:
 
 
 def measure(file: IO[bytes], name: str, *, every: bool = False) -> Measurement:
-    """Measure one file: a wheel, a ``ptxas`` or a shared library, told apart by name.
+    """Measure one file: a wheel, a ``ptxas`` or a shared library, distinguished by name.
 
     Args:
         file: Seekable.
@@ -223,7 +223,7 @@ def read_metadata(artefact: Artefact) -> Metadata:
     """METADATA and WHEEL of the package.
 
     Raises:
-        UsageError: There is no METADATA.
+        UsageError: The wheel has no METADATA.
     """
     paths = {path.rsplit("/", 1)[-1]: path for path in artefact.files() if _METADATA.fullmatch(path)}
     if "METADATA" not in paths:

@@ -1,4 +1,4 @@
-"""What measuring an artefact yields: frozen values that print as JSON; and the reader of the GPU code in a file."""
+"""The result of measuring an artefact: frozen values that print as JSON; and the reader of the GPU code in a file."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Library:
         ptx_isa: Highest PTX version among ``ptx``, ``8.7``.
         needed: NVIDIA libraries that the loader must find, ``libcudart.so.12``.
         ptx_isas: PTX version by name, for each of ``ptx``.
-        code: The list that most of its fat binaries have. A few kernels may be for more GPUs, or for one alone.
-        cuda_major: CUDA major of the runtime that it needs; None where it needs none, or links it statically.
-        cxx11_abi: Whether it uses libstdc++'s C++11 ABI; None where no symbol tells.
+        code: The list that most of its fat binaries have. A few kernels may be for more GPUs, or for only one.
+        cuda_major: CUDA major of the runtime that it needs; None if it needs none, or links it statically.
+        cxx11_abi: Whether it uses libstdc++'s C++11 ABI; None if no symbol shows it.
     """
 
     file: str
@@ -80,7 +80,7 @@ class Assembler:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one artefact carries. Empty means that there is none, None that the artefact does not say.
+    """Contents of one artefact. Empty means that it has none, None that the artefact does not say.
 
     Attributes:
         kind: What was read.
@@ -89,7 +89,7 @@ class Measurement:
         tags: Compatibility tags, ``cp312-cp312-manylinux_2_28_x86_64``.
         cuda: CUDA version that the build says it was made with; None for a CPU build.
         arch_flags: The list that ``torch.cuda.get_arch_list()`` reports, read from the library's own literal.
-        cxx11_abi: Whether libstdc++'s C++11 ABI is used, where a symbol tells.
+        cxx11_abi: Whether libstdc++'s C++11 ABI is used, if a symbol shows it.
         requires: Requires-Dist lines.
         libraries: Libraries that carry CUDA code or need an NVIDIA library.
         assemblers: Bundled ``ptxas`` programs.
@@ -133,7 +133,7 @@ def arch_order(name: str) -> tuple[int, str]:
 
 
 def describe(found: Measurement) -> str:
-    """What an artefact is, then what it carries."""
+    """Print the kind of an artefact, then its contents."""
     return "\n".join(_lines(found)) + "\n"
 
 
@@ -175,7 +175,7 @@ def _library(found: Library) -> Iterator[str]:
     if found.code:
         yield f"    code       {' '.join(found.code)}"
     if rare := [arch for arch in (*found.sass, *found.ptx) if arch not in found.code]:
-        yield f"    and        {' '.join(rare)}, in some kernels alone"
+        yield f"    and        {' '.join(rare)}, only in some kernels"
     if found.ptx_isas:
         yield f"    PTX        {', '.join(f'{arch} in version {isa}' for arch, isa in found.ptx_isas.items())}"
     if found.cuda_major is not None:
@@ -216,7 +216,7 @@ _MOST_ENTRIES = 1 << 12
 
 
 class Kind(str, Enum):
-    """What an entry holds."""
+    """The content of an entry."""
 
     PTX = "ptx"
     SASS = "sass"
@@ -254,8 +254,8 @@ def scan(stream: IO[bytes]) -> Iterator[FatbinEntry]:
 def containers(stream: IO[bytes]) -> Iterator[tuple[FatbinEntry, ...]]:
     """The entries of each fat binary from the stream's position on, in file order; one translation unit makes one.
 
-    What does not hold together (a wrong size, a truncated file) ends the container it stands in and is no error: magic
-    numbers occur in data by chance.
+    Data that is inconsistent (a wrong size, a truncated file) ends its container and is not an error: magic numbers
+    occur in data by chance.
 
     Args:
         stream: Seekable; payloads are skipped, not read.
@@ -319,7 +319,7 @@ class _Window:
             self._buffer, self._at = b"", 0
 
     def find(self, needle: bytes) -> bool:
-        """Move to the next ``needle``; False where there is none."""
+        """Move to the next ``needle``; return False at the end."""
         while True:
             self.peek(len(needle))
             found = self._buffer.find(needle, self._at)

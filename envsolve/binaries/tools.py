@@ -1,7 +1,7 @@
-"""What a ``ptxas`` program is: its CUDA release, the GPUs it knows, the newest PTX it reads.
+"""Measure a ``ptxas`` program: its CUDA release, the GPUs it knows, the newest PTX it reads.
 
 The program is asked (``--version``, ``--help``, and a PTX from the future that it must refuse, naming its own version).
-Where this host cannot run it, its strings tell all but the PTX version.
+If this host cannot run it, its strings give all but the PTX version.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _newest_isa(program: Path, archs: Sequence[str]) -> str | None:
 
 
 def _run(command: Sequence[str]) -> bytes:
-    """What the command prints, whatever its exit status (old ptxas crash after the refusal); empty if it cannot run."""
+    """Return the output of the command, or nothing if it cannot run; old ptxas exit with a crash after refusing."""
     try:
         ended = capture(command, {}, limit=_TIMEOUT_S)
     except OSError:
@@ -247,7 +247,7 @@ def read_choice(artefact: Artefact, second: bool) -> AssemblerChoice:
 
 
 def read_host_needs(artefact: Artefact) -> tuple[HostNeed, ...]:
-    """What the launcher needs of the host at run time.
+    """Requirements of the launcher on the host at run time.
 
     Args:
         artefact: A Triton wheel or installation.

@@ -1,4 +1,4 @@
-"""Compiling GPU sources in an environment: whether this machine can, and what the build is told."""
+"""Compiling GPU sources in an environment: whether this machine can, and the variables of the build."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def host_compiler(building: Building, machine: Machine | None, environ: Mapping[
     """The host compiler of this machine that is within the limits: the one that ``CXX`` names, ``g++``, then others.
 
     Raises:
-        UsageError: There is none; nothing has been downloaded or compiled by then.
+        UsageError: It is missing; nothing has been downloaded or compiled by then.
     """
     found = [*_named(environ), *_others(machine, environ)]
     for compiler in found:
@@ -50,7 +50,7 @@ def host_compiler(building: Building, machine: Machine | None, environ: Mapping[
     limits, what = limits_of(building), ", ".join(building.packages)
     if not found:
         raise UsageError(
-            f"{what} is compiled from source, and there is no g++ here (it takes {limits})",
+            f"{what} is compiled from source, and g++ is not installed here (the build accepts {limits})",
             hint=f"install one: {_install_hint(building)}",
         )
     have = ", ".join(dict.fromkeys(f"{one.kind} {one.version or '?'}" for one in found))
@@ -69,7 +69,7 @@ def limits_of(building: Building) -> str:
 
 
 def own_toolkit(building: Building, machine: Machine | None) -> Path | None:
-    """The toolkit of this machine that has the nvcc to build with; None where there is none."""
+    """The toolkit of this machine that has the nvcc to build with, or None."""
     wanted = building.nvcc
     if wanted is None:
         return None
@@ -81,7 +81,7 @@ def own_toolkit(building: Building, machine: Machine | None) -> Path | None:
 
 
 def no_toolkit(building: Building, machine: Machine | None, other_way: str | None) -> UsageError:
-    """What to say where there is no such toolkit.
+    """The error for a missing toolkit.
 
     Args:
         other_way: What would bring one, in words.
@@ -111,7 +111,7 @@ def home_in(building: Building, site_packages: Path) -> Path | None:
 def variables(
     building: Building, home: Path, host: Host, environment: Path, site_packages: Path, before: Mapping[str, str]
 ) -> dict[str, str]:
-    """What a build is told, over the variables that it has.
+    """Variables that a build gets in addition to those it has.
 
     Args:
         building: What is built, for which GPUs.
@@ -156,7 +156,7 @@ def max_jobs() -> int:
 
 
 def _memory_limits() -> Iterator[int]:
-    """What the container that this runs in allows."""
+    """CPU and memory limits of the container that this runs in."""
     for name in _CGROUP_LIMITS:
         try:
             text = Path(name).read_text(encoding="ascii").strip()
@@ -167,7 +167,7 @@ def _memory_limits() -> Iterator[int]:
 
 
 def _run_paths(home: Path, site_packages: Path) -> Iterator[str]:
-    """Where what is built finds the runtime's libraries: beside itself, where they are packages of the environment."""
+    """Where a built file finds the runtime's libraries: beside itself, if they are packages of the environment."""
     if not home.is_relative_to(site_packages):
         yield f"-Wl,-rpath,{home / 'lib64'}"
         return
@@ -273,7 +273,7 @@ def _entry_content(path: Path) -> bytes:
 
 
 def _left_out(place: str, names: list[str]) -> set[str]:
-    """The names in a directory that are no part of its sources."""
+    """The names in a directory that do not belong to its sources."""
     found = {name for name in names if name in _LEFT_BEHIND or name.endswith((".egg-info", ".pyc"))}
     if Path(place).name == "build":
         found |= {name for name in names if name.startswith(_BUILT)}

@@ -68,12 +68,12 @@ def read_conda_lock(path: Path, python: str | None = None, groups: Sequence[str]
 
     Raises:
         ImpossibleError: It is for another Python.
-        UsageError: It cannot be read, is none, or names a package without a hash.
+        UsageError: It cannot be read, is not such a lock, or names a package without a hash.
     """
     lines = _lines(path)
     if _MARK not in lines:
         hint = f"such a lock has a line {_MARK}: envsolve plan REQ... -o conda-linux-64.lock; requirements: -r FILE"
-        raise UsageError(f"{path} is no explicit lock of conda packages", hint=hint)
+        raise UsageError(f"{path} is not an explicit lock of conda packages", hint=hint)
     if groups:
         raise UsageError(f"{path} has no groups: {', '.join(groups)}", hint="leave them out")
     files: list[File] = []
@@ -98,7 +98,7 @@ def _lines(path: Path) -> list[str]:
     except OSError as error:
         raise UsageError(f"{path}: the lock cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path}: the lock is no text") from None
+        raise UsageError(f"{path}: the lock is not a text file") from None
     return [line.strip() for line in text.splitlines()]
 
 
@@ -116,7 +116,7 @@ def _conda_lock_file(line: str, where: str) -> tuple[File, str]:
 def _refuse(line: str, where: str) -> NoReturn:
     shown = re.sub(r"//[^/@\s]*@", "//", line)[:200]  # never a password
     hint = "a line is CHANNEL/SUBDIR/NAME-VERSION-BUILD.conda#sha256:DIGEST, or #MD5"
-    raise UsageError(f"{where}: {shown!r} is no address of a conda package with a hash", hint=hint)
+    raise UsageError(f"{where}: {shown!r} is not the URL of a conda package with a hash", hint=hint)
 
 
 def _check(files: Sequence[File], subdirs: set[str], path: Path) -> None:
@@ -137,7 +137,7 @@ def _said_platform(lines: Sequence[str]) -> str | None:
 
 
 def _assumptions(lines: Sequence[str], files: Sequence[File], subdir: str, path: Path) -> Assumptions:
-    """What envsolve noted in the lock; else the system that the packages are for, and their Python."""
+    """The assumptions that envsolve noted in the lock; otherwise the packages' system and Python."""
     note = next((line for line in lines if line.startswith(EXPLICIT_NOTE)), None)
     if note is not None:
         return _noted(note.removeprefix(EXPLICIT_NOTE), path)
@@ -163,7 +163,7 @@ MANAGER = "conda"
 
 @dataclass(frozen=True, slots=True)
 class CondaWork:
-    """What installing conda packages takes.
+    """Everything needed to install conda packages.
 
     Attributes:
         aim: All that the environment is to hold.
@@ -225,7 +225,7 @@ def carry_out(order: conda_fill.Order, stage: Staging, progress: Progress) -> No
 
 
 def conda_work(origin: Plan | CondaLock) -> CondaWork:
-    """What installing a plan of conda packages or an explicit lock takes.
+    """Prepare the install of a plan of conda packages or an explicit lock.
 
     Raises:
         IndexUnavailableError: A channel gives no hash of a package.

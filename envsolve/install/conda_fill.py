@@ -1,7 +1,7 @@
 """Make a conda environment of exact packages, as a process: ``python -m envsolve.install.conda_fill ORDER.json``.
 
 rattler works in threads that no exception ends. As a process it is ended whole, with an install that is interrupted or
-killed, like pip and uv. What goes wrong is told in lines that begin with ``error:``.
+killed, like pip and uv. Errors are reported in lines that begin with ``error:``.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be made.
+    """An environment to make.
 
     Attributes:
         channels: Addresses of the channels that have the packages.
         subdir: The packages' subdir.
         environment: Where it is made.
-        prefix: Where it will stand: the folder that files are to name.
+        prefix: Its final directory: the path that its files are to contain.
     """
 
     packages: tuple[Package, ...]
@@ -64,7 +64,7 @@ class _GoneError(Exception):
 
 
 async def fill(order: Order) -> None:
-    """Make the environment; each package is told when it is there."""
+    """Make the environment; report each package when it is there."""
     lib = rattler()
     client = lib.Client.default_client()
     gateway = lib.Gateway(client=client)

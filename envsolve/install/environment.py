@@ -52,8 +52,8 @@ def resolved(prefix: Path) -> Path:
     unusable = sorted(set(str(path)) & set(_UNUSABLE))
     if unusable:
         raise UsageError(
-            f"the prefix {path} has {' and '.join(unusable)} in it, which a virtual environment's scripts cannot bear",
-            hint="give --prefix a folder with another name",
+            f"the prefix {path} has {' and '.join(unusable)} in it, which scripts of an environment do not support",
+            hint="give --prefix a directory with another name",
         )
     if any(len(os.fsencode(part)) > _NAME_MAX for part in absolute.parts):
         raise UsageError(f"a name in the prefix is longer than {_NAME_MAX} bytes", hint="give --prefix a shorter name")
@@ -69,7 +69,7 @@ def make_parent(prefix: Path) -> None:
     """Make the folder around the prefix.
 
     Raises:
-        UsageError: It cannot be made, or is no folder.
+        UsageError: It cannot be made, or is not a directory.
     """
     try:
         prefix.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ _REFUSALS: tuple[tuple[Callable[[Path], bool], str], ...] = (
     ),
     (
         lambda prefix: bool(_entries(prefix)) and not (prefix / "pyvenv.cfg").is_file() and not _is_conda(prefix),
-        "holds other files and is no environment",
+        "holds other files and is not an environment",
     ),
     (
         lambda prefix: bool(_entries(prefix)) and not record.made_here(prefix),
@@ -191,13 +191,13 @@ def install(
 
     Args:
         source: A plan, or the path of a pylock.toml or of an explicit lock of conda packages (``.lock``, ``.txt``).
-        prefix: Where the environment is to stand: nothing, an empty folder, or an older environment to replace.
-        manager: ``uv`` or ``pip``; None takes uv where it is present, else pip.
+        prefix: Directory of the environment: missing, empty, or an older environment to replace.
+        manager: ``uv`` or ``pip``; None takes uv if it is installed, otherwise pip.
         python: ``3.12``, for a lock that serves several; None takes what the plan or the lock was made for, and for a
             lock that does not say, the first that it has files for: the running one, then the newest.
         groups: Dependency groups of a lock; of one that envsolve made for several classes of machines, the class. None
             takes the class that this machine is of, and of other locks the default groups.
-        machine: This machine; where given, what ``source`` assumes is held against it.
+        machine: This machine; if given, the assumptions of ``source`` are checked against it.
         verify: Called with the environment's folder before it is put in place; an exception from it fails the install,
             False says that nothing could be proved here.
         progress: Told of every step.
@@ -236,7 +236,7 @@ def install(
 
 
 class Work(Protocol):
-    """What installing takes; of wheels, or of conda packages."""
+    """Everything needed to install wheels or conda packages."""
 
     @property
     def aim(self) -> Wanted:
@@ -257,7 +257,7 @@ def _read(path: Path, machine: Machine | None, python: str | None, groups: Seque
 
 
 def _work(origin: Plan | Lock | CondaLock, python: str | None, machine: Machine | None, manager: str | None) -> Work:
-    """What installing a plan or a lock takes.
+    """Prepare the install of a plan or a lock.
 
     Raises:
         UsageError: The manager does not install what is planned.

@@ -25,12 +25,12 @@ class InstallError(EnvsolveError):
 
 
 class DamagedFilesError(InstallError):
-    """What a package manager installed, or had in its cache, is not what the packages list."""
+    """A package manager's installed or cached files differ from the packages' lists of files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """A phrase in a package manager's output, and the failure that it stands for."""
+    """A phrase in a package manager's output, and the failure that it means."""
 
     pattern: re.Pattern[str]
     error: type[EnvsolveError]
@@ -118,7 +118,7 @@ _SIGNS = (
 
 
 def explained(manager: str, code: int | None, output: Sequence[str]) -> EnvsolveError:
-    """The failure that a package manager's output stands for, with its last lines.
+    """The failure that a package manager's output means, with its last lines.
 
     Args:
         manager: ``pip`` or ``uv``, for the message.
@@ -156,7 +156,7 @@ class Step:
     """One thing that is happening now.
 
     Attributes:
-        stage: Where the install stands; ``output`` is a raw line of the package manager.
+        stage: The current step of the install; ``output`` is a raw line of the package manager.
         text: One line for a person.
     """
 
@@ -178,7 +178,7 @@ def shown_on(stream: TextIO | None, *, verbose: bool = False) -> Iterator[Progre
     A stream that nobody reads any more, or that is closed, ends the showing and never the install.
 
     Args:
-        stream: Usually ``sys.stderr``; None, as Python has it where there is no such stream, shows nothing.
+        stream: Usually ``sys.stderr``; with None, Python's value if the process has no such stream, nothing is shown.
         verbose: Show every line of the package manager, each on its own line.
     """
     write = _writer(stream)

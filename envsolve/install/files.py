@@ -1,4 +1,4 @@
-"""What is to be installed: exact files, read from a plan or from a pylock.toml."""
+"""The files to install: exact ones, read from a plan or from a pylock.toml."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def of_lock(lock: Path, name: str, source: PackageVcs | PackageDirectory) -> Tre
     """The tree that a lock names.
 
     Raises:
-        UsageError: It is no commit of a git repository and no folder.
+        UsageError: It is neither a commit of a git repository nor a directory.
     """
     again = "lock again with envsolve plan"
     subdirectory = source.subdirectory
@@ -67,7 +67,7 @@ def of_lock(lock: Path, name: str, source: PackageVcs | PackageDirectory) -> Tre
 
 
 def reference(name: str, tree: Tree) -> tuple[str, Mapping[str, str]]:
-    """The address that a tree is built from, and what tells its content from any other's.
+    """The URL that a tree is built from, and the identity of its content.
 
     Raises:
         UsageError: The folder is not there.
@@ -249,7 +249,7 @@ def _from_plan(package: PlannedPackage) -> File:
         )
     if package.url is None or package.filename is None or not hashes:
         raise IndexUnavailableError(
-            f"the plan knows {package.name} {package.version} from the catalogue alone, without an address or a hash",
+            f"the plan knows {package.name} {package.version} only from the catalogue, without a URL or a hash",
             hint="plan again where the package index can be reached, then install",
         )
     return File(package.name, version, package.kind, package.filename, package.url, hashes)
@@ -299,7 +299,7 @@ def _strong(hashes: Mapping[str, str], what: str) -> dict[str, str]:
     """Those hashes that pip and uv check; md5 and sha1 prove nothing.
 
     Raises:
-        UsageError: One of them is no hexadecimal number of the right length.
+        UsageError: One of them is not a hexadecimal number of the right length.
     """
     strong = {name.lower(): digest for name, digest in hashes.items() if name.lower() in _DIGITS}
     for name, digest in strong.items():
@@ -317,7 +317,7 @@ def _refuse_foreign(files: Sequence[File], target: Target) -> None:
         try:
             tags = parse_wheel_filename(file.filename)[-1]
         except InvalidWheelFilename as error:
-            raise UsageError(f"the plan names a file that is no wheel: {error}") from error
+            raise UsageError(f"the plan names a file that is not a wheel: {error}") from error
         if runs.isdisjoint(tags):
             raise ImpossibleError(
                 f"{file.filename} does not run on Python {target.version} of this machine",

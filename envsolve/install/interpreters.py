@@ -21,7 +21,7 @@ from envsolve.system.processes import ask, stream
 from envsolve.values import PythonVersion
 
 PROBE_SECONDS = 30.0
-"""What a program may take to say what it is, on a busy machine and a cold network disk."""
+"""Seconds in which a program must identify itself, on a busy machine and a cold network disk."""
 
 # Run by the interpreter itself, in isolation; old Pythons included, so it stays within the standard library of 3.8.
 # `_base_executable` is the interpreter behind a virtual environment, which may be the very one being replaced.
@@ -87,7 +87,7 @@ def find(python: str | None, requires: SpecifierSet | None = None, extra: Iterab
         extra: Executables to try before the usual places.
 
     Raises:
-        UsageError: There is none; the hint says how to get one.
+        UsageError: Nothing suitable is installed; the hint says how to get one.
     """
     found = next(fitting(python, requires, extra), None)
     if found is not None:
@@ -114,7 +114,7 @@ def fitting(python: str | None, requires: SpecifierSet | None = None, extra: Ite
 
 
 def probe(executable: str) -> Target | None:
-    """What ``executable`` is, or None where it is no CPython that runs (a version manager's shim may not)."""
+    """The interpreter at ``executable``; None if it is not a CPython that runs (a version manager's shim may not)."""
     answer = ask([executable, "-I", "-c", _PROBE], os.environ, limit=PROBE_SECONDS)
     try:
         facts = json.loads((answer or "").partition("\n")[0])
@@ -140,7 +140,7 @@ def _candidates(python: str | None) -> Iterator[str]:
 
 
 def uv_program() -> str | None:
-    """The uv on PATH, else the one that the ``uv`` Python package put beside envsolve; None where there is none."""
+    """The uv on PATH, otherwise the one that the ``uv`` Python package put beside envsolve, or None."""
     return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
@@ -181,7 +181,7 @@ builder.setup_scripts(context)
 
 
 def make_environment(target: Target, staging: Path, final: Path) -> None:
-    """Make an environment in ``staging`` that will stand at ``final``.
+    """Make an environment in ``staging`` that will be moved to ``final``.
 
     Raises:
         InstallError: The interpreter lacks the ``venv`` module, or the folder cannot be written.

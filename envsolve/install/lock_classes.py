@@ -1,7 +1,7 @@
-"""Which part of a lock is for this machine, where the lock serves several classes of machines.
+"""Select the part of a lock that is for this machine, if the lock supports several classes of machines.
 
-Classes that differ in system or Python are told apart by the lock's own markers. Those that differ in cards or drivers
-are dependency groups of the lock, for no marker knows of a GPU: they are told apart here, by what each assumes.
+Classes that differ in system or Python are separated by the lock's own markers. Those that differ in GPUs or drivers
+are dependency groups of the lock, because markers cannot describe a GPU: the assumptions of each group decide here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def for_machine(lock: Lock, machine: Machine | None, python: str | None, groups:
 
     Args:
         lock: Of one class, of several, or of another tool's making.
-        machine: This machine; None where nothing is known of it.
-        python: ``3.12``, where asked for.
-        groups: Dependency groups that were asked for; of a lock of several classes, the one class.
+        machine: This machine; None if nothing is known of it.
+        python: ``3.12``, if requested.
+        groups: Requested dependency groups; of a lock of several classes, the one class.
 
     Raises:
         ImpossibleError: The lock has no part for this machine.
-        UsageError: It has no such group, or cannot tell which of several parts is the right one.
+        UsageError: It has no such group, or several parts could be the right one.
     """
     if not lock.classes:
         declared = {*(lock.pylock.dependency_groups or ()), *(lock.pylock.default_groups or ())}
@@ -93,7 +93,7 @@ def _only_one(fitting: Classes, machine: Machine | None) -> str:
     if machine is None or not all(_certain(one, machine) for one in fitting.values()):
         without = "has no GPU" if machine is not None and machine.gpus == () else "is not known well enough"
         raise UsageError(
-            f"this machine {without} to tell for which class of machines the environment is to be made",
+            f"this machine {without}, so the class of machines for the environment cannot be chosen",
             hint=_choices(list(fitting)),
         )
     return max(fitting, key=lambda name: DriverVersion.parse(fitting[name].driver_required or "0"))
@@ -126,7 +126,7 @@ def locked(path: Path) -> tuple[tuple[str, str], ...]:
     """Name and version of every package in a pylock.toml.
 
     Raises:
-        UsageError: It is no lock.
+        UsageError: The file is not a lock.
     """
     return tuple((package.name, str(package.version)) for package in read_lock(path).pylock.packages if package.version)
 
@@ -143,7 +143,7 @@ def installed(prefix: Path) -> tuple[tuple[str, str], ...]:
     """Name and version of every package in an environment.
 
     Raises:
-        UsageError: There is none.
+        UsageError: The lock has no such group.
     """
     found = tuple(_installed(prefix))
     if not found:

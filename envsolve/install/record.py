@@ -1,4 +1,4 @@
-"""What an install leaves in an environment: its record, and each file as it was, to tell damage and a user's files.
+"""An install's record in its environment: each file as it was, to distinguish damage from a user's files.
 
 The list of files lies beside the record. A file whose size and times are the same is taken as unchanged, as git does
 it; only otherwise (a copy, a backup put back, damage) its content is hashed.
@@ -80,7 +80,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What came of verifying an environment.
+    """The result of verifying an environment.
 
     Attributes:
         machine: What it was verified on: the driver and the GPUs.
@@ -93,7 +93,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What an install put into an environment.
+    """Everything that an install put into an environment.
 
     Attributes:
         python: Full version of its interpreter.
@@ -158,7 +158,7 @@ def read(environment: Path) -> Record | None:
 
 
 def _listed(environment: Path) -> dict[str, Entry] | None:
-    """The list of files that an install left; None if there is none, or it is damaged."""
+    """The list of files that an install left; None if it is missing or damaged."""
     try:
         return msgspec.json.decode((environment / FOLDER / _CONTENTS).read_bytes(), type=dict[str, Entry])
     except (OSError, msgspec.MsgspecError):
@@ -253,7 +253,7 @@ def _building(assumptions: Assumptions | None) -> Building | None:
 
 
 def _is_there(dist: Distribution | None, version: str | None, *, whole: bool = False) -> bool:
-    """Whether an installed package is the wanted one and, where asked, as its RECORD says."""
+    """Whether an installed package is the wanted one and, if requested, matches its RECORD."""
     if dist is None:
         return False
     try:
@@ -333,7 +333,7 @@ def _is_same(path: str, entry: Entry) -> bool:
 def _recorded(environment: Path) -> dict[str, str | None]:
     """Every file that the RECORD of an installed package lists, relative to the environment, with its sha256.
 
-    Those of conda packages stand in ``conda-meta``.
+    ``conda-meta`` lists those of conda packages.
     """
     found: dict[str, str | None] = {}
     for meta in environment.glob("conda-meta/*.json"):

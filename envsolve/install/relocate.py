@@ -36,8 +36,8 @@ def relocate(environment: Path, final: Path, built: Iterable[str], cited: Iterab
     """Rewrite what names ``environment`` so that it names ``final``, and bring every RECORD up to date.
 
     Args:
-        environment: The environment as it stands.
-        final: Where it will stand.
+        environment: The environment's current directory.
+        final: Its final directory.
         built: Names of the packages that were built from source here; the files of wheels name no folder.
         cited: Those that were asked for by an address which says what they are: a commit of a repository.
     """
@@ -142,7 +142,7 @@ def _digest_and_size(content: bytes) -> tuple[str, str]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Put new content in a file's place, with its permissions, leaving other links to the old file alone."""
+    """Replace a file by new content with the same permissions; other links to the old file keep the old content."""
     fresh = path.with_name(f"{path.name}.envsolve-new")
     fresh.write_bytes(content)
     fresh.chmod(path.stat().st_mode & 0o7777)

@@ -64,9 +64,9 @@ def complete(home: Path, compiler: str | None) -> None:
 
 
 def _write_stub(stub: Path, headers: Sequence[Path], compiler: str) -> None:
-    """A library that is linked against in place of the driver's: it has every name of its headers, and does nothing.
+    """A library to link against instead of the driver's: it has every name of its headers, and does nothing.
 
-    What is linked so asks for ``libcuda.so.1``, which is the driver's own where it runs.
+    Programs linked against it load ``libcuda.so.1``, which is the driver's own on the machine that runs them.
     """
     stub.parent.mkdir(exist_ok=True)
     texts = (header.read_text(encoding="utf-8", errors="replace") for header in headers)
@@ -106,7 +106,7 @@ def can_bring(building: Building) -> bool:
 
 
 def way(building: Building) -> str | None:
-    """What would make it possible to bring one, in words; None where no packages are known."""
+    """How to bring one, in words; None if no packages are known."""
     if not building.conda:
         return None
     return f"with {_EXTRA} beside envsolve (pip install '{_EXTRA}') the same command brings nvcc from conda-forge"
@@ -165,13 +165,13 @@ _LOG = "build.log"
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is compiled, and with what; found before anything is downloaded.
+    """The packages to compile, and the tools for it; found before anything is downloaded.
 
     Attributes:
         files: Source distributions and source trees.
-        building: What compiling them takes.
-        host: The host compiler; None where there is none, and nothing is compiled here.
-        home: The machine's own toolkit; None where packages of the environment are the toolkit.
+        building: Requirements of compiling them.
+        host: The host compiler; None if it is not installed, or nothing is compiled here.
+        home: The machine's own toolkit; None if packages of the environment are the toolkit.
         machine: This machine, for which conda packages are chosen.
     """
 
@@ -214,12 +214,12 @@ class Sources:
         return bool(self.files) and self.home is None and self.building.nvcc_from != "pip"
 
     def variables(self) -> Mapping[str, str]:
-        """What the environment must have set where it runs, for a toolkit that no plan could name."""
+        """Variables that the environment must set at run time, for a toolkit that no plan could name."""
         home = f"{SITE_PACKAGES}/{place(self.building)}"
         return {"CUDA_HOME": home, "PATH": f"{home}/bin:$PATH"} if self.from_conda else {}
 
     def told(self, stage: Staging, before: Mapping[str, str]) -> dict[str, str]:
-        """The variables of the build; where packages are the toolkit, it is made whole first."""
+        """The variables of the build; if packages are the toolkit, complete its tree first."""
         packages = record.site_packages(stage.environment)
         home = self.home or self._inside(packages)
         assert home is not None and self.host is not None  # `of` found them, or the plan has them
@@ -283,7 +283,7 @@ def copies(files: Sequence[File], stage: Staging) -> list[File]:
 
 
 def unmet(environment: Path, built: Collection[str], target: Target) -> tuple[str, ...]:
-    """What source trees turned out to need, once they were built, and the environment does not have."""
+    """Requirements of source trees that were found when they were built, and that the environment lacks."""
     there = {canonicalize_name(dist.name): dist for dist in record.installed(environment)}
     markers: dict[str, str | Set[str]] = {name: str(value) for name, value in target.markers.items()}
     found = []
@@ -300,6 +300,6 @@ def unmet(environment: Path, built: Collection[str], target: Target) -> tuple[st
 
 
 def in_words(sources: Sources, told: Mapping[str, str]) -> str:
-    """What is compiled, for a person."""
+    """The packages that are compiled, in words."""
     names = ", ".join(f"{file.name} {file.version or ''}".strip() for file in sources.files)
     return f"compiling {names} with nvcc {sources.building.nvcc} and {told['CXX']}, {told['MAX_JOBS']} at a time"

@@ -1,7 +1,7 @@
 """The folder beside the prefix in which an environment is made, and the one step that puts it in place.
 
 Nothing touches the prefix before :meth:`Staging.swap`. Until then an older environment there works as ever, and a
-prefix that did not exist does not exist. Beside a prefix ``P/name`` lie, during an install alone:
+prefix that did not exist does not exist. Beside a prefix ``P/name`` lie, only during an install:
 
     P/.name.envsolve.lock   held with flock(2) by the install
     P/.name.envsolve/env    the environment being made; after the swap, the old one
@@ -125,9 +125,9 @@ class Staging:
 
 @contextlib.contextmanager
 def opened(prefix: Path, *, wait: float, progress: Progress) -> Iterator[Staging]:
-    """Hold the prefix's lock and a fresh working folder; both are gone when the block ends, however it ends.
+    """Hold the prefix's lock and a fresh working directory; both are gone when the block ends, even by an exception.
 
-    What a killed install left is put right first: an old environment that it was about to replace goes back to its
+    First undo what a killed install left: an old environment that it was about to replace goes back to its
     place, and the rest is deleted.
 
     Args:
@@ -142,7 +142,8 @@ def opened(prefix: Path, *, wait: float, progress: Progress) -> Iterator[Staging
     if folder.is_symlink():
         # Deleting and changing modes would follow it, for example in a cloned repository that contains such a link.
         raise UsageError(
-            f"{folder} is a link, where the environment would be made", hint="delete the link, or choose another prefix"
+            f"the environment would be made in {folder}, which is a link",
+            hint="delete the link, or choose another prefix",
         )
     with _locked(prefix.parent / f"{stem}.lock", prefix, wait=wait, progress=progress):
         _recover(prefix, folder)
@@ -226,8 +227,8 @@ def _try_lock(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise UsageError(
-            f"cannot write beside the prefix, where the environment is made first: {error}",
-            hint="give --prefix a place in a folder that you may write to",
+            f"cannot write beside the prefix, in the directory that the environment is made in first: {error}",
+            hint="give --prefix a place in a directory that you may write to",
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -27,12 +27,12 @@ from envsolve.planning.plan import Plan
 from envsolve.system.processes import ask, stream
 
 _LEAST_ROOM = 1_000_000
-"""Bytes without which no download can work, where the size of the files is not known."""
+"""Free bytes that every download takes, for use if the size of the files is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class WheelWork:
-    """What installing a plan of wheels, or a pylock.toml, takes.
+    """Everything needed to install a plan of wheels, or a pylock.toml.
 
     Attributes:
         aim: All that the environment is to hold.
@@ -150,7 +150,7 @@ def _fill(
     extra: Sequence[File],
     progress: Progress,
 ) -> None:
-    """Have the manager install everything; once more without its cache, where what came from there is damaged."""
+    """Have the manager install everything; if files from its cache are damaged, once more without the cache."""
     requirements = stage.folder / "requirements.txt"
     requirements.write_text("".join(f"{file.requirement}\n" for file in (*aim.files, *extra)), encoding="utf-8")
     command = [*program, *manager.arguments(stage.environment / "bin" / "python", requirements), *manager.hashed]
@@ -175,8 +175,9 @@ def _build(
     """Have the manager build sources, the source trees last: no hash can be demanded of those.
 
     Args:
-        options: Of the manager. What is compiled against what is there by now is built there, and nothing of it is
-            taken out of the cache, which knows a built wheel by its source alone: one for other GPUs, or another torch.
+        options: Of the manager. A package that is compiled against installed ones is built here and never taken from
+            the manager's cache: that knows a built wheel only by its source, so it may be one for other GPUs or another
+            torch.
         told: Variables of the build.
     """
     python = stage.environment / "bin" / "python"
@@ -206,7 +207,7 @@ def _attempt(
     """One run of the manager; what went wrong, or None where every package is there whole.
 
     Args:
-        told: Variables beside those that the manager has.
+        told: Variables in addition to those that the manager has.
     """
     ended = stream(
         command,
@@ -249,7 +250,7 @@ def packages(count: int) -> str:
 
 
 def _size(size: int | None) -> str:
-    """What there is to download, at most: what the manager has cached is not fetched again."""
+    """The most that there is to download: files that the manager has cached are not fetched again."""
     if size is None:
         return ""
     number, unit = (size / 1e9, "GB") if size >= 1e9 else (size / 1e6, "MB")

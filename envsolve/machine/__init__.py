@@ -1,1 +1,1 @@
-"""What a machine is; reading this host; profile files and target strings."""
+"""The model of a machine; reading this host; profile files and target strings."""

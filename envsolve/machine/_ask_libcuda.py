@@ -63,7 +63,7 @@ def _device(cuda: ctypes.CDLL, index: int) -> dict[str, Any]:
 
 
 def main(library: str, *modes: str) -> None:
-    """Load ``library`` and print its file, CUDA version and, where asked, devices."""
+    """Load ``library`` and print its file, CUDA version and, if requested, devices."""
     cuda = ctypes.CDLL(library)
     version = ctypes.c_int()
     known = cuda.cuDriverGetVersion(ctypes.byref(version)) == 0

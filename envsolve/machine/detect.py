@@ -93,7 +93,7 @@ def libc(root: Path, environ: Mapping[str, str], confstr: Callable[[str], str | 
 
 
 def distro(root: Path) -> Finding:
-    """``ubuntu 22.04``: ID and, where there is one, VERSION_ID of os-release."""
+    """``ubuntu 22.04``: ID and, if present, VERSION_ID of os-release."""
     for name in ("etc/os-release", "usr/lib/os-release"):
         try:
             text = (root / name).read_text(errors="replace")
@@ -112,7 +112,7 @@ def is_wsl(root: Path) -> bool:
 
 
 def container(root: Path, environ: Mapping[str, str]) -> Finding:
-    """The container runtime around this process, most specific sign first; None where there is no sign of any."""
+    """The container runtime around this process, most specific sign first; None without any sign."""
     if "KUBERNETES_SERVICE_HOST" in environ:
         return "kubernetes", "KUBERNETES_SERVICE_HOST"
     for variable in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"):
@@ -192,13 +192,13 @@ def detect(
     Every child process has a time limit, and none of their failures fails detection: what could not be read is None.
 
     Args:
-        root: Folder that stands for ``/``.
+        root: Directory to use as ``/``.
         environ: Environment to read and to give to child processes; the process's own by default.
         nvml: Asks NVML.
         libcuda: Asks ``libcuda``; called as :func:`envsolve.machine.nvidia.ask_libcuda` is.
 
     Returns:
-        The machine, with ``sources`` for what was read. ``gpus`` is empty only where it is known that no GPU is there
+        The machine, with ``sources`` for what was read. ``gpus`` is empty only if it is known that no GPU is there
         or visible; None where there are signs of one that did not answer.
     """
     environ = dict(os.environ if environ is None else environ)
@@ -249,7 +249,7 @@ def detect(
 def _own_libcuda(
     version: str | None, loaded: Libcuda | None, environ: Mapping[str, str], root: Path, libcuda: AskLibcuda
 ) -> Libcuda | None:
-    """The driver's own library, asked only where the loader would take a compat one instead."""
+    """The driver's own library, asked only if the loader would take a compat one instead."""
     if version is None or loaded is None or not is_compat(loaded, version):
         return None
     path = own_library(version, environ, root=root)

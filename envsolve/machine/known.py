@@ -64,7 +64,7 @@ def load_machine(path: Path) -> Machine:
 
 
 def read_machines(paths: Iterable[Path]) -> tuple[Machine, ...]:
-    """Read machine files; a directory stands for the ``*.json`` files in it, by name.
+    """Read machine files; a directory means the ``*.json`` files in it, by name.
 
     Raises:
         UsageError: As :func:`load_machine`, or a directory has no such file.
@@ -73,7 +73,7 @@ def read_machines(paths: Iterable[Path]) -> tuple[Machine, ...]:
 
 
 def parse_machine(data: bytes, *, name: str = "machine") -> Machine:
-    """Read machine JSON; ``name`` stands for it in messages.
+    """Read machine JSON; messages call it ``name``.
 
     Raises:
         UsageError: As :func:`load_machine`.

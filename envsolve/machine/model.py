@@ -1,4 +1,4 @@
-"""What a machine is: the value that detection, profile files and target strings all produce.
+"""The machine: the value that detection, profile files and target strings all produce.
 
 The structs mirror the ``envsolve.machine/2`` JSON field by field. ``None`` means "not known", an empty tuple means
 "known to have none"; nothing is ever filled in silently.
@@ -268,7 +268,7 @@ def one_line(machine: Machine) -> str:
 
 
 def told_apart(machines: Sequence[Machine]) -> tuple[str, ...]:
-    """Each machine by its GPUs and what else tells it from the others: ``Tesla V100 (cc 7.0), driver 535.104.05``."""
+    """Each machine by its GPUs and what distinguishes it: ``Tesla V100 (cc 7.0), driver 535.104.05``."""
     traits = [_traits(machine) for machine in machines]
     differing = [len({own[place] for own in traits}) > 1 for place in range(len(_traits(Machine())))]
     return tuple(
@@ -330,7 +330,7 @@ def _with_paths(texts: Sequence[str], found: Sequence[Any] | None) -> list[str]:
 
 
 def _items(label: str, texts: Sequence[str] | None, why: str | None = None) -> Iterator[tuple[str, str]]:
-    """One line per item with the label on the first; if there are none, the reason if it is known."""
+    """One line per item with the label on the first; without items, the reason if it is known."""
     if not texts:
         word = UNKNOWN if texts is None else "none"
         yield label, f"{word}: {why.removeprefix('unknown: ')}" if why else word

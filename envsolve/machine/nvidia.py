@@ -43,7 +43,7 @@ class Device:
 
     @property
     def seen(self) -> tuple[Gpu, ...]:
-        """What a program can use: the MIG devices where there are any, else the GPU itself."""
+        """The devices that a program can use: the MIG devices if there are any, otherwise the GPU itself."""
         return tuple(part.gpu for part in self.slices) or (self.gpu,)
 
 
@@ -123,12 +123,12 @@ def _instances(owners: Sequence[Device], legacy: re.Match[str]) -> list[tuple[Gp
 
 @dataclass(frozen=True, slots=True)
 class NvmlAnswer:
-    """What NVML says.
+    """The answers of NVML.
 
     Attributes:
         driver_version: Of the kernel driver, ``550.54.15``.
-        cuda: CUDA version of the ``libcuda`` that NVML loads, ``12.4``: a compat library's, where one is found first.
-        devices: GPUs by PCI bus, as this process may use them; None where NVML could not list them.
+        cuda: CUDA version of the ``libcuda`` that NVML loads, ``12.4``: a compat library's, if one is found first.
+        devices: GPUs by PCI bus, as this process may use them; None if NVML could not list them.
         error: Why NVML did not answer, in its words; None where it did.
     """
 
@@ -218,7 +218,7 @@ def _slices(api: Any, handle: Any, cc: tuple[int, int] | None) -> tuple[Slice, .
 
 
 def _try(api: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """One NVML call; None where NVML refuses it: each fact stands alone, so one refusal costs one field."""
+    """One NVML call; None if NVML refuses it. Each fact is asked for separately, so one refusal costs one field."""
     try:
         return function(*arguments)
     except api.NVMLError:
@@ -263,7 +263,7 @@ class Libcuda:
     """A loaded ``libcuda``.
 
     Attributes:
-        path: The file, symbolic links resolved; None where the system does not tell.
+        path: The file, symbolic links resolved; None if the system does not report it.
         cuda: Its CUDA version, ``12.4``.
         devices: The GPUs that it sees, in CUDA's own order; None where not asked or where CUDA did not start. UUIDs
             have no ``GPU-`` or ``MIG-`` prefix.
@@ -292,7 +292,7 @@ def ask_libcuda(
         limit: Seconds.
 
     Returns:
-        None where there is no such library, or where it crashes or hangs.
+        None if the library is missing, crashes or hangs.
     """
     mode = ["devices"] if devices else []
     # -I and -S: the child must not run code that an environment or a working directory slips in.
@@ -326,7 +326,7 @@ _DISPLAY_CLASS = "0x03"
 
 
 def kernel_driver(root: Path = Path("/")) -> tuple[str, str] | None:
-    """Version of the loaded kernel driver and the file that tells it; None where no driver is loaded."""
+    """Version of the loaded kernel driver and the file that has it; None if no driver is loaded."""
     module = root / "sys/module/nvidia/version"
     if match := _MODULE_VERSION.fullmatch(read_stripped(module)):
         return match[0], "/sys/module/nvidia/version"
@@ -336,7 +336,7 @@ def kernel_driver(root: Path = Path("/")) -> tuple[str, str] | None:
 
 
 def gpu_traces(root: Path = Path("/")) -> Iterator[str]:
-    """Signs that the host has an NVIDIA GPU, strongest first; none at all means that there is no GPU."""
+    """Signs that the host has an NVIDIA GPU, strongest first; without any, it has no GPU."""
     if is_there(root / "sys/module/nvidia") or is_there(root / "proc/driver/nvidia"):
         yield "the nvidia kernel module is loaded"
     for pattern in _NODES:
@@ -373,10 +373,10 @@ def judge_driver(
         version: Kernel driver version and its source.
         nvml: NVML's answer.
         loaded: The ``libcuda`` that the loader takes.
-        own: The driver's own ``libcuda``, asked by path; needed only where ``loaded`` is a compat library.
+        own: The driver's own ``libcuda``, asked by path; needed only if ``loaded`` is a compat library.
 
     Returns:
-        The driver and the sources of its fields. ``cuda`` stays None, with a note, where only a compat library
+        The driver and the sources of its fields. ``cuda`` stays None, with a note, if only a compat library
         answered and it is of another branch.
     """
     number = version[0] if version else None

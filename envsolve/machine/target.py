@@ -1,6 +1,6 @@
 """Target strings, ``"2x RTX 4090, driver 550.54, python 3.12, linux-x86_64"``: pure syntax.
 
-What a GPU name means is for the catalogue to say; here it is text.
+The catalogue knows GPU names; this module treats them as text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ a target is a list of parts, separated by commas, in any order and case:
 _NO_PARTS = tuple(
     (re.compile(pattern, re.IGNORECASE), advice)
     for pattern, advice in (
-        (r"(free|open)bsd.*", "there is no CUDA there: name a machine with Linux or Windows"),
+        (r"(free|open)bsd.*", "CUDA does not support it: name a machine with Linux or Windows"),
         (r"docker|podman|container|k8s|kubernetes", "a container has the driver and the GPUs of its host: name those"),
         (r"mig.*", "write it behind its GPU: A100 MIG 1g.5gb"),
     )
@@ -85,7 +85,7 @@ def parse_target(text: str) -> Target:
 
     Raises:
         UsageError: A part cannot be read, or two parts contradict each other; the message names the part, the hint
-            what to write instead or, where that cannot be told, the grammar.
+            what to write instead or, if that is not clear, the grammar.
     """
     target = Target()
     for part in (" ".join(part.split()) for part in re.split(r"[,;]", text)):
@@ -105,7 +105,7 @@ def _parse_part(part: str) -> Target:
 
 
 def _formed(part: str) -> Target | None:
-    """What the part says, if it is anything but GPUs."""
+    """The part's meaning, if it describes anything but GPUs."""
     for pattern, read in _FORMS:
         if match := pattern.fullmatch(part):
             return read(match)
@@ -125,12 +125,12 @@ def _joined(part: str) -> str | None:
 
 
 def _told_otherwise(part: str) -> str | None:
-    """Advice on what people say of a machine and no part says: it is no GPU's name, either."""
+    """Advice on words that describe a machine but that no part accepts; they are not names of GPUs either."""
     return next((advice for pattern, advice in _NO_PARTS if pattern.fullmatch(part)), None)
 
 
 def _bare_version(part: str) -> str | None:
-    """Advice on a version without the word that says of what; ``8.6`` alone is a compute capability."""
+    """Advice on a version without the word that says of what; a bare ``8.6`` is a compute capability."""
     if _DRIVER_VERSION.fullmatch(part):
         return f"for the driver write: driver {part}"
     if _PYTHON_VERSION.fullmatch(part):
@@ -319,9 +319,9 @@ def _in_words_of_parts(target: Target, catalogue: Catalogue) -> Target:
 
 
 def complete(machine: Machine, catalogue: Catalogue) -> Machine:
-    """Fill what the catalogue knows: the driver's CUDA version by its branch, a GPU's compute capability by its name.
+    """Fill in from the catalogue: the driver's CUDA version by its branch, a GPU's compute capability by its name.
 
-    What is known already is never changed; each filled field is noted in ``sources``. A name or branch that the
+    Known values are never changed; each filled field is noted in ``sources``. A name or branch that the
     catalogue does not know leaves its field None.
     """
     sources = dict(machine.sources)

@@ -67,7 +67,7 @@ def _stem(name: str) -> str:
 
 
 HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
-"""What names the directory of a toolkit, the first that is set before the other."""
+"""Variables that name the directory of a toolkit, in the order of their precedence."""
 _HERE = re.compile(r"^#\$ _HERE_=(\S.*)$", re.MULTILINE)
 _NVCC = re.compile(r"nvcc")
 _RELEASE = re.compile(r"\brelease (\d+\.\d+)")
@@ -104,7 +104,7 @@ def find_toolkits(environ: Mapping[str, str], root: Path = Path("/")) -> dict[Pa
 def toolkit_of(program: Path, environ: Mapping[str, str]) -> Path | None:
     """The toolkit folder that an ``nvcc`` on ``PATH`` belongs to.
 
-    nvcc reads ``nvcc.profile`` from its own folder. An ``nvcc`` without one there is a stand-in (a distribution's
+    nvcc reads ``nvcc.profile`` from its own directory. An ``nvcc`` without one there is a wrapper (a distribution's
     script, a compiler cache): the real one names its folder in a dry run.
     """
     real = real_path(program)
@@ -122,7 +122,7 @@ def read_toolkit(folder: Path, environ: Mapping[str, str]) -> Toolkit:
 
 
 def nvcc(folder: Path) -> Path | None:
-    """The compiler driver of a toolkit, where it has one."""
+    """The compiler driver of a toolkit, if it has one."""
     found = (folder / "bin" / name for name in ("nvcc", "nvcc.exe"))
     return next(filter(is_file, found), None)
 
@@ -200,7 +200,7 @@ _QUESTION = ["-E", "-S", "-c", "import sys; sys.stdout.write('%d.%d.%d' % sys.ve
 def find_interpreters(environ: Mapping[str, str], root: Path = Path("/")) -> list[Path]:
     """Interpreters on ``PATH``, each real program once under the first name that leads to it.
 
-    A version manager's shim is no interpreter but a script that picks one by working directory: it stands for every
+    A version manager's shim is not an interpreter but a script that picks one by working directory: it represents every
     version that its manager has installed.
     """
     found: dict[Path, Path] = {}
@@ -233,7 +233,7 @@ def is_shim(path: Path) -> bool:
 
 
 def _behind(path: Path) -> Iterator[Path]:
-    """What ``path`` leads to: itself, or for a shim the interpreters that its manager has installed."""
+    """The target of ``path``: itself, or for a shim the interpreters that its manager has installed."""
     if not is_shim(path):
         yield path
         return

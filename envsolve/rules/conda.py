@@ -31,7 +31,7 @@ class Spec:
         version: Version spec, ``>=2.5,<2.8``, ``2.7.*``; None for any.
         build: Pattern of the build string, ``cuda129*``; None for any.
         channel: The channel that it must come from; None for any.
-        origin: Where it stands: ``command line``, ``environment.yml``.
+        origin: Where it was written: ``command line``, ``environment.yml``.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class VirtualPackage:
-    """What a solver takes a machine to have.
+    """Virtual packages that a solver assumes a machine to have.
 
     Attributes:
         assumed: Why it had to be assumed, in words; None where the machine says it.
@@ -62,7 +62,7 @@ class VirtualPackage:
     assumed: str | None = None
 
     def __str__(self) -> str:
-        """``12.4``, or ``1=x86_64`` where the build string tells something."""
+        """``12.4``, or ``1=x86_64`` if the build string carries information."""
         return self.version if self.build == "0" else f"{self.version}={self.build}"
 
 
@@ -73,8 +73,8 @@ class Candidate:
     Attributes:
         number: Build number.
         depends: Match specs of its dependencies.
-        channel: The channel's address.
-        hashes: ``sha256`` and ``md5``, where the channel gives them.
+        channel: The channel's URL.
+        hashes: ``sha256`` and ``md5``, if the channel gives them.
         size: Bytes.
     """
 
@@ -186,7 +186,7 @@ class CondaJudge:
         return worst([v for judge in self.judges(build.cuda) for v in judge.verdicts(build, None)])
 
     def _record(self, candidate: Candidate) -> CondaBuild | None:
-        """The catalogue's record of a candidate; None where it has none, or several that cannot be told apart."""
+        """The catalogue's record of a candidate; None if it has none, or several that could be meant."""
         package, python = JUDGED.get(candidate.name), python_of(candidate)
         fitting = [
             record

@@ -30,7 +30,7 @@ class VendorRules(Protocol):
             host: The reasons of the vendor-neutral rules, which are part of every verdict.
 
         Returns:
-            One verdict per accelerator; one for no particular accelerator if there are none, or they are not known.
+            One verdict per accelerator; a single one for none in particular if it has none, or they are unknown.
         """
 
 
@@ -40,7 +40,7 @@ VENDORS: Mapping[str, Callable[[Machine, Facts], VendorRules]] = {"nvidia": Nvid
 
 
 class Judge:
-    """The rules applied to one machine; what depends on the machine alone is worked out once, whatever the builds."""
+    """The rules applied to one machine; facts that depend only on the machine are computed once for all builds."""
 
     def __init__(self, machine: Machine, facts: Facts) -> None:
         self._machine = machine
@@ -91,7 +91,9 @@ class Unjudged:
         if build.variant != ANY and vendor != accelerator.vendor:
             text = f"code of variant {build.variant} does not run on {accelerator.label}"
             return Reason("accelerator", False, text, build.evidence.value, build.source)
-        return Reason("accelerator", None, f"builds for {accelerator.label} are not judged: there are no rules for it")
+        return Reason(
+            "accelerator", None, f"builds for {accelerator.label} are not judged: envsolve has no rules for it"
+        )
 
 
 def vendor_of(build: Build) -> str | None:

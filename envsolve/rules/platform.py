@@ -108,7 +108,7 @@ def platform_fits(platform_tag: str, platform: Platform | None) -> Reason:
 
 
 def libc_fits(libc: str, platform: Platform | None) -> Reason:
-    """Rule 11, where a build is known to need a newer libc than its platform tag says."""
+    """Rule 11, if a build is known to need a newer libc than its platform tag says."""
     needed, have = libc_of(Platform(libc=libc)), libc_of(platform)
     text = f"its libraries need {libc}"
     if needed is None or have is None:
@@ -155,7 +155,7 @@ def python_fits(pythons: Sequence[str], python: str, requires_python: str | None
         pythons: The tag parts of file names as the catalogue keeps them: ``cp312``, ``cp313t``, ``py3-none``,
             ``cp312-abi3``.
         python: The interpreter, by its minor version.
-        requires_python: ``Requires-Python`` of its METADATA, where known: installers hold to it whatever the tag says.
+        requires_python: ``Requires-Python`` of its METADATA, if known: installers obey it whatever the tag says.
     """
     wanted = "cp" + python.replace(".", "")
     if python_tag(pythons, python) is None:
@@ -286,7 +286,7 @@ class Environment(msgspec.Struct, frozen=True, dict=True):
         return self._decided[key]
 
     def rank(self, wheel: str) -> int | None:
-        """How specifically a wheel's file name matches; None where it does not run here or is no wheel's name."""
+        """How specifically a wheel's file name matches; None if it does not run here or is not a wheel's name."""
         # Thousands of files share some dozens of tags.
         tags = "-".join(wheel.removesuffix(".whl").rsplit("-", 3)[1:])
         if tags not in self._ranked:
@@ -308,7 +308,7 @@ def _tags(text: str) -> frozenset[Tag]:
 def environments_of(machines: Sequence[Machine], python: str) -> tuple[Environment, ...]:
     """One environment for each system (``linux-x86_64``) among machines, in their order.
 
-    What installs on the oldest libc of a system installs on its other machines.
+    Files that install on the oldest libc of a system install on its other machines.
     """
     systems: dict[tuple[str | None, str | None], Machine] = {}
     for machine in machines:

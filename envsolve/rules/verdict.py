@@ -1,4 +1,4 @@
-"""What a rule says, what all rules together say of a build on a GPU, and what would change that."""
+"""The answer of one rule, of all rules together on a build and a GPU, and of what would change it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Reason(msgspec.Struct, frozen=True):
             its two causes), ``life``, ``forward``, ``flavour``, ``platform``, ``toolchain``.
         ok: True holds, False fails, None a fact is missing.
         text: The fact in plain words.
-        evidence: Evidence level of the fact, where it comes from the catalogue.
+        evidence: Evidence level of the fact, if it comes from the catalogue.
         source: Key of the catalogue source behind it.
     """
 

@@ -29,7 +29,7 @@ def test_an_extension() -> None:
 ext 1.0  (wheel ext-1.0.whl)
   library    ext/_C.so  (x86_64)
     code       sm_80 sm_90 compute_90
-    and        sm_120, in some kernels alone
+    and        sm_120, only in some kernels
     PTX        compute_90 in version 8.7
     CUDA       12
     C++11 ABI  yes

@@ -132,7 +132,7 @@ GONE = PlannedPackage("kernels", "1.0", None, None, "kernels-1.0.tar.gz", "file:
         ((HostCompiler("gcc", "99.1.0", "/usr/bin/gcc"),), "takes gcc 11 to 15; this machine has gcc 99.1.0"),
         ((HostCompiler("gcc", "9.4.0", "/usr/bin/g++-9"),), "takes gcc 11 to 15; this machine has gcc 9.4.0"),
         ((HostCompiler("clang", "14.0", "/usr/bin/clang"),), "this machine has clang 14.0"),
-        ((), "there is no g++ here"),
+        ((), "g++ is not installed here"),
     ],
 )
 def test_a_host_compiler_out_of_the_limits_is_refused_before_anything_is_fetched(

@@ -243,7 +243,7 @@ def test_a_plan_for_another_gpu_is_refused(demo: Plan, tmp_path: Path) -> None:
 
 def test_unknown_manager_is_a_usage_error(demo: Plan, tmp_path: Path) -> None:
     assert [manager.name for manager in available()] == ["uv", "pip"]
-    with pytest.raises(UsageError, match="no package manager called 'apt'"):
+    with pytest.raises(UsageError, match="the package manager 'apt' is not supported"):
         install(demo, tmp_path / "env", manager="apt")
 
 

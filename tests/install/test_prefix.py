@@ -48,7 +48,7 @@ def test_may_be_taken(tmp_path: Path, make: Callable[[Path], None]) -> None:
     ("make", "reason"),
     [
         (_file, "is a file"),
-        (_folder, "holds other files and is no environment"),
+        (_folder, "holds other files and is not an environment"),
         (_environment, "envsolve did not make"),
         (_link, "is a symbolic link"),
         (_broken_link, "is a symbolic link"),

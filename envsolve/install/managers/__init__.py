@@ -68,7 +68,7 @@ def _is_let_through(variable: str) -> bool:
 
 
 def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The user's pip configuration files as variables, those settings alone that are let through."""
+    """The user's pip configuration files as variables, with only those settings that are let through."""
     home = Path(environ.get("HOME") or Path.home())
     found: dict[str, str] = {}
     for layer in pip_layers(environ, home, Path(sys.prefix), Path("/etc")):
@@ -80,7 +80,7 @@ def pip_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def uv_table(environ: Mapping[str, str], cwd: Path) -> dict[str, Any]:
-    """The user's uv configuration, as uv merges its files, those settings alone that are let through.
+    """The user's uv configuration, as uv merges its files, with only those settings that are let through.
 
     Raises:
         UsageError: A file is there and is not TOML.
@@ -155,7 +155,7 @@ class Manager(Protocol):
         """The rest of the command line: install exactly ``requirements`` into the environment of ``python``."""
 
     def settings(self, folder: Path) -> Mapping[str, str]:
-        """Environment variables of the run that stand in for the user's configuration files; ``folder`` may be used."""
+        """Environment variables of the run that replace the user's configuration files; ``folder`` may be used."""
 
     def fixed(self, folder: Path) -> Mapping[str, str]:
         """Environment variables that overrule the user's own."""
@@ -172,13 +172,13 @@ def choose(name: str | None, python: Path, target: Target, pip: File | None) -> 
     """The manager called ``name``, or the preferred one that is present, and the program that runs it.
 
     Raises:
-        UsageError: There is none of that name, or it is not present.
+        UsageError: No manager has that name, or it is not installed.
     """
     known = available()
     names = ", ".join(manager.name for manager in known)
     asked = [manager for manager in known if name in (None, manager.name)]
     if not asked:
-        raise UsageError(f"there is no package manager called {name!r} here", hint=f"known ones: {names}")
+        raise UsageError(f"the package manager {name!r} is not supported here", hint=f"known ones: {names}")
     for manager in asked:
         program = manager.program(python, target, pip)
         if program is not None:

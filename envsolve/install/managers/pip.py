@@ -48,7 +48,7 @@ class Pip:
         return [*general, "install", *options, "--requirement", str(requirements)]
 
     def settings(self, folder: Path) -> Mapping[str, str]:
-        """What the user's pip configuration says of indexes and the cache."""
+        """The indexes and the cache that the user's pip configuration sets."""
         return managers.pip_variables(os.environ)
 
     def fixed(self, folder: Path) -> Mapping[str, str]:

@@ -30,7 +30,7 @@ class Uv:
     def arguments(self, python: Path, requirements: Path) -> Sequence[str]:
         """``uv pip install`` of exact files: no dependencies, none shared with uv's cache.
 
-        uv links files to its cache unless told otherwise; an edit in one environment would then reach all others.
+        uv links files to its cache by default; an edit in one environment would then reach all others.
         """
         options = ["--no-deps", "--no-progress", "--link-mode", "copy", "--python", str(python)]
         return ["pip", "install", *options, "--requirement", str(requirements)]

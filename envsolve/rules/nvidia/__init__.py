@@ -65,7 +65,7 @@ class Facts(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self._best[names, cc]
 
     def libraries_serve(self, cuda: str, cc: ComputeCapability) -> Reason:
-        """Rule 5 for a GPU, likewise."""
+        """Rule 5 for a GPU, whose answer is the same on every machine that has one."""
         if (cuda, cc) not in self._libraries:
             self._libraries[cuda, cc] = libraries_serve(cuda, cc, self.toolkits, self.architectures)
         return self._libraries[cuda, cc]
@@ -118,7 +118,7 @@ class Nvidia:
         return self._codes[key]
 
     def _judge_code(self, build: Build, cuda: str, gpu: Gpu) -> tuple[Level, str | None, list[Reason]]:
-        """Likewise; rule 5 of what stands without torch as far as any CUDA of its major goes."""
+        """Judge the code of a build for a GPU; if it does not depend on torch, rule 5 covers any CUDA of its major."""
         cc = gpu.cc
         if cc is None:
             return Level.UNKNOWN, None, [Reason("sass", None, "the GPU, or its compute capability, is not known")]

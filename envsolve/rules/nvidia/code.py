@@ -51,7 +51,7 @@ def ptx_level(arch: Arch, cc: ComputeCapability, architectures: Architectures) -
 
 
 def best_code(names: Iterable[str], cc: ComputeCapability, architectures: Architectures) -> tuple[Level, Arch | None]:
-    """The piece of SASS, else of PTX, that a GPU runs, and at which level; ``(NONE, None)`` where there is none."""
+    """The piece of SASS, otherwise of PTX, that a GPU runs, and at which level; ``(NONE, None)`` if it runs neither."""
     best: tuple[Level, Arch | None] = (Level.NONE, None)
     for name in names:
         arch = Arch.parse(name)
@@ -67,8 +67,8 @@ def libraries_serve(
 ) -> Reason:
     """Rule 5: cuBLAS, cuDNN, NCCL and NVRTC of a toolkit carry code only for the GPUs which that toolkit knew.
 
-    So PTX in torch alone saves neither a GPU younger than the toolkit nor one that the toolkit dropped. The toolkit
-    serves a GPU if SASS that it can make runs there (rule 3). Source: release notes of each toolkit.
+    So PTX in torch is not enough for a GPU younger than the toolkit, or for one that the toolkit dropped. The toolkit
+    supports a GPU if SASS that it can make runs there (rule 3). Source: release notes of each toolkit.
     """
     toolkit = toolkit_of(cuda, toolkits)
     if toolkit is None:

@@ -30,7 +30,7 @@ def driver_runs(
     """Rule 1: a CUDA ``M.x`` runtime runs on the floor driver of family ``M`` or any newer one.
 
     Minor-version compatibility covers 11.1 and later; an earlier runtime needs the driver of its own toolkit. NVIDIA's
-    "maximum driver" is no cap. Source: CUDA Compatibility guide, "Minor Version Compatibility".
+    "maximum driver" is not a cap. Source: CUDA Compatibility guide, "Minor Version Compatibility".
     """
     knows = driver is not None and driver.supports(cuda)
     fact = _oldest_driver(cuda, os, toolkits, floors)
@@ -53,7 +53,7 @@ def driver_runs(
         ok = _family_implies(driver.cuda, cuda)
     have = driver.version or f"for CUDA {driver.cuda}"
     if ok is None:
-        return fit(None, f"the machine's driver is {have}, which is too imprecise to tell")
+        return fit(None, f"the machine's driver is {have}, which is too imprecise to decide")
     return fit(ok, f"the machine has driver {have}", "minor-version" if ok else None)
 
 
@@ -76,7 +76,7 @@ def _oldest_driver(
 
 
 def _family_implies(driver_cuda: str, cuda: str) -> bool | None:
-    """What the driver's CUDA version alone says of the family's floor.
+    """What follows for the family's floor from the CUDA version of a driver.
 
     The first driver of 12.x and of 13.x is that family's floor. Of 11.x it is not: 11.0 came with 450.36.06 and the
     floor of the later ones is 450.80.02, so a driver "for CUDA 11.0" leaves it open.
@@ -151,7 +151,7 @@ _DATA_CENTRE = "tesla"
 
 
 class ForwardFacts(msgspec.Struct, frozen=True):
-    """What this rule reads of the catalogue, and only when it is asked: few machines have a compat ``libcuda``."""
+    """Catalogue records for this rule, read on demand: few machines have a compat ``libcuda``."""
 
     catalogue: Catalogue
 
@@ -166,7 +166,7 @@ class ForwardFacts(msgspec.Struct, frozen=True):
         return self.catalogue.architectures
 
     def model(self, gpu: Gpu) -> GpuModel | None:
-        """The model of a GPU, where its name tells it."""
+        """The model of a GPU, if its name identifies it."""
         try:
             return find_gpu(gpu.name, self.catalogue) if gpu.name else None
         except UsageError:
@@ -181,15 +181,15 @@ def compat_serves(machine: Machine, facts: ForwardFacts) -> Reason | None:
     """Rule 8: a compat ``libcuda`` serves data-centre GPUs on the driver branches that NVIDIA lists for its release.
 
     It must be newer than the driver (else CUDA error 803), every GPU must be one of a data centre or a Jetson (else
-    error 804), and the branch that it was built from must still know the GPUs (rule 7). Where it is not known whether
-    all of that holds, the reason says so, and the driver is to be judged alone. Sources: CUDA Compatibility guide,
+    error 804), and the branch that it was built from must still know the GPUs (rule 7). If it is not known whether
+    all of that holds, the reason says so, and the driver is judged without it. Sources: CUDA Compatibility guide,
     "Forward Compatibility"; ``NVIDIA_REQUIRE_CUDA`` of NVIDIA's images, which names the branches.
 
     Args:
         machine: Its ``driver.compat_libcuda`` is the CUDA version of the library, its ``driver.cuda`` the driver's own.
 
     Returns:
-        None where there is no such library, or no GPU.
+        None without such a library or without a GPU.
     """
     driver = machine.driver
     if driver is None or driver.compat_libcuda is None or machine.gpus == ():
@@ -233,7 +233,7 @@ def through_compat(alone: DriverFit, cuda: str, driver: Driver | None, raised: D
     """Rule 1's answer with the help of a compat ``libcuda``, which runs CUDA up to its own version, PTX included.
 
     Args:
-        alone: What the driver does without it.
+        alone: What the driver supports without it.
         cuda: The CUDA version of the build.
         driver: The machine's driver.
         raised: The same as :func:`lifted` has it.
@@ -253,7 +253,7 @@ def _no_gpu_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts) 
         text = f"{library} serves data-centre GPUs only; whether {gpu.label} is one is not known"
         return Reason("forward", None, text)
     if not model.data_centre:
-        text = f"{library} serves data-centre GPUs only, and {gpu.label} is none (CUDA error 804)"
+        text = f"{library} supports data-centre GPUs only, and {gpu.label} is not one (CUDA error 804)"
         return Reason("forward", False, text, model.evidence.value, model.source)
     branch = next((b for b in facts.drivers if b.cuda_version == CudaVersion.parse(driver.compat_libcuda or "0")), None)
     built_from = Driver(branch.branch, branch.cuda) if branch else None
@@ -288,8 +288,8 @@ def _listed(cuda: str, version: str, library: str, facts: ForwardFacts) -> Reaso
 def overstated_cuda(driver: Driver | None, drivers: Sequence[DriverBranch]) -> DriverBranch | None:
     """The branch of a driver whose stated CUDA version is beyond what that branch supports; else None.
 
-    It is what nvidia-smi shows in a container with a cuda-compat ``libcuda``. That such a library is there, and serves,
-    does not follow: the driver alone is judged.
+    It is the version that nvidia-smi shows in a container with a cuda-compat ``libcuda``. It does not prove that such a
+    library is there and works, so only the driver is judged.
     """
     if driver is None or driver.version is None or driver.cuda is None:
         return None

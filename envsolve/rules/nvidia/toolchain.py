@@ -32,7 +32,7 @@ class GccRange(msgspec.Struct, frozen=True):
     """The gcc majors that compile extensions, both ends included; None for no bound that is known.
 
     Attributes:
-        preferred: The one that compiled torch itself, where it is in the range, else the nearest in it.
+        preferred: The one that compiled torch itself, if it is in the range, otherwise the nearest in it.
         reasons: Which fact makes each bound.
     """
 
@@ -140,7 +140,7 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
     """The value of ``TORCH_CUDA_ARCH_LIST`` that serves the GPUs, each with SASS, lowest first.
 
     An entry must be in the table of this torch's ``torch.utils.cpp_extension`` and known to its nvcc. For a GPU that
-    has none, the entry whose code runs on it (rule 3) stands in.
+    has none, the entry whose code runs on it (rule 3) is used.
 
     Returns:
         ``8.0;9.0``, None where no GPU is known or one cannot be served; and why.
@@ -169,7 +169,7 @@ def archs_known(
 
     Args:
         version: That of torch; None if it is not known and does not limit them.
-        cuda: The CUDA version of nvcc; likewise.
+        cuda: The CUDA version of nvcc; None in the same case.
         cards: The GPUs.
         facts: The tables.
 

@@ -92,17 +92,17 @@ def test_a_lock_that_names_what_the_channel_has_not(old: str, new: str, words: s
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("numpy>=2\n", "is no explicit lock"),
+        ("numpy>=2\n", "is not an explicit lock"),
         ("@EXPLICIT\n", "names no packages"),
-        (f"@EXPLICIT\n{LINE}\nnumpy=2\n", "line 3: 'numpy=2' is no address"),
-        (f"@EXPLICIT\n{LINE[:-1]}\n", "line 2: .* is no address"),
+        (f"@EXPLICIT\n{LINE}\nnumpy=2\n", "line 3: 'numpy=2' is not the URL"),
+        (f"@EXPLICIT\n{LINE[:-1]}\n", "line 2: .* is not the URL"),
         (f"@EXPLICIT\n{LINE.partition('#')[0]}\n", r"demo-1.0-h0_0.conda has no hash"),
         (f"@EXPLICIT\n{LINE}\n{LINE}\n", "more than once: demo"),
         (f"@EXPLICIT\n{LINE.replace('linux-64', 'osx-arm64')}\n", "packages for osx-arm64"),
         (f"@EXPLICIT\n{LINE}\n{LINE.replace('demo', 'more').replace('linux-64', 'win-64')}\n", "linux-64, win-64"),
         (f"# envsolve: {{\n@EXPLICIT\n{LINE}\n", "noted in the lock cannot be read"),
         (f'# envsolve: {{"schema": "envsolve.lock/9"}}\n@EXPLICIT\n{LINE}\n', "cannot be read"),
-        ("@EXPLICIT\nhttps://me:secret@example.org/x\n", r"'https://example.org/x' is no address"),
+        ("@EXPLICIT\nhttps://me:secret@example.org/x\n", r"'https://example.org/x' is not the URL"),
     ],
 )
 def test_what_is_no_such_lock_is_refused_with_what_to_do(text: str, words: str, tmp_path: Path) -> None:
