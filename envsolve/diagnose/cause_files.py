@@ -66,10 +66,25 @@ class FixText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     Attributes:
         text: What it does and what it costs.
         command: The command; None if no command does it.
+        where: The system that it is for, or ``conda`` if it is for conda environments; None for all. Only the findings
+            of ``stated`` respect it.
     """
 
     text: str
     command: str | None = None
+    where: Literal["linux", "windows", "conda"] | None = None
+
+
+class Stated(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A role whose words name the cause by themselves, so that no code weighs them.
+
+    Attributes:
+        fixes: Names of the fixes, the smallest change first.
+        explains: Causes that are consequences of this one.
+    """
+
+    fixes: tuple[str, ...]
+    explains: frozenset[str] = frozenset()
 
 
 class CauseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -83,6 +98,7 @@ class CauseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         explains: Other causes that are mere consequences of this one: they are listed after it.
         sources: Where the signatures are from.
         signatures: Its own words, in the order in which they decide.
+        stated: Roles that need no weighing; the explanation of each has the name of the role.
         explanations: At most three sentences that teach what happened, by name.
         fixes: By name.
         words: Parts of sentences that explanations and fixes insert, by name.
@@ -95,6 +111,7 @@ class CauseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     explains: frozenset[str] = frozenset()
     sources: Mapping[str, Source] = {}
     signatures: tuple[Signature, ...] = ()
+    stated: Mapping[str, Stated] = {}
     explanations: Mapping[str, str] = {}
     fixes: Mapping[str, FixText] = {}
     words: Mapping[str, str] = {}
@@ -184,7 +201,7 @@ def _folded(file: CauseFile) -> CauseFile:
         file,
         title=_fold(file.title),
         explanations={name: _fold(text) for name, text in file.explanations.items()},
-        fixes={name: FixText(_fold(fix.text), fix.command) for name, fix in file.fixes.items()},
+        fixes={name: structs.replace(fix, text=_fold(fix.text)) for name, fix in file.fixes.items()},
         words={name: _fold(text) for name, text in file.words.items()},
     )
 

@@ -115,6 +115,8 @@ def _variant_of(report: ReportFacts, name: str | None) -> str | None:
 def _build(version: str, variant: str | None, local: bool, published: Sequence[Build]) -> Build | None:
     """The catalogue's build; a version without a local part that names no variant is the default index's."""
     builds = [b for b in published if b.version == version]
+    if not builds and version.count(".") == 1:  # people say 2.8 and mean 2.8.0
+        builds = [b for b in published if b.version == f"{version}.0"]
     if variant is None:
         return next((b for b in builds if b.index == DEFAULT), None)
     # The default index and PyTorch's own may both have the variant; only the latter's versions have a local part.

@@ -1,7 +1,8 @@
 """The causes, one directory each: its data in ``cause.toml``, and what decides in ``__init__.py``.
 
 A directory's module holds ``from_report(scene)``, which weighs a report, and ``from_environment(environment, scene)``,
-which looks at an installed environment without any error; either may be absent. Adding a cause is adding a directory.
+which looks at an installed environment without any error; either may be absent. Words that name the cause by themselves
+are data alone (``[stated.<role>]``). Adding a cause is adding a directory.
 Modules with an underscore hold what several causes share.
 """
 
@@ -14,6 +15,7 @@ from functools import cache
 from typing import Literal
 
 from envsolve.diagnose.cause_files import causes, code_of
+from envsolve.diagnose.causes._shared import stated
 from envsolve.diagnose.model import Finding, RuledOut
 from envsolve.diagnose.scene import Scene
 from envsolve.environment.model import Environment
@@ -27,7 +29,8 @@ def report_checks() -> tuple[FromReport, ...]:
     """What each cause makes of a report, in the order of their codes."""
     modules = (importlib.import_module(f"{__name__}.{name}") for name in _directories())
     checks = (getattr(module, "from_report", None) for module in modules)
-    return tuple(check for check in checks if check is not None)
+    # The words of data come first: among equals, the specific tool that they name is the subject.
+    return (stated, *(check for check in checks if check is not None))
 
 
 @cache

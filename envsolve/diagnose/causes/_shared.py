@@ -82,6 +82,22 @@ class Cause:
         return RuledOut(self.words(name, **values))
 
 
+def stated(scene: Scene) -> Iterator[Finding]:
+    """The findings of all causes whose words need no weighing, in the order of the codes."""
+    for code, file in causes().files.items():
+        cause = Cause(code)
+        for role, data in file.stated.items():
+            if match := cause.first(scene, role):
+                fixes = [cause.fix(name, **match.groups) for name in data.fixes if _fits(file.fixes[name].where, scene)]
+                explains = data.explains | file.explains
+                yield cause.finding(role, Grounds.STATED, lines(match), fixes, explains, **match.groups)
+
+
+def _fits(where: str | None, scene: Scene) -> bool:
+    """Whether a fix for one kind of system is for the report's."""
+    return where is None or (scene.mentions_conda if where == "conda" else where == (scene.os or "linux"))
+
+
 def vendors_own(scene: Scene) -> Fix | None:
     """The builds of the vendor whose GPU the report names in place of NVIDIA's."""
     route = scene.other_vendor

@@ -155,9 +155,12 @@ def test_every_cause_has_a_module_that_weighs_it_and_whose_texts_are_all_in_its_
         assert hasattr(module, "from_report") or hasattr(module, "from_environment"), directory
         file = causes().files[code_of(directory.name)]
         assert set(file.explains) <= CODES
+        by_data = {*file.stated, *(name for stated in file.stated.values() for name in stated.fixes)}
+        assert by_data <= {*file.explanations, *file.fixes}, directory
+        assert set(file.stated) <= {*file.explanations} & {s.role for s in file.signatures}, directory
         source = "".join(path.read_text("utf-8") for path in DIRECTORY.parent.rglob("*.py"))
         unused = [name for name in (*file.explanations, *file.fixes, *file.words) if f'"{name}"' not in source]
-        assert not set(unused) - {s.id for s in file.signatures}, directory
+        assert not set(unused) - {s.id for s in file.signatures} - by_data, directory
 
 
 def test_the_compiled_causes_are_those_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

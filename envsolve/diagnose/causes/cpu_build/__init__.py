@@ -26,6 +26,8 @@ _OF_A_MISSING_GPU = frozenset(
 
 def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     """A CPU build is proved by its own version, by what it says, or by the catalogue."""
+    if CAUSE.first(scene, *CAUSE.file.stated):
+        return  # another module than torch is the subject
     torch, strong, weak = scene.torch, _strong(scene), _weak(scene)
     proved = torch is not None and torch.variant == "cpu"
     if torch and torch.variant not in (None, "cpu"):
@@ -42,9 +44,13 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     if scene.other_vendor:
         yield _of_another_vendor(scene, scene.other_vendor, evidence)
         return
-    what = f"torch {torch.version} [cpu]" if torch and torch.version else CAUSE.words("installed")
+    what = _name(torch)
     explains = (*CAUSE.file.explains, *(["mixed-flavours"] if lacks else []))
     yield CAUSE.finding("cpu", grounds, evidence, _fixes(scene), explains, what=what, why=_why(scene))
+
+
+def _name(torch: Torch | None) -> str:
+    return f"torch {torch.version} [cpu]" if torch and torch.version else CAUSE.words("installed")
 
 
 def _strong(scene: Scene) -> Match | None:

@@ -35,7 +35,24 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield from _companions(scene, scene.torch)
     if match := scene.first("torchao-extensions"):
         yield from _of_torchao(scene, match)
+    if match := scene.first("torchcodec-library"):
+        yield from _of_torchcodec(scene, match)
     yield from from_linker(scene)
+
+
+def _of_torchcodec(scene: Scene, match: Match) -> Iterator[Finding]:
+    """torchcodec names FFmpeg first, but most often it was built for another torch."""
+    version, build = public(scene.report.installed, "torchcodec"), release_for(scene, "torchcodec")
+    torch = scene.torch.version if scene.torch else None
+    built = next((b.torch for b in scene.published("torchcodec") if b.version == version and b.torch), None)
+    if version and torch and built and not SpecifierSet(built).contains(torch, prereleases=True):
+        values = {"version": version, "torch": torch, "built": built}
+        fixes = [CAUSE.fix("torchcodec", wanted=build.version, torch=torch)] if build else []
+        evidence = (*lines(match), *torch_evidence(scene))
+        yield CAUSE.finding("torchcodec", Grounds.CONFIRMED, evidence, fixes, ("library-mismatch",), **values)
+    elif not scene.first("ffmpeg-libraries"):
+        fixes = [CAUSE.fix("torchcodec", wanted=build.version, torch=torch)] if build and torch else []
+        yield CAUSE.finding("torchcodec-any", Grounds.STATED, lines(match), [*fixes, CAUSE.fix("torchcodec-ffmpeg")])
 
 
 def _of_torchao(scene: Scene, match: Match) -> Iterator[Finding]:
