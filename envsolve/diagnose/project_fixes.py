@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene
+from envsolve.diagnose.signatures import search_near
 from envsolve.environment.model import Environment
 from envsolve.packages.commands import Argument, Command, Meaning, parse
 from envsolve.packages.shell import edit, simple_commands
@@ -27,15 +28,27 @@ from envsolve.system.files import is_file
 
 Tool = Literal["uv", "poetry", "pixi", "conda"]
 
-#: Words of each tool's project commands and files; of two tools the one that is mentioned first here counts, because
-#: pixi and Poetry projects are also installed with uv's resolver.
-_WORDS: dict[Tool, re.Pattern[str]] = {
-    "pixi": re.compile(r"[\\/]\.pixi[\\/]envs|\bpixi (?:run|install|add|update|shell|lock)\b|\bpixi\.(?:toml|lock)\b"),
-    "poetry": re.compile(
-        r"pypoetry[\\/]virtualenvs|\bpoetry (?:add|install|run|update|lock|sync)\b|\bpoetry\.lock\b|\[tool\.poetry"
+#: Each tool's project commands and files, and literals of them; of two tools the one that is mentioned first here
+#: counts, because pixi and Poetry projects are also installed with uv's resolver.
+_WORDS: dict[Tool, tuple[re.Pattern[str], tuple[str, ...]]] = {
+    "pixi": (
+        re.compile(r"[\\/]\.pixi[\\/]envs|\bpixi (?:run|install|add|update|shell|lock)\b|\bpixi\.(?:toml|lock)\b"),
+        ("pixi",),
     ),
-    "uv": re.compile(r"\buv (?:sync|run|add|lock)\b|\buv\.lock\b|\[+tool\.uv\b"),
-    "conda": re.compile(r"\b(?:conda|mamba) env (?:create|update)\b|\benvironment\.ya?ml\b"),
+    "poetry": (
+        re.compile(
+            r"pypoetry[\\/]virtualenvs|\bpoetry (?:add|install|run|update|lock|sync)\b|\bpoetry\.lock\b|\[tool\.poetry"
+        ),
+        ("poetry",),
+    ),
+    "uv": (
+        re.compile(r"\buv (?:sync|run|add|lock)\b|\buv\.lock\b|\[+tool\.uv\b"),
+        ("uv sync", "uv run", "uv add", "uv lock", "uv.lock", "[tool.uv"),
+    ),
+    "conda": (
+        re.compile(r"\b(?:conda|mamba) env (?:create|update)\b|\benvironment\.ya?ml\b"),
+        (" env create", " env update", "environment.y"),
+    ),
 }
 #: Meanings of arguments that make an install something else than a list of requirements.
 _OTHER: tuple[Meaning, ...] = (
@@ -78,7 +91,9 @@ class Project:
 def project_of_report(scene: Scene) -> Project | None:
     """The project that a report's commands, paths and files show."""
     text = scene.report.text
-    return next((Project(tool) for tool, words in _WORDS.items() if words.search(text)), None)
+    return next(
+        (Project(tool) for tool, (pattern, words) in _WORDS.items() if search_near(text, pattern, *words)), None
+    )
 
 
 def project_of_environment(environment: Environment) -> Project | None:

@@ -188,6 +188,25 @@ def _window(text: Text, position: int) -> str:
     return _NUMBER.sub(r"\1", _SPACE.sub(" ", _FRAME.sub(" ", words)))
 
 
+def search_near(text: str, pattern: re.Pattern[str], *words: str) -> re.Match[str] | None:
+    """A match of a pattern near one of the literals that every match of it holds, if the text has one.
+
+    A pattern that may begin at any character takes five seconds for 20 MiB; finding literals takes 0.01.
+    """
+    for word in words:
+        at = text.find(word)
+        for _ in range(_TRIES):
+            if at < 0:
+                break
+            start = max(text.rfind("\n", 0, at) + 1, at - _BEFORE)
+            end = text.find("\n", at, at + _AFTER)
+            end = min(len(text), at + _AFTER) if end < 0 else end
+            if found := pattern.search(text, start, end):
+                return found
+            at = text.find(word, end)
+    return None
+
+
 @lru_cache(maxsize=512)
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.ASCII)

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from envsolve.diagnose import cause_files, signatures
 from envsolve.diagnose.model import Vocabulary
+from envsolve.diagnose.project_fixes import Project, project_of_report
 from envsolve.diagnose.report.read import observe, read_report
 from envsolve.diagnose.report.text import SAME_SHAPE, Log, read_log
+from envsolve.diagnose.scene import scene_of
 from envsolve.facts.catalogue import Catalogue
 from envsolve.system.limits import LOG_BYTES, MIB
 
@@ -110,3 +112,11 @@ def test_signatures_take_linear_time() -> None:
     start = time.thread_time()
     signatures.find_matches("\n\n\n\n".join([digits, names] * 40), cause_files.signatures())
     assert time.thread_time() - start < 3
+
+
+@pytest.mark.parametrize("line", ["\n", "the weather stays fine, and so does the harvest\n"])
+def test_the_project_of_a_large_report_is_found_by_literals(line: str) -> None:
+    scene = scene_of(read_report(line * (MIB * 8 // len(line)) + "$ uv sync\n", CATALOGUE), (), CATALOGUE)
+    start = time.thread_time()
+    assert project_of_report(scene) == Project("uv")
+    assert time.thread_time() - start < 0.5
