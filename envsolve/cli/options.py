@@ -227,6 +227,13 @@ class Asked(NamedTuple):
         list[str] | None,
         option("--extra-index-url", metavar="URL", help="Another index, for names that the default one lacks."),
     ] = None
+    find_links: Annotated[
+        list[str] | None,
+        option(
+            "--find-links", "-f", metavar="DIR|URL", help="Also use the files in a directory or on a page of links."
+        ),
+    ] = None
+    no_index: Annotated[bool, option("--no-index", help="Use no package index, only --find-links.")] = False
     allow_unknown_names: Annotated[
         bool, option("--allow-unknown-names", help="Plan names that look like a mistake (pytorch, trch) as they are.")
     ] = False
@@ -258,6 +265,8 @@ class Asked(NamedTuple):
             prereleases=self.pre,
             index_url=self.index_url,
             extra_index_urls=self.extra_index_url or (),
+            find_links=self.find_links or (),
+            no_index=self.no_index,
             offline=self.offline,
             allow_unknown_names=self.allow_unknown_names,
             manager=manager,
@@ -293,7 +302,9 @@ class Asked(NamedTuple):
     def plans(self) -> bool:
         """Whether an option says something that a lock has settled."""
         beside = (self.requirement, self.constraint, self.extra, self.exclude_newer, self.pre, self.index_url)
-        return any((*beside, self.extra_index_url, self.offline, self.channel)) or self.cuda != "auto"
+        return any((*beside, self.extra_index_url, self.find_links, self.no_index, self.offline, self.channel)) or (
+            self.cuda != "auto"
+        )
 
 
 def active_environment(message: str, hint: str) -> Path:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any, TypeGuard, cast
 
-from packaging.utils import InvalidName, canonicalize_name
-
-from envsolve.errors import IndexUnavailableError, UsageError
+from envsolve.errors import IndexUnavailableError
 from envsolve.packages.cache import CachedPage, DiskCache, Store, default_cache_dir, freshness
+from envsolve.packages.links import WHOLE, Divided, at_hand, is_page, local_page, merged, own_listing, wrong_page
 from envsolve.packages.model import (
     CoreMetadata,
     DeniedError,
@@ -21,7 +20,9 @@ from envsolve.packages.model import (
     KnownFiles,
     MetadataUnavailableError,
     MissingFileError,
+    check_hashes,
     is_file_of,
+    normalised,
     parse_metadata,
 )
 from envsolve.packages.pages import ACCEPT, HTML_TYPE, Listing, PageError, read_page
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from envsolve.packages.http import Session
 
 _Key = tuple[str, ...]
-_CHECKED_DIGESTS = ("sha512", "sha384", "sha256", "sha224")
 _OTHER_FILE = "choose another version, or report it to the project"
 
 
@@ -49,6 +49,7 @@ class IndexClient:
     Attributes:
         known: What is known of files without asking.
         offline: Whether only the cache and local indexes answer.
+        no_index: Whether no index is asked at all, only what ``--find-links`` names.
     """
 
     def __init__(
@@ -73,10 +74,12 @@ class IndexClient:
         """
         self.known = known or KnownFiles(tuple)
         self.offline = offline
+        self.no_index = settings.no_index
         self._settings = settings
         self._credentials = Credentials(settings.keyring)
         self._places = tuple(map(self._credentials.add, (settings.default, *settings.extras)))
         self._pinned = {name: (self._credentials.add(url),) for name, url in settings.pinned.items()}
+        self._links = tuple(map(self._credentials.add, settings.links))
         self._store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)
         self._concurrency = concurrency
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="index")
@@ -118,16 +121,29 @@ class IndexClient:
 
     def listing(self, name: str, index: str | None = None) -> Listing:
         """The files of a project, sorted by version and read one version at a time."""
-        canonical = _normalised(name)
-        places = self._pinned.get(canonical, self._places) if index is None else (self._credentials.add(index),)
-        for place in places:
+        canonical = normalised(name)
+        if index is not None:
+            return self._listed(canonical, (self._credentials.add(index),))
+        return merged((self.linked(canonical), self._listed(canonical, self._pinned.get(canonical, self._places))))
+
+    def linked(self, name: str) -> Listing:
+        """The files of a project in the directories and on the pages that ``--find-links`` names."""
+        canonical = normalised(name)
+        found = (self._join(("links", place), partial(self._divided, place)) for place in self._links)
+        return own_listing((file for divided in found for file in divided.of(canonical)), canonical)
+
+    def _listed(self, name: str, places: Sequence[str]) -> Listing:
+        """The files of a normalised name on the first of some indexes that has it."""
+        for place in () if self.no_index else places:
             try:
-                found: Listing | None = self._join(("page", canonical, place), partial(self._page, canonical, place))
+                found: Listing | Divided | None = self._join(*self._page_job(name, place))
             except DeniedError as denial:
                 # If no other index is asked after this one, a denial that may mean "no such project" does mean it.
                 if not denial.may_mean_absent or place != places[-1]:
                     raise
                 found = None
+            if isinstance(found, Divided):
+                found = own_listing(found.of(name), name) or None
             if found is not None:
                 return found
         return Listing("", places[0])
@@ -139,13 +155,13 @@ class IndexClient:
             Whether any had to be asked for.
         """
         asked = False
-        for name in map(_normalised, names):
+        for name in () if self.no_index else map(normalised, names):
             place = self._pinned.get(name, self._places)[0] if index is None else self._credentials.add(index)
-            key = ("page", name, place)
+            key, work = self._page_job(name, place)
             if key not in self._jobs:
-                kept = self._store.page(self._page_key(join_project(place, name)))
+                kept = self._store.page(self._page_key(join_project(place, name))) if key[0] == "page" else None
                 done = _done(kept.listing) if self._is_fresh(kept) else None
-                self._start(key, partial(self._page, name, place), done)
+                self._start(key, work, done)
                 asked = asked or done is None
         return asked
 
@@ -220,15 +236,26 @@ class IndexClient:
 
     # One page: from the cache, the local disk or the network.
 
+    def _page_job(self, name: str, index: str) -> tuple[_Key, Callable[[], Listing | Divided | None]]:
+        """The key and the work of reading what an index says of a normalised name."""
+        if is_page(index):
+            return ("links", index), partial(self._divided, index)
+        return ("page", name, index), partial(self._page, name, index)
+
+    def _divided(self, place: str) -> Divided:
+        """What ``--find-links`` names; empty if the host does not have it, as for pip."""
+        found = at_hand(place)
+        return Divided((self._page(WHOLE, place) or Listing("", "")) if found is None else found)
+
     def _page(self, name: str, index: str) -> Listing | None:
-        """The page of a normalised name; None if the index has no such project."""
+        """The page of a normalised name, or the one of them all; None if the index has no such project."""
         url = join_project(index, name)
         if url.startswith("file:"):
-            return _local_page(url, index, name)
+            return local_page(url, index, name)
         kept = self._store.page(self._page_key(url))
         if self._is_fresh(kept):
             return kept.listing
-        self._refuse_offline(f"the page of {name} on {redact(index)}")
+        self._refuse_offline(f"the page of {name} on {redact(index)}" if name else f"the page {redact(index)}")
         try:
             answer = self._session.get(
                 url,
@@ -237,10 +264,7 @@ class IndexClient:
                 time_limit=self._settings.answer_timeout,
             )
         except (PageError, LimitError) as error:
-            raise IndexUnavailableError(
-                f"{redact(url)} is no index page: {error}",
-                hint="check the index address, and that no proxy or login page stands between",
-            ) from None
+            raise wrong_page(url, error) from None
         # "No such project" is kept for offline use, and otherwise asked anew: it may be published any moment.
         page, keep = answer or (CachedPage(0, None), True)
         if keep:
@@ -325,10 +349,7 @@ class IndexClient:
             )
         if text is None:
             return None
-        for algorithm in _CHECKED_DIGESTS:
-            expected = file.metadata_hashes.get(algorithm)
-            if expected is not None and hashlib.new(algorithm, text).hexdigest() != expected.lower():
-                raise ValueError(f"its .metadata file has another {algorithm} than the index says")
+        check_hashes(text, file.metadata_hashes)
         return parse_metadata(text, sdist=not file.filename.endswith(".whl"))
 
     def _inside(self, file: IndexFile) -> CoreMetadata:
@@ -374,27 +395,5 @@ def _done(answer: object) -> Future[Any]:
     return job
 
 
-def _normalised(name: str) -> str:
-    """A name as it stands in URLs; anything else (``../``) must not get there."""
-    try:
-        return canonicalize_name(name, validate=True)
-    except InvalidName:
-        raise UsageError(f"{name!r} is no project name") from None
-
-
 def _key(file: IndexFile) -> _Key:
     return ("metadata", file.url, file.filename)
-
-
-def _local_page(url: str, index: str, name: str) -> Listing | None:
-    """The page of a ``file://`` index, which is ``index.html`` in the project's directory, as in pip."""
-    directory = local_path(url)
-    try:
-        return read_page((directory / "index.html").read_bytes(), HTML_TYPE, url, index, name)
-    except FileNotFoundError:
-        if local_path(index).is_dir():
-            return None
-        message = f"the local index {index} is not there"
-        raise IndexUnavailableError(message, hint="correct it in your index settings") from None
-    except (OSError, PageError) as error:
-        raise IndexUnavailableError(f"{directory / 'index.html'} cannot be read: {error}") from None

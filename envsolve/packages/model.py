@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -11,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import canonicalize_name, parse_sdist_filename
+from packaging.utils import InvalidName, NormalizedName, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from envsolve.errors import IndexUnavailableError
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.builds import KnownMetadata
 from envsolve.system.limits import METADATA_BYTES, MIB, NAME_LENGTH, LimitError, is_sane
 
@@ -120,6 +121,14 @@ class KnownFiles:
         return record.requires if record else ()
 
 
+def normalised(name: str) -> NormalizedName:
+    """A name as it stands in URLs; anything else (``../``) must not get there."""
+    try:
+        return canonicalize_name(name, validate=True)
+    except InvalidName:
+        raise UsageError(f"{name!r} is no project name") from None
+
+
 _ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz", ".tar.xz")
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
@@ -171,6 +180,17 @@ def is_file_of(filename: str, metadata: CoreMetadata) -> bool:
     named, said = read_version(version_in(filename, project) or ""), read_version(metadata.version)
     # The file names of some old projects leave the local label out.
     return is_named and (named is None or named == said or (said is not None and named.public == said.public))
+
+
+_CHECKED_DIGESTS = ("sha512", "sha384", "sha256", "sha224")
+
+
+def check_hashes(text: bytes, hashes: Mapping[str, str]) -> None:
+    """Raise a ValueError if a ``.metadata`` file is not what the index says."""
+    for algorithm in _CHECKED_DIGESTS:
+        expected = hashes.get(algorithm)
+        if expected is not None and hashlib.new(algorithm, text).hexdigest() != expected.lower():
+            raise ValueError(f"its .metadata file has another {algorithm} than the index says")
 
 
 def is_archive(filename: str) -> bool:

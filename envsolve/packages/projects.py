@@ -16,6 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
+from envsolve.packages.links import places_of
 from envsolve.packages.project_files import Project, load_project, misshapen
 from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, Source, combine, read_requirement, wrong
 from envsolve.packages.urls import redact
@@ -151,8 +152,6 @@ def _requires_python(project: Project) -> str | None:
 
 _Chosen = Collection[tuple[str, str]]
 _UV_UNREAD = {
-    "find-links": "plans are made from package indexes alone",
-    "no-index": "plans are made from package indexes; use --offline to plan without the network",
     "exclude-newer-package": "plan with --exclude-newer to leave out later files of all packages",
     "resolution": "the plan takes the newest versions that fit",
     "no-binary-package": "the plan takes a wheel wherever one fits",
@@ -195,6 +194,8 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
     if early == "disallow":
         notes.append(f"{place} prerelease is set aside: a pre-release is taken where a specifier names one")
     newer = _date(place, settings, notes)
+    links, missing = places_of(settings.get("find-links", ()), project.path.parent)
+    notes += [f"{place} find-links: {what}" for what in missing]
     override = f"{place} override-dependencies"
     return Asked(
         constraints=tuple(Need(read_requirement(line, origin), origin) for line in table.get(origin.split()[-1], ())),
@@ -206,6 +207,8 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
         environments=tuple(_markers(f"{place} environments", table.get("environments", ()))),
         index_urls=tuple(url for url in default if not _VARIANT.search(url)),
         extra_index_urls=tuple(url for url in extra if not _VARIANT.search(url)),
+        find_links=links,
+        no_index=settings.get("no-index") is True,
         notes=tuple(notes),
         sources=tuple(of_variants),
     )

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.packages.commands import Command, Meaning, option_names, parse_options
+from envsolve.packages.links import places_of
 from envsolve.packages.project_files import SETUP_CFG, load_project
 from envsolve.packages.projects import ask_project, ask_projects
 from envsolve.packages.requirements import (
@@ -41,12 +42,20 @@ _LINES = "a line holds one requirement, or -r, -c, -e, --index-url, --extra-inde
 
 # Options of pip that a plan takes from a file.
 _TAKEN: frozenset[Meaning] = frozenset(
-    {"files", "constraints", "editables", "index_urls", "extra_index_urls", "hashes", "prereleases"}
+    {
+        "files",
+        "constraints",
+        "editables",
+        "index_urls",
+        "extra_index_urls",
+        "find_links",
+        "no_index",
+        "hashes",
+        "prereleases",
+    }
 )
 # Options of pip that change nothing in a plan, each with the reason that its note gives.
 _SET_ASIDE = {
-    "--find-links -f": "plans are made from package indexes alone",
-    "--no-index": "plans are made from package indexes; use --offline to plan without the network",
     "--require-hashes": "plans in the pylock and requirements formats always carry hashes",
     "--trusted-host": "certificates are always checked",
     "--no-binary": "the plan takes a wheel wherever one fits",
@@ -284,16 +293,23 @@ def _asked(line: Line) -> Iterator[Asked]:
         yield _ask(line.requirement, origin, line.role, hashes)
     for text in options.values("editables"):
         yield _ask(text, origin, line.role)
+    links, missing = places_of(options.values("find_links"), Path(line.path).parent)
     yield Asked(
         index_urls=options.values("index_urls"),
         extra_index_urls=options.values("extra_index_urls"),
+        find_links=links,
+        no_index=options.has("no_index"),
         prereleases=options.has("prereleases"),
-        notes=tuple(
-            f"{origin}: {names.split()[0]} is set aside: {reason}"
-            for names, reason in _SET_ASIDE.items()
-            if any(one.name in names.split() for one in options.arguments)
-        ),
+        notes=(*(f"{origin}: --find-links: {what}" for what in missing), *_set_aside(line)),
     )
+
+
+def _set_aside(line: Line) -> Iterator[str]:
+    """A note for each option that changes nothing in a plan."""
+    given = {one.name for one in line.options.arguments}
+    for names, reason in _SET_ASIDE.items():
+        if not given.isdisjoint(names.split()):
+            yield f"{line.origin}: {names.split()[0]} is set aside: {reason}"
 
 
 def _digest(text: str, origin: str) -> str:

@@ -59,6 +59,8 @@ class Asked(msgspec.Struct, frozen=True):
         needs: What must be in the plan, in the order of the inputs.
         constraints: What holds for a package only if something else brings it into the plan.
         index_urls: ``--index-url`` lines in order; the last one is the default index, as in pip.
+        find_links: URLs of directories, pages and archives whose files count besides those of the indexes.
+        no_index: Whether a file says ``--no-index``.
         requires_python: The specifiers of all projects together (``>=3.10,<3.14``), or None.
         notes: Lines that were understood and set aside, in words.
         prereleases: Whether a file says ``--pre``.
@@ -73,6 +75,8 @@ class Asked(msgspec.Struct, frozen=True):
     constraints: tuple[Need, ...] = ()
     index_urls: tuple[str, ...] = ()
     extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
     requires_python: str | None = None
     notes: tuple[str, ...] = ()
     prereleases: bool = False
@@ -93,6 +97,7 @@ def combine(parts: Iterable[Asked]) -> Asked:
             "constraints",
             "index_urls",
             "extra_index_urls",
+            "find_links",
             "notes",
             "sources",
             "overrides",
@@ -105,6 +110,7 @@ def combine(parts: Iterable[Asked]) -> Asked:
     return Asked(
         **lists,
         requires_python=together,
+        no_index=any(part.no_index for part in parts),
         prereleases=any(part.prereleases for part in parts),
         exclude_newer=min((part.exclude_newer for part in parts if part.exclude_newer), default=None),
     )

@@ -6,17 +6,17 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from msgspec import structs
 
 from envsolve.errors import UsageError
+from envsolve.packages.config_files import Layer, pip_layers, uv_layers, with_login
+from envsolve.packages.links import place_of
 from envsolve.packages.urls import local_path, split_login
-from envsolve.system.files import parse_toml, read_regular
 
-_MAY_HOLD_CREDENTIALS = ("default", "extras", "pinned", "proxy")
+_TRUE = ("1", "true", "yes", "on", "y", "t")  # of pip's flags in files and variables
+_MAY_HOLD_CREDENTIALS = ("default", "extras", "pinned", "links", "proxy")
 
 
 class IndexSettings(msgspec.Struct, frozen=True):
@@ -26,6 +26,8 @@ class IndexSettings(msgspec.Struct, frozen=True):
         default: The index that is asked first, and for most names alone; may hold credentials.
         extras: Indexes that are asked, in order, for a name that the default index does not have; may hold credentials.
         pinned: The only index of each name that a project takes from one; may hold credentials.
+        links: URLs of directories, pages and archives whose files count besides those of the indexes.
+        no_index: Whether no index is asked at all.
         sources: Setting name to where it came from, for messages.
         ca_bundle: File or folder of certificate authorities that replaces the usual ones.
         client_cert: PEM file with a client certificate and its key.
@@ -41,6 +43,8 @@ class IndexSettings(msgspec.Struct, frozen=True):
     default: str
     extras: tuple[str, ...] = ()
     pinned: Mapping[str, str] = {}
+    links: tuple[str, ...] = ()
+    no_index: bool = False
     sources: Mapping[str, str] = {}
     ca_bundle: str | None = None
     client_cert: str | None = None
@@ -63,6 +67,7 @@ def read_settings(
     *,
     index_url: str | None = None,
     extra_index_urls: Sequence[str] = (),
+    find_links: Sequence[str] = (),
     cwd: Path | None = None,
     home: Path | None = None,
     prefix: Path | None = None,
@@ -79,6 +84,7 @@ def read_settings(
         environ: Environment variables.
         index_url: ``--index-url``.
         extra_index_urls: ``--extra-index-url``.
+        find_links: ``--find-links``; those of all places add up.
         cwd: Where the search for ``uv.toml`` and ``pyproject.toml`` starts; the current folder when None.
         home: The user's home; read from ``environ`` when None.
         prefix: The Python environment whose ``pip.conf`` counts; the running one when None.
@@ -89,7 +95,7 @@ def read_settings(
     """
     home = home or Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
     layers = [
-        Layer("command line", default=index_url, extras=tuple(extra_index_urls)),
+        Layer("command line", default=index_url, extras=tuple(extra_index_urls), links=tuple(find_links)),
         *_uv_environment(environ),
         *uv_layers(environ, cwd or _current_folder(), home, system),
         *_pip_environment(environ),
@@ -121,6 +127,8 @@ def read_settings(
     return IndexSettings(
         default=default,
         extras=extras,
+        links=_links(layers),
+        no_index=(value("no_index", "no-index") or "").lower() in _TRUE,
         sources=sources,
         ca_bundle=value("ca_bundle", "cert") or _ca_environment(environ, sources),
         client_cert=value("client_cert", "client-cert"),
@@ -164,6 +172,18 @@ def _extras(layers: Sequence[Layer], default: str, sources: dict[str, str]) -> t
     return tuple(extras)
 
 
+def _links(layers: Sequence[Layer]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for layer in layers:
+        for text in layer.links:
+            place = place_of(text, Path(layer.place).parent)
+            if place is None:
+                what = f"there is no directory, page or archive {text} for --find-links (from: {layer.place})"
+                raise UsageError(what, hint=f"correct it where it is set ({layer.place}), or leave it out")
+            found[place] = None
+    return tuple(found)
+
+
 def _key(url: str) -> str:
     return split_login(url)[0].rstrip("/")
 
@@ -203,6 +223,7 @@ def _uv_environment(environ: Mapping[str, str]) -> Iterator[Layer]:
             break
     for variable in ("UV_INDEX", "UV_EXTRA_INDEX_URL"):
         yield Layer(variable, extras=tuple(addresses(variable)))
+    yield Layer("UV_FIND_LINKS", links=tuple(filter(None, environ.get("UV_FIND_LINKS", "").split(","))))
     yield Layer("uv's environment variables", values=values)
 
 
@@ -216,10 +237,12 @@ def _pip_environment(environ: Mapping[str, str]) -> Iterator[Layer]:
         "default-timeout",
         "retries",
         "keyring-provider",
+        "no-index",
     )
     values = {name: environ.get("PIP_" + name.upper().replace("-", "_"), "") for name in names}
     yield Layer("PIP_INDEX_URL", default=environ.get("PIP_INDEX_URL", "").strip() or None)
     yield Layer("PIP_EXTRA_INDEX_URL", extras=tuple(environ.get("PIP_EXTRA_INDEX_URL", "").split()))
+    yield Layer("PIP_FIND_LINKS", links=tuple(environ.get("PIP_FIND_LINKS", "").split()))
     yield Layer("pip's environment variables", values=values)
 
 
@@ -231,140 +254,6 @@ def _ca_environment(environ: Mapping[str, str], sources: dict[str, str]) -> str 
     return None
 
 
-# The configuration files of pip and uv, as flat settings with the place that each came from.
-
-
-class Layer(msgspec.Struct, frozen=True):
-    """What one place (a file, or the environment) says of indexes; unset is None or empty.
-
-    Attributes:
-        place: For messages: a path, or ``environment``.
-        default: Address of the default index.
-        extras: Addresses of further indexes, in order.
-        values: Other settings by pip's option name (``cert``, ``timeout``, ``proxy``, ...).
-    """
-
-    place: str
-    default: str | None = None
-    extras: tuple[str, ...] = ()
-    values: Mapping[str, str] = {}
-
-
-def pip_layers(environ: Mapping[str, str], home: Path, prefix: Path, system: Path) -> Iterator[Layer]:
-    """pip's files, the one that wins first: ``PIP_CONFIG_FILE``, the Python environment's, the user's, the global.
-
-    Raises:
-        UsageError: A file is there and is no pip configuration.
-    """
-    named = environ.get("PIP_CONFIG_FILE")
-    if named == os.devnull:  # pip's own way to say: no files at all
-        return
-    name = "pip.ini" if os.name == "nt" else "pip.conf"
-    config = Path(environ.get("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME") or home / ".config")
-    paths = [Path(named)] if named else []
-    paths += [prefix / name, config / "pip" / name, home / ".pip" / name]
-    paths += [system / name, *(folder / "pip" / name for folder in _shared_folders(environ, system))]
-    for path in paths:
-        text = _read(path)
-        if text is not None:
-            yield _pip_layer(text, str(path))
-
-
-def _pip_layer(text: str, place: str) -> Layer:
-    import configparser  # here, and a TOML reader below: most computers have one kind of file, or none
-
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read_string(text, place)
-    except configparser.Error as error:
-        raise UsageError(f"{place} is not a pip configuration file", hint=str(error).splitlines()[0]) from None
-    values: dict[str, str] = {}
-    # pip reads the section of the running command after [global]; envsolve stands where `pip install` would.
-    for section in ("global", "install"):
-        if parser.has_section(section):
-            values.update({key.replace("_", "-"): value for key, value in parser.items(section)})
-    return Layer(
-        place,
-        default=values.pop("index-url", "").strip() or None,
-        extras=tuple(values.pop("extra-index-url", "").split()),
-        values=values,
-    )
-
-
-def uv_layers(environ: Mapping[str, str], cwd: Path | None, home: Path, system: Path) -> Iterator[Layer]:
-    """uv's configuration files, the one that wins first: the project's, the user's, the system's.
-
-    ``UV_CONFIG_FILE`` replaces them all, as it does for uv; so does ``UV_NO_CONFIG``, with nothing.
-
-    Raises:
-        UsageError: A file is there and is no TOML, or holds something else where uv has an address.
-    """
-    if environ.get("UV_CONFIG_FILE"):
-        paths = [Path(environ["UV_CONFIG_FILE"])]
-    elif environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes"):
-        return
-    else:
-        user = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
-        folders = [user, *_shared_folders(environ, system), system]
-        paths = [folder / "uv" / "uv.toml" for folder in folders]
-        if cwd is not None:
-            yield from _project_layer(cwd, environ)
-    for path in paths:
-        text = _read(path)
-        if text is not None:
-            yield _uv_layer(parse_toml(text, path), str(path), environ)
-
-
-def _project_layer(cwd: Path, environ: Mapping[str, str]) -> Iterator[Layer]:
-    """The nearest folder upward that configures uv; ``uv.toml`` hides the ``pyproject.toml`` beside it."""
-    for folder in (cwd, *cwd.parents):
-        text = _read(folder / "uv.toml")
-        if text is not None:
-            yield _uv_layer(parse_toml(text, folder / "uv.toml"), str(folder / "uv.toml"), environ)
-            return
-        text = _read(folder / "pyproject.toml")
-        if text is not None:
-            tool = parse_toml(text, folder / "pyproject.toml").get("tool")
-            if isinstance(tool, dict) and isinstance(tool.get("uv"), dict):
-                yield _uv_layer(tool["uv"], str(folder / "pyproject.toml"), environ)
-                return
-
-
-def _uv_layer(table: Mapping[str, Any], place: str, environ: Mapping[str, str]) -> Layer:
-    pip = table.get("pip", {})
-    try:
-        entries = [e for e in table.get("index", []) if not e.get("explicit", False)]
-        default = next((with_login(e["url"], e.get("name"), environ) for e in entries if e.get("default")), None)
-        extras = [with_login(e["url"], e.get("name"), environ) for e in entries if not e.get("default")]
-        extras += table.get("extra-index-url") or pip.get("extra-index-url") or []
-        default = default or table.get("index-url") or pip.get("index-url")
-        if not all(isinstance(url, str) for url in (default or "", *extras)):
-            raise TypeError
-    except (AttributeError, KeyError, TypeError):
-        raise UsageError(f"the index settings of uv in {place} cannot be read", hint="see uv's index setting") from None
-    keyring = table.get("keyring-provider") or pip.get("keyring-provider")
-    values = {"keyring-provider": keyring} if isinstance(keyring, str) else {}
-    hosts = table.get("allow-insecure-host")
-    if isinstance(hosts, list):
-        values["trusted-host"] = " ".join(map(str, hosts))
-    return Layer(place, default=default, extras=tuple(extras), values=values)
-
-
-def with_login(url: str, name: str | None, environ: Mapping[str, str]) -> str:
-    """The address of a named uv index with the credentials that ``UV_INDEX_<NAME>_USERNAME/_PASSWORD`` give it."""
-    key = "".join(c if c.isalnum() else "_" for c in name or "").upper()
-    user = environ.get(f"UV_INDEX_{key}_USERNAME", "")
-    password = environ.get(f"UV_INDEX_{key}_PASSWORD", "")
-    if not key or not (user or password) or "@" in url:
-        return url
-    return url.replace("://", f"://{quote(user, safe='')}:{quote(password, safe='')}@", 1)
-
-
-def _shared_folders(environ: Mapping[str, str], system: Path) -> list[Path]:
-    named = environ.get("XDG_CONFIG_DIRS")
-    return [Path(folder) for folder in named.split(":") if folder] if named else [system / "xdg"]
-
-
 def first_value(layers: Iterable[Layer], names: Sequence[str]) -> tuple[str, str] | None:
     """The first non-empty value under any of the option names, with the place that gave it."""
     for layer in layers:
@@ -372,14 +261,3 @@ def first_value(layers: Iterable[Layer], names: Sequence[str]) -> tuple[str, str
             if value := layer.values.get(name, "").strip():
                 return value, layer.place
     return None
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return read_regular(path).decode("utf-8-sig")
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
-        return None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None

@@ -63,10 +63,8 @@ def origin(url: str) -> str:
 
 
 def join_project(index: str, name: str) -> str:
-    """The project page of a normalised name: index, name, slash (PEP 503); a page of links (``.html``) is its own."""
-    if index.endswith(".html"):
-        return index
-    return f"{index.rstrip('/')}/{name}/"
+    """The project page of a normalised name: index, name, slash (PEP 503); without a name the page itself."""
+    return f"{index.rstrip('/')}/{name}/" if name else index
 
 
 def local_path(url: str) -> Path:

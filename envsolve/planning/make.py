@@ -211,9 +211,9 @@ def make_plan(
     refusal = unserved_system(machines) or impossible_machine(judged, facts, catalogue)
     if refusal is not None:
         return _impossible(frame, refusal)
-    family = structs.replace(family, python=python)
     environment, *others = environments_of(judged, python)
     files, direct = FamilyFiles(client, catalogue, python), DirectReferences(client)
+    family = structs.replace(family, python=python, gone=files.missing(catalogue.family))
     wanted = _specifiers(asked.needs, environment)
     constraints = _specifiers(asked.constraints, environment)
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}

@@ -12,6 +12,7 @@ from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Gpu, Machine
+from envsolve.packages.links import hashed
 from envsolve.packages.model import IndexFile
 from envsolve.planning.plan import DriverNeed, Support
 from envsolve.rules.judge import Judge
@@ -55,7 +56,8 @@ def pin(
         option, url = chosen.candidate.option, chosen.candidate.url
         if option is None:
             tree = direct.tree(chosen.candidate.name, url) if url else None
-            package = _package(chosen, chosen.candidate.file or (direct.file(url) if url else None))
+            file = chosen.candidate.file
+            package = _package(chosen, hashed(file) if file else direct.file(url) if url else None)
             packages.append(replace(package, url=tree.address or url, tree=tree) if tree else package)
             continue
         file, failure = files.known(option.build)
@@ -64,7 +66,7 @@ def pin(
                 "take the --hash lines of that package out of the requirements file, or plan on the machine it is for"
             )
             raise UsageError(f"{file.filename} has none of the hashes that the requirements list", hint=hint)
-        package = _package(chosen, file)
+        package = _package(chosen, hashed(file))
         # A listed file is no longer inferred, whatever the catalogue knew.
         listed = failure is None and option.build.evidence is Evidence.INFERRED
         packages.append(replace(package, evidence=Evidence.PUBLISHED.value) if listed else package)

@@ -140,8 +140,10 @@ def _settings(request: Request, asked: Asked) -> IndexSettings:
         request.environ,
         index_url=request.index_url or next(iter(asked.index_urls), None),
         extra_index_urls=(*request.extra_index_urls, *asked.extra_index_urls),
+        find_links=(*request.find_links, *asked.find_links),
     )
-    return structs.replace(settings, pinned=dict(asked.indexes))
+    no_index = request.no_index or asked.no_index or settings.no_index
+    return structs.replace(settings, pinned=dict(asked.indexes), no_index=no_index)
 
 
 def _client(settings: IndexSettings, catalogue: Catalogue, *, offline: bool) -> IndexClient:

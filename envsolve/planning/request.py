@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 # trch and torch are alike by 0.89, torchvisoin and torchvision by 0.91; tomlkit and toolkit, both real, by 0.71.
 _NEAR = 0.86
 _PYTHON = r"(?a)3\.\d{1,2}(?:\.\d+)?"
-_TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "channels")
+_TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "find_links", "channels")
 _PATHS = ("files", "constraints", "projects")
-_NOT_FOR_CONDA = ("keep", "requires_python", "index_url", "extra_index_urls", "prereleases")
+_NOT_FOR_CONDA = ("keep", "requires_python", "index_url", "extra_index_urls", "find_links", "no_index", "prereleases")
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -45,6 +45,8 @@ class Request(msgspec.Struct, frozen=True):
         keep: Names and versions to prefer, as :func:`envsolve.installed_versions` returns them.
         index_url: The default package index; the configuration of pip or uv decides if None.
         extra_index_urls: More indexes, used only for names that the default one lacks.
+        find_links: Directories, pages and archives, by path or URL, whose files count besides those of the indexes.
+        no_index: Whether to ask no index, and take only what ``find_links`` has.
         offline: Whether to use only the cache and the catalogue.
         manager: ``conda`` for a plan of conda packages; every other manager installs the same wheels.
         channels: conda channels, the preferred first: names or URLs.
@@ -69,6 +71,8 @@ class Request(msgspec.Struct, frozen=True):
     keep: Sequence[tuple[str, str]] = ()
     index_url: str | None = None
     extra_index_urls: Sequence[str] = ()
+    find_links: Sequence[str] = ()
+    no_index: bool = False
     offline: bool = False
     manager: str | None = None
     channels: Sequence[str] = ()

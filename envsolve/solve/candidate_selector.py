@@ -18,6 +18,7 @@ from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import Build
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
+from envsolve.packages.links import hashed
 from envsolve.packages.model import IndexFile, read_version
 from envsolve.packages.pages import Listing
 from envsolve.rules.platform import Environment
@@ -178,7 +179,8 @@ class CandidateSelector(msgspec.Struct, eq=False):
         return self._listed[name]
 
     def _may_be(self, name: str, file: IndexFile) -> bool:
-        return not too_late(file.upload_time, self.exclude_newer) and taken(file, self.digests.get(name))
+        digests = self.digests.get(name)
+        return not too_late(file.upload_time, self.exclude_newer) and taken(hashed(file) if digests else file, digests)
 
 
 def taken(file: IndexFile, digests: frozenset[str] | None) -> bool:

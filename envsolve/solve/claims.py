@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import SpecifierSet
 
 from envsolve.rules.nvidia.code import cuda_suffix
 from envsolve.solve.family import Family
-from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, PackageNeed
+from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, FlavourNeed, PackageNeed
+
+# torch_scatter-2.1.2+pt21cu121, flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE; mmcv's dist/cu121/torch2.1.0/.
+_TORCH_IN_VERSION = re.compile(r"(?:torch|pt)[-_.]?(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
+_TORCH_IN_PATH = re.compile(r"/(?:py)?torch[-_]?(\d)\.(\d{1,2})(?!\d)", re.IGNORECASE)
+_VARIANT = re.compile(r"(?:cu\d{2,3}|rocm\d\.\d+|cpu)(?![\da-z])|cu\d{2,3}(?=torch|pt)", re.IGNORECASE)
 
 
 def _files(owner: str) -> str:
@@ -33,6 +40,34 @@ def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
             yield ClaimNeed("those compiled against it", limit, f"was compiled against {limit}")
         elif name == one.module and not SpecifierSet(one.module_versions).contains(version, prereleases=True):
             yield ClaimNeed("newer ones", limit, f"is not {limit}")
+
+
+def made_for(name: str, url: str, family: Family) -> Iterator[AnyNeed]:
+    """The torch, and its variant, that the name or the directory of a wheel says that it was compiled for.
+
+    Args:
+        name: Of the package, for messages.
+        url: Of a wheel that no index serves: of those that do, the metadata and the catalogue say it.
+        family: The variants that there are.
+    """
+    directory, _, filename = unquote(urlsplit(url).path).rpartition("/")
+    if not filename.endswith(".whl"):
+        return
+    version = filename.split("-", 2)[1]
+    local = version.partition("+")[2]
+    # A package may be called onnx2torch: nothing but its local version and whole directories are read.
+    where = "" if filename.endswith("-none-any.whl") else directory
+    torch = _TORCH_IN_VERSION.search(local) or _TORCH_IN_PATH.search(where)
+    if torch is None:
+        return
+    minor = f"{torch[1]}.{torch[2]}"
+    yield PackageNeed("torch", None, SpecifierSet(f"=={minor}.*"), None, f"torch=={minor}.*", f"{name} {version}")
+    variant = _VARIANT.search(local) or _VARIANT.search(where)
+    if variant is None:
+        return
+    # cu12 is any CUDA of the major, cu121 this one.
+    exact = not variant[0].startswith("cu") or len(variant[0]) > len("cu12")
+    yield FlavourNeed(frozenset({variant[0]}) if exact else family.variants_of(int(variant[0][2:])))
 
 
 def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family: Family) -> Iterator[AnyNeed]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urldefrag, urlsplit
 
@@ -21,6 +21,7 @@ from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.builds import ANY, Build, IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.client import IndexClient
+from envsolve.packages.links import hashed
 from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.packages.urls import redact
 from envsolve.rules.platform import python_tag
@@ -65,11 +66,27 @@ class FamilyFiles:
             IndexUnavailableError: The index cannot be reached.
             BuildGoneError: It was reached and does not list the file.
         """
+        if (linked := self._linked(build)) is not None:
+            return linked
         filename = self.filename(build)
         file = self._client.listing(build.package, self.index_of(build)).named(filename)
         if file is None:
             raise BuildGoneError(filename)
         return file
+
+    def _linked(self, build: Build) -> IndexFile | None:
+        """The file in a directory or on a page that the user names, which go before any index, as for pip."""
+        return self._client.linked(build.package).named(self.filename(build))
+
+    def missing(self, packages: Iterable[str]) -> frozenset[str]:
+        """Without an index, the files of packages that no directory or page has; nothing if there are indexes."""
+        if not self._client.no_index:
+            return frozenset()
+        found: set[str] = set()
+        for package in packages:
+            there = {file.filename for file in self._client.linked(package)}
+            found |= {self.filename(build) for build in self._catalogue.builds(package)} - there
+        return frozenset(found)
 
     def from_catalogue(self, build: Build) -> IndexFile:
         """The file as the catalogue knows it, for an index out of reach; the address follows the index's scheme."""
@@ -87,6 +104,10 @@ class FamilyFiles:
         Raises:
             BuildGoneError: Its index, or the page that links to it, does not list it; or that page cannot be read.
         """
+        if (linked := self._linked(build)) is not None:
+            return linked, None
+        if self._client.no_index:
+            raise BuildGoneError(self.filename(build))
         place = self._catalogue.indexes.get(build.index)
         if place is not None and place.kind != "simple":
             return self._off_index(build, place), None
@@ -130,7 +151,6 @@ class FamilyFiles:
 
 #: Version of a source tree that only its build knows.
 UNREAD = Version("0+unread")
-_BLOCK = 1 << 20
 
 
 class DirectReferences:
@@ -168,13 +188,7 @@ class DirectReferences:
     def file(self, url: str) -> IndexFile | None:
         """The file at an address; one of this machine with its hash."""
         file = self._asked_for(url)
-        if file is None or file.hashes or not url.startswith("file:"):
-            return file
-        digest = hashlib.sha256()
-        with self._client.open(file) as opened:
-            while block := opened.read(_BLOCK):
-                digest.update(block)
-        return structs.replace(file, hashes={"sha256": digest.hexdigest()})
+        return file and hashed(file)
 
     def _asked_for(self, url: str) -> IndexFile | None:
         file = file_at(url)

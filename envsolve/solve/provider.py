@@ -19,7 +19,7 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.rules.platform import Environment
 from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, Walk, only_for, parsed
-from envsolve.solve.claims import claims_of
+from envsolve.solve.claims import claims_of, made_for
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
@@ -292,6 +292,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             if build.torch:
                 limit = build.torch if build.needs_its_torch else ""
                 yield PackageNeed("torch", None, SpecifierSet(limit), None, f"torch{limit}", candidate.label)
+        elif candidate.file is not None and not candidate.file.index and not self.family.owns(candidate.name):
+            yield from made_for(candidate.name, candidate.file.url, self.family)
         metadata = self.metadata(candidate)
         # A page of links and a direct reference do not state it, and METADATA is only read for what may be chosen.
         if not self._environment.allows(metadata.requires_python):

@@ -152,9 +152,10 @@ def test_options() -> None:
     assert asked.index_urls == ("https://a.example/simple", "https://b.example/simple")
     assert asked.extra_index_urls == ("https://c.example/simple",)
     assert asked.prereleases
+    assert asked.no_index
+    assert asked.find_links == ()
     assert [note.split(" is set aside")[0] for note in asked.notes] == [
-        "requirements.txt line 5: --no-index",
-        "requirements.txt line 6: --find-links",
+        "requirements.txt line 6: --find-links: there is nothing at ./wheels, and pip ignores it",
         "requirements.txt line 7: --trusted-host",
     ]
 

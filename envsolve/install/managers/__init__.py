@@ -18,7 +18,7 @@ from envsolve.errors import UsageError
 from envsolve.install import staging as strays
 from envsolve.install.files import File
 from envsolve.install.interpreters import PROBE_SECONDS, Target
-from envsolve.packages.settings import pip_layers
+from envsolve.packages.config_files import pip_layers
 from envsolve.system.files import parse_toml
 from envsolve.system.processes import ask
 

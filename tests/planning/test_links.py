@@ -1,0 +1,97 @@
+"""Plans with ``--find-links`` and ``--no-index``, and wheels whose names say for which torch they were compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from envsolve.formats import render
+from envsolve.packages.client import IndexClient
+from envsolve.packages.requirement_files import read_requirements
+from envsolve.packages.requirements import Asked
+from envsolve.packages.settings import IndexSettings
+from envsolve.planning.make import make_plan
+from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
+from tests.distributions import make_wheel, wheel_filename
+from tests.planning.worlds import package
+from tests.smallworld import LINUX, World
+
+H100 = "H100, driver 580.95.05"
+
+
+def planned(
+    world: World, links: Path | str, *requirements: str, no_index: bool = False, asked: Asked | None = None
+) -> Plan:
+    place = links.as_uri() if isinstance(links, Path) else links
+    settings = IndexSettings(world.default.url, links=(place,), no_index=no_index, retries=0)
+    with IndexClient(settings, cache_dir=world.cache) as client:
+        given = asked or read_requirements(requirements)
+        return make_plan(given, [world.machine(H100)], Request(), world.catalogue(), client)
+
+
+def put(folder: Path, name: str, version: str, tags: str, *requires: str) -> None:
+    folder.mkdir(exist_ok=True)
+    content = make_wheel(name, version, tags=tags, requires=requires)
+    (folder / wheel_filename(name, version, tags)).write_bytes(content)
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    return tmp_path / "wheels"
+
+
+def test_a_directory_alone_gives_the_torch_that_it_has(torch_world: World, wheels: Path) -> None:
+    """The newest torch of the catalogue is on an index, and no index is asked."""
+    for build in torch_world.builds:
+        if build.package == "torch" and build.version == "2.9.1" and not build.local:
+            tags = build.filename("cp312")[:-4].split("-", 2)[2]
+            put(wheels, "torch", "2.9.1", tags, *build.requires or ())
+    for name in ("filelock", "sympy", "networkx"):
+        put(wheels, name, "1.0", "py3-none-any")
+    for build in torch_world.builds:
+        if build.package == "triton":
+            put(wheels, "triton", build.version, build.filename("cp312")[:-4].split("-", 2)[2])
+    with_index = planned(torch_world, wheels, "torch")
+    plan = planned(torch_world, wheels, "torch", no_index=True)
+    assert plan.status == "ok", plan.conflict
+    torch = package(plan, "torch")
+    assert torch.version == "2.9.1"
+    assert torch.url is not None
+    assert torch.url.startswith(wheels.as_uri())
+    assert {one.index for one in plan.packages} == {None}
+    assert all(one.hashes for one in plan.packages)
+    assert f"torch @ {torch.url}" in render(plan, "requirements")
+    assert package(with_index, "torch").version != "2.9.1"
+
+
+def test_what_no_place_has_is_refused(torch_world: World, wheels: Path) -> None:
+    put(wheels, "filelock", "1.0", "py3-none-any")
+    assert planned(torch_world, wheels, "filelock", no_index=True).status == "ok"
+    assert planned(torch_world, wheels, "torch", no_index=True).status == "impossible"
+
+
+def test_a_hash_chooses_among_local_files(torch_world: World, wheels: Path) -> None:
+    put(wheels, "demo", "1.0", "py3-none-any")
+    put(wheels, "demo", "2.0", "py3-none-any")
+    assert package(planned(torch_world, wheels, "demo", no_index=True), "demo").version == "2.0"
+    digest = package(planned(torch_world, wheels, "demo<2", no_index=True), "demo").hashes["sha256"]
+    given = read_requirements(["demo"])
+    asked = replace(given, needs=(replace(given.needs[0], hashes=(f"sha256:{digest}",)),))
+    assert package(planned(torch_world, wheels, asked=asked), "demo").version == "1.0"
+
+
+@pytest.mark.parametrize("local", ["pt29cu128", "cu128torch2.9", "cu12torch2.9cxx11abitrue", "2.9"])
+def test_a_wheel_goes_with_the_torch_in_its_name_alone(torch_world: World, wheels: Path, local: str) -> None:
+    """pip takes the wheel for torch 2.9 beside any torch, and its import fails."""
+    folder = wheels / "cu128" / "torch2.9.0" if local == "2.9" else wheels
+    folder.mkdir(parents=True)
+    version = "2.1.2" if local == "2.9" else f"2.1.2+{local}"
+    put(folder, "torch-scatter", version, f"cp312-cp312-{LINUX}")
+    torch_world.default.sdist("torch-scatter", "2.1.1", requires=["torch"])
+    plan = planned(torch_world, folder, "torch==2.9.1", "torch-scatter")
+    assert package(plan, "torch-scatter").version == version
+    other = planned(torch_world, folder, "torch==2.11.0", "torch-scatter")
+    assert package(other, "torch-scatter").version == "2.1.1"
