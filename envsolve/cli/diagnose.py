@@ -16,6 +16,7 @@ from envsolve.cli.output import SETTINGS, check_target, deliver, deliver_as, rem
 from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import open_regular
 from envsolve.system.limits import LimitError
+from envsolve.system.progress import phase
 
 if TYPE_CHECKING:
     from envsolve.diagnose.model import Diagnoses
@@ -209,6 +210,7 @@ def _restore(prefix: Path, sure: bool) -> None:
 def _confirm() -> None:
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError("nothing was changed: there is no terminal to ask on", hint="add --yes to go ahead")
+    phase("")
     typer.confirm("Go ahead?", abort=True, err=True)
 
 

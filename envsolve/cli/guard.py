@@ -14,6 +14,7 @@ import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
 from envsolve.cli.output import check_target, deliver_as, remark
 from envsolve.errors import EnvsolveError, UsageError
+from envsolve.system.progress import phase
 
 if TYPE_CHECKING:
     from envsolve.protect.preview import Preview
@@ -89,6 +90,7 @@ def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | Non
 
 def _run(words: list[str]) -> NoReturn:
     """Become the command."""
+    phase("")
     sys.stdout.flush()
     if sys.platform == "win32":  # which has no exec that keeps the terminal
         raise SystemExit(subprocess.run(words).returncode)

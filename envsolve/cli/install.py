@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +13,11 @@ from envsolve.cli.options import DEFAULT_PREFIX, Asked, argument, option, path, 
 from envsolve.cli.output import SETTINGS, remark
 from envsolve.cli.plan import show_impossible, tell
 from envsolve.errors import ImpossibleError, UsageError
+from envsolve.system import progress
 from envsolve.system.files import is_file, is_there
 
 if TYPE_CHECKING:
+    from envsolve.install.errors import Step
     from envsolve.planning.plan import Plan
 
 
@@ -35,8 +36,6 @@ def command(
 
     Installs requirements, or a lock file, into a directory. An environment that fails its checks is not put in place.
     """
-    from envsolve.install.errors import shown_on, silent
-
     manager = asked.manager_for()
     lock = _lock_among(what or [])
     if lock is not None and asked.plans:
@@ -52,21 +51,64 @@ def command(
             show_impossible(source)
             raise typer.Exit(ImpossibleError.exit_code)
         tell(source)
-    shown = nullcontext(silent) if SETTINGS.quiet else shown_on(sys.stderr, verbose=SETTINGS.verbose)
-    with shown as progress:
-        done = envsolve.install(
-            source,
-            prefix,
-            manager=manager,
-            python=python_version(asked.python),
-            groups=(asked.group or ()) if lock is not None else (),
-            machine=machine,
-            check=not no_verify,
-            progress=progress,
-        )
+    done = envsolve.install(
+        source,
+        prefix,
+        manager=manager,
+        python=python_version(asked.python),
+        groups=(asked.group or ()) if lock is not None else (),
+        machine=machine,
+        check=not no_verify,
+        progress=ShownSteps(),
+    )
     for warning in done.warnings:
         remark(f"note: {warning}")
     remark(f"ready: {done.python}")
+
+
+# Lines of uv and pip about a download: "Downloading torch (846.4MiB)", " Downloaded torch",
+# "Downloading torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl (899.8 MB)"; and uv's when all files are there.
+_DOWNLOADING = re.compile(r"\s*Downloading (?P<name>\S+) \((?P<size>[\d.]+) ?(?P<unit>[KMG]i?B|kB)\)")
+_DOWNLOADED = re.compile(r"\s*Downloaded (?P<name>\S+)$")
+_COMPLETE = re.compile(r"\s*(Prepared \d+ packages?|Installing collected packages)\b")
+_SCALES = {"KiB": 2**10, "kB": 10**3, "MiB": 2**20, "MB": 10**6, "GiB": 2**30, "GB": 10**9}
+
+
+class ShownSteps:
+    """Shows the steps of an install: a line for each, and the bytes that are downloaded."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}  # of the files on their way
+
+    def __call__(self, step: Step) -> None:
+        """Show one step."""
+        if step.stage == "output":
+            if SETTINGS.verbose:
+                progress.say(step.text)
+            self._read(step.text)
+            return
+        if step.stage == "done" or SETTINGS.verbose or not progress.is_live():
+            progress.say(step.text)
+        progress.phase("" if step.stage == "done" else step.text, step.size, in_bytes=step.size is not None)
+
+    def _read(self, line: str) -> None:
+        """Count what a line of the package manager says is downloaded."""
+        if found := _DOWNLOADING.match(line):
+            name = found["name"]
+            if name.endswith((".whl", ".tar.gz", ".zip")):  # pip, which downloads one file after the other
+                self._finish(*self._sizes)
+                name = name.split("-")[0]
+            self._sizes[name] = int(float(found["size"]) * _SCALES[found["unit"]])
+            progress.advance(0, f"downloading {', '.join(self._sizes)}")
+        elif found := _DOWNLOADED.match(line):
+            self._finish(found["name"])
+        elif _COMPLETE.match(line):
+            self._finish(*self._sizes)
+            progress.phase("putting the files in place")
+
+    def _finish(self, *names: str) -> None:
+        for name in names:
+            progress.advance(self._sizes.pop(name, 0), f"downloading {', '.join(self._sizes)}" if self._sizes else "")
 
 
 def _lock_among(words: list[str]) -> Path | None:

@@ -58,7 +58,9 @@ def _run_command(given: list[str]) -> int:
 
     import typer
 
+    from envsolve.cli.output import SETTINGS
     from envsolve.errors import interrupt_once
+    from envsolve.system.progress import shown
 
     # A shell lets its background jobs ignore Ctrl-C, which is for the job in the foreground.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -67,7 +69,8 @@ def _run_command(given: list[str]) -> int:
         # Not standalone: typer's own way out does not know our errors and exit codes. It returns that of a typer.Exit.
         # Commands are found by their names only, this one as well.
         app, told = _app(), importlib.import_module("envsolve.cli.config").defaults(given)
-        code = int(app.main(given, prog_name="envsolve", standalone_mode=False, default_map=told) or 0)
+        with shown(None if SETTINGS.quiet else sys.stderr):
+            code = int(app.main(given, prog_name="envsolve", standalone_mode=False, default_map=told) or 0)
     except typer.Abort as ended:
         if isinstance(ended.__cause__, KeyboardInterrupt):
             raise ended.__cause__ from None

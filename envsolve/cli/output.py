@@ -10,6 +10,7 @@ from pathlib import Path
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.system.files import is_file, is_folder, is_there, real_path, replace_file
 from envsolve.system.limits import printable
+from envsolve.system.progress import clear, phase
 
 #: What ``-o`` means by a dash.
 STDOUT = Path("-")
@@ -33,6 +34,7 @@ SETTINGS = Settings()
 def remark(text: str) -> None:
     """Say something beside the result."""
     if not SETTINGS.quiet and sys.stderr is not None:
+        clear()
         print(printable(text), file=sys.stderr)
 
 
@@ -115,6 +117,7 @@ def print_styled(*parts: object) -> None:
     """
     from rich.console import Console
 
+    phase("")
     console = Console()
     for part in parts:
         text = printable(part) if isinstance(part, str) else part
@@ -124,6 +127,7 @@ def print_styled(*parts: object) -> None:
 def _print(text: str) -> None:
     if sys.stdout is None:
         raise EnvsolveError("the standard output is closed", hint="name a file with -o")
+    phase("")
     try:
         sys.stdout.write(printable(text))
         sys.stdout.flush()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import Literal
 
 from envsolve.errors import EnvsolveError, IndexUnavailableError
-from envsolve.system.limits import printable
 
 _SHOWN_LINES = 15
 # What pip ("ERROR: ...") and uv ("error: ...", "  \u00d7 ...") begin a complaint with.
@@ -145,7 +142,7 @@ def _plain(line: str) -> str:
     return _STAGED.sub("", _OBJECT.sub(r"<\1>", line))
 
 
-# Progress of an install: a stream of steps, and two ways to show it.
+# Progress of an install: a stream of steps.
 
 
 Stage = Literal["wait", "prepare", "packages", "output", "verify", "swap", "done"]
@@ -158,10 +155,12 @@ class Step:
     Attributes:
         stage: The current step of the install; ``output`` is a raw line of the package manager.
         text: One line for a person.
+        size: Bytes that this step downloads at most; None if that is not known.
     """
 
     stage: Stage
     text: str
+    size: int | None = None
 
 
 Progress = Callable[[Step], None]
@@ -169,51 +168,3 @@ Progress = Callable[[Step], None]
 
 def silent(step: Step) -> None:
     """Show nothing."""
-
-
-@contextmanager
-def shown_on(stream: TextIO | None, *, verbose: bool = False) -> Iterator[Progress]:
-    """Show steps on ``stream``: one line that changes on a terminal, a line per stage elsewhere.
-
-    A stream that nobody reads any more, or that is closed, ends the showing and never the install.
-
-    Args:
-        stream: Usually ``sys.stderr``; with None, Python's value if the process has no such stream, nothing is shown.
-        verbose: Show every line of the package manager, each on its own line.
-    """
-    write = _writer(stream)
-    if verbose or stream is None or stream.closed or not stream.isatty():
-
-        def print_line(step: Step) -> None:
-            if verbose or step.stage != "output":
-                write(f"{printable(step.text)}\n")
-
-        yield print_line
-        return
-
-    def update_line(step: Step) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        write(f"\r\x1b[2K{printable(step.text)[:width]}" + ("\n" if step.stage == "done" else ""))
-
-    try:
-        yield update_line
-    except BaseException:
-        write("\r\x1b[2K")
-        raise
-
-
-def _writer(stream: TextIO | None) -> Callable[[str], None]:
-    """Writes to the stream for as long as it takes anything."""
-    lost = stream is None
-
-    def write(text: str) -> None:
-        nonlocal lost
-        if stream is None or lost:
-            return
-        try:
-            stream.write(text)
-            stream.flush()
-        except (OSError, ValueError):  # a broken pipe, a full disk behind it; a closed file
-            lost = True
-
-    return write

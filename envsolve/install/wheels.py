@@ -25,6 +25,7 @@ from envsolve.install.staging import Staging
 from envsolve.machine.model import Machine
 from envsolve.planning.plan import Plan
 from envsolve.system.processes import ask, stream
+from envsolve.system.progress import format_size
 
 _LEAST_ROOM = 1_000_000
 """Free bytes that every download takes, for use if the size of the files is not known."""
@@ -115,7 +116,8 @@ def _make(
 
     rest = sources.others(aim) if sources else aim
     ready = replace(rest, files=tuple(file for file in rest.files if file.kind != "tree"))
-    progress(Step("packages", f"installing {packages(len(ready.files))}{_size(aim.size)} with {title}"))
+    what = f"installing {packages(len(ready.files))}{_size(aim.size)} with {title}"
+    progress(Step("packages", what, aim.size))
     _fill(stage, chosen, program, title, ready, extra, progress)
     trees = [file for file in rest.files if file.kind == "tree"]
     if trees:
@@ -253,8 +255,7 @@ def _size(size: int | None) -> str:
     """The most that there is to download: files that the manager has cached are not fetched again."""
     if size is None:
         return ""
-    number, unit = (size / 1e9, "GB") if size >= 1e9 else (size / 1e6, "MB")
-    return f" ({number:.1f} {unit})"
+    return f" ({format_size(size)})"
 
 
 def _title(program: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from envsolve.packages.model import DeniedError
 from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials, origin, redact
 from envsolve.system.limits import SLOWEST
+from envsolve.system.progress import received
 
 Result = TypeVar("Result")
 # 408 and 425 invite another try (RFC 9110, RFC 8470); 429 and 503 may carry a Retry-After.
@@ -136,8 +137,7 @@ def _deadline(seconds: float | None) -> Iterator[None]:
 
 
 def _expired() -> bool:
-    until = _until.get()
-    return until is not None and time.monotonic() >= until
+    return (until := _until.get()) is not None and time.monotonic() >= until
 
 
 class _Timed(io.RawIOBase):
@@ -335,9 +335,9 @@ class Session:
         try:
             yield response
         finally:
-            left = response.raw.length_remaining
-            if left is not None and left < _SHORT_REST:
+            if (left := response.raw.length_remaining) is not None and left < _SHORT_REST:
                 response.raw.drain_conn()
+            received(response.raw.tell())
             response.close()
 
     def _failure(self, url: str, error: Exception, time_limit: float | None) -> IndexUnavailableError:

@@ -12,6 +12,7 @@ from envsolve.errors import UsageError
 from envsolve.machine.known import machines_given, machines_or_host
 from envsolve.planning.request import Request, check_names
 from envsolve.system.files import paths
+from envsolve.system.progress import phase
 
 if TYPE_CHECKING:
     from envsolve.facts.catalogue import Catalogue
@@ -114,6 +115,7 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
             prereleases=request.prereleases or asked.prereleases,
             exclude_newer=request.exclude_newer or asked.exclude_newer,
         )
+        phase("choosing versions")
         yield *for_python_of_lock(checked, asked, catalogue), catalogue, client
 
 
@@ -201,6 +203,7 @@ def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
     names = tuple(request.channels) or asked.channels or _CHANNELS
     exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
     urls = [channel_address(name, catalogue) for name in names]
+    phase("reading conda channels and choosing versions")
     source = Channels(urls, offline=request.offline, exclude_newer=exclude_newer)
 
     def solved(asked: CondaAsked, python: str | None) -> Plan:

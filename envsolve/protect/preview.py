@@ -32,6 +32,7 @@ from envsolve.rules.conda import CondaJudge, as_build
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.verdict import Level
 from envsolve.system.processes import capture
+from envsolve.system.progress import phase
 
 SCHEMA: Literal["envsolve.forecast/1"] = "envsolve.forecast/1"
 
@@ -148,6 +149,7 @@ def run_dry(command: Command, environ: Mapping[str, str]) -> tuple[Path | None, 
     one = installer(command.installer)
     words = one.dry_run(command)
     assert words is not None  # callers ask first whether the command changes an environment
+    phase(f"running {one.name} --dry-run, to see what it would install")
     done = capture(words, {**environ, "NO_COLOR": "1"})
     printed = done.stdout.decode("utf-8", "replace")
     if done.returncode == 0:

@@ -25,6 +25,7 @@ from envsolve.protect.keep import DIRECTORY
 from envsolve.protect.preview import read_command
 from envsolve.system.files import dump, read_regular, real_path, replace_file
 from envsolve.system.processes import stream
+from envsolve.system.progress import phase
 
 SCHEMA: Literal["envsolve.state/1"] = "envsolve.state/1"
 _NAME = re.compile(r"state-(\d+)\.json")
@@ -254,6 +255,7 @@ def carry_out(steps: Sequence[Step], environ: Mapping[str, str], on_line: Callab
         EnvsolveError: One fails. Later steps are not run.
     """
     for step in steps:
+        phase(f"running {step.command.installer}")
         ended = stream(step.command.words, environ={**environ, **step.variables}, on_line=on_line)
         if ended.returncode != 0:
             raise explained(step.command.installer, ended.returncode, ended.stderr.splitlines())

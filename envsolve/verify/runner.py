@@ -24,6 +24,7 @@ import msgspec
 from envsolve.environment.layout import interpreter_of
 from envsolve.errors import UsageError
 from envsolve.system.processes import Ended, signals_raised
+from envsolve.system.progress import advance, phase
 from envsolve.values import ComputeCapability
 from envsolve.verify.report import Check, Explain, Probe, Report, Status, unexplained
 from envsolve.verify.scripts import BUILT_IN, Script, chosen, find_scripts, remove_abandoned
@@ -168,10 +169,15 @@ def _run(target: Target, steps: Sequence[Step], at_once: int) -> list[_Ended]:
     Beside others a sound check may fail, for want of memory or time, or on a GPU that serves one process alone.
     """
     starts = [partial(target.start, HARNESS, str(s.script.path), s.script.function, *s.arguments) for s in steps]
-    ended = {number: _ended(target, steps[number], ran) for number, ran in run_together(starts, at_once)}
+    ended: dict[int, _Ended] = {}
+    phase("running checks" if len(steps) > 1 else f"running {steps[0].script.name}" if steps else "", len(steps))
+    for number, ran in run_together(starts, at_once):
+        ended[number] = check, _ = _ended(target, steps[number], ran)
+        advance(1, f"{check.name}: {check.status}")
     if at_once > 1 and len(steps) > 1:
         for number, start in enumerate(starts):
             if (beside := ended[number][0]).status == "fail":
+                phase(f"running {beside.name} again, alone")
                 ((_, ran),) = run_together([start], 1)
                 alone, devices = _ended(target, steps[number], ran)
                 ended[number] = _noted(alone, beside), devices
@@ -323,6 +329,7 @@ def _tried(
     target: Target, script: Path, name: str, function: str, *arguments: str, gpu: str | None = None
 ) -> tuple[Probe, tuple[str, ...]]:
     """A step that ran, and the GPUs that it listed, where it did."""
+    phase(f"trying {name}")
     ran = target.run(HARNESS, str(script), function, *arguments)
     result, printed, seconds = _read_result(ran), ran.ended.stderr[-_MOST_PRINTED:], round(ran.ended.seconds, 3)
     code = ran.ended.returncode
