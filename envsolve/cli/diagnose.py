@@ -215,8 +215,10 @@ def _confirm() -> None:
 
 
 def _shown(found: Fix) -> str:
-    changes = [f"  {change.text}" for change in found.changes] or ["  no package is installed or removed"]
-    return "\n".join([f"{found.cause}: {found.remedy}", f"  {found.command}", f"In {found.prefix}:", *changes])
+    from envsolve.packages.commands import changes_in_words
+
+    changes = changes_in_words(found.changes) or "no package is installed or removed"
+    return "\n".join([f"{found.cause}: {found.remedy}", f"  {found.command}", f"In {found.prefix}:", f"  {changes}"])
 
 
 def _verbosely(line: str) -> None:

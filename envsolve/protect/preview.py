@@ -25,7 +25,7 @@ from envsolve.errors import EnvsolveError, UsageError, VerificationError
 from envsolve.facts.builds import Build, CondaBuild
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
-from envsolve.packages.commands import Change, Command, installer, parse
+from envsolve.packages.commands import Change, Command, changes_in_words, installer, parse
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.protect.keep import TORCH, family_of, version_of
 from envsolve.rules.conda import CondaJudge, as_build
@@ -312,7 +312,7 @@ def describe(found: Preview) -> str:
     """What would happen, why that is harmful, and what to do instead."""
     if not found.changes:
         return f"torch and the packages that belong to it stay as they are in {found.prefix}."
-    lines = [f"In {found.prefix}:", *(f"  {change.text}" for change in found.changes)]
+    lines = [f"In {found.prefix}:", *_wrapped(changes_in_words(found.changes))]
     torch = next((c for c in found.changes if c.name in TORCH and c.after), None)
     if torch is not None and found.works is not None:
         says = {"yes": "runs on this machine", "no": "does not run on this machine", "unknown": "may run here or not"}

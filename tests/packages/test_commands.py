@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from envsolve.errors import UsageError
 from envsolve.packages.commands import (
     Argument,
+    Change,
     Command,
     Meaning,
+    changes_in_words,
     installer,
     installers,
     parse,
@@ -217,3 +219,14 @@ def test_a_command_survives_rendering(found: Command) -> None:
 def test_editing_without_a_change_keeps_any_text(text: str) -> None:
     assert edit(text, lambda found, _: found) == text
     edit(f"pip install {text}", lambda found, _: found.adding(Argument("-U", "upgrade")))
+
+
+def test_changes_in_words() -> None:
+    libraries = [Change(f"nvidia-lib{n}", "1", "2") for n in range(4)]
+    torch = Change("torch", "2.14.1", "2.15.0", flavour="cu132")
+    gone, new = Change("torchtext", "0.18.0", None), Change("torchcodec", None, "0.17.0")
+    assert changes_in_words([torch]) == "torch 2.14.1 -> 2.15.0 (cu132)"
+    assert changes_in_words([torch, *libraries]) == "torch 2.14.1 -> 2.15.0 (cu132) and 4 NVIDIA libraries"
+    assert changes_in_words([torch, gone, new, libraries[0]]) == (
+        "torch 2.14.1 -> 2.15.0 (cu132), torchtext 0.18.0 is removed, torchcodec 0.17.0 is new and nvidia-lib0 1 -> 2"
+    )

@@ -99,7 +99,7 @@ def test_mended_and_put_back(shop: Workshop) -> None:
     before = shop.freeze()
     assert shop.causes() == ["driver-too-old"]
     done = shop.diagnose("--fix", "--yes")
-    assert "torch 2.15.0 would be replaced by 2.14.1+cu126" in done.stdout
+    assert "torch 2.15.0 -> 2.14.1+cu126" in done.stdout
     assert shop.causes() == []
     assert "torch==2.14.1+cu126" in shop.freeze()
     assert "helper==1" in shop.freeze()
@@ -154,7 +154,7 @@ def test_the_pip_that_restores_is_kept(shop: Workshop) -> None:
 def test_nothing_is_done_unless_it_is_confirmed(shop: Workshop) -> None:
     before = shop.freeze()
     done = shop.diagnose("--fix", code=2)
-    assert "would be replaced" in done.stdout
+    assert "->" in done.stdout
     assert "--yes" in done.stderr
     assert shop.freeze() == before
     assert not (shop.prefix / ".envsolve").exists()

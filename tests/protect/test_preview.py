@@ -31,7 +31,7 @@ def test_a_torch_that_a_package_drags_along_is_refused_and_a_way_to_keep_it_offe
 ) -> None:
     done = guard(shop, installer, "loose")
     assert done.returncode == 4
-    assert "torch 2.6.0+cu126 would be replaced by 2.15.0 (cu132)" in done.stderr
+    assert "torch 2.6.0+cu126 -> 2.15.0 (cu132)" in done.stderr
     assert "needs driver 580.65.06 or newer" in done.stderr
     assert shop.installed()["torch"] == "2.6.0+cu126"
     offered = next(line.strip() for line in done.stderr.splitlines() if line.endswith("torch==2.6.0+cu126"))
@@ -120,7 +120,7 @@ def test_a_project_of_uv_is_looked_at_before_it_is_synced(shop: Shop) -> None:
     assert shop.run(*uv, "add", "--no-sync", "strict").returncode == 0
     done = guard(shop, (*uv, "sync"))
     assert done.returncode == 4, done.stderr
-    assert "torch 2.15.0 (cu132) would be installed" in done.stderr
+    assert "torch 2.15.0 (cu132) is new" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("rm", "-r", "x"), ("pipx", "install", "torch"), ("python", "script.py")])

@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
+from envsolve.binaries.model import VENDOR_PREFIX
+
 Meaning = Literal[
     "backend",
     "channels",
@@ -137,6 +139,9 @@ def _rendered(arguments: Sequence[Argument]) -> Iterator[str]:
         yield from one.words
 
 
+_FOLDED = 3  # so many libraries are counted instead of named
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What an installer would do to one package.
@@ -167,17 +172,28 @@ class Change:
 
     @property
     def text(self) -> str:
-        """``torch 2.14.1+cu126 would be replaced by 2.15.0 (cu132)``."""
+        """``torch 2.14.1+cu126 -> 2.15.0 (cu132)``."""
         more = self.build or self.flavour
         after = f"{self.after} ({more})" if more and not (self.after or "").endswith(f"+{more}") else self.after
         before = f"{self.before} ({self.replaces})" if self.replaces else self.before
         if self.before is None:
-            return f"{self.name} {after} would be installed"
+            return f"{self.name} {after} is new"
         if self.after is None:
-            return f"{self.name} {before} would be removed"
+            return f"{self.name} {before} is removed"
         if not self.is_another:
-            return f"{self.name} {before} would be reinstalled"
-        return f"{self.name} {before} would be replaced by {after}"
+            return f"{self.name} {before} is reinstalled"
+        return f"{self.name} {before} -> {after}"
+
+
+def changes_in_words(changes: Sequence[Change]) -> str:
+    """``torch 2.14.1 -> 2.15.0 (cu132), triton 3.5.1 -> 3.6.0 and 15 NVIDIA libraries``."""
+    libraries = [change for change in changes if change.name.startswith(VENDOR_PREFIX)]
+    if len(libraries) < _FOLDED:
+        libraries = []
+    words = [change.text for change in changes if change not in libraries]
+    if libraries:
+        words.append(f"{len(libraries)} NVIDIA libraries")
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 class Installer(Protocol):
