@@ -143,7 +143,7 @@ def explanation_of(text: str) -> str | None:
 
 
 def _matches(text: Text, signature: Signature, until: float) -> Iterator[Match]:
-    places = _places(text, signature.anchors)
+    places = _places(text, signature.anchors) if time.thread_time() < until else ()
     if not places:
         # Compiling all patterns takes 0.2 s, and most texts have the anchors of a few.
         return

@@ -37,8 +37,10 @@ LOG_READ = 4096 * MIB
 """Limit on bytes read to find the end of a log; a pipe may be endless."""
 LOG_LINES = 4_000_000
 """Lines of a log that are counted: beyond, the numbers of its last lines are too low."""
-SIGNATURE_SECONDS = 5.0
+SIGNATURE_SECONDS = 3.0
 """Seconds of work that all signatures may take on one text. A build log of 30 MiB takes less than one."""
+LOG_SECONDS = 3.0
+"""Seconds of work after which a log is not searched for more words. A build log of 20 MiB takes less than one."""
 REQUIREMENT_LENGTH = 16 * 1024
 """Characters of one requirement, version or specifier."""
 

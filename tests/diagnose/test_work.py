@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from envsolve.diagnose import cause_files, signatures
 from envsolve.diagnose.model import Vocabulary
 from envsolve.diagnose.project_fixes import Project, project_of_report
+from envsolve.diagnose.report import text as report_text
 from envsolve.diagnose.report.read import observe, read_report
 from envsolve.diagnose.report.text import SAME_SHAPE, Log, read_log
 from envsolve.diagnose.scene import scene_of
@@ -120,3 +121,10 @@ def test_the_project_of_a_large_report_is_found_by_literals(line: str) -> None:
     start = time.thread_time()
     assert project_of_report(scene) == Project("uv")
     assert time.thread_time() - start < 0.5
+
+
+def test_a_log_made_of_all_words_is_not_searched_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_text, "LOG_SECONDS", 0.0)
+    log = Log("nvcc\n" * 10)
+    assert list(log.containing("nvcc")) == []
+    assert len(log.lines) == 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from itertools import accumulate, chain, islice
 from typing import BinaryIO
 
 from envsolve.diagnose.model import Vocabulary
-from envsolve.system.limits import LOG_BYTES, LOG_LINES, LOG_READ, MIB, LimitError
+from envsolve.system.limits import LOG_BYTES, LOG_LINES, LOG_READ, LOG_SECONDS, MIB, LimitError
 
 MAX_LINE = 10_000
 """Characters of a line that are looked at: pip lists all that it installed in one line."""
@@ -98,16 +99,18 @@ class Log:
         self._lowered = lowered
         self._starts = [0, *accumulate(len(every[index]) + 1 for index in kept[:-1])]
         self._vocabulary = Vocabulary(lowered)
+        self._until = time.thread_time() + LOG_SECONDS
 
     def containing(self, *words: str) -> Iterator[Line]:
         """Lines that hold any of the words (lower case, ASCII), in order; case does not count.
 
         Of lines that differ in nothing but numbers the first and the last few stand for all (:data:`SAME_SHAPE`), and
-        of very many that hold the words the first and the last (:data:`MOST_FOUND`).
+        of very many that hold the words the first and the last (:data:`MOST_FOUND`). A log made of all words at once
+        is not searched for all of them (:data:`~envsolve.system.limits.LOG_SECONDS`).
         """
         found: set[int] = set()
         for word in words:
-            if not self._vocabulary.allows(word):
+            if not self._vocabulary.allows(word) or time.thread_time() > self._until:
                 continue
             at = self._lowered.find(word)
             while at >= 0:
@@ -119,7 +122,10 @@ class Log:
         places = sorted(found)
         if len(places) > 2 * MOST_FOUND:
             places = places[:MOST_FOUND] + places[-MOST_FOUND:]
-        return (self._searched[index] for index in places if self._searched)
+        for index in places if self._searched else ():
+            if time.thread_time() > self._until:
+                return
+            yield self._searched[index]
 
     def after(self, line: Line, count: int) -> tuple[Line, ...]:
         """The ``count`` lines that follow."""
