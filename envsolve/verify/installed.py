@@ -6,7 +6,9 @@ such failures do not name the file; the comparison with RECORD does.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +20,7 @@ from envsolve.environment.layout import Layout, prefix_of, read_layout
 from envsolve.environment.model import Distribution
 from envsolve.environment.read import read_distributions
 from envsolve.errors import UsageError
-from envsolve.system.files import is_file
+from envsolve.system.files import is_file, read_regular
 from envsolve.verify.report import FILES, Check, Explain, Report, unexplained
 from envsolve.verify.runner import run_checks
 from envsolve.verify.scripts import expect_known, find_scripts
@@ -29,6 +31,10 @@ _CAUSE = "lock-incomplete"
 _NAMED = 8
 #: Python imports these before every program, where they may replace anything.
 _CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
+#: A line of a ``.pth`` file that Python runs (documentation of the module ``site``).
+_RUNS = re.compile(rb"(?m)^import[ \t]")
+#: virtualenv and uv write it into each environment, and no record lists it.
+_OF_TOOLS = "_virtualenv.pth"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +62,18 @@ def read_files(python: Path) -> Files:
     distributions = tuple(found for site in layout.sites for found in read_distributions(Path(site.path)))
     built_on_torch = {one.name for one in distributions if _is_extension(one)}
     packages = packages_of_stack(layout.prefix, distributions, built_on_torch, uv=layout.kind == "uv")
-    own = [site.path for site in layout.sites if site.origin != "system"]
-    customize = tuple(path for site in own for name in _CUSTOMIZE if is_file(Path(path := f"{site}/{name}")))
-    return Files(packages, tuple(_hidden(layout, distributions)), customize)
+    return Files(packages, tuple(_hidden(layout, distributions)), tuple(_customizing(layout, distributions)))
+
+
+def _customizing(layout: Layout, distributions: Sequence[Distribution]) -> Iterator[str]:
+    """Modules, and ``.pth`` files of no package, that Python runs when it starts."""
+    for site in (Path(site.path) for site in layout.sites if site.origin != "system"):
+        yield from (str(path) for name in _CUSTOMIZE if is_file(path := site / name))
+        listed = {file for one in distributions if one.site == str(site) for file in one.files or ()}
+        for path in sorted(site.glob("*.pth")):
+            with contextlib.suppress(OSError):
+                if path.name not in {*listed, _OF_TOOLS} and _RUNS.search(read_regular(path)):
+                    yield str(path)
 
 
 def _is_extension(distribution: Distribution) -> bool:

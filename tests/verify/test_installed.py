@@ -73,6 +73,18 @@ def test_what_runs_before_every_program_is_named(python: Path) -> None:
     assert f"{custom} runs before every program" in explained(python)[1].detail
 
 
+@pytest.mark.parametrize(("text", "named"), [("import changing\n", True), ("import_me/\n", False), ("/lib\n", False)])
+def test_a_pth_file_of_no_package_that_runs_code_is_named(python: Path, text: str, named: bool) -> None:
+    path = site_of(python.parent.parent) / "changing.pth"
+    path.write_text(text)
+    assert (f"{path} runs before every program" in explained(python)[1].detail) is named
+
+
+def test_a_pth_file_of_a_package_is_not_named(python: Path) -> None:
+    put(site_of(python.parent.parent), "tool", {"tool.pth": b"import os\n"})
+    assert "runs before every program" not in explained(python)[1].detail
+
+
 def test_an_unknown_check_is_refused(python: Path) -> None:
     with pytest.raises(UsageError, match="there is no check nothing"):
         check_here(python, only=["nothing"])

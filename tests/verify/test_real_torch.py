@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 import envsolve
-from envsolve.verify.report import Probe
+from envsolve.verify.installed import check_here
+from envsolve.verify.report import Probe, describe
+from tests.verify.mutations import CUSTOM
 
 pytestmark = pytest.mark.network
 TORCH = "torch==2.13.0+cpu"
@@ -67,3 +69,16 @@ def test_a_damaged_one_is_told_by_files_and_run_alike(damaged: Path) -> None:
     found = envsolve.diagnose("", [H100], prefix=damaged, probes=[imported])
     assert found.diagnoses[0].cause == "lock-incomplete"
     assert "torch is found at" in imported.printed  # said before it crashed
+
+
+def test_a_module_that_replaces_an_operator_is_named(prefix: Path) -> None:
+    (site,) = prefix.glob("lib/python3*/site-packages")
+    python, custom = prefix / "bin" / "python", site / "sitecustomize.py"
+    sound = check_here(python, only=["torch-operators"])
+    assert sound.passed, describe(sound)
+    for one in (one for one in CUSTOM if one.check == "torch-operators"):
+        custom.write_text(one.source + "\n")
+        report = check_here(python, only=["torch-operators"])
+        custom.unlink()
+        assert report.failed, one.what
+        assert str(custom) in report.checks[-1].detail
