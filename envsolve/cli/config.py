@@ -19,6 +19,7 @@ from envsolve.system.files import is_file, parse_toml, read_regular, user_folder
 #: The names of settings, which are those of options, and their types.
 SETTINGS_OF_PLANS: Mapping[str, type] = {
     "allow-unknown-names": bool,
+    "build-metadata": bool,
     "cuda": str,
     "exclude-newer": str,
     "extra-index-url": list,

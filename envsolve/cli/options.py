@@ -237,6 +237,10 @@ class Asked(NamedTuple):
     allow_unknown_names: Annotated[
         bool, option("--allow-unknown-names", help="Plan names that look like a mistake (pytorch, trch) as they are.")
     ] = False
+    build_metadata: Annotated[
+        bool,
+        option("--build-metadata", help="Let pip build the metadata of source archives. This runs their code."),
+    ] = False
     offline: Annotated[bool, option("--offline", help="Use only the cache and the catalogue.")] = False
 
     def request(self, requirements: list[str] | None, conda_format: str | None = None) -> Request:
@@ -269,6 +273,7 @@ class Asked(NamedTuple):
             no_index=self.no_index,
             offline=self.offline,
             allow_unknown_names=self.allow_unknown_names,
+            build_metadata=self.build_metadata,
             manager=manager,
             channels=self.channel or (),
         )
@@ -302,9 +307,8 @@ class Asked(NamedTuple):
     def plans(self) -> bool:
         """Whether an option says something that a lock has settled."""
         beside = (self.requirement, self.constraint, self.extra, self.exclude_newer, self.pre, self.index_url)
-        return any((*beside, self.extra_index_url, self.find_links, self.no_index, self.offline, self.channel)) or (
-            self.cuda != "auto"
-        )
+        more = (self.extra_index_url, self.find_links, self.no_index, self.build_metadata, self.offline, self.channel)
+        return any((*beside, *more)) or self.cuda != "auto"
 
 
 def active_environment(message: str, hint: str) -> Path:

@@ -54,7 +54,12 @@ def with_pip_part(
     by_conda = [package.name for package in plan.packages if package.name in _TORCH]
     held = tuple(Need(Requirement(f"{name}=={version}"), "conda") for name, version in provided.items())
     question = Request(
-        python=plan.python, cuda=None if by_conda else request.cuda, prereleases=asked.prereleases, keep=request.keep
+        python=plan.python,
+        cuda=None if by_conda else request.cuda,
+        prereleases=asked.prereleases,
+        index_url=default,
+        build_metadata=request.build_metadata,
+        environ=request.environ,
     )
     wheels = make_plan(
         replace(asked, constraints=(*asked.constraints, *held), notes=()), plan.machines, question, catalogue, client

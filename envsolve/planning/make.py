@@ -225,12 +225,13 @@ def make_plan(
         client, environment, digests, tuple(others), exclude_newer, request.prereleases, preferences
     )
     client.prefetch(name for name in wanted if not family.owns(name))
+    builds = request.metadata_builds(client, python)
 
     def resolve(needs: Sequence[Need], family: Family, ready: Ready) -> Resolved:
         # Of a package whose files are named by hash, no other file may be taken.
         wheels = {name: some for name, some in still_there(ready, family).items() if name not in digests}
         provider = Provider(environment, family, selector, files, direct, client, constraints, wheels)
-        provider.overrides = overrides
+        provider.overrides, provider.builds = overrides, builds
         try:
             solution = solve(provider, needs, request.cuda)
             return Resolved(needs, solution, pin(solution, files, direct, digests), provider, family, limits, ready)
@@ -376,17 +377,13 @@ def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], py
     """What to know about the machines and about the packages that were chosen for them."""
     solution, pinned, family = found.solution, found.pinned, found.family
     machines, facts = family.machines, family.facts
-    trees = {package.name for package in pinned.packages if package.tree}
-    candidates = [chosen.candidate for chosen in solution.chosen.values()]
-    guessed = [c.label for c in candidates if c.name not in trees and not found.provider.metadata(c).exact]
-    yanked = [c.label for c in candidates if c.file and c.file.yanked is not None]
     yield from about_machines(frame.machines, python, facts)
     yield from about_compat(machines, facts)
     yield from about_systems(environments_of(machines, python))
     yield from about_torch(solution, family)
     yield from about_binding(solution, family, found.limits)
     yield from about_companions(solution, family, found.limits)
-    yield from about_packages(pinned.packages, solution, guessed, yanked)
+    yield from about_packages(pinned.packages, solution, found.provider)
     yield from about_extras(solution, found.provider)
     yield from about_overrides(solution, found.provider)
     yield from about_runtime(solution, family)

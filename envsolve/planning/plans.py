@@ -114,6 +114,7 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
             checked,
             prereleases=request.prereleases or asked.prereleases,
             exclude_newer=request.exclude_newer or asked.exclude_newer,
+            index_url=settings.default,
         )
         phase("choosing versions")
         yield *for_python_of_lock(checked, asked, catalogue), catalogue, client

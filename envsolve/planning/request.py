@@ -16,6 +16,8 @@ from envsolve.system.files import StrPath, items, paths
 
 if TYPE_CHECKING:
     from envsolve.facts.catalogue import Catalogue
+    from envsolve.packages.client import IndexClient
+    from envsolve.packages.metadata_builds import MetadataBuilds
     from envsolve.packages.requirements import Need
 
 # trch and torch are alike by 0.89, torchvisoin and torchvision by 0.91; tomlkit and toolkit, both real, by 0.71.
@@ -51,6 +53,7 @@ class Request(msgspec.Struct, frozen=True):
         manager: ``conda`` for a plan of conda packages; every other manager installs the same wheels.
         channels: conda channels, the preferred first: names or URLs.
         allow_unknown_names: Whether to plan names that look like a mistake, such as ``pytorch`` or ``trch``.
+        build_metadata: Whether pip may build the metadata that source archives do not state, which runs their code.
         environ: Environment variables, for the configuration of the indexes.
 
     Raises:
@@ -77,6 +80,7 @@ class Request(msgspec.Struct, frozen=True):
     manager: str | None = None
     channels: Sequence[str] = ()
     allow_unknown_names: bool = False
+    build_metadata: bool = False
     environ: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
 
     def __post_init__(self) -> None:
@@ -92,6 +96,14 @@ class Request(msgspec.Struct, frozen=True):
                 raise UsageError(f"{', '.join(others)}: not for conda packages", hint=hint)
         elif self.channels:
             raise UsageError("only conda has channels", hint="plan with the manager conda")
+
+    def metadata_builds(self, client: IndexClient, python: str) -> MetadataBuilds | None:
+        """What builds the metadata of source archives for a Python; None if that is not allowed."""
+        if not self.build_metadata:
+            return None
+        from envsolve.packages.metadata_builds import MetadataBuilds
+
+        return MetadataBuilds(client, python, self.environ, self.index_url)
 
     def expect_something(self) -> None:
         """Raise a UsageError if the request names nothing to plan."""

@@ -21,6 +21,7 @@ from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
 from envsolve.solve.candidate_selector import Ready, only_for, torches_served
 from envsolve.solve.family import Family, Option
+from envsolve.solve.needs import Candidate
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution
@@ -192,21 +193,32 @@ def _held_back(option: Option, family: Family) -> Iterator[PlanWarning]:
             return
 
 
-def about_packages(
-    packages: Sequence[PlannedPackage], solution: Solution, guessed: Sequence[str], yanked: Sequence[str]
+def _about_candidates(
+    packages: Sequence[PlannedPackage], candidates: Sequence[Candidate], provider: Provider
 ) -> Iterator[PlanWarning]:
+    trees = {package.name for package in packages if package.tree}
+    files = {package.name: package.filename for package in packages}
+    for candidate in candidates:
+        if candidate.name in trees or provider.metadata(candidate).exact:
+            continue
+        text = f"{candidate.label} computes its dependencies when it is built; those that it lists were taken"
+        hint = "--build-metadata lets pip compute them, which runs its code"
+        if provider.builds and (why := provider.builds.failures.get(files[candidate.name] or "")):
+            text, hint = f"{text}, since the build failed: {why}", "name what it needs beside it"
+        yield PlanWarning("dependencies-guessed", text, hint)
+    for candidate in candidates:
+        if candidate.file and candidate.file.yanked is not None:
+            text = f"{candidate.label} was withdrawn by its authors, and nothing else fits"
+            yield PlanWarning("yanked", text, "choose another version")
+
+
+def about_packages(packages: Sequence[PlannedPackage], solution: Solution, provider: Provider) -> Iterator[PlanWarning]:
     """Guesses and withdrawn files."""
     for package in packages:
         if package.evidence == Evidence.INFERRED.value:
             text = f"{package.name} {package.version}: no public file names this build; that it exists is inferred"
             yield PlanWarning("build-inferred", text, "run again where its index can be reached")
-    for name in guessed:
-        text = f"{name} computes its dependencies when it is built; those that it lists were taken"
-        yield PlanWarning("dependencies-guessed", text, None)
-    for name in yanked:
-        yield PlanWarning(
-            "yanked", f"{name} was withdrawn by its authors, and nothing else fits", "choose another version"
-        )
+    yield from _about_candidates(packages, [chosen.candidate for chosen in solution.chosen.values()], provider)
     flavour = solution.flavour
     for chosen in solution.chosen.values():
         option = chosen.candidate.option

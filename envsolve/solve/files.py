@@ -173,7 +173,7 @@ class DirectReferences:
         Raises:
             UsageError: It is another package than the one that was asked for.
         """
-        file = self._asked_for(url)
+        file = self.asked_for(url)
         metadata = self._tree(name, url).metadata if file is None else self._client.metadata(file)
         if canonicalize_name(metadata.name) != name:
             raise UsageError(
@@ -187,10 +187,11 @@ class DirectReferences:
 
     def file(self, url: str) -> IndexFile | None:
         """The file at an address; one of this machine with its hash."""
-        file = self._asked_for(url)
+        file = self.asked_for(url)
         return file and hashed(file)
 
-    def _asked_for(self, url: str) -> IndexFile | None:
+    def asked_for(self, url: str) -> IndexFile | None:
+        """The wheel or archive at an address, as it is asked for; None for a tree."""
         file = file_at(url)
         return structs.replace(file, url=self._client.without_login(file.url)) if file else None
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 from packaging.requirements import Requirement
@@ -38,6 +39,9 @@ from envsolve.solve.needs import (
     PythonNeed,
     SameNeed,
 )
+
+if TYPE_CHECKING:
+    from envsolve.packages.metadata_builds import MetadataBuilds
 
 #: Which claims of candidates count: none, those that nothing makes good, or the CUDA major of libraries as well.
 Claimed = Literal["nothing", "files", "all"]
@@ -80,6 +84,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
         self.claimed: Claimed = "nothing"
         self.deadline = float("inf")  # of the searches, by time.monotonic()
+        self.builds: MetadataBuilds | None = None  # of metadata that source archives do not state, if allowed
 
     def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
         """The solver's name: a package, one extra of it, or the flavour."""
@@ -309,15 +314,24 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
     def metadata(self, candidate: Candidate) -> CoreMetadata:
         """The candidate's core metadata: from the catalogue for family builds, else from its index."""
         if candidate.url is not None:
-            return self._direct.metadata(candidate.name, candidate.url)
+            found = self._direct.metadata(candidate.name, candidate.url)
+            return self._built(self._direct.asked_for(candidate.url), found)
         if candidate.file is not None:
-            return self._client.metadata(candidate.file)
+            return self._built(candidate.file, self._client.metadata(candidate.file))
         if candidate.option is not None:
             build = candidate.option.build
             if build.requires is not None:
                 return CoreMetadata(build.package, build.version, build.requires, build.requires_python)
             return self._client.metadata(self._files.file(build))
         raise AssertionError(f"{candidate.label} stands for nothing")
+
+    def _built(self, file: IndexFile | None, found: CoreMetadata) -> CoreMetadata:
+        if found.exact or self.builds is None or file is None:
+            return found
+        started = time.monotonic()
+        exact = self.builds.exact(file, found)
+        self.deadline += time.monotonic() - started
+        return exact
 
     def _wants(self, line: str | Requirement, requirement: Requirement, extra: str) -> bool:
         """Whether a requirement holds in the environment, for an extra if one is given, and not without it."""
@@ -326,8 +340,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         key = line, extra
         if key not in self._wanted:
             wants = self._environment.wants
-            with_extra = wants(requirement.marker, extra)
-            self._wanted[key] = with_extra and not (extra and wants(requirement.marker))
+            self._wanted[key] = wants(requirement.marker, extra) and not (extra and wants(requirement.marker))
         return self._wanted[key]
 
     def paired_torch(self, roots: Sequence[AnyNeed]) -> list[PairedNeed]:

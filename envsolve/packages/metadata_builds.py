@@ -1,0 +1,150 @@
+"""The metadata of source archives that only their build knows, computed by pip in an isolated environment.
+
+That runs code of the package, so it is done only if the user allows it. pip reports the metadata without building the
+wheel (``prepare_metadata_for_build_wheel`` of PEP 517, or ``setup.py egg_info``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from envsolve.errors import IndexUnavailableError
+from envsolve.packages.cache import DiskCache, Store, default_cache_dir
+from envsolve.packages.client import IndexClient
+from envsolve.packages.model import CoreMetadata, IndexFile, is_file_of, requirement_text, specifier_text
+from envsolve.packages.urls import redact
+from envsolve.system.processes import capture
+
+_SECONDS = 600.0
+_PIP = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--no-input", "--quiet", "--report", "-")
+_BLOCK = 1 << 20
+
+
+class MetadataBuildError(Exception):
+    """The metadata cannot be built; the text says why."""
+
+
+class MetadataBuilds:
+    """Builds the metadata of each file once; what was built is kept in the cache.
+
+    Attributes:
+        failures: Why files were not built, by file name.
+    """
+
+    def __init__(
+        self, client: IndexClient, python: str, environ: Mapping[str, str], index_url: str | None = None
+    ) -> None:
+        """Prepare.
+
+        Args:
+            client: Reads the files.
+            python: The planned Python, ``3.12``: its own interpreter runs the build if it is on PATH.
+            environ: Variables of pip, among them its configuration.
+            index_url: The index of the build requirements; the one of pip's configuration if None.
+        """
+        self.failures: dict[str, str] = {}
+        self._client = client
+        self._python = python
+        self._environ = {**environ, **({"PIP_INDEX_URL": index_url} if index_url else {})}
+        self._store = Store(DiskCache(default_cache_dir(environ) / "index"))
+        self._done: dict[str, CoreMetadata] = {}
+
+    def exact(self, file: IndexFile, guess: CoreMetadata) -> CoreMetadata:
+        """The metadata that the build of a source archive computes; the guess if it cannot be built."""
+        # By Python: a setup.py may ask which one runs it.
+        marked = replace(file, url=f"{file.url}#built-{self._python}")
+        if marked.url not in self._done:
+            kept = self._store.metadata(marked) if file.hashes else None
+            if kept is None:
+                try:
+                    kept = self._built(file)
+                except (MetadataBuildError, IndexUnavailableError, OSError) as error:
+                    self.failures[file.filename] = str(error)
+                    kept = guess
+                else:
+                    self._store.keep_metadata(marked, kept)
+            self._done[marked.url] = kept
+        return self._done[marked.url]
+
+    def _built(self, file: IndexFile) -> CoreMetadata:
+        if self._client.offline:
+            raise MetadataBuildError("nothing is built offline")
+        with tempfile.TemporaryDirectory(prefix="envsolve-build-") as directory:
+            path = Path(directory, file.filename)
+            self._download(file, path)
+            ended = capture([*self._pip(), *_PIP, str(path)], self._environ, limit=_SECONDS)
+        if ended.returncode is None:
+            raise MetadataBuildError(f"the build took more than {_SECONDS:.0f} seconds")
+        if ended.returncode != 0:
+            lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+            errors = [line for line in lines if "Error: " in line and not line.startswith(("ERROR", "error"))]
+            raise MetadataBuildError(redact((errors or lines or ["pip failed"])[-1])[:200])
+        found = _reported(ended.stdout)
+        if not is_file_of(file.filename, found):
+            raise MetadataBuildError(f"the build says that it is {found.name} {found.version[:50]}")
+        return found
+
+    def _download(self, file: IndexFile, path: Path) -> None:
+        digest = hashlib.sha256()
+        with self._client.open(file) as source, path.open("wb") as target:
+            while block := source.read(_BLOCK):
+                digest.update(block)
+                target.write(block)
+        if file.hashes.get("sha256", digest.hexdigest()).lower() != digest.hexdigest():
+            raise MetadataBuildError(f"{file.filename} has another sha256 than its index says")
+
+    def _pip(self) -> list[str]:
+        """pip for the planned Python, or for the one that runs envsolve if that is not on PATH."""
+        interpreter = self._interpreter()
+        words = ["--python", interpreter] if interpreter else []
+        if importlib.util.find_spec("pip") is not None:
+            return [sys.executable, "-m", "pip", *words]
+        uv = shutil.which("uv", path=self._environ.get("PATH"))
+        if uv is None:
+            raise MetadataBuildError("neither pip nor uv is installed beside envsolve")
+        return [uv, "tool", "run", "--quiet", "pip", "--python", interpreter or sys.executable]
+
+    def _interpreter(self) -> str | None:
+        """The interpreter of the planned Python, if it is another one than this and on PATH."""
+        if self._python == f"{sys.version_info.major}.{sys.version_info.minor}":
+            return None
+        found = shutil.which(f"python{self._python}", path=self._environ.get("PATH"))
+        # The shim of a version manager may be there without the Python.
+        runs = found is not None and capture([found, "--version"], self._environ, limit=30).returncode == 0
+        return found if runs else None
+
+
+class _Item(msgspec.Struct):
+    metadata: dict[str, Any]
+
+
+class _Report(msgspec.Struct):
+    """pip's installation report, version 1. Source: pip documentation, "Installation Report"."""
+
+    install: list[_Item]
+
+
+def _reported(text: bytes) -> CoreMetadata:
+    try:
+        (item,) = msgspec.json.decode(text, type=_Report).install
+        said = item.metadata
+        lines = [requirement_text(line) for line in said.get("requires_dist", ())]
+        return CoreMetadata(
+            name=said["name"],
+            version=said["version"],
+            requires_dist=tuple(line for line in lines if line is not None),
+            requires_python=specifier_text(said.get("requires_python")),
+            provides_extra=tuple(said.get("provides_extra", ())),
+        )
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MetadataBuildError(f"pip's report cannot be read: {error}") from None
