@@ -10,7 +10,7 @@ from packaging.version import Version
 from envsolve.diagnose.environment import diagnose_environment
 from envsolve.diagnose.model import Diagnoses
 from envsolve.diagnose.report.read import read_report
-from envsolve.environment.model import BuildTools, Distribution, Environment, ExtensionFiles, Site, TorchFiles
+from envsolve.environment.model import BuildTools, Distribution, Environment, Site, TorchFiles
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.planning.plan import Plan
@@ -43,7 +43,8 @@ def installed(packages: Sequence[PlannedPackage], catalogue: Catalogue, python: 
     )
     torch = next((package for package in packages if package.name == "torch"), None)
     old = {package.name for package in packages if _of_numpy_1(package, catalogue)}
-    extensions = tuple(ExtensionFiles(name, (f"{name}.so",), numpy=1) for name in old - {"torch"})
+    numpy = next((package.version for package in packages if package.name == "numpy"), "1")
+    beside = {name: f"{SITE}/{name}.so" for name in old - {"torch"} if not numpy.startswith("1")}
     return Environment(
         "/env",
         "venv",
@@ -54,7 +55,8 @@ def installed(packages: Sequence[PlannedPackage], catalogue: Catalogue, python: 
         (Site(SITE, "environment"),),
         distributions,
         torches=(_torch(torch, catalogue, "torch" in old),) if torch else (),
-        extensions=extensions,
+        extensions=(),
+        numpy_1=beside,
         tools=BuildTools(compilers=("/usr/bin/gcc",), python_h="/usr/include/python3.12/Python.h"),
     )
 

@@ -87,6 +87,9 @@ class Stated(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     explains: frozenset[str] = frozenset()
 
 
+Stops = Literal["running", "importing", "compiling"]
+
+
 class CauseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One ``cause.toml``.
 
@@ -94,7 +97,8 @@ class CauseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         title: The cause in one sentence, as ``docs/causes.md`` lists it.
         example: An example of what it looks like, in Markdown.
         rank: Place of its signatures in the order of all.
-        stops: Whether it keeps torch from running, or only kernels from being compiled while torch itself runs.
+        stops: Whether it keeps torch from running, or only from being imported until a package is added, or only
+            kernels from being compiled while torch itself runs.
         explains: Other causes that are mere consequences of this one: they are listed after it.
         sources: Where the signatures are from.
         signatures: Its own words, in the order in which they decide.
@@ -107,7 +111,7 @@ class CauseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     title: str
     example: str
     rank: int
-    stops: Literal["running", "compiling"] = "running"
+    stops: Stops = "running"
     explains: frozenset[str] = frozenset()
     sources: Mapping[str, Source] = {}
     signatures: tuple[Signature, ...] = ()

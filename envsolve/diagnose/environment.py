@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Literal
 from envsolve.diagnose.cause_files import causes
 from envsolve.diagnose.causes import environment_checks, library_shadowed, torch_replaced
 from envsolve.diagnose.fixes import addressed
-from envsolve.diagnose.model import Diagnoses, Finding, Fix, Grounds, ReportFacts, RuledOut, Seen
+from envsolve.diagnose.model import Diagnoses, Finding, Grounds, ReportFacts, RuledOut, Seen
 from envsolve.diagnose.project_fixes import project_of_environment
 from envsolve.diagnose.reason import concluded, diagnose, in_order, weighed
 from envsolve.diagnose.report.packages import read_installed
@@ -123,26 +122,19 @@ def diagnose_environment(
     scene = scene_of(report_of(environment, report), others, catalogue)
     answers = held_against(environment, probes, examined(environment, scene))
     found = addressed(concluded(scene, answers, project_of_environment(environment)), environment)
-    return replace(found, probes=tuple(probes), next_steps=(*_without_python(environment), *found.next_steps))
-
-
-def _without_python(environment: Environment) -> tuple[Fix, ...]:
-    """What to do first if nothing can be run: the other files may be in order all the same."""
-    if environment.program is not None:
-        return ()
-    text = f"It has no Python: {environment.prefix}/bin/python does not exist, or is a broken link. Create it again."
-    made = environment.kind in ("conda", "pixi")
-    return (Fix(text, None if made else f"python3 -m venv --upgrade {shlex.quote(environment.prefix)}"),)
+    return replace(found, probes=tuple(probes))
 
 
 def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]:
     """What the causes make of an environment and of its report.
 
-    Of equal grounds the earlier comes first: what keeps torch from running, by files, then only by the rules.
+    Of equal grounds the earlier comes first: what keeps torch from running, by files, then only by the rules. To
+    install another torch also installs what it requires, so what is merely missing comes later.
     """
     return [
         *(finding for check in environment_checks("running") for finding in check(environment, scene)),
         *(_by_files(answer) for answer in weighed(scene)),
+        *(finding for check in environment_checks("importing") for finding in check(environment, scene)),
         *(finding for check in environment_checks("compiling") for finding in check(environment, scene)),
     ]
 
@@ -292,7 +284,7 @@ def _surveyed(prefix: Path, machine: Machine, catalogue: Catalogue, environ: Map
     answers = (answer for answer in examined(environment, scene) if isinstance(answer, Finding))
     found = in_order(list(answers), scene)
     works, why = _works(torch, _verdict(environment, torch, machine, catalogue), machine)
-    stops = [finding for finding in found if causes().files[finding.cause].stops == "running"]
+    stops = [f for f in found if causes().files[f.cause].stops != "compiling" and not f.beside_torch]
     if works != "no" and stops:
         # Files that only often do harm may do none here: they make a yes unknown, not a no.
         works = "unknown" if all(finding.grounds is Grounds.NOTICED for finding in stops) else "no"

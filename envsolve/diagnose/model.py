@@ -137,6 +137,7 @@ class Finding:
 
     Attributes:
         explains: Other causes that are consequences of this one: they are listed after it.
+        beside_torch: Whether torch runs all the same: only other packages are broken.
     """
 
     cause: str
@@ -145,6 +146,7 @@ class Finding:
     evidence: tuple[str, ...]
     remedies: tuple[Fix, ...] = ()
     explains: frozenset[str] = field(default=frozenset())
+    beside_torch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,9 @@ def concluded(scene: Scene, answers: Sequence[Finding | RuledOut], project: Proj
 def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
     """By grounds, then in the order of the signatures that propose them; consequences come after their cause."""
     proposed = {cause: n for n, match in reversed(list(enumerate(scene.matches))) for cause in match.signature.causes}
-    ordered = sorted(findings, key=lambda f: (f.grounds.rank, proposed.get(f.cause, len(scene.matches))))
+    ordered = sorted(
+        findings, key=lambda f: (f.beside_torch, f.grounds.rank, proposed.get(f.cause, len(scene.matches)))
+    )
     told: dict[str, Finding] = {}
     for finding in ordered:
         told.setdefault(finding.cause, finding)

@@ -6,6 +6,7 @@ Paths are texts, absolute. ``None`` means "the files do not say", an empty tuple
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,6 +22,8 @@ from envsolve.binaries.model import GPU_LIBRARY
 from envsolve.machine.model import Machine, Platform, Toolkit
 from envsolve.rules.platform import Environment as Markers
 from envsolve.values import PythonVersion
+
+_EXTRA = re.compile(r"extra\s*==\s*[\"']([\w.-]+)[\"']")
 
 Kind = Literal["venv", "uv", "conda", "pixi", "pipx", "uv-tool", "poetry", "system"]
 Origin = Literal["PYTHONPATH", "environment", "user", "system", "pth"]
@@ -173,7 +176,6 @@ class ExtensionFiles:
         code: SASS and PTX that most kernels have; empty where it has no kernels.
         every: All SASS and PTX in it.
         cxx11_abi: The C++11 ABI that it expects of torch; None where no symbol tells.
-        numpy: Major of the NumPy that it was compiled against; None where it does not use it.
     """
 
     package: str
@@ -182,7 +184,6 @@ class ExtensionFiles:
     code: tuple[str, ...] = ()
     every: tuple[str, ...] = ()
     cxx11_abi: bool | None = None
-    numpy: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +237,7 @@ class Environment:
         torches: Every ``torch`` package on the path; the first is the one that is imported.
         libraries: All that it holds, each file once.
         extensions: Packages with code of their own; None where they were not looked at.
+        numpy_1: By name of a package beside NumPy 2, its first library that was compiled against NumPy 1.
         loader: Directories outside that the loader searches, in its order.
         tools: What compiling would find.
         unreadable: What is damaged, each with the reason.
@@ -253,6 +255,7 @@ class Environment:
     torches: tuple[TorchFiles, ...] = ()
     libraries: tuple[Library, ...] = ()
     extensions: tuple[ExtensionFiles, ...] | None = None
+    numpy_1: Mapping[str, str] = field(default_factory=dict)
     loader: tuple[LoaderDirectory, ...] = ()
     tools: BuildTools = field(default_factory=BuildTools)
     unreadable: tuple[str, ...] = ()
@@ -294,11 +297,29 @@ def needs(environment: Environment, distribution: Distribution | None) -> Mappin
     return {canonicalize_name(r.name): r for r in _applicable(environment, distribution)} if distribution else {}
 
 
-def _applicable(environment: Environment, distribution: Distribution) -> Iterator[Requirement]:
+def requiring(environment: Environment, name: str) -> list[Distribution]:
+    """The distributions that require a project, those that do so only with an extra last.
+
+    Which extras were asked for is written nowhere, so what any extra requires counts as required.
+    """
+    certain = [d for d in environment.distributions if name in needs(environment, d)]
+    mentioned = re.compile(re.escape(name).replace("\\-", "[-_.]+"), re.IGNORECASE)
+    likely = (d for d in environment.distributions if any(map(mentioned.match, d.requires)))
+    return [*certain, *(d for d in likely if name in _needs_of_extras(environment, d) and d not in certain)]
+
+
+def _needs_of_extras(environment: Environment, distribution: Distribution) -> set[str]:
+    extras = {extra for line in distribution.requires for extra in _EXTRA.findall(line)}
+    return {canonicalize_name(r.name) for extra in extras for r in _applicable(environment, distribution, extra)}
+
+
+def _applicable(environment: Environment, distribution: Distribution, extra: str = "") -> Iterator[Requirement]:
     # An environment that does not state its Python is read as if it had the one that reads it.
     minor = str(PythonVersion.parse(environment.python or platform.python_version()))
-    markers = _markers(minor, environment.arch or "x86_64")
+    markers = {**_markers(minor, environment.arch or "x86_64"), "extra": extra}
     for line in distribution.requires:
+        if not extra and "extra ==" in line and " or " not in line:
+            continue  # most lines of large projects; parsing them takes longer than all else
         try:
             requirement = Requirement(line)
             if requirement.marker is None or requirement.marker.evaluate(markers):
@@ -309,9 +330,8 @@ def _applicable(environment: Environment, distribution: Distribution) -> Iterato
 
 @lru_cache
 def _markers(minor: str, arch: str) -> dict[str, str]:
-    """The values of environment markers for the environment's own Python, with no extra asked for."""
-    markers = Markers.of(Machine(platform=Platform("linux", arch)), minor).markers
-    return {**markers, "extra": ""}
+    """The values of environment markers for the environment's own Python."""
+    return dict(Markers.of(Machine(platform=Platform("linux", arch)), minor).markers)
 
 
 def pinned(requirement: Requirement) -> str:

@@ -31,6 +31,7 @@ from envsolve.environment.model import (
     ExtensionFiles,
     Library,
     TorchFiles,
+    release,
 )
 from envsolve.errors import UsageError
 from envsolve.facts.maintain.companions import extension_of
@@ -49,6 +50,8 @@ _WHOLE_LIST = re.compile(r"(?m)^\s+_preload_[a-z]+_deps\((?:required=\w+)?\)")
 _ANY_LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|pyd)")
 #: Where C extensions look for NumPy's interface: headers of NumPy 2 try the new place first, those of 1 only the old.
 _NUMPY_2, _NUMPY_1 = b"numpy._core._multiarray_umath", b"numpy.core._multiarray_umath"
+#: A message of the same headers; those before NumPy 1.17 do not name either module.
+_NUMPY_HEADERS = b"module compiled against ABI version"
 _NVCC = re.compile(r"nvcc")
 _COMPILER = re.compile(r"(?:[\w]+-conda-linux-gnu-)?(?:gcc|cc|clang)")
 
@@ -67,7 +70,11 @@ def read_environment(prefix: Path, environ: Mapping[str, str] = os.environ, *, r
         UsageError: There is no environment at ``prefix``.
     """
     outline = read_outline(prefix, environ, root=root)
-    return replace(outline, extensions=tuple(read_extensions(outline.distributions, outline.libraries)))
+    return replace(
+        outline,
+        extensions=tuple(read_extensions(outline.distributions, outline.libraries)),
+        numpy_1=_compiled_for_numpy_1(outline),
+    )
 
 
 def read_outline(prefix: Path, environ: Mapping[str, str] = os.environ, *, root: Path = Path("/")) -> Environment:
@@ -268,7 +275,7 @@ def numpy_major(library: Path) -> int | None:
         with open_regular(library) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data.find(_NUMPY_2) >= 0:
                 return 2
-            return 1 if data.find(_NUMPY_1) >= 0 else None
+            return 1 if data.find(_NUMPY_1) >= 0 or data.find(_NUMPY_HEADERS) >= 0 else None
     except (OSError, ValueError):  # an empty file cannot be mapped
         return None
 
@@ -295,7 +302,6 @@ def _extension(distribution: Distribution) -> ExtensionFiles | None:
     if read is None:
         return None
     libraries = tuple(file for file in files.files() if _ANY_LIBRARY.fullmatch(file))
-    majors = {major for file in libraries if (major := numpy_major(site / file))}
     stated = _version_file(site / distribution.name.replace("-", "_") / "version.py")[0]
     return ExtensionFiles(
         distribution.name,
@@ -304,8 +310,23 @@ def _extension(distribution: Distribution) -> ExtensionFiles | None:
         read.code,
         read.every,
         read.cxx11_abi,
-        min(majors, default=None),
     )
+
+
+def _compiled_for_numpy_1(environment: Environment) -> dict[str, str]:
+    """The first library of each package that cannot use the NumPy 2 that is installed; nothing beside NumPy 1."""
+    numpy = environment.distribution("numpy")
+    if numpy is None or release(numpy.version) < (2,):
+        return {}
+    found: dict[str, str] = {}
+    for library in environment.libraries:
+        owner = library.owner
+        # The vendor's libraries are gigabytes without Python; torch is read by itself.
+        if owner is None or owner in {"numpy", "torch", *found} or owner.startswith(VENDOR_PREFIX):
+            continue
+        if numpy_major(Path(library.path)) == 1:
+            found[owner] = library.path
+    return found
 
 
 def read_tools(prefix: Path, base: Path, python: str | None, environ: Mapping[str, str]) -> BuildTools:

@@ -20,7 +20,7 @@ from envsolve.environment.read import read_environment, read_outline
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from tests.binaries.artefacts import CUBIN, PTX, container, elf, entry
-from tests.environment.prefixes import CXX11, NUMPY_1, Prefix, conda_record, environ, install
+from tests.environment.prefixes import CXX11, NUMPY_1, NUMPY_2, Prefix, conda_record, environ, install
 
 CATALOGUE = Catalogue()
 H100 = envsolve.describe_target("H100, driver 570.86.15, linux-x86_64", CATALOGUE)
@@ -223,8 +223,19 @@ def test_libraries_have_their_paths_resolved_and_extensions_their_code(prefix: P
     )
     assert found.extensions is not None
     (extension,) = found.extensions
-    assert (extension.package, extension.every, extension.numpy) == ("flash-attn", ("sm_80", "compute_90"), 1)
+    assert (extension.package, extension.every) == ("flash-attn", ("sm_80", "compute_90"))
     assert read_outline(prefix.folder, environ(prefix.folder.parent)).extensions is None
+
+
+def test_libraries_of_any_package_show_the_numpy_that_they_were_compiled_against(prefix: Prefix) -> None:
+    older = b"\0module compiled against ABI version 0x%x but this version of numpy is 0x%x\0"
+    for name, words in (("one", NUMPY_1), ("oldest", older), ("both", NUMPY_2), ("numpy", NUMPY_1), ("plain", b"")):
+        prefix.add(name, "2.1.0", {f"{name}/core.so": elf(("libc.so.6",), tail=words)})
+    library = f"{prefix.site}/one/core.so"
+    assert read(prefix).numpy_1 == {"oldest": f"{prefix.site}/oldest/core.so", "one": library}
+    prefix.remove("numpy")
+    prefix.add("numpy", "1.26.4")
+    assert read(prefix).numpy_1 == {}
 
 
 def test_the_loader_searches_ld_library_path_before_its_configuration(prefix: Prefix, tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Literal
 
-from envsolve.diagnose.cause_files import causes, code_of
+from envsolve.diagnose.cause_files import Stops, causes, code_of
 from envsolve.diagnose.causes._shared import stated
 from envsolve.diagnose.model import Finding, RuledOut
 from envsolve.diagnose.scene import Scene
@@ -34,8 +33,8 @@ def report_checks() -> tuple[FromReport, ...]:
 
 
 @cache
-def environment_checks(stops: Literal["running", "compiling"]) -> tuple[FromEnvironment, ...]:
-    """What each cause makes of an environment, of the causes that keep torch from running or kernels from compiling."""
+def environment_checks(stops: Stops) -> tuple[FromEnvironment, ...]:
+    """What each cause makes of an environment, of the causes that stop one thing."""
     names = [name for name in _directories() if causes().files[code_of(name)].stops == stops]
     modules = (importlib.import_module(f"{__name__}.{name}") for name in names)
     checks = (getattr(module, "from_environment", None) for module in modules)

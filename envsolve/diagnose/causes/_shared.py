@@ -115,6 +115,12 @@ def gpu_names(gpus: Sequence[Gpu]) -> str:
     return " and ".join(gpu.label for gpu in gpus) or "the GPU"
 
 
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """``a, b, c and 2 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def lines(*matches: Match | None) -> tuple[str, ...]:
     """The lines of matches as evidence."""
     return tuple(match.evidence for match in matches if match is not None)

@@ -3,70 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-import envsolve
-from envsolve.diagnose.environment import diagnose_environment
-from envsolve.diagnose.model import Diagnoses, Diagnosis, ReportFacts
-from envsolve.environment.read import read_environment
-from envsolve.facts.catalogue import Catalogue
-from envsolve.machine.model import Machine
 from tests.binaries.artefacts import CUBIN, container, elf, entry
-from tests.environment.prefixes import BEFORE_CXX11, NUMPY_1, NUMPY_2, Prefix, conda_record, environ, install
-
-CATALOGUE = Catalogue()
-CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
-RUNTIME = {"nvidia/cuda_runtime/lib/libcudart.so.12": elf(soname="libcudart.so.12")}
-PINS = ("nvidia-cuda-runtime-cu12==12.8.90", "nvidia-cudnn-cu12==9.10.2.21", "triton==3.4.0; sys_platform == 'linux'")
-H100 = "H100, driver 570.86.15, python 3.12, linux-x86_64"
-CODE = container(entry(CUBIN, 80), entry(CUBIN, 90))
-
-
-@dataclass
-class World:
-    """An environment with a torch in order, what is set in the shell, and the machine."""
-
-    prefix: Prefix
-    variables: dict[str, str] = field(default_factory=dict)
-    target: str = H100
-    log: str = ""
-    changes: dict[str, object] = field(default_factory=dict)
-
-    @property
-    def machine(self) -> Machine:
-        return replace(envsolve.describe_target(self.target, CATALOGUE), **self.changes)
-
-    def diagnoses(self) -> Diagnoses:
-        home = self.prefix.folder.parent
-        (home / "bin").mkdir(exist_ok=True)
-        (home / "bin/gcc").touch(mode=0o755)
-        variables = {"PATH": str(home / "bin"), **self.variables}
-        environment = read_environment(self.prefix.folder, environ(home, **variables), root=home / "root")
-        return diagnose_environment(environment, ReportFacts(self.log, self.machine), (), CATALOGUE)
-
-    def first(self) -> Diagnosis:
-        return self.diagnoses().diagnoses[0]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    prefix = Prefix(tmp_path / "env", settings={"include-system-site-packages": "true"})
-    prefix.add("pip", "25.0")
-    prefix.add_torch(requires=PINS, needed=("libcudart.so.12", "libcudnn.so.9"))
-    prefix.add("nvidia-cuda-runtime-cu12", "12.8.90", RUNTIME)
-    ops = elf(("libcudnn_graph.so.9",), soname="libcudnn_ops.so.9", runpath="$ORIGIN")
-    libraries = {
-        CUDNN: elf(soname="libcudnn.so.9"),
-        "nvidia/cudnn/lib/libcudnn_ops.so.9": ops,
-        "nvidia/cudnn/lib/libcudnn_graph.so.9": elf(soname="libcudnn_graph.so.9"),
-    }
-    prefix.add("nvidia-cudnn-cu12", "9.10.2.21", libraries)
-    prefix.add("triton", "3.4.0", {"triton/__init__.py": ""})
-    return World(prefix)
+from tests.diagnose.causes.conftest import CODE, CUDNN, PINS, RUNTIME, World
+from tests.environment.prefixes import BEFORE_CXX11, NUMPY_1, NUMPY_2, conda_record, install
 
 
 def vision(version: str, needed: str, tail: bytes = CODE) -> dict[str, bytes | str]:
@@ -149,6 +92,32 @@ def numpy_2(world: World) -> None:
     world.prefix.remove("torch")
     world.prefix.add_torch(numpy=NUMPY_1, requires=PINS, needed=("libcudart.so.12", "libcudnn.so.9"))
     world.prefix.add("numpy", "2.1.0")
+
+
+def numpy_2_beside_any_package(world: World) -> None:
+    world.prefix.add("numpy", "2.1.0")
+    library = elf(("libc.so.6",), tail=NUMPY_1)
+    world.prefix.add("pandas", "2.1.4", {"pandas/algos.so": library}, requires=["numpy>=1.22"])
+
+
+def without_typing_extensions(world: World) -> None:
+    world.prefix.remove("torch")
+    needed = ("libcudart.so.12", "libcudnn.so.9")
+    world.prefix.add_torch(requires=[*PINS, "sympy>=1.13", "typing-extensions>=4.10"], needed=needed)
+    world.prefix.add("sympy", "1.14.0")
+
+
+def without_a_dependency_of_a_dependency(world: World) -> None:
+    without_typing_extensions(world)
+    world.prefix.add("typing-extensions", "4.15.0")
+    world.prefix.remove("sympy")
+    world.prefix.add("sympy", "1.14.0", requires=["mpmath<1.4,>=1.1.0"])
+
+
+def without_its_python(world: World) -> None:
+    program = world.prefix.folder / "bin/python"
+    program.unlink()
+    program.symlink_to("/opt/gone/bin/python3.12")
 
 
 def torch_of_the_user(world: World) -> None:
@@ -247,6 +216,15 @@ BROKEN: list[tuple[Callable[[World], None], str, str, str | None]] = [
     ),
     (half_removed_torch, "lock-incomplete", "libtorch_cuda.so", "torch==2.8.0+cu128 --index-url https://"),
     (numpy_2, "library-mismatch", "numpy-2.1.0.dist-info", '"numpy<2"'),
+    (numpy_2_beside_any_package, "library-mismatch", "pandas/algos.so", '"numpy<2"'),
+    (
+        without_typing_extensions,
+        "dependency-missing",
+        "typing-extensions>=4.10, which is not installed",
+        '"typing-extensions>=4.10"',
+    ),
+    (without_a_dependency_of_a_dependency, "dependency-missing", "requires mpmath", '"mpmath<1.4,>=1.1.0"'),
+    (without_its_python, "interpreter-missing", "/opt/gone/bin/python3.12, which does not exist", "python3.12 -m venv"),
     (torch_of_the_user, "torch-replaced", "torch 2.5.1+cu124, imported", "export PYTHONNOUSERSITE=1"),
     (torch_of_pythonpath, "torch-replaced", "torch 2.9.0a0, imported", "unset PYTHONPATH"),
     (pip_over_conda, "torch-replaced", "pytorch-2.7.1-cuda126_h1.json", '"pytorch=2.7.1=cuda126_h1"'),

@@ -84,8 +84,9 @@ def test_an_environment_without_python_is_said_to_be_so(capsys: pytest.CaptureFi
     prefix = Prefix(tmp_path / "env")
     (prefix.folder / "bin/python").unlink()
     _, out, _ = said(capsys, "diagnose", "--prefix", prefix.folder, *H100)
-    assert "It has no Python" in out
-    assert f"python3 -m venv --upgrade {prefix.folder}" in out
+    assert "interpreter-missing" in out
+    assert f"{prefix.folder}/bin/python: does not exist" in out
+    assert f"python3.12 -m venv --upgrade {prefix.folder}" in out
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
 from envsolve.binaries.model import LIBRARY_FILE
-from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
 from envsolve.diagnose.fixes import led_by, release_for, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, shown
@@ -22,6 +23,7 @@ from envsolve.environment.model import (
     pinned,
     pinned_version,
     release,
+    requiring,
     satisfies,
     torch_distribution,
 )
@@ -170,16 +172,29 @@ def _numpy_installed(environment: Environment) -> Iterator[Finding]:
     if numpy is None or release(numpy.version) < (2,):
         return
     old = [(torch.label, f"{torch.site}/torch/lib")] if torch and torch.numpy == 1 else []
-    old += [
-        (d.label, f"{d.site}/{e.libraries[0]}")
-        for e in environment.extensions or ()
-        if e.numpy == 1 and (d := environment.distribution(e.package))
-    ]
+    old += [(d.label, path) for name, path in environment.numpy_1.items() if (d := environment.distribution(name))]
+    extensions = environment.extensions or ()
     if old:
-        who = f"{', '.join(name for name, _ in old)} beside numpy {numpy.version}"
+        labels = [name for name, _ in old]
+        who = f"{listed(labels)} beside numpy {numpy.version}"
         evidence = (*(f"{place}: {name} looks for NumPy where NumPy 1 had it" for name, place in old), numpy.info)
-        fix = CAUSE.fix("older-numpy", last="; 1.26 is its last release")
-        yield CAUSE.finding("numpy-installed", Grounds.READ, evidence, [fix], who=who)
+        of_torch = bool(torch and torch.numpy == 1) or any(e.package in environment.numpy_1 for e in extensions)
+        found = CAUSE.finding("numpy-installed", Grounds.READ, evidence, _numpy_fixes(environment), who=who)
+        yield replace(found, beside_torch=not of_torch)
+
+
+#: The first Python for which NumPy 1 has no wheels; 1.26 is its last release.
+_WITHOUT_NUMPY_1 = (3, 13)
+
+
+def _numpy_fixes(environment: Environment) -> Iterator[Fix]:
+    """NumPy 1 if nothing that is installed forbids it, then releases of the modules that support NumPy 2."""
+    wants = (needs(environment, d).get("numpy") for d in environment.distributions)
+    newer = any(r is not None and not satisfies("1.26.4", r.specifier) for r in wants)
+    if not newer and release(environment.python)[:2] < _WITHOUT_NUMPY_1:
+        yield CAUSE.fix("older-numpy", last="; 1.26 is its last release")
+    if environment.numpy_1:
+        yield CAUSE.fix("newer-packages", packages=" ".join(environment.numpy_1))
 
 
 # Wheels of GPU libraries that overwrite each other, or are not those that torch pins.
@@ -201,9 +216,9 @@ def _overlaps(environment: Environment, wheels: Sequence[Distribution]) -> Itera
         claimed = {path for path in one.altered if LIBRARY_FILE.search(path)}
         for other in wheels if claimed else ():
             shared = sorted(claimed & set(other.files or ())) if other.site == one.site and other is not one else []
-            asking = [d for d in environment.distributions if one.name in needs(environment, d)] if shared else []
+            asking = requiring(environment, one.name) if shared else []
             if asking:
-                keeps = [d for d in environment.distributions if other.name in needs(environment, d)]
+                keeps = requiring(environment, other.name)
                 evidence = (
                     f"{one.site}/{shared[0]}: of another size than {PurePosixPath(one.info).name}/RECORD says",
                     f"{one.info}: {one.label}, which {asking[0].label} requires",

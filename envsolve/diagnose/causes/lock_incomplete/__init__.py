@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
 from envsolve.binaries.model import LIBRARY_FILE
-from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
 from envsolve.diagnose.fixes import led_by, replacements, very_torch
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
@@ -178,11 +178,11 @@ def _lost(distribution: Distribution) -> list[str]:
 
 def _words(gaps: _Gaps) -> Iterator[str]:
     if gaps.absent:
-        yield f"{_listed([r.name for r in gaps.absent])} {'is' if len(gaps.absent) == 1 else 'are'} not installed"
+        yield f"{listed([r.name for r in gaps.absent])} {'is' if len(gaps.absent) == 1 else 'are'} not installed"
     yield from (f"{PurePosixPath(_lost(d)[0]).name} of {d.label} is gone" for d in gaps.halved)
     yield from (f"{PurePosixPath(library.path).name} of {library.owner} is cut off" for library in gaps.cut)
     if gaps.nowhere and not (gaps.absent or gaps.broken):
-        yield f"{_listed(gaps.nowhere)} {'is' if len(gaps.nowhere) == 1 else 'are'} not found by the loader"
+        yield f"{listed(gaps.nowhere)} {'is' if len(gaps.nowhere) == 1 else 'are'} not found by the loader"
 
 
 def _evidence(environment: Environment, torch: TorchFiles, gaps: _Gaps) -> Iterator[str]:
@@ -194,7 +194,7 @@ def _evidence(environment: Environment, torch: TorchFiles, gaps: _Gaps) -> Itera
         yield f"{distribution.info}/RECORD: files that are gone: {count}, {_lost(distribution)[0]} among them"
     yield from (f"{library.path}: shorter than its own header says" for library in gaps.cut)
     if gaps.nowhere:
-        yield f"{torch.site}/torch/lib: needs {_listed(gaps.nowhere)}, which the loader does not find"
+        yield f"{torch.site}/torch/lib: needs {listed(gaps.nowhere)}, which the loader does not find"
     yield f"{torch.site}/torch/version.py: {torch.label}"
 
 
@@ -215,12 +215,7 @@ def _fix(scene: Scene, torch: TorchFiles, gaps: _Gaps) -> Fix:
 def _conda(environment: Environment) -> Iterator[Finding]:
     broken = [p for p in environment.conda if any(LIBRARY_FILE.search(path) for path in p.missing)]
     if environment.kind in ("conda", "pixi") and broken:
-        what = _listed([f"{PurePosixPath(p.missing[0]).name} of {p.name} {p.version}" for p in broken])
+        what = listed([f"{PurePosixPath(p.missing[0]).name} of {p.name} {p.version}" for p in broken])
         evidence = (f"{p.record}: {p.missing[0]} is gone" for p in broken)
         packages = " ".join(f"{p.name}={p.version}={p.build}" for p in broken)
         yield CAUSE.finding("conda", Grounds.READ, evidence, [CAUSE.fix("conda", packages=packages)], what=what)
-
-
-def _listed(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -1,0 +1,85 @@
+"""``dependency-missing``: an installed package requires one that is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from envsolve.diagnose.causes._shared import Cause, lines, listed
+from envsolve.diagnose.model import Finding, Grounds
+from envsolve.diagnose.scene import Scene
+from envsolve.environment.model import Distribution, Environment, needs, pinned, torch_distribution
+from envsolve.facts.catalogue import Catalogue
+
+CAUSE = Cause.of(__name__)
+#: These change the requirements of what they package, and keep their own.
+_OTHER_RULES = ("conda", "debian")
+_VENDORS = ("nvidia-", "triton", "pytorch-triton", "cuda-")
+
+
+def from_report(scene: Scene) -> Iterator[Finding]:
+    """A module that torch requires cannot be imported; in a build it is the build that lacks it."""
+    match = CAUSE.first(scene)
+    if match is None or scene.mentions("getting requirements to build", "build dependencies", "build wheel"):
+        return
+    package = match.groups["module"].lower().replace("_", "-")
+    grounds = Grounds.STATED if scene.mentions("torch") else Grounds.SUGGESTED
+    fix = CAUSE.fix("install", packages=package)
+    yield CAUSE.finding("absent", grounds, lines(match), [fix], package=package)
+
+
+def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
+    """Compare the requirements of every distribution with what is there; what torch itself cannot do without first."""
+    gaps = list(_gaps(environment, scene.catalogue))
+    reached = _reached(environment)
+    of_torch = [gap for gap in gaps if gap[0].name in reached]
+    if chosen := of_torch or gaps:
+        who, what = [d.label for d, _ in chosen], dict.fromkeys(pinned(r) for _, r in chosen)
+        evidence = (f"{d.info}: requires {pinned(r)}, which is not installed" for d, r in chosen)
+        packages = " ".join(f'"{name}"' if set(name) & set("<>!~;") else name for name in what)
+        fix = CAUSE.fix("install", packages=packages)
+        values = {"who": listed(list(dict.fromkeys(who))), "what": listed([r.name for _, r in chosen])}
+        grounds = Grounds.READ if of_torch else Grounds.NOTICED
+        found = CAUSE.finding("unmet", grounds, evidence, [fix], **values)
+        yield replace(found, beside_torch=not of_torch)
+
+
+def _gaps(environment: Environment, catalogue: Catalogue) -> Iterator[tuple[Distribution, Requirement]]:
+    """Requirements of which nothing is installed, under that name or another that has the same files."""
+    there = {d.name for d in environment.distributions} | {p.name for p in environment.conda}
+    twins = {s.package: s.owner for s in catalogue.shared_files}
+    owners = {twins.get(name, name) for name in there}
+    seen: set[str] = set()
+    for distribution in environment.distributions:
+        if distribution.name in seen or distribution.installer in _OTHER_RULES:
+            continue
+        seen.add(distribution.name)
+        for name, requirement in needs(environment, distribution).items():
+            # The vendor's libraries may come from the system; `lock-incomplete` looks for the files themselves.
+            if name in there or twins.get(name, name) in owners or name.startswith(_VENDORS):
+                continue
+            if not _importable(environment, name):
+                yield distribution, requirement
+
+
+def _importable(environment: Environment, name: str) -> bool:
+    """Whether a module of that name is on the path, as of packages that were copied there without metadata."""
+    module = name.replace("-", "_")
+    places = (Path(site.path) / module for site in environment.sites)
+    return any(place.is_dir() or place.with_suffix(".py").is_file() for place in places)
+
+
+def _reached(environment: Environment) -> set[str]:
+    """The names of torch and of all that it requires, directly or not."""
+    own = torch_distribution(environment)
+    found: set[str] = set()
+    ahead = [own] if own else []
+    while ahead:
+        distribution = ahead.pop()
+        found.add(distribution.name)
+        names = (name for name in needs(environment, distribution) if name not in found)
+        ahead += [d for name in names if (d := environment.distribution(name))]
+    return found
