@@ -83,7 +83,7 @@ class Matrix:
     Attributes:
         title: The package and the GPUs.
         header: Names of the columns: the release, the GPUs if their verdicts differ, and a variant each.
-        rows: A row for releases in a row with the same verdicts, newest first; a cell is empty if there is no build.
+        rows: A row for adjacent releases with the same verdicts, newest first; a cell without a build is empty.
         legend: What the words and marks of the cells mean, those that occur.
     """
 

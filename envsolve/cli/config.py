@@ -97,7 +97,7 @@ def settings() -> dict[str, Setting]:
         for name, value in table.items():
             if name not in SETTINGS_OF_PLANS:
                 hint = f"settings: {', '.join(SETTINGS_OF_PLANS)}"
-                raise UsageError(f"{path}: there is no setting {name}", hint=hint)
+                raise UsageError(f"{path}: unknown setting {name}", hint=hint)
             kind = SETTINGS_OF_PLANS[name]
             parts = value if isinstance(value, list) else ()
             if not isinstance(value, kind) or not all(isinstance(one, str) for one in parts):

@@ -35,7 +35,7 @@ def command(
     ] = None,
     installed: Annotated[
         Path | None,
-        path("--installed", metavar="FILE", help="What is installed: pip freeze, pip list, conda list, or JSON."),
+        path("--installed", metavar="FILE", help="Installed packages: pip freeze, pip list, conda list, or JSON."),
     ] = None,
     prefix: Annotated[Path | None, path("--prefix", metavar="DIR", help="An environment on this computer.")] = None,
     python: Annotated[
@@ -69,7 +69,7 @@ def command(
         raise UsageError("--run tries an environment on this machine", hint="name it: --prefix DIR --run")
     if fix or restore:
         if prefix is None or log is not None or installed is not None or fix is restore:
-            hint = "give one of them, with --prefix DIR alone"
+            hint = "give one of them, with only --prefix DIR"
             raise UsageError("--fix and --restore change one environment", hint=hint)
         if restore:
             _restore(prefix, sure)
@@ -209,7 +209,7 @@ def _restore(prefix: Path, sure: bool) -> None:
 
 def _confirm() -> None:
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("nothing was changed: there is no terminal to ask on", hint="add --yes to go ahead")
+        raise UsageError("nothing was changed: confirmation requires a terminal", hint="add --yes to go ahead")
     phase("")
     typer.confirm("Go ahead?", abort=True, err=True)
 

@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Preview what an install would do to torch.
 
-    Runs the install only if it is safe. The installer's own dry run tells what would change; the rules say whether
+    Runs the install only if it is safe. The installer's own dry run shows what would change; the rules say whether
     that runs on this machine. What would break or replace torch unasked is refused with exit code 4. Otherwise the
     command runs, and its exit code is this one's. --format and -o are for --dry-run.
     """
@@ -79,7 +79,7 @@ def _words(found: Preview | None) -> str:
 def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | None) -> None:
     """Write the constraints, or remove them."""
     if words or (write and remove):
-        raise UsageError("--write and --remove take no command, and not each other", hint="give one of them alone")
+        raise UsageError("--write and --remove take no command, and not each other", hint="give only one of them")
     place = prefix or active_environment("no environment to change", "name it with --prefix DIR")
     done = envsolve.guard(place) if write else envsolve.unguard(place)
     for file in done.files:

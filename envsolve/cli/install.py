@@ -121,7 +121,7 @@ def _lock_among(words: list[str]) -> Path | None:
     if not locks:
         return None
     if len(words) > 1:
-        raise UsageError("a lock file is installed alone", hint="leave out the other requirements")
+        raise UsageError("a lock file cannot be combined with requirements", hint="leave out the other requirements")
     path = Path(locks[0])
     if path.suffix == ".toml" and not path.name.startswith("pylock."):
         raise UsageError(f"{path}: a lock file is named pylock.toml or pylock.NAME.toml", hint="rename it")

@@ -180,7 +180,7 @@ def _app() -> Any:
 
 
 def _installation() -> list[str]:
-    """What a bug report has to say of an installation; nothing that names its user."""
+    """Facts about this installation for a bug report; nothing that names its user."""
     import platform
     from importlib.metadata import PackageNotFoundError, requires, version
 

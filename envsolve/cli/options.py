@@ -165,7 +165,7 @@ class Machines(NamedTuple):
 
 
 def _part(option: str, text: str) -> str:
-    """Return the part of a target that an option stands for.
+    """Return the part of a target that an option gives.
 
     Raises:
         UsageError: It says something else of the machine, cannot be read, or is empty: a shell variable was not set.
@@ -282,7 +282,7 @@ class Asked(NamedTuple):
         """Return the package manager: conda also if a format, a file or a channel of conda's says so.
 
         Raises:
-            UsageError: There is no such manager, or an option of conda's goes with another one.
+            UsageError: The manager is unknown, or an option of conda's goes with another one.
         """
         conda_file = next(
             (str(p) for p in self.requirement or () if p.suffix in (".yml", ".yaml") or p.name == "pixi.toml"), None
@@ -315,7 +315,7 @@ def active_environment(message: str, hint: str) -> Path:
     """Return the environment that is meant if none is named: the activated one, otherwise ``.venv`` in this directory.
 
     Raises:
-        UsageError: There is none; with the given message and hint.
+        UsageError: No environment was found; with the given message and hint.
     """
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if active := os.environ.get(variable):
@@ -331,7 +331,7 @@ def python_version(text: str | None) -> str | None:
     """Read ``--python``.
 
     Raises:
-        UsageError: It is no version of Python 3. Whether there are builds for it is checked once they are read.
+        UsageError: It is not a version of Python 3. Whether there are builds for it is checked once they are read.
     """
     if text is None:
         return None

@@ -19,7 +19,7 @@ TEXT_SUFFIXES = (".txt", ".md", ".log", ".out")
 
 
 class Settings:
-    """What the user said of talking, and the words of the command line, once per process."""
+    """The user's choice of how much to print, and the words of the command line, once per process."""
 
     def __init__(self) -> None:
         self.debug = False
@@ -42,7 +42,7 @@ def check_target(target: Path | None, option: str = "-o") -> None:
     """Refuse a place that cannot be a file, before work is done for it.
 
     Raises:
-        UsageError: It is a folder, or stands in none.
+        UsageError: It is a directory, or its directory does not exist.
     """
     if target is not None and is_folder(target):
         raise UsageError(f"{target} is a folder", hint=f"name a file after {option}")
@@ -94,9 +94,9 @@ def deliver_as(form: str | None, value: object, words: Callable[[], str], target
 
     Args:
         form: ``json`` or ``text``; None for that of the suffix of the target.
-        value: What is delivered.
-        words: Puts it into words, where those are wanted.
-        target: The file; the standard output where None or ``-``.
+        value: The result.
+        words: Renders it as text for people, if requested.
+        target: The file; None or ``-`` is the standard output.
 
     Raises:
         EnvsolveError: As :func:`deliver`.

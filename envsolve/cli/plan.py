@@ -156,10 +156,10 @@ def command(
 
 
 def _format(named: str | None, builder: str | None, output: Path | None, *, several: bool) -> str:
-    """Return the format that the options name, else the one that the name of the output stands for.
+    """Return the format that the options name, otherwise the one for the output's file name.
 
     Raises:
-        UsageError: There is no such format or builder, or they contradict each other.
+        UsageError: The format or builder is unknown, or they contradict each other.
     """
     from envsolve.formats import format_built_by, format_for, format_named
 

@@ -96,7 +96,7 @@ def _program(python: str) -> Path:
     """Return the path of an interpreter, which may be a name on PATH; ``./name`` and a path are not looked up there.
 
     Raises:
-        UsageError: There is no such program.
+        UsageError: The program does not exist.
     """
     found = shutil.which(python) if python == PurePath(python).name else None
     path = Path(found or python)

@@ -1,1 +1,1 @@
-"""From an error text or an environment to its root cause, with evidence and the least change that mends it."""
+"""From an error text or an environment to its root cause, with evidence and the smallest change that fixes it."""

@@ -82,7 +82,7 @@ def fed(log: str, probes: Sequence[Probe]) -> Fed:
 def held_against(
     environment: Environment, probes: Sequence[Probe], answers: Sequence[Finding | RuledOut]
 ) -> list[Finding | RuledOut]:
-    """What only the probes show, before the other answers; what a run has disproved is ruled out."""
+    """Faults that only the probes show, before the other answers; what a run has disproved is ruled out."""
     seen = [*torch_replaced.from_probes(environment, probes), *library_shadowed.from_probes(environment, probes)]
     if not _everything_works(probes):
         return [*seen, *answers]
@@ -107,7 +107,7 @@ def diagnose_environment(
     catalogue: Catalogue,
     probes: Sequence[Probe] = (),
 ) -> Diagnoses:
-    """What is wrong in an environment on a machine, and what to do about it.
+    """The faults of an environment on a machine, and their fixes.
 
     Args:
         environment: As read from its files.
@@ -126,7 +126,7 @@ def diagnose_environment(
 
 
 def examined(environment: Environment, scene: Scene) -> list[Finding | RuledOut]:
-    """What the causes make of an environment and of its report.
+    """The diagnoses that the causes derive from an environment and its report.
 
     Of equal grounds the earlier comes first: what keeps torch from running, by files, then only by the rules. To
     install another torch also installs what it requires, so what is merely missing comes later.
@@ -212,7 +212,7 @@ def answer(
         probes: What was tried in it.
 
     Raises:
-        UsageError: The list of packages is empty, or there is no environment at ``prefix``.
+        UsageError: The list of packages is empty, or ``prefix`` has no environment.
     """
     text = read_log(BytesIO(log))[0] if isinstance(log, bytes) else log
     listed = read_installed(installed) if installed else None

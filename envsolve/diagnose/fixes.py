@@ -151,7 +151,7 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
     what = source_of(scene)
     if not listed:
         text = (
-            "Build the extension again with the cards named: TORCH_CUDA_ARCH_LIST takes their compute capabilities, "
+            "Build the extension again with the GPUs named: TORCH_CUDA_ARCH_LIST takes their compute capabilities, "
             "such as 7.0;8.0 (nvidia-smi --query-gpu=compute_cap --format=csv shows them)."
         )
         listed = "..."
@@ -160,7 +160,7 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
     if scene.mentions("dockerfile", "\nrun ", "docker build"):
         text += " In a Dockerfile, ENV TORCH_CUDA_ARCH_LIST before the RUN line does it."
     if scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
-        text = "Name the cards to CMake in place of native, wherever it is built."
+        text = "Name the GPUs to CMake in place of native, wherever it is built."
         numbers = listed.replace(".", "") if listed != "..." else "80;90"
         return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
     command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'
@@ -189,7 +189,7 @@ def extension_named(scene: Scene, line: str = "") -> str | None:
 
 
 def source_of(scene: Scene) -> str:
-    """What the report installs from source, ``git+https://...`` or ``.``, else the extension that it names."""
+    """The source install in the report, ``git+https://...`` or ``.``, otherwise the extension that it names."""
     if match := _SOURCE.search(scene.report.text):
         # A shell takes # for a comment, & and ? for its own.
         return f'"{match[0]}"' if set(match[0]) & set("#&?") else match[0]
@@ -207,7 +207,7 @@ def source_of(scene: Scene) -> str:
 
 
 def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
-    """Where NVIDIA's wheels for a Jetson are; empty where there is none."""
+    """The URL of NVIDIA's wheels for a Jetson; empty if it has none."""
     known = scene.facts.architectures
     islands = [gpu for gpu in scene.gpus if (chip := known.get(gpu.compute_capability or "")) and chip.island]
     if not islands and not scene.is_jetson:
@@ -215,7 +215,7 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
     code = islands[0].cc.sm if islands and islands[0].cc else "its own sm"
     text = (
         f"Use a wheel from NVIDIA's Jetson index or a Jetson container: a Jetson runs only code made for it ({code}), "
-        "which wheels for servers do not carry. Such wheels exist for each JetPack's own Python alone: make the "
+        "which wheels for servers do not carry. Such wheels exist only for each JetPack's own Python: make the "
         "environment with the system's python3."
     )
     return (Fix(text),)
@@ -225,7 +225,7 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
 
 
 def companion_for_torch(scene: Scene, package: str) -> Fix | None:
-    """The best build of a companion for the very torch at hand, which stays as it is; None where there is none."""
+    """The best build of a companion for the torch at hand, which stays unchanged, or None."""
     option = _option(scene, package)
     if option is None:
         return None
@@ -253,7 +253,7 @@ def _option(scene: Scene, package: str) -> Option | None:
 
 
 def very_torch(scene: Scene, torch: TorchFiles) -> str:
-    """The torch that is there, as an installer takes it: its version, and its own index where its flavour is told."""
+    """The installed torch as an installer accepts it: its version, and its own index if its variant is known."""
     place = scene.catalogue.indexes.get("pytorch")
     if torch.version and torch.local and place and re.fullmatch(r"cpu|cu\d+", torch.local):
         return f"torch=={torch.version} --index-url {place.url.format(variant=torch.local)}"

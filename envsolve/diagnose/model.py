@@ -110,7 +110,7 @@ class Diagnoses:
 
 
 class Grounds(str, Enum):
-    """What a finding is based on, best first. The precision of each is in ``index_data/precisions.json``."""
+    """The basis of a finding, best first. The precision of each is in ``index_data/precisions.json``."""
 
     #: Words of an error, and rules or catalogue facts that confirm them for this build and machine.
     CONFIRMED = "confirmed"
@@ -151,7 +151,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RuledOut:
-    """What was checked and does not apply, in words."""
+    """A cause that was checked and does not apply, in words."""
 
     text: str
 

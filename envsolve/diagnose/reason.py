@@ -58,14 +58,14 @@ def diagnose(report: ReportFacts, others: Sequence[Machine], catalogue: Catalogu
         catalogue: The facts.
 
     Returns:
-        The diagnoses; if there is none, what was ruled out and what to run next.
+        The diagnoses; without any, what was ruled out and what to run next.
     """
     scene = scene_of(report, others, catalogue)
     return concluded(scene, weighed(scene))
 
 
 def weighed(scene: Scene) -> list[Finding | RuledOut]:
-    """What each cause makes of a report."""
+    """The findings of each cause on a report."""
     return [answer for check in report_checks() for answer in check(scene)]
 
 
@@ -135,7 +135,7 @@ def tried(finding: Finding, trial: Trial) -> Iterator[Fix]:
 
 
 def _to_find_one(scene: Scene) -> tuple[Fix, ...]:
-    """What to add to the report so that a fix can be found, or that there is none."""
+    """What to add to the report so that a fix can be found; or that no fix exists."""
     missing = []
     if not scene.gpus or scene.driver is None:
         missing.append(

@@ -1,4 +1,4 @@
-"""What causes are weighed on: the report, the machines as judged, the signatures found, and the facts."""
+"""Everything that causes are weighed on: the report, the machines as judged, the signatures found, and the facts."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ class Scene:
 
     @property
     def visible_devices(self) -> str | None:
-        """What CUDA_VISIBLE_DEVICES holds, without quotes; None if the report does not show the variable."""
+        """The value of CUDA_VISIBLE_DEVICES, without quotes; None if the report does not show the variable."""
         seen = self.report.variables.get("CUDA_VISIBLE_DEVICES")
         return seen.value.strip("\"' ") if seen else None
 

@@ -42,7 +42,7 @@ class Match:
     """A signature found in a text.
 
     Attributes:
-        line: Number of the line that the anchor stands on, from 1.
+        line: Number of the anchor's line, from 1.
         quote: That line, shortened.
         groups: The named groups that took part.
     """
@@ -128,7 +128,7 @@ def find_matches(text: str, signatures: Sequence[Signature]) -> tuple[Match, ...
 
 
 def cause_of(text: str) -> str | None:
-    """The likeliest cause by the words alone; None if they speak for none."""
+    """The most likely cause by the words only; None if they indicate none."""
     return next((m.signature.causes[0] for m in find_matches(text, signatures()) if m.signature.causes), None)
 
 
@@ -138,7 +138,7 @@ def explain(text: str) -> tuple[str | None, str | None]:
 
 
 def explanation_of(text: str) -> str | None:
-    """What an error means that is not a cause of a broken environment, or None."""
+    """The meaning of an error that is not a cause of a broken environment, or None."""
     return next((m.signature.says for m in find_matches(text, signatures()) if m.signature.says), None)
 
 
@@ -166,7 +166,7 @@ def _matches(text: Text, signature: Signature, until: float) -> Iterator[Match]:
 
 
 def _places(text: Text, anchors: Sequence[str]) -> list[int]:
-    """Where anchors stand, in order, no two within the window of one another's line."""
+    """The places of anchors, in order, no two within the window of one another's line."""
     found: list[int] = []
     for anchor in anchors:
         if not text.vocabulary.allows(anchor):

@@ -20,7 +20,7 @@ _SITE = "$(python -c 'import sysconfig; print(sysconfig.get_path(\"purelib\"))')
 
 
 def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Fix]:
-    """Ways to an nvcc of a CUDA version, those that leave the system alone first."""
+    """Ways to an nvcc of a CUDA version, those that do not change the system first."""
     wanted = str(CudaVersion.parse(cuda)) if cuda else "12.8"
     whole = [c for c in scene.catalogue.compilers if "nvcc" in c.provides and covers(c, wanted)]
     order = {"pip": 1, "conda": 0 if scene.mentions_conda else 2, "apt": 3}
@@ -122,7 +122,7 @@ def _remedy(scene: Scene, version: str, why: str) -> Fix | None:
         return None
     last = _last_branch(scene)
     where = " on the host (a container has no driver of its own)" if scene.in_container else ""
-    upto = f", up to branch R{last}, the last that serves the card" if last else ""
+    upto = f", up to branch R{last}, the last that supports the GPU" if last else ""
     return Fix(f"Install NVIDIA driver {version} or newer{upto}{where}: {why}.")
 
 

@@ -93,14 +93,14 @@ def carried_out(scene: Scene, command: str) -> Scene | None:
 
 
 def _without_words(scene: Scene) -> Scene:
-    """What the rules alone say of a scene."""
+    """The rules' answer on a scene, without an error text."""
     machine = replace(scene.machine, python=scene.python)
     report = dataclasses.replace(scene.report, text="", machine=machine, commands=(), images=())
     return scene_of(report, scene.machines[1:], scene.catalogue)
 
 
 def _faults(scene: Scene, weigh: Weigh) -> set[str]:
-    """The causes that hold by the rules alone, and ``does-not-run`` if the rules refuse the torch."""
+    """The causes that follow from the rules, and ``does-not-run`` if the rules refuse the torch."""
     found = {answer.cause for answer in weigh(scene) if isinstance(answer, Finding)}
     build = scene.torch.build if scene.torch else None
     if build is not None and scene.machine.gpus:
@@ -209,7 +209,7 @@ class _State:
     def _require(
         self, name: str, build: Build, wanted: dict[str, SpecifierSet], command: Command, chosen: dict[str, Build]
     ) -> None:
-        """What a chosen build requires: it stays as it is if it satisfies that and nothing is to be reinstalled."""
+        """Apply the requirements of a chosen build: it stays if it satisfies them and nothing is to be reinstalled."""
         for line in build.requires or ():
             found = _requirement(line)
             if found is None or not self._applies(found):

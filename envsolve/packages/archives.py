@@ -70,11 +70,11 @@ class RangedFile(io.RawIOBase):
         Args:
             url: Address without credentials.
             session: Sends the requests.
-            size: Bytes, where the index says so; helps to choose how much to read at once.
+            size: Bytes, if the index gives it; helps to choose how much to read at once.
             download_dir: Where a server without ranges is downloaded to; the system's temporary folder when None.
 
         Raises:
-            IndexUnavailableError: The file cannot be read, or is no longer there.
+            IndexUnavailableError: The file cannot be read, or no longer exists.
         """
         super().__init__()
         self._url = url
@@ -278,7 +278,7 @@ def members_ending(file: IO[bytes], suffix: str) -> list[Member]:
     """The members whose names end so, in the order of the table of contents.
 
     Raises:
-        zipfile.BadZipFile: It is no archive.
+        zipfile.BadZipFile: It is not an archive.
     """
     directory = _directory(file)
     found = None if directory is None else list(_found(directory, suffix.encode()))
@@ -327,10 +327,10 @@ ARCHIVE_ERRORS = (ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error, 
 
 
 def wheel_metadata(file: IO[bytes], filename: str) -> CoreMetadata:
-    """The metadata of a wheel, read from the ``.dist-info`` that bears the wheel's name.
+    """The metadata of a wheel, read from the ``.dist-info`` that has the wheel's name.
 
     Raises:
-        ValueError or one of ARCHIVE_ERRORS: It is no wheel, or holds none.
+        ValueError or one of ARCHIVE_ERRORS: It is not a wheel, or holds no metadata.
     """
     found = [member for member in members_ending(file, ".dist-info/METADATA") if member.name.count("/") == 1]
     project = canonicalize_name(filename.partition("-")[0])
@@ -350,7 +350,7 @@ def sdist_metadata(file: IO[bytes], filename: str) -> CoreMetadata:
     than its file name says; old ones were packed by hand.
 
     Raises:
-        ValueError or one of ARCHIVE_ERRORS: It is no archive, or holds neither PKG-INFO nor setup.py.
+        ValueError or one of ARCHIVE_ERRORS: It is not an archive, or holds neither PKG-INFO nor setup.py.
     """
     if filename.lower().endswith(".zip"):
         with zipfile.ZipFile(file) as archive:

@@ -1,4 +1,4 @@
-"""What the cache keeps: parsed project pages with their freshness, and core metadata for ever.
+"""The cache: parsed project pages with their freshness, and core metadata for ever.
 
 Metadata that was read is kept by file. Of what the catalogue knows by hash, all that was ever used is one entry:
 writing hundreds of small ones takes longer than all else that a plan does.
@@ -48,7 +48,7 @@ class DiskCache:
         self._lock = Lock()
 
     def read(self, kind: str, key: str) -> memoryview | None:
-        """The entry, or None where there is none or it is damaged."""
+        """The entry; None if it is missing or damaged."""
         path = _place(kind, key)
         try:
             with (self.folder / path).open("rb", 0) as file:
@@ -61,7 +61,7 @@ class DiskCache:
         return body if checksum == _checksum(kind, key, body) else None
 
     def write(self, kind: str, key: str, body: bytes) -> None:
-        """Store an entry. A disk that does not take it is reported once, and then left alone."""
+        """Store an entry. A disk that refuses it is reported once, and then not used."""
         if not self._writable:
             return
         place = _place(kind, key)

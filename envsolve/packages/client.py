@@ -243,7 +243,7 @@ class IndexClient:
         return ("page", name, index), partial(self._page, name, index)
 
     def _divided(self, place: str) -> Divided:
-        """What ``--find-links`` names; empty if the host does not have it, as for pip."""
+        """The files that ``--find-links`` names; empty if the host does not have it, as for pip."""
         found = at_hand(place)
         return Divided((self._page(WHOLE, place) or Listing("", "")) if found is None else found)
 

@@ -66,8 +66,8 @@ def read_spec(text: str, origin: str, names: Mapping[str, str]) -> Spec:
 
     Args:
         text: A PEP 508 requirement (``torch>=2.5``) or a match spec (``pytorch=2.7.1=cuda*``).
-        origin: Where it stands, for messages.
-        names: Names on conda-forge by names on the package index, where they differ.
+        origin: Where it was written, for messages.
+        names: Names on conda-forge by names on the package index, if they differ.
 
     Raises:
         UsageError: It is neither, or asks for what conda has not: an address, a variant in the version.
@@ -160,7 +160,7 @@ def read_environment_file(path: Path, names: Mapping[str, str]) -> CondaAsked:
         names: Names on conda-forge by names on the package index; only for what is written as PEP 508.
 
     Raises:
-        UsageError: It cannot be read, is no environment.yml, or ruamel.yaml is not installed.
+        UsageError: It cannot be read, is not an environment.yml, or ruamel.yaml is not installed.
     """
     table = yaml_table(path)
     channels = table.get("channels") or []
@@ -223,7 +223,7 @@ def _pip(entry: dict[str, Any], path: Path) -> Iterator[str]:
 
 
 def read_pip_part(lines: Sequence[str], path: Path) -> Asked:
-    """What the lines of a ``pip:`` list ask for: conda gives them to pip as a requirement file in the file's directory.
+    """Requirements of a ``pip:`` list: conda gives its lines to pip as a requirement file in the file's directory.
 
     Args:
         lines: Requirements and pip's options.
@@ -240,7 +240,7 @@ def read_pip_part(lines: Sequence[str], path: Path) -> Asked:
 
 def _notes(table: Mapping[str, Any], path: Path) -> Iterator[str]:
     if table.get("variables"):
-        yield f"{path}: variables are set aside: a plan has those alone that its packages need"
+        yield f"{path}: variables are set aside: a plan has only those that its packages need"
 
 
 # Reading what is asked of a conda plan, from every kind of input, into one value.
@@ -304,7 +304,7 @@ def _is_yaml(path: Path) -> bool:
 def _with_pixi(
     files: Sequence[Path], projects: Sequence[Path], groups: Sequence[str], environment: Environment
 ) -> tuple[list[CondaAsked], list[str]]:
-    """What the tables of pixi ask for, and the groups that are none of their environments and features."""
+    """Requirements of pixi's tables, and the groups that are neither environments nor features."""
     found = [*_pixi_tables(files, projects)]
     known = {name for _, table in found for name in pixi_names(table)}
     asked = [_of_pixi(path, table, groups, environment) for path, table in found]

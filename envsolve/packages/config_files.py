@@ -15,7 +15,7 @@ from envsolve.system.files import parse_toml, read_regular
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """What one place (a file, or the environment) says of indexes; unset is None or empty.
+    """Index settings of one place (a file, or the environment); unset is None or empty.
 
     Attributes:
         place: For messages: a path, or ``environment``.
@@ -36,7 +36,7 @@ def pip_layers(environ: Mapping[str, str], home: Path, prefix: Path, system: Pat
     """pip's files, the one that wins first: ``PIP_CONFIG_FILE``, the Python environment's, the user's, the global.
 
     Raises:
-        UsageError: A file is there and is no pip configuration.
+        UsageError: A file exists but is not a pip configuration.
     """
     named = environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:  # pip's own way to say: no files at all
@@ -80,7 +80,7 @@ def uv_layers(environ: Mapping[str, str], cwd: Path | None, home: Path, system: 
     ``UV_CONFIG_FILE`` replaces them all, as it does for uv; so does ``UV_NO_CONFIG``, with nothing.
 
     Raises:
-        UsageError: A file is there and is no TOML, or holds something else where uv has an address.
+        UsageError: A file exists but is not TOML, or holds something else in place of a URL.
     """
     if environ.get("UV_CONFIG_FILE"):
         paths = [Path(environ["UV_CONFIG_FILE"])]

@@ -277,7 +277,7 @@ class Session:
             time_limit: Seconds within which the response must be complete, and one more for each 8 KiB received.
 
         Returns:
-            What ``read`` returns, or None if the host has no such file.
+            The result of ``read``, or None if the host has no such file.
 
         Raises:
             DeniedError: 401 or 403, with the credentials of the index URL, netrc and keyring tried.
@@ -378,7 +378,7 @@ def _refusal(url: str, response: requests.Response, body: bytes, credentials: Cr
 
 
 def _cause(error: Exception) -> tuple[str, bool]:
-    """What went wrong in plain words, and whether the next request to the host would fail in the same way."""
+    """The failure in plain words, and whether the next request to the host would fail in the same way."""
     cause = next((words for kinds, words in _CAUSES if _has(error, *kinds)), None)
     if cause is None:
         return "it stopped answering" if _has(error, *_TIMED_OUT) else "the connection broke off", False

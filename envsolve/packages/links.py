@@ -57,7 +57,7 @@ def is_page(url: str) -> bool:
 
 
 def at_hand(url: str) -> Listing | None:
-    """What is at a URL if that needs no request: a local directory with the pages in it, a local page, an archive.
+    """The files at a URL if that needs no request: a local directory with the pages in it, a local page, an archive.
 
     Raises:
         IndexUnavailableError: It cannot be read.
@@ -129,7 +129,7 @@ class Merged(Listing, frozen=True):
     """An index's files of a project together with those that are on no index.
 
     Attributes:
-        parts: For each version, and last for the files without one, where its files are.
+        parts: The location of the files of each version; last, that of files without a version.
     """
 
     parts: tuple[tuple[tuple[Listing, int], ...], ...] = ()
@@ -192,8 +192,8 @@ def hashed(file: IndexFile) -> IndexFile:
 
 
 def wrong_page(url: str, error: Exception) -> IndexUnavailableError:
-    """The error for a document that is no page of files."""
+    """The error for a document that is not a page of files."""
     return IndexUnavailableError(
-        f"{redact(url)} is no index page: {error}",
-        hint="check the index address, and that no proxy or login page stands between",
+        f"{redact(url)} is not an index page: {error}",
+        hint="check the index URL, and that no proxy or login page answers instead of the index",
     )

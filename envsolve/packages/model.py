@@ -1,4 +1,4 @@
-"""What an index says: files of a project, and the core metadata of one file, read from METADATA and PKG-INFO texts."""
+"""An index's answers: files of a project, and the core metadata of one file, read from METADATA and PKG-INFO texts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DeniedError(IndexUnavailableError):
 
     Attributes:
         may_mean_absent: It is the answer that object stores give for a missing file to a reader who may not list the
-            bucket: it cannot be told from a real denial.
+            bucket: it cannot be distinguished from a real denial.
     """
 
     def __init__(self, message: str, *, hint: str | None, may_mean_absent: bool) -> None:
@@ -97,7 +97,7 @@ class KnownFiles:
     """Thread-safe. The catalogue is read when something is asked first: a run that the cache answers asks nothing."""
 
     def __init__(self, records: Callable[[], Sequence[KnownMetadata]]) -> None:
-        """Args: records: Reads them; those of a package stand together, the newest release last."""
+        """Args: records: Reads them; those of a package follow each other, the newest release last."""
         self._records = records
 
     @cached_property
@@ -122,7 +122,7 @@ class KnownFiles:
 
 
 def normalised(name: str) -> NormalizedName:
-    """A name as it stands in URLs; anything else (``../``) must not get there."""
+    """A name as written in URLs; anything else (``../``) must not get there."""
     try:
         return canonicalize_name(name, validate=True)
     except InvalidName:
@@ -161,7 +161,7 @@ def version_in(filename: str, name: str | None = None) -> str | None:
 
 @lru_cache(maxsize=65536)
 def read_version(text: str) -> Version | None:
-    """A version, or None for a text that is none."""
+    """The version that a text gives, or None."""
     if not is_sane(text):
         return None
     try:

@@ -1,7 +1,7 @@
 """Project pages: PEP 691 JSON and PEP 503 HTML, with PEP 592, 629, 658, 700 and 714, into listings. Pure.
 
-An index page is foreign input. An entry that cannot be read, that is no wheel or source archive, or that points where
-no index may point (a local file from a remote page) is left out; the rest of the page stands.
+An index page is foreign input. An entry that cannot be read, that is neither a wheel nor a source archive, or that
+points where an index may not point (from a remote page to a local file) is left out; the rest of the page is used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, rename="kebab", omit_defaults=True, gc=False):
 
 
 Record = bytes | memoryview | msgspec.Raw
-"""What a page says of one file, as JSON."""
+"""One file of a page, as JSON."""
 
 # RecursionError: msgspec's answer to a document nested without end.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -125,7 +125,7 @@ def sorted_page(files: Iterable[tuple[str, Record]], url: str, index: str, name:
 
 
 def _grouped(files: Iterable[tuple[str, Record]], name: str) -> dict[str | None, list[Record]]:
-    """Records by version, as the file names spell it; files of one version mostly stand together."""
+    """Records by version, as the file names spell it; files of one version mostly follow each other."""
     groups: dict[str | None, list[Record]] = {}
     start, group = "\0", []
     for filename, record in files:
@@ -288,7 +288,7 @@ _DIGEST = re.compile(r"(?:^|&)(sha256|sha512|sha384|sha224|sha1|md5|blake2b)=([0
 
 
 class PageError(ValueError):
-    """The document is no project page that this version understands; the text says what it is."""
+    """The document is not a project page that envsolve understands; the text says what it is."""
 
 
 def read_page(body: bytes, content_type: str, url: str, index: str, name: str) -> Listing:

@@ -71,7 +71,7 @@ def load_project(path: Path, origin: str | None = None) -> Project:
         origin: Where the path was named, for messages.
 
     Raises:
-        UsageError: There is no such file, or it does not describe dependencies.
+        UsageError: The file is missing, or it does not describe dependencies.
     """
     path = path / "pyproject.toml" if is_folder(path) else path
     try:

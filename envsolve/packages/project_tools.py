@@ -13,7 +13,7 @@ import msgspec
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """What the tables of tools declare.
+    """Dependencies that the tables of tools declare.
 
     Attributes:
         dependencies: None if no tool declares any.
@@ -131,7 +131,7 @@ def _poetry_clause(clause: str) -> Sequence[str]:
 
 
 class Pixi(msgspec.Struct, frozen=True):
-    """What a ``pixi.toml``, or ``[tool.pixi]``, asks for on one platform.
+    """Dependencies of a ``pixi.toml``, or of ``[tool.pixi]``, on one platform.
 
     Attributes:
         conda: Match specs.
@@ -150,7 +150,7 @@ def pixi_names(table: Mapping[str, Any]) -> frozenset[str]:
 
 
 def read_pixi(path: Path, table: Mapping[str, Any], chosen: Sequence[str], subdir: str) -> Pixi:
-    """What pixi installs on a platform.
+    """The packages that pixi installs on a platform.
 
     Args:
         path: The file, for messages.
@@ -184,7 +184,7 @@ def read_pixi(path: Path, table: Mapping[str, Any], chosen: Sequence[str], subdi
 
 
 def _pixi_features(table: Mapping[str, Any], chosen: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-    """The tables of the features of some environments; a name that is no environment is a feature."""
+    """The tables of the features of some environments; a name that is not an environment is a feature."""
     named, environments = table.get("feature", {}), table.get("environments", {})
     names, default = dict[str, None](), True
     for name in chosen or ["default"]:

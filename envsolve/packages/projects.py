@@ -27,7 +27,7 @@ _VARIANT = re.compile(r"/(?:cu\d{2,3}|cpu|xpu|rocm[\d.]+)/?$")
 
 
 def about_extra_indexes(urls: Sequence[str]) -> Iterator[str]:
-    """What is asked of the extra indexes that files name: pip merges all indexes, uv asks the extra ones first."""
+    """Which packages the extra indexes of files are used for: pip merges all indexes, uv asks the extra ones first."""
     for url in urls:
         # What torch is taken from is settled by the machines.
         if not _VARIANT.search(url):
@@ -65,7 +65,7 @@ def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) 
 def ask_projects(
     named: Sequence[tuple[Path, tuple[str, ...], str | None]], extras: Sequence[str], groups: Sequence[str]
 ) -> Iterator[Asked]:
-    """What several projects ask for, with the extras and groups that each of them has.
+    """Requirements of several projects, with the extras and groups that each of them has.
 
     Args:
         named: The path of each, the extras that were written behind it, and where it was named if not as a project.
@@ -116,7 +116,7 @@ def _extra(project: Project, extra: str, trail: tuple[str, ...]) -> Iterator[Nee
 def _group(project: Project, group: str) -> Iterator[Need]:
     origin = f"{project.path} [dependency-groups] {group}"
     if canonicalize_name(group) not in project.group_names:
-        raise wrong(str(project.path), f"there is no dependency group {group!r}", _known("groups", project.group_names))
+        raise wrong(str(project.path), f"it has no dependency group {group!r}", _known("groups", project.group_names))
     try:
         found = DependencyGroupResolver(project.groups).resolve(group)
     except (ExceptionGroup, ValueError, LookupError, TypeError) as error:
@@ -132,7 +132,7 @@ def _known(kind: str, names: Collection[str]) -> str:
 
 
 def _under(requirement: Requirement, marker: Marker | None) -> Requirement:
-    """The requirement, asked for only where the marker of what includes it holds too."""
+    """The requirement, restricted by the marker of what includes it."""
     if marker is None:
         return requirement
     narrowed = Requirement(str(requirement))
@@ -287,7 +287,7 @@ def _from_place(
 
 
 def _of_member(directory: Path, extras: Collection[str], seen: tuple[Path, ...]) -> Asked:
-    """What a project in a directory takes from other directories, repositories and URLs."""
+    """The directories, repositories and URLs that a project in a directory depends on."""
     try:
         member = load_project(directory)
     except UsageError:
@@ -300,7 +300,7 @@ def _of_member(directory: Path, extras: Collection[str], seen: tuple[Path, ...])
 def _from_index(project: Project, name: str, entry: Mapping[str, Any], url: str | None) -> Asked:
     if url is None:
         hint = "add its [[tool.uv.index]] with name and url"
-        raise wrong(str(project.path), f"[tool.uv.sources] {name}: there is no index {entry['index']}", hint)
+        raise wrong(str(project.path), f"[tool.uv.sources] {name}: unknown index {entry['index']}", hint)
     if _VARIANT.search(url):
         return Asked(sources=(Source(name, url, _line(project, url)),))
     return Asked(indexes=((name, url),))
@@ -309,7 +309,7 @@ def _from_index(project: Project, name: str, entry: Mapping[str, Any], url: str 
 def _source_url(
     base: Path, entry: Mapping[str, Any], root: Project, need: Need, origin: str
 ) -> tuple[str, Path | None]:
-    """The URL that a source stands for, and its directory if it is one.
+    """The URL of a source, and its directory if it is one.
 
     Raises:
         UsageError: There is nothing at its path, no member of that name, or it is of an unknown kind.
@@ -326,7 +326,7 @@ def _source_url(
     if "path" in entry:
         path = (base / entry["path"]).resolve()
         if not (is_folder(path) or is_file(path)):
-            raise wrong(origin, f"there is no file or directory {path}", "correct the path, or get the submodule")
+            raise wrong(origin, f"file or directory {path} does not exist", "correct the path, or get the submodule")
         return path.as_uri(), path if is_folder(path) else None
     inside = f"#subdirectory={entry['subdirectory']}" if "subdirectory" in entry else ""
     if "git" in entry:

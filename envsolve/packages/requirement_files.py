@@ -150,7 +150,7 @@ class Line(msgspec.Struct, frozen=True):
         path: The file that the line is in.
         number: From 1; 0 if the whole file is meant.
         role: Whether the file's requirements are needs or constraints.
-        requirement: The text in front of the options; empty if there is none.
+        requirement: The text in front of the options; may be empty.
         options: The options, parsed as on pip's command line.
         problem: Why the line, or the file, cannot be read; the other attributes then say what could be.
     """
@@ -181,7 +181,7 @@ def read_lines(
 
     Args:
         path: The file. A ``pyproject.toml`` or ``setup.cfg`` is one line of its own, with the path as its requirement.
-        read: Returns the text of a file, or None if there is no such file; may raise UsageError.
+        read: Returns the text of a file, or None if it does not exist; may raise UsageError.
         role: Whether its requirements are needs or constraints.
         variables: Values for ``${NAME}``; None leaves them as they are.
         trail: The files that led here, each naming the next.
@@ -209,7 +209,7 @@ def read_lines(
             raise wrong(str(path), "the file names itself, directly or through the files that it names")
         text = read(path)
         if text is None:
-            raise wrong(str(path), "there is no such file")
+            raise wrong(str(path), "the file does not exist")
         if other := other_file(path, text):
             raise wrong(str(path), *other)
     except UsageError as problem:
@@ -288,7 +288,7 @@ def _asked(line: Line) -> Iterator[Asked]:
     options, origin = line.options, line.origin
     hashes = tuple(_digest(text, origin) for text in options.values("hashes"))
     if hashes and not line.requirement:
-        raise wrong(origin, "--hash stands without a requirement", "write it behind the requirement that it is of")
+        raise wrong(origin, "--hash without a requirement", "write it behind the requirement that it is of")
     if line.requirement:
         yield _ask(line.requirement, origin, line.role, hashes)
     for text in options.values("editables"):
@@ -379,7 +379,7 @@ def read_requirements(
         groups: Dependency groups of the projects.
 
     Raises:
-        UsageError: Something cannot be read; the message says where it stands and what is wrong.
+        UsageError: Something cannot be read; the message gives the place and the fault.
     """
     parts: list[Asked] = []
     named: list[tuple[Path, tuple[str, ...], str | None]] = [(path, (), None) for path in projects]

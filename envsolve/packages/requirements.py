@@ -68,7 +68,7 @@ class Asked(msgspec.Struct, frozen=True):
         overrides: What is asked of a package in place of whatever anything in the plan requires of it.
         indexes: Normalised names with the URL of the only index that serves each.
         exclude_newer: The earliest date or time of the inputs; files uploaded later are ignored.
-        environments: Markers of the environments that projects are locked for, with their places; none is no limit.
+        environments: Markers of the environments that projects are locked for, with their places; empty for no limit.
     """
 
     needs: tuple[Need, ...] = ()
@@ -117,7 +117,7 @@ def combine(parts: Iterable[Asked]) -> Asked:
 
 
 def overridden(asked: Asked) -> tuple[Asked, dict[str, list[Requirement]]]:
-    """What is asked with the overrides in it, and these by package; they hold for what packages require, as with uv."""
+    """Requirements with the overrides applied, and the overrides by package; as in uv, dependencies obey them too."""
     overrides: dict[str, list[Requirement]] = {}
     for one in asked.overrides:
         overrides.setdefault(canonicalize_name(one.requirement.name), []).append(one.requirement)
@@ -132,7 +132,7 @@ def overridden(asked: Asked) -> tuple[Asked, dict[str, list[Requirement]]]:
 
 
 def wrong(origin: str, what: str, hint: str | None = None) -> UsageError:
-    """The error for a bad piece of input: where it stands, what is wrong, and what to write instead."""
+    """The error for a bad piece of input: its place, what is wrong, and what to write instead."""
     return UsageError(without_logins(f"{origin}: {what}"), hint=hint and without_logins(hint))
 
 
@@ -142,7 +142,7 @@ _OWN = "name a requirements file, a pyproject.toml or an environment.yml"
 
 
 def other_file(path: PurePath, text: str = "") -> tuple[str, str] | None:
-    """What a file is and what to do with it, where that can be told by its name or by a line of it; else None."""
+    """The kind of a file and what to do with it, if its name or one of its lines shows it; otherwise None."""
     installed = f"install it: envsolve install {path} --prefix DIR"
     if "\n@EXPLICIT" in f"\n{text}" or (path.name.startswith("conda-") and path.suffix == ".lock"):
         return "it is an explicit lock of conda packages, not a list of requirements", installed
@@ -153,7 +153,7 @@ def other_file(path: PurePath, text: str = "") -> tuple[str, str] | None:
     if path.name == "pixi.toml":
         return "it names conda packages", f"plan conda packages: envsolve plan -r {path} --manager conda"
     if path.suffix == ".toml":
-        return "it is no list of requirements", _OWN
+        return "it is not a list of requirements", _OWN
     return None
 
 
@@ -179,7 +179,7 @@ def read_requirement(text: str, origin: str) -> Requirement:
         origin: Its place, for messages.
 
     Raises:
-        UsageError: It is none of these, or a URL without the name of its package.
+        UsageError: It is in none of these forms, or a URL without the name of its package.
     """
     text = text.strip()
     if _ADDRESS.match(text):
@@ -225,7 +225,7 @@ def _from_pep508(text: str, origin: str) -> Requirement:
 
 
 def _spelling(text: str) -> str | None:
-    """What was probably meant: conda's and everyday spelling (``torch=2.9``, ``torch 2.9``), or a path with blanks."""
+    """The likely intended text: conda's and everyday spelling (``torch=2.9``, ``torch 2.9``), or a path with blanks."""
     name, at, place = text.partition("@")
     if at and " " in place.strip() and (is_folder(path := _home(place.strip())) or is_file(path)):
         return f"write '{name.strip()} @ {real_path(path).as_uri()}': a blank ends an address"
@@ -247,7 +247,7 @@ def _from_address(text: str, origin: str) -> Requirement:
         raise wrong(origin, f"{redact(address)} does not say which package it is", f"write `name @ {redact(address)}`")
     name = name or _name_in(unquote(parts.path.rpartition("/")[2]))
     if name is None:
-        what = f"{redact(address)} does not tell a package's name by its file name"
+        what = f"{redact(address)} does not have the package's name in its file name"
         raise wrong(origin, what, f"write `name @ {redact(address)}`")
     return _from_pep508(" ; ".join([f"{name} @ {address}", *marker]), origin)
 
@@ -262,7 +262,7 @@ def _from_path(text: str, origin: str) -> Requirement:
         if other := other_file(Path(match["path"])):
             raise wrong(origin, f"{location}: {other[0]}", other[1])
         hint = f"write -r {location}" if path.suffix in (".txt", ".in") else None
-        raise wrong(origin, f"{location} is no wheel, sdist, pyproject.toml or project folder", hint)
+        raise wrong(origin, f"{location} is not a wheel, sdist, pyproject.toml or project directory", hint)
     extras = f"[{match['extras']}]" if match["extras"] else ""
     return _from_pep508(" ; ".join([f"{name}{extras} @ {path.as_uri()}", *marker]), origin)
 
@@ -270,13 +270,13 @@ def _from_path(text: str, origin: str) -> Requirement:
 def _existing(text: str, origin: str) -> Path:
     path = _home(text)
     if not (is_file(path) or is_folder(path)):
-        hint = "check the path; paths are relative to the working folder"
-        raise wrong(origin, f"there is no file or folder {text}", hint)
+        hint = "check the path; paths are relative to the working directory"
+        raise wrong(origin, f"file or directory {text} does not exist", hint)
     return real_path(path)
 
 
 def _home(text: str) -> Path:
-    """The path with ``~`` resolved; as it stands where it names no user that there is."""
+    """The path with ``~`` resolved; unchanged if it names an unknown user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:

@@ -23,7 +23,7 @@ class IndexSettings(msgspec.Struct, frozen=True):
     """How to reach the indexes.
 
     Attributes:
-        default: The index that is asked first, and for most names alone; may hold credentials.
+        default: The index that is asked first, and for most names the only one; may hold credentials.
         extras: Indexes that are asked, in order, for a name that the default index does not have; may hold credentials.
         pinned: The only index of each name that a project takes from one; may hold credentials.
         links: URLs of directories, pages and archives whose files count besides those of the indexes.
@@ -119,7 +119,9 @@ def read_settings(
         except ValueError:
             result = -1
         if result < 0:
-            raise UsageError(f"{setting} is no number of seconds or times: {text}", hint=f"set in {sources[setting]}")
+            raise UsageError(
+                f"{setting} must be zero or a positive number, not {text}", hint=f"set in {sources[setting]}"
+            )
         return result
 
     standard = IndexSettings(default)
@@ -178,7 +180,7 @@ def _links(layers: Sequence[Layer]) -> tuple[str, ...]:
         for text in layer.links:
             place = place_of(text, Path(layer.place).parent)
             if place is None:
-                what = f"there is no directory, page or archive {text} for --find-links (from: {layer.place})"
+                what = f"--find-links {text} is not a directory, page or archive (from: {layer.place})"
                 raise UsageError(what, hint=f"correct it where it is set ({layer.place}), or leave it out")
             found[place] = None
     return tuple(found)

@@ -204,7 +204,7 @@ def edit(text: str, change: Callable[[Command, Mapping[str, str]], Command]) -> 
 
     Args:
         text: Shell text.
-        change: Receives each command and the variables that are set for it alone. The words of the command keep their
+        change: Receives each command and the variables that are set only for it. The words of the command keep their
             quotes, so words that are added must be quoted.
     """
     pieces: list[str] = []

@@ -90,7 +90,7 @@ def read_address(url: str) -> Tree:
     try:
         parts = urlsplit(url.removeprefix("git+"))
     except ValueError as error:
-        return Tree(unread=f"it is no address: {error}")
+        return Tree(unread=f"it is not a valid URL: {error}")
     subdirectory = next(iter(parse_qs(parts.fragment).get("subdirectory", ())), None)
     if not is_inside(subdirectory):
         return Tree(unread=f"its subdirectory {subdirectory} is not in it")
@@ -114,7 +114,7 @@ def is_commit(text: str) -> bool:
 
 
 def is_inside(subdirectory: str | None) -> bool:
-    """Whether a subdirectory, where there is one, stays within its tree."""
+    """Whether a subdirectory, if given, stays within its tree."""
     return subdirectory is None or not (subdirectory.startswith("/") or ".." in subdirectory.split("/"))
 
 
@@ -141,8 +141,8 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
     """
     project, script = read("pyproject.toml"), read("setup.py")
     if project is None and script is None:
-        hint = "name the folder of the project in it: #subdirectory=FOLDER"
-        raise UsageError(f"there is no pyproject.toml and no setup.py in {_place(tree)}", hint=hint)
+        hint = "name the directory of the project in it: #subdirectory=FOLDER"
+        raise UsageError(f"{_place(tree)} has neither a pyproject.toml nor a setup.py", hint=hint)
     table = _table(project, tree)
     requires = _build_requires(table)
     imported = _IMPORTS_TORCH.search((script or b"").decode("utf-8", "replace"))
@@ -199,7 +199,7 @@ def _of_extra(line: str, extra: str) -> str:
 
 
 def _build_requires(table: dict[str, Any]) -> tuple[str, ...]:
-    """``[build-system] requires``; empty where there is none, which means setuptools (PEP 518)."""
+    """``[build-system] requires``; empty without the table, which means setuptools (PEP 518)."""
     system = table.get("build-system")
     lines = system.get("requires") if isinstance(system, dict) else None
     return tuple(line for line in lines if _is_requirement(line)) if isinstance(lines, list) else ()
@@ -326,7 +326,7 @@ class _Git:
         self._environ = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes", **kept, **_UNATTENDED}
 
     def __call__(self, *words: str) -> bytes:
-        """What a command prints.
+        """The output of a command.
 
         Raises:
             GitError: It fails, or takes too long.
@@ -346,7 +346,7 @@ _FORMS = "write git+https://host/repository@revision#subdirectory=folder, or fil
 
 
 def read_tree(name: str, url: str, *, offline: bool) -> Read:
-    """A tree and its metadata; where it cannot be reached from here, ``tree.unread`` says why.
+    """A tree and its metadata; if it cannot be reached from here, ``tree.unread`` says why.
 
     Args:
         name: The package that was asked for.
@@ -354,13 +354,13 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
         offline: Whether to ask nothing beyond this machine.
 
     Raises:
-        UsageError: There is no such tree, wherever it is asked for: the address is none, the folder or the revision is
-            not there, or nothing that could be built is in it.
+        UsageError: The tree does not exist, or cannot exist: the URL is invalid, the directory or the revision is
+            missing, or nothing that could be built is in it.
     """
     tree = read_address(url)
     unknown = CoreMetadata(name, "", exact=False)
     if tree.unread is not None and not is_of_another_kind(url):
-        raise UsageError(f"{redact(url)} is no address of a source tree: {tree.unread}", hint=_FORMS)
+        raise UsageError(f"{redact(url)} is not the URL of a source tree: {tree.unread}", hint=_FORMS)
     if tree.unread is not None:
         return Read(tree, unknown)
     if tree.folder is not None:

@@ -34,7 +34,7 @@ Thing = TypeVar("Thing")
 
 
 class Walk(Generic[Thing]):
-    """What an iterator yields, found as far as somebody asked for it, any number of times from the start.
+    """The items of an iterator, computed on first use, any number of times from the start.
 
     Backtracking comes back to the same package with the same specifiers thousands of times, and takes the first.
     """
@@ -59,7 +59,7 @@ _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
 
 class CandidateSelector(msgspec.Struct, eq=False):
-    """What the indexes offer of each ordinary package, for one environment or for several that share versions.
+    """The indexes' offer of each ordinary package, for one environment or for several that share versions.
 
     Attributes:
         environment: The one whose files are chosen.
@@ -184,7 +184,7 @@ class CandidateSelector(msgspec.Struct, eq=False):
 
 
 def taken(file: IndexFile, digests: frozenset[str] | None) -> bool:
-    """Whether a file is one of those that a requirement file lists by hash; any is, where it lists none."""
+    """Whether a file is one of those that a requirement file lists by hash; True if it lists none."""
     return not digests or any(f"{algorithm}:{digest}" in digests for algorithm, digest in file.hashes.items())
 
 
@@ -256,7 +256,7 @@ def torches_served(package: str, family: Family) -> tuple[str, ...]:
 def goes_with(build: Build, torch: Build) -> bool:
     """Rule 9: the torch minor, the CUDA and the C++ ABI that a wheel was made for.
 
-    A wheel whose name states a whole flavour (``+pt28cu129``) was made for that one, others for every CUDA of a major.
+    A wheel whose name states a whole variant (``+pt28cu129``) was made for that one, others for every CUDA of a major.
     """
     if build.cuda is None or torch.cuda is None or build.torch is None:
         return False
@@ -287,7 +287,7 @@ _GROUP = re.compile(r"\([^()]*\)")
 
 @lru_cache(maxsize=16384)
 def parsed(line: str) -> Requirement | None:
-    """A requirement line; None where it is none. Every extra of a package reads the same lines again."""
+    """A requirement line, parsed, or None. Cached: every extra of a package reads the same lines again."""
     try:
         return Requirement(line)
     except InvalidRequirement:
@@ -307,7 +307,7 @@ def only_for(line: str) -> str | None:
 
 
 def _is_choice(before: str) -> bool:
-    """Whether what stands before the extra may hold in its place: of an ``or`` in closed parentheses that is not so."""
+    """Whether the condition before the extra may hold instead: not for an ``or`` in closed parentheses."""
     open_, removed = _TEXT.sub("", before), 1
     while removed:
         open_, removed = _GROUP.subn("", open_)
@@ -321,9 +321,9 @@ _Wanted = tuple[str, str]  # a package, and an extra of it or ""
 
 
 class Likely:
-    """The pages of what is needed, and, where those are not in the cache, of what that is likely to need in turn.
+    """The pages of required packages and, if those are not in the cache, of packages that they are likely to require.
 
-    Without it a cold plan waits once for each layer of dependencies. What is likely is what the newest known releases
+    Without it a cold plan waits once for each layer of dependencies. Likely are the requirements of the newest known
     need in this environment; the pages decide.
     """
 

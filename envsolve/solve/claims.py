@@ -1,4 +1,4 @@
-"""What a candidate claims: things of which an environment has only one, so that their holders exclude each other."""
+"""The claims of a candidate: things of which an environment has only one, so that their holders exclude each other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _files(owner: str) -> str:
 
 
 def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
-    """What a candidate claims: the files that it installs, a CUDA major, and the ABI of a module beside it."""
+    """The claims of a candidate: the files that it installs, a CUDA major, and the ABI of a module beside it."""
     name, version = candidate.name, candidate.version
     for owner in dict.fromkeys(family.files_of(name, version)):
         yield ClaimNeed(name, _files(owner), f"installs {_files(owner)}")
@@ -71,7 +71,7 @@ def made_for(name: str, url: str, family: Family) -> Iterator[AnyNeed]:
 
 
 def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family: Family) -> Iterator[AnyNeed]:
-    """What packages of a request claim in all their versions, and that they stay on releases like those chosen.
+    """Claims that packages of a request have in all their versions, and that they stay on releases like those chosen.
 
     An old release, from before a package required what now clashes, avoids the clash, and nobody wants it.
     """

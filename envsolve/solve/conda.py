@@ -25,12 +25,12 @@ from envsolve.solve.conda_channels import Channels, UnsolvableError
 from envsolve.values import CudaVersion
 
 _ROUNDS = 4
-"""A CUDA variant may bring in packages that have one themselves; so deep is no chain of them."""
+"""Depth to follow variants: a CUDA variant may bring in packages that have one, but chains are not this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be solved.
+    """The problem to solve.
 
     Attributes:
         specs: What must be there; those that envsolve adds are among them.
@@ -103,7 +103,7 @@ class Solver:
         """The best answer: builds of the best tier that has any answer, CUDA variants wherever they fit.
 
         Raises:
-            UnsolvableError: There is none.
+            UnsolvableError: No solution exists.
             IndexUnavailableError: A channel could not be read.
         """
         failure: UnsolvableError | None = None
@@ -115,7 +115,7 @@ class Solver:
         raise failure or UnsolvableError(["no channel has a build that the machines run"])
 
     def _allowed(self, subdir: str) -> Iterator[dict[str, tuple[Candidate, ...]]]:
-        """For each tier what of the judged packages may be chosen; where no build is usable, nothing of them."""
+        """For each tier the judged packages that may be chosen; empty for a package of which no build is usable."""
         builds = {name: some for name, some in self.builds(subdir).items() if some}
         levels = {name: tiers(some) for name, some in builds.items()}
         for level in range(max((len(some) for some in levels.values()), default=0)) or (0,):
@@ -189,7 +189,7 @@ class Solver:
 
 
 def virtual_packages(machines: Sequence[Machine], facts: Facts) -> tuple[VirtualPackage, ...]:
-    """What all of the machines have: of several, the least.
+    """Facts that hold on all of the machines: of several, the lowest.
 
     Args:
         machines: As they are judged, of one subdir.
@@ -199,7 +199,7 @@ def virtual_packages(machines: Sequence[Machine], facts: Facts) -> tuple[Virtual
 
 
 def system_packages(machines: Sequence[Machine]) -> Iterator[VirtualPackage]:
-    """Those of all of the machines that no driver and no card decides."""
+    """Facts of all of the machines that do not depend on a driver or GPU."""
     platform = machines[0].platform or Platform()
     if platform.os == "windows":
         yield VirtualPackage("__win", "0")
@@ -232,7 +232,7 @@ def _cuda(machines: Sequence[Machine], facts: Facts) -> Iterator[VirtualPackage]
 
 
 def _driver_cuda(machine: Machine, facts: Facts) -> str | None:
-    """The newest CUDA that the driver runs in full: what ``cuDriverGetVersion`` tells conda there."""
+    """The newest CUDA that the driver runs in full: conda gets it there from ``cuDriverGetVersion``."""
     driver = lifted(machine, facts.forward)
     if driver is None:
         return None

@@ -66,8 +66,8 @@ class Channels:
     """Channels in the order of their preference; a package is taken from the first that has it.
 
     Args:
-        names: Names (``conda-forge``) or addresses.
-        offline: Answer from rattler's cache alone.
+        names: Names (``conda-forge``) or URLs.
+        offline: Answer only from rattler's cache.
         exclude_newer: First instant that is too late, ISO 8601 in UTC.
     """
 
@@ -143,7 +143,7 @@ class Channels:
         return tuple(by_name[one.name.normalized] for one in lib.PackageRecord.sort_topologically(records))
 
     def _set_apart(self, candidate: Candidate) -> Any:
-        """A record as if another channel had it: the solver tells channels apart by their address."""
+        """A record as if another channel had it: the solver distinguishes channels by their URL."""
         record = self._records[candidate.url]
         return self._rattler.RepoDataRecord(record, record.file_name, record.url, _APART)
 
@@ -154,7 +154,7 @@ class Channels:
     def _channel(self, name: str) -> Any:
         if not name.strip() or not _may_be_there(name):
             raise UsageError(
-                f"there is no conda channel {name!r}", hint="name it (conda-forge), or a folder that is one"
+                f"conda channel {name!r} does not exist", hint="name a channel (conda-forge) or its directory"
             )
         try:
             return self._rattler.Channel(name)
@@ -169,7 +169,7 @@ class Channels:
             raise UsageError(f"{spec.origin}: {str(spec)!r} is no match spec: {error}") from error
 
     def _ask(self, question: Coroutine[Any, Any, Answer], names: Sequence[str]) -> Answer:
-        """The answer of the channels named, with rattler's failures told as ours."""
+        """The answer of the channels named; rattler's failures are raised as ours."""
         errors = importlib.import_module("rattler.exceptions")
         try:
             return _answered(question)
@@ -218,7 +218,7 @@ class _Allowed:
 
 
 def _without_channel(spec: Spec, only: Mapping[str, Sequence[Candidate]]) -> Spec:
-    """A spec of a package whose candidates are all of the channel that it names, and stand set apart from it."""
+    """A spec of a package whose candidates are all of the channel that it names, and are listed separately from it."""
     some = only.get(spec.name)
     named = some and spec.channel and all(one.channel.endswith(f"/{spec.channel.strip('/')}") for one in some)
     return replace(spec, channel=None) if named else spec
@@ -236,7 +236,7 @@ def _check_allowed(chosen: Mapping[str, Candidate], only: Mapping[str, Sequence[
 
 
 def _may_be_there(name: str) -> bool:
-    """Whether a channel is none of this computer, or one that is there."""
+    """Whether a channel is remote, or a directory that exists."""
     if name.startswith("file:"):
         return is_folder(local_path(name))
     return not name.startswith(_PLACES) or is_folder(Path(name).expanduser())

@@ -41,7 +41,7 @@ class Option(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What tells it from the package's other options: version, variant, index."""
+        """Its identity among the package's options: version, variant, index."""
         return self.build.version, self.build.variant, self.build.index
 
     @property
@@ -186,11 +186,11 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def flavours(self) -> tuple[str, ...]:
-        """Every flavour that torch is published in for the machines, those of the best builds first."""
+        """Every variant that torch is published in for the machines, those of the best builds first."""
         return tuple(dict.fromkeys(option.build.variant for option in self.options("torch")))
 
     def flavours_with(self, build: Build) -> frozenset[str] | None:
-        """The flavours of an environment that a build can be part of; None where it can be part of any."""
+        """The variants of an environment that a build can be part of; None for any."""
         agrees_on = self.catalogue.family[build.package].agrees_on
         if build.torch_cuda:
             return frozenset(v for v, cuda in self._cuda_of_flavours.items() if serves_cuda(build, cuda))
@@ -296,7 +296,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def wants_cpu(self) -> bool:
-        """Whether a CPU build is an answer at all: only where every machine is known to have no GPU."""
+        """Whether a CPU build may be the answer: only if every machine is known to have no GPU."""
         return all(machine.gpus == () for machine in self.machines)
 
     def _published(self, build: Build) -> bool:
@@ -323,7 +323,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def _for_any_flavour(option: Option) -> Option:
-    """The CPU build of a companion's version that has no other there: it loads beside a torch of any flavour."""
+    """The CPU build of a companion's version that has no other there: it loads beside a torch of any variant."""
     return replace(option, builds=tuple(replace(build, variant=ANY) for build in option.builds))
 
 

@@ -99,7 +99,7 @@ class FamilyFiles:
         return IndexFile(filename, url, index or "", hashes, build.requires_python, size=fact.size if fact else None)
 
     def known(self, build: Build) -> tuple[IndexFile, IndexUnavailableError | None]:
-        """The listed file or, where the index cannot be reached, the catalogue's word and the failure.
+        """The listed file or, if the index cannot be reached, the catalogue's data and the failure.
 
         Raises:
             BuildGoneError: Its index, or the page that links to it, does not list it; or that page cannot be read.
@@ -161,7 +161,7 @@ class DirectReferences:
         self._trees: dict[str, Read] = {}
 
     def candidate(self, name: str, url: str, extra: str | None) -> Candidate:
-        """The one candidate that an address stands for."""
+        """The one candidate that a URL gives."""
         version = version_at(url)
         if file_at(url) is None and (said := self._tree(name, url).metadata.version):
             version = _readable(said)

@@ -1,4 +1,4 @@
-"""What limits the choice of torch builds: the request, and machines that must share one; each limit can be lifted."""
+"""Limits on the choice of torch builds: the request, and machines that must share one; each limit can be lifted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from envsolve.solve.family import Family, Option, in_order
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What limits the choice of torch-family builds.
+    """Limits on the choice of torch-family builds.
 
     Attributes:
         asked: Specifiers on family packages, by name.
-        flavour: A CUDA flavour that was asked for.
+        flavour: A requested CUDA variant.
     """
 
     asked: Mapping[str, SpecifierSet]
@@ -30,7 +30,7 @@ class Limit(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: ``asked``, ``flavour``, ``exclude_newer``, ``python``, ``libc``, ``driver`` or ``gpus``.
-        name: The package of an ``asked`` limit, the driver, the card; else what is limited to.
+        name: The package of an ``asked`` limit, the driver, the GPU; otherwise the value that is allowed.
     """
 
     kind: str
@@ -76,7 +76,7 @@ def best_under(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[O
 
 
 def loosened(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[Family, Limits]:
-    """The family and what is asked of it, with the kept limits alone."""
+    """The family and the specifiers on it, under only the kept limits."""
     kinds = {limit.kind for limit in kept}
     limited = {(limit.kind, limit.name) for limit in kept}
     names = {limit.name for limit in kept if limit.kind == "asked"}
@@ -107,7 +107,7 @@ def best_of(family: Family, limits: Limits) -> tuple[Option, ...] | None:
 
 
 def _each_alone(family: Family, limits: Limits) -> tuple[Option, ...] | None:
-    """The best option of each of several packages that stand without torch; None where one has none."""
+    """The best option of each of several packages that do not need torch; None if one has none."""
 
     def allowed(option: Option) -> bool:
         flavours = family.flavours_with(option.build)
@@ -122,7 +122,7 @@ def _each_alone(family: Family, limits: Limits) -> tuple[Option, ...] | None:
 
 
 def without_flavour(specifier: SpecifierSet) -> SpecifierSet:
-    """A specifier whose pin names a version alone: ``==2.0.0`` for ``==2.0.0+cu121``."""
+    """A specifier whose pin has only a version: ``==2.0.0`` for ``==2.0.0+cu121``."""
     return SpecifierSet(",".join(str(one).partition("+")[0] for one in specifier))
 
 
@@ -158,14 +158,14 @@ _TRAITS: tuple[Callable[[Machine], Hashable], ...] = (
 
 
 def kind_of(machine: Machine) -> Hashable:
-    """What judging sees of a machine: equal for machines that get the same plan."""
+    """The parts of a machine that judging sees: equal for machines that get the same plan."""
     platform = machine.platform or Platform()
     cards = None if machine.gpus is None else frozenset((g.name, g.compute_capability) for g in machine.gpus)
     return platform.os, platform.arch, platform.libc, machine.driver, cards, machine.python
 
 
 def by_kind(machines: Iterable[Machine]) -> tuple[tuple[Machine, ...], ...]:
-    """Machines that planning cannot tell apart together, in the order of the first of each kind."""
+    """Groups of machines that planning treats alike, in the order of the first of each kind."""
     kinds: dict[Hashable, list[Machine]] = {}
     for machine in machines:
         kinds.setdefault(kind_of(machine), []).append(machine)
@@ -187,9 +187,9 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class Fleet:
-    """The torch builds that each of several machines could have alone, judged once, and those that parts of them share.
+    """The torch builds that each of several machines could have by itself, judged once, and those that parts share.
 
-    It speaks of the torch family alone: what it calls impossible is, what it calls possible the rest of an environment
+    It covers only the torch family: what it calls impossible is, what it calls possible the rest of an environment
     may still forbid.
 
     Args:
@@ -217,12 +217,12 @@ class Fleet:
         return self._best[places]
 
     def loss(self, part: Sequence[int]) -> int:
-        """How many torch builds the machines of a part would have, each alone, before the best that they share."""
+        """How many torch builds each machine of a part would have by itself before the best that they share."""
         best = self.best(part)
         return sum(list(self._alone[place]).index(best.identity) for place in part) if best else 0
 
     def bindings(self, better: Callable[[Option], bool]) -> Iterator[Binding]:
-        """Machines without which the others share something better: each alone or, where none binds alone, a kind.
+        """Machines without which the others share something better: one by one or, if no single one binds, a kind.
 
         Args:
             better: Whether a torch is better than what all of them share.
@@ -241,7 +241,7 @@ class Fleet:
                 return
 
     def _parts(self) -> Iterator[list[list[int]]]:
-        """The machines to leave out, by their places: each alone, then all with the same cards, driver, system."""
+        """The machines to leave out, by their places: one by one, then all with the same GPUs, driver, system."""
         places = range(len(self._machines))
         yield [[place] for place in places]
         for trait in _TRAITS:

@@ -61,7 +61,7 @@ class SameNeed(msgspec.Struct, frozen=True):
 class PairedNeed(msgspec.Struct, frozen=True):
     """A torch that goes with the companions that were asked for: one of these options.
 
-    Without it the solver would take the newest torch first and then bend flavour and version to the companions.
+    Without it the solver would take the newest torch first and then bend variant and version to the companions.
     """
 
     options: frozenset[tuple[str, str, str]]
@@ -70,7 +70,7 @@ class PairedNeed(msgspec.Struct, frozen=True):
 
 
 class FlavourNeed(msgspec.Struct, frozen=True):
-    """A build's demand that the whole environment has one of these CUDA flavours."""
+    """A build's demand that the whole environment has one of these CUDA variants."""
 
     variants: frozenset[str]
     key: str = FLAVOUR
@@ -115,7 +115,7 @@ class ClaimCandidate(msgspec.Struct, frozen=True):
 
 
 class FlavourCandidate(msgspec.Struct, frozen=True):
-    """A CUDA flavour for the whole environment."""
+    """A CUDA variant for the whole environment."""
 
     variant: str
     key: str = FLAVOUR
@@ -124,10 +124,10 @@ class FlavourCandidate(msgspec.Struct, frozen=True):
 class Candidate(msgspec.Struct, frozen=True, eq=False):
     """One version of a package, as one file.
 
-    Two candidates are the same if they stand for the same version, variant and place, whichever file objects they hold.
+    Two candidates are the same if they have the same version, variant and place, whichever file objects they hold.
 
     Attributes:
-        extra: Set on the stand-in that adds one extra's dependencies to the candidate of the same version.
+        extra: Set on the proxy that adds one extra's dependencies to the candidate of the same version.
         file: The chosen file; None for a family option, whose file is looked up once it is chosen. Beside a wheel that
             is on no index, the file of its version that is on one.
         option: For torch-family packages and such wheels, the build and its verdict.
@@ -143,7 +143,7 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What tells it from other candidates."""
+        """Its identity among candidates."""
         build = self.option.build if self.option else None
         return (self.name, self.extra, self.version, self.url, build and (build.variant, build.index))
 

@@ -22,13 +22,13 @@ class PlannedPackage(msgspec.Struct, frozen=True):
         url: Where the file is; None where only the catalogue knows of it and no index was reached.
         hashes: Algorithm to hex digest; empty where unknown.
         kind: ``wheel`` or ``sdist``, or ``conda`` in a plan of conda packages.
-        size: Bytes, where known.
+        size: Bytes, if known.
         requires: Names of the packages of this plan that it depends on.
         why: What asked for it, in the words of the requirement.
         requires_python: Its Requires-Python.
-        evidence: How it is known that there is such a build; None for packages that the catalogue does not describe.
-        libc: Oldest libc that runs its binaries, ``glibc 2.32``, where that is known beside what its file name says.
-        tree: The source tree that it is built from, where no file was asked for.
+        evidence: How the build is known to exist; None for packages that the catalogue does not describe.
+        libc: Oldest libc that runs its binaries, ``glibc 2.32``, if that is known in addition to its file name.
+        tree: The source tree that it is built from, if no file was requested.
     """
 
     name: str
@@ -64,7 +64,7 @@ class ConflictFact(msgspec.Struct, frozen=True):
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """Why there is no plan."""
+    """The reason why no plan exists."""
 
     facts: tuple[ConflictFact, ...]
     remedies: tuple[Fix, ...]

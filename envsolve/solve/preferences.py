@@ -1,6 +1,6 @@
 """Versions to stay with: preferences of the solve, never constraints.
 
-A lock or an environment that stands already names them. Each is tried before all others where the request and the
+A lock or an existing environment names them. Each is tried before all others if the request and the
 machines still allow it; what has to move moves, and nothing else does.
 """
 
@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 def preferences_of(pairs: Iterable[tuple[str, str]]) -> Preferences:
-    """The value for packages and their versions; a version that is none is passed over."""
+    """The value for packages and their versions; an invalid version is skipped."""
     found: dict[str, tuple[Version, ...]] = {}
     for name, text in pairs:
         try:
@@ -75,7 +75,7 @@ _FORM = r"^\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?$"
 def parse_exclude_newer(text: str) -> str:
     """The first instant that is too late, ISO 8601 in UTC without zone.
 
-    A date stands for the whole day, as uv has it; an instant may name its zone, else it is UTC.
+    A date means the whole day, as in uv; an instant may name its zone, otherwise it is UTC.
 
     Raises:
         UsageError: Neither a date nor an instant.

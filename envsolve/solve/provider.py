@@ -87,7 +87,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self.builds: MetadataBuilds | None = None  # of metadata that source archives do not state, if allowed
 
     def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
-        """The solver's name: a package, one extra of it, or the flavour."""
+        """The solver's name: a package, one extra of it, or the variant."""
         return requirement_or_candidate.key
 
     def get_preference(
@@ -98,12 +98,12 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         information: Mapping[str, Iterator[_Information]],
         backtrack_causes: Sequence[_Information],
     ) -> tuple[object, ...]:
-        """Torch first, then the flavour and the family, then what is in a conflict, pinned, or asked for directly."""
+        """Torch first, then the variant and the family, then what is in a conflict, pinned, or requested directly."""
         caused = any(cause.requirement.key == identifier for cause in backtrack_causes)
         return self.preference(identifier, self.standing(identifier, list(information[identifier])), 0, caused)
 
     def standing(self, identifier: str, needs: Collection[_Information]) -> tuple[object, ...]:
-        """What its needs settle of a preference: whether it is of the family, pinned, asked for, or bounded."""
+        """The part of a preference that its needs decide: whether it is of the family, pinned, requested or bounded."""
         operators = {
             s.operator for n in needs if isinstance(n.requirement, PackageNeed) for s in n.requirement.specifier
         }
@@ -148,7 +148,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         return lambda: (c for c in published() if c not in bad)
 
     def _stand_ins(self, identifier: str, needs: Sequence[AnyNeed]) -> Sequence[AnyCandidate] | None:
-        """The candidates for what is no package: the variant, the Python, the owner of files; None for a package."""
+        """The candidates for virtual packages: the variant, the Python, the owner of files; None for a real one."""
         if identifier == FLAVOUR:
             common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
             return [c for c in map(FlavourCandidate, self.family.flavours) if c.variant in common]
@@ -267,13 +267,13 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         return candidate.version == UNREAD or requirement.specifier.contains(candidate.version, prereleases=True)
 
     def claims(self, candidate: Candidate) -> tuple[ClaimNeed, ...]:
-        """What a candidate claims for itself; whether that counts in a search is ``claimed``."""
+        """All claims of a candidate; whether they count in a search is ``claimed``."""
         if candidate not in self._claims:
             self._claims[candidate] = () if candidate.extra else tuple(claims_of(candidate, self.family))
         return self._claims[candidate]
 
     def get_dependencies(self, candidate: AnyCandidate) -> Iterator[AnyNeed]:
-        """What a candidate needs, for the environment's markers."""
+        """The needs of a candidate, for the environment's markers."""
         if not isinstance(candidate, Candidate):
             return
         # Before the metadata is read: most versions of a package may be ruled out by what they claim.
@@ -344,7 +344,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         return self._wanted[key]
 
     def paired_torch(self, roots: Sequence[AnyNeed]) -> list[PairedNeed]:
-        """Needs for a torch that goes with the companions among the roots: the best alone, then any that does.
+        """Needs for a torch that goes with the companions among the roots: first only the best, then any that does.
 
         Left to itself the solver gives up the torch that it has for a companion that it likes better.
         """

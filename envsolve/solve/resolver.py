@@ -45,11 +45,11 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class Solution(msgspec.Struct, frozen=True):
-    """What the solver chose.
+    """The solver's choice.
 
     Attributes:
         chosen: The packages by name.
-        flavour: The CUDA flavour that they agree on; None where none has one.
+        flavour: The CUDA variant that they agree on; None if no package has one.
         rounds: How many rounds the solver took.
     """
 
@@ -83,7 +83,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, second
     Args:
         provider: Joins catalogue, indexes and rules.
         needs: What is asked.
-        flavour: A CUDA flavour that everything must have (``cu126``, ``cpu``); None leaves it to the solve.
+        flavour: A CUDA variant that everything must have (``cu126``, ``cpu``); None leaves it to the solve.
         seconds: How long the searches may take.
 
     Raises:
@@ -158,7 +158,7 @@ def _without_clash(provider: Provider, ways: Sequence[Sequence[AnyNeed]], clashe
 
 
 def _first(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found | None:
-    """What satisfies the needs of the first way that can be satisfied; None if none can."""
+    """The answer for the first alternative whose needs can be satisfied; None if none can."""
     for roots in ways:
         # Not resolvelib's Resolver: what it does after the resolution recurses without end over an orphaned cycle.
         with contextlib.suppress(ResolutionImpossible):
@@ -167,7 +167,7 @@ def _first(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found | Non
 
 
 def _clashes(provider: Provider, found: Found) -> dict[str, list[str]]:
-    """What several packages of an answer claim, with the holders, torch's before the others."""
+    """The claims of several packages of an answer, with the holders, torch's before the others."""
     held: dict[str, dict[str, None]] = {}
     for claim, _ in _claims(provider, found):
         held.setdefault(claim.key, {})[claim.holder] = None
@@ -260,7 +260,7 @@ def _solution(mapping: Mapping[str, AnyCandidate], edges: Sequence[_Edge], round
 
 
 def _reason(edge: _Edge, candidates: Mapping[str, AnyCandidate]) -> str | None:
-    """Who needs a package, in words; None where that is no longer part of the solution."""
+    """The requirement behind an edge, in words; None if its package is no longer part of the solution."""
     if edge.parent is None:
         return f"asked: {edge.need.text}" + (f" ({edge.need.origin})" if isinstance(edge.need, PackageNeed) else "")
     parent = candidates.get(edge.parent)

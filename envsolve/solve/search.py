@@ -175,7 +175,7 @@ class _Barring(_Search):
         return criteria
 
     def _fits(self, candidate: AnyCandidate, criterion: _Criterion) -> bool:
-        """Whether anything is left of a package, had the request alone and the candidate a say in it."""
+        """Whether any version of a package is left, if only the request and the candidate limited it."""
         key = next(iter(criterion.information)).requirement.key
         needs = [need for need in self._roots if need.key == key]
         needs += [need for need, parent in criterion.information if parent is candidate]

@@ -48,7 +48,7 @@ def test_settings_are_defaults_of_plan_and_install() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cudda = 1", "there is no setting cudda"),
+        ("cudda = 1", "unknown setting cudda"),
         ("python = 3.11", "has the wrong type"),
         ("extra-index-url = [1]", "has the wrong type"),
         ("python", "is not TOML"),

@@ -66,7 +66,7 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
             "missing.txt: the file cannot be read",
             "is there",
         ),
-        (["plan", "./missing", "--target", MACHINE], "no file or folder ./missing", "check the path"),
+        (["plan", "./missing", "--target", MACHINE], "file or directory ./missing does not exist", "check the path"),
         (["plan", "torch", "--cuda", "CU126", "--target", MACHINE], "not the name of a variant", "did you mean cu126?"),
         (
             ["install", "torch", "--prefix", "env", "--cuda", "CU126"],

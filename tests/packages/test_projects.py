@@ -219,9 +219,9 @@ def test_members_of_a_workspace_come_from_their_directories_with_their_own_sourc
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ('{ path = "gone" }', "there is no file or directory"),
+        ('{ path = "gone" }', "does not exist"),
         ("{ workspace = true }", "no member of the workspace is named library"),
-        ('{ index = "own" }', "there is no index own"),
+        ('{ index = "own" }', "unknown index own"),
         ('{ elsewhere = "x" }', "a source of elsewhere is not known"),
     ],
 )

@@ -34,7 +34,7 @@ def from_text(text: str) -> Asked:
         ("torch --hash=sha256:abc", "line 1: --hash=sha256:abc is no digest"),
         (f"torch --hash=md5:{'a' * 32}", "is no digest"),
         ("torch --hash=" + "z" * 64, "is no digest"),
-        (f"--hash=sha256:{AA}", "line 1: --hash stands without a requirement"),
+        (f"--hash=sha256:{AA}", "line 1: --hash without a requirement"),
         (f"./project --hash=sha256:{AA}", "line 1: a project has no --hash"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_reader_that_does_not_stop_at_what_it_cannot_read() -> None:
     problems = {line.origin: line.problem.message.partition(": ")[2] for line in lines if line.problem}
     assert problems == {
         "docker/requirements.txt": "the file names itself, directly or through the files that it names",
-        "docker/gone.txt": "there is no such file",
+        "docker/gone.txt": "the file does not exist",
         "docker/requirements.txt line 5": "--frobnicate is not an option of a requirement file",
     }
 

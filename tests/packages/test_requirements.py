@@ -89,12 +89,12 @@ def test_a_plain_word_is_a_package_even_where_a_folder_has_its_name(in_folder: P
         ("torch 2.9", "command line: 'torch 2.9' is not a requirement", "torch==2.9"),
         ("torch>>2", "command line: 'torch>>2' is not a requirement", None),
         ("", "command line: '' is not a requirement", None),
-        ("https://example.org/page", "does not tell a package's name", "name @ https://example.org/page"),
-        ("./gone-1.0-py3-none-any.whl", "there is no file or folder ./gone-1.0-py3-none-any.whl", None),
+        ("https://example.org/page", "does not have the package's name", "name @ https://example.org/page"),
+        ("./gone-1.0-py3-none-any.whl", "file or directory ./gone-1.0-py3-none-any.whl does not exist", None),
         ("requirements.txt", "'requirements.txt' is the name of a file", "-r requirements.txt"),
-        ("~nobody-of-that-name/x.whl", "there is no file or folder ~nobody-of-that-name/x.whl", None),
+        ("~nobody-of-that-name/x.whl", "file or directory ~nobody-of-that-name/x.whl does not exist", None),
         ("https://[::1/foo-1.tar.gz", "is not an address", None),
-        ("./notes.txt", "no wheel, sdist", "-r ./notes.txt"),
+        ("./notes.txt", "not a wheel, sdist", "-r ./notes.txt"),
         ("x @ git+git@h.org:o/x.git@v1", "git's own short form", "`x @ git+ssh://git@h.org/o/x.git@v1`"),
         ("x @ ./a folder", "'x @ ./a folder' is not a requirement", "a%20folder': a blank ends an address"),
         ("./empty", "empty/pyproject.toml: the project cannot be read", None),
@@ -230,7 +230,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         ("-i https://${NO_SUCH_VARIABLE}/\n", "requirements.txt line 1: the environment variable NO_SUCH_VARIABLE"),
         ("-r gone.txt\n", "gone.txt: the file cannot be read: No such file or directory"),
         ("-r https://example.org/r.txt\n", "requirement files are read from disk"),
-        ("-e ./gone\n", "requirements.txt line 1: there is no file or folder ./gone"),
+        ("-e ./gone\n", "requirements.txt line 1: file or directory ./gone does not exist"),
         (b"t\xf4rch\n", "requirements.txt: byte 1 is not utf-8 text"),
         (b"torch\0", "requirements.txt: the file is not text"),
         (b"# coding: klingon\n", "requirements.txt: unknown encoding klingon"),
@@ -388,7 +388,7 @@ def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, t
     try:
         read_requirements([], [path])
     except UsageError as error:
-        assert str(path.parent) in error.message or "there is no file or folder" in error.message
+        assert str(path.parent) in error.message or "does not exist" in error.message
 
 
 @given(st.lists(st.from_regex(r"[a-z#\\ ]{0,6}", fullmatch=True), max_size=8))

@@ -49,7 +49,7 @@ def test_addresses(url: str, tree: Tree) -> None:
         ("git+ext::sh -c true", "git has no such addresses"),
         ("git+https://h/r@--upload-pack=x", "git has no such addresses"),
         ("git+https://h/r#subdirectory=../x", "is not in it"),
-        ("git+https://[h/r", "it is no address"),
+        ("git+https://[h/r", "it is not a valid URL"),
     ],
 )
 def test_addresses_that_are_not_followed(url: str, says: str) -> None:
@@ -108,8 +108,8 @@ def test_what_only_the_build_knows_is_not_known(files: dict[str, str], exact: bo
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        ({}, "no pyproject.toml and no setup.py in file:///t"),
-        ({"setup_cfg": "[metadata]"}, "no pyproject.toml and no setup.py"),
+        ({}, "file:///t has neither a pyproject.toml nor a setup.py"),
+        ({"setup_cfg": "[metadata]"}, "neither a pyproject.toml nor a setup.py"),
         ({"pyproject_toml": "]["}, "is not TOML: "),
         ({"pyproject_toml": "[project", "setup_py": ""}, "is not TOML: "),
     ],
@@ -147,7 +147,7 @@ def test_what_cannot_be_reached_is_told() -> None:
         ("git+file:///nowhere/r", "does not appear to be a git repository"),
         (
             "git+https://me:s3cret@h/r#subdirectory=../x",
-            r"git\+https://\*{4}@h/r.* is no address .*: its subdirectory",
+            r"git\+https://\*{4}@h/r.* is not the URL .*: its subdirectory",
         ),
         ("git+https://h/r@--upload-pack=x", "git has no such addresses"),
         ("file:///nowhere/r", "there is no folder /nowhere/r to build x from"),

@@ -2,7 +2,7 @@
 
 A directory's module holds ``from_report(scene)``, which weighs a report, and ``from_environment(environment, scene)``,
 which looks at an installed environment without any error; either may be absent. Words that name the cause by themselves
-are data alone (``[stated.<role>]``). Adding a cause is adding a directory.
+are only data (``[stated.<role>]``). Adding a cause is adding a directory.
 Modules with an underscore hold what several causes share.
 """
 
@@ -25,7 +25,7 @@ FromEnvironment = Callable[[Environment, Scene], Iterator[Finding]]
 
 @cache
 def report_checks() -> tuple[FromReport, ...]:
-    """What each cause makes of a report, in the order of their codes."""
+    """The findings of each cause on a report, in the order of their codes."""
     modules = (importlib.import_module(f"{__name__}.{name}") for name in _directories())
     checks = (getattr(module, "from_report", None) for module in modules)
     # The words of data come first: among equals, the specific tool that they name is the subject.

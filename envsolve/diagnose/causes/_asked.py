@@ -1,4 +1,4 @@
-"""What an installer was asked for and did not find, looked up in the catalogue."""
+"""Packages that an installer was asked for and did not find, looked up in the catalogue."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Asked:
 
 
 def looked_up(scene: Scene) -> Asked | None:
-    """What was not found; None if uv or pip themselves say why."""
+    """The package or version that was not found; None if uv or pip themselves say why."""
     taken = scene.first("uv-from-index")
     if scene.first("conflict-unavailable", "uv-first-index"):
         return None
@@ -156,7 +156,7 @@ def _ignored(scene: Scene, wanted: str) -> str | None:
 
 
 def _too_new(builds: tuple[Build, ...], platform: Platform) -> tuple[str, tuple[int, int]] | None:
-    """What the builds need, if the machine's C library supports none of them."""
+    """The libc that the builds require, if the machine's C library supports none of them."""
     have = libc_of(platform)
     needs = [need for build in builds if (need := _needed(build))]
     if have is None or len(needs) < len(builds) or any(libc_serves(have, need) for need in needs):

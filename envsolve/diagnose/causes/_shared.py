@@ -1,4 +1,4 @@
-"""What the weighings share: the texts of a cause, and small words."""
+"""Shared by the causes: the texts of a cause, and small helpers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Cause:
 
         Args:
             explanation: Name of the text in the file.
-            grounds: What it stands on.
+            grounds: What it is based on.
             evidence: Where it was seen.
             fixes: Ways to remove it, the smallest change first.
             explains: Causes that are consequences of this one, if not those of the file.
@@ -217,7 +217,7 @@ def pin_of(scene: Scene) -> str | None:
 
 
 def judged(release: TritonRelease, cc: ComputeCapability, scene: Scene) -> Reason:
-    """What rule 6 says of a Triton and a GPU on the report's driver."""
+    """Rule 6 for a Triton and a GPU on the report's driver."""
     return triton_runs(release, cc, scene.driver, scene.os, scene.facts.toolkits, scene.facts.floors)
 
 

@@ -1,4 +1,4 @@
-"""What readers take from the lines of a report, and how a reader is declared."""
+"""The observations that readers take from the lines of a report, and how a reader is declared."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def normalised(name: str) -> str:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a line that are about the environment at hand, as far as their words tell."""
+    """The sentences of a line that are about the environment at hand, judged by their words."""
     return (sentence for sentence in _SENTENCE_END.split(text) if not shape("{{ASIDE}}").search(sentence))
 
 
@@ -254,7 +254,7 @@ class PatternReader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         trust: How reliable a match is: the name of a :class:`Trust`.
         words: Lower-case words; only lines that hold one of them are searched.
         patterns: Regular expressions; their named groups hold facts as :func:`facts_of` describes.
-        means: Facts that any match stands for, by the names of groups.
+        means: Facts that any match implies, by the names of groups.
         unless: Lines that match this are ignored.
         by_sentence: Search only in sentences about the environment at hand.
     """

@@ -100,7 +100,7 @@ def installed_versions(
         upgrade: Packages to leave out.
 
     Raises:
-        UsageError: There is no such lock or environment, or the text holds no package with a version.
+        UsageError: The lock or environment does not exist, or the text holds no package with a version.
     """
     if lock is None and prefix is None and installed is None:
         return ()
@@ -183,7 +183,7 @@ _AFTER_COMMAND, _AFTER_HEADING = 60, 2000  # lines in which a table may begin, a
 
 @READERS.log
 def _collected(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
-    """What collect_env repeats of the lists; older versions wrote ``torch (1.0.0)``."""
+    """Package versions in the list that collect_env repeats; older versions wrote ``torch (1.0.0)``."""
     for line in log.containing("[pip3]", "[pip]", "[conda]", "[uv]"):
         if match := _COLLECTED.match(line.text):
             old = _PARENTHESISED.fullmatch(match[1].strip())
@@ -199,7 +199,7 @@ def _frozen(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
 
 
 def _is_requirement(line: Line, log: Log) -> bool:
-    """Whether the block that a ``name==version`` stands in is a list of requirements."""
+    """Whether the block around a ``name==version`` is a list of requirements."""
     for above in log.before(line, 40):
         if _REQUIREMENTS.search(above.text):
             return True
@@ -238,7 +238,7 @@ def _tables(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
 
 
 def _listed(package: Package, trust: Trust, row: str, line: Line) -> Iterator[Observation]:
-    """A package, and what the third column of its row tells if that is the build string of a conda package."""
+    """A package, and the facts in the third column of its row if that is the build string of a conda package."""
     yield Observation(package, line, trust)
     words = row.split()
     if len(words) > 2:

@@ -1,4 +1,4 @@
-"""What people and forms say: labelled values (collect_env in its variants, issue templates), and sentences."""
+"""Facts in people's words and forms: labelled values (collect_env's variants, issue templates), and sentences."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From what a person sends (a traceback, a log, a whole issue) to the facts of a machine and an environment.
 
-Readers take observations from lines; here they are weighed against each other. What is given beside the text wins
+Readers take observations from lines; here they are weighed against each other. Input given beside the text wins
 over what is read from it. A number that might mean something else is ignored.
 """
 
@@ -44,7 +44,7 @@ _Pair: TypeAlias = "tuple[GpuGroup, Observation]"
 
 
 def observe(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
-    """What every reader finds, reader by reader."""
+    """The observations of every reader, reader by reader."""
     for readers in _READERS:
         yield from readers(log, catalogue)
 
@@ -56,7 +56,7 @@ def read_report(
     machine: Machine | None = None,
     installed: Mapping[str, Seen[str]] | None = None,
 ) -> ReportFacts:
-    """What a text tells of a machine and an environment.
+    """Facts about a machine and an environment that a text contains.
 
     Args:
         text: An error, a log or a report; see :func:`decode` for a file's bytes.
@@ -141,7 +141,7 @@ def _chosen(values: Sequence[tuple[str, Observation]]) -> Seen[str] | None:
 def installed_packages(observations: Iterable[Observation]) -> Mapping[str, Seen[str]]:
     """The version of each package that is installed in the end.
 
-    What was printed or implied is a history: the last state counts, and a removal ends it. A local part that another
+    Lines printed or implied are a history: the last state counts, and a removal ends it. A local part that another
     line shows of the same version is kept, because pip's messages omit it.
     """
     by_name: dict[str, list[tuple[str | None, Observation]]] = {}
@@ -183,7 +183,7 @@ _PLATFORM = (Field.OS, Field.ARCH, Field.LIBC, Field.DISTRO, Field.WSL, Field.CO
 def machine_of(
     scalars: Mapping[Field, Seen[str]], observations: Sequence[Observation], catalogue: Catalogue
 ) -> Machine:
-    """The machine; fields that the text does not tell are None, and ``sources`` has the line of each that it does."""
+    """The machine; fields that the text does not give are None, and ``sources`` has the line of each that it gives."""
     driver, driver_sources = _driver(scalars, catalogue)
     gpus, gpu_sources = _gpus(observations, catalogue)
     platform, platform_sources = _platform(scalars, catalogue)

@@ -20,9 +20,9 @@ MAX_LINE = 10_000
 MAX_LINES = 200_000
 """Lines that hold something and are looked at from the start of a text, and as many from its end."""
 SAME_SHAPE = 20
-"""Lines that differ in numbers alone, of which so many from the start and from the end are searched.
+"""How many lines that differ only in numbers are searched from the start and from the end.
 
-A program that repeats a message a hundred thousand times tells by it what it tells by the first and the last ones.
+A program that repeats a message a hundred thousand times says nothing new in the middle: the first and last ones do.
 """
 MOST_FOUND = 1_000
 """Lines with the words of one kind of fact that are looked at from the start, and as many from the end.
@@ -153,7 +153,7 @@ def _last(parts: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
 
 
 def _without_repetition(lowered: str) -> list[int]:
-    """The places of the lines to search: all but the middle ones of those that differ in numbers alone."""
+    """The places of the lines to search: all but the middle ones of those that differ only in numbers."""
     shapes = lowered.translate(_DIGITS)
     for _ in range(_HALVINGS):
         shapes = shapes.replace("00", "0")
@@ -172,7 +172,7 @@ def _without_repetition(lowered: str) -> list[int]:
 def decode(data: bytes) -> str:
     """The text of a file that a shell or an editor wrote: UTF-8, UTF-16 as PowerShell writes it, else Latin-1.
 
-    Every input decodes; what is no text becomes odd characters, not an error.
+    Every input decodes; bytes that are not text become odd characters, not an error.
     """
     mark, encoding = _encoding(data[:4000])
     if encoding is not None:

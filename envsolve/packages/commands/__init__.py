@@ -47,7 +47,7 @@ Meaning = Literal[
     "upgrade",
     "yes",
 ]
-"""What an argument does, under one name for all package managers; ``other`` if nothing here depends on it."""
+"""The meaning of an argument, under one name for all package managers; ``other`` if nothing here depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Command:
         installer: Name of the package manager, ``pip``.
         program: The words that start it, ``("python", "-m", "pip")``.
         general: Options before the verb.
-        verb: ``("install",)``, or ``("pip", "install")`` for uv; empty if there is none.
+        verb: ``("install",)``, or ``("pip", "install")`` for uv; empty if it has none.
         arguments: Options and requirements after the verb, in order.
     """
 
@@ -101,7 +101,7 @@ class Command:
         return tuple(one.value for one in everything if one.meaning in meanings and one.value is not None)
 
     def value(self, *meanings: Meaning) -> str | None:
-        """The last of :meth:`values`, which is the one that counts; None if there is none."""
+        """The last of :meth:`values`, which is the one that counts, or None."""
         return next(reversed(self.values(*meanings)), None)
 
     def has(self, *meanings: Meaning) -> bool:
@@ -144,7 +144,7 @@ _FOLDED = 3  # so many libraries are counted instead of named
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an installer would do to one package.
+    """The planned change of one package by an installer.
 
     Attributes:
         name: Normalised name.
@@ -205,7 +205,7 @@ class Installer(Protocol):
         module: The module that ``python -m`` runs, if there is one.
         groups: First words of verbs with two words.
         valued: Options with a value, several names separated by blanks, the preferred one first.
-        flags: Options without a value, likewise.
+        flags: Options without a value, in the same form.
         index: The option that names the index to install from, and its meaning.
     """
 
@@ -225,10 +225,10 @@ class Installer(Protocol):
         """
 
     def prefix(self, command: Command, environ: Mapping[str, str]) -> Path | None:
-        """The environment that a command acts on; None if only its dry run tells.
+        """The environment that a command acts on; None if only its dry run shows it.
 
         Raises:
-            UsageError: There is none, or it cannot be determined.
+            UsageError: No environment is active or named, or it cannot be determined.
         """
 
     def read_dry_run(self, out: str, err: str) -> tuple[Path | None, tuple[Change, ...]]:
@@ -269,7 +269,7 @@ def parse(words: Sequence[str]) -> Command | None:
 
 
 def parse_options(words: Sequence[str], name: str) -> Command:
-    """Parse options and requirements alone, as in a line of a requirement file, by the grammar of an installer."""
+    """Parse a line of options and requirements, as in a requirement file, by the grammar of an installer."""
     return Command(name, (), arguments=_arguments(words, installer(name)))
 
 

@@ -139,7 +139,7 @@ def _interpreter(script: Path) -> Path:
         match = None
     program = Path(match["program"].decode("utf-8", "replace").strip()) if match else None
     if program is None or not _PYTHON.fullmatch(program.name):
-        raise UsageError(f"{script} does not tell which environment it installs into", hint=_HINT)
+        raise UsageError(f"{script} does not show which environment it installs into", hint=_HINT)
     return program
 
 

@@ -94,7 +94,7 @@ class Uv(Pip):
         """The environment of ``uv pip``: the one that is named, the active one, or ``.venv`` here or above.
 
         Raises:
-            UsageError: There is none.
+            UsageError: No environment is active or named.
         """
         if command.verb == ("sync",):
             return None
@@ -112,7 +112,7 @@ class Uv(Pip):
         found = Path(active) if active else next((place for place in near if is_environment(place)), None)
         if found is None:
             hint = "name it: uv pip install --python DIR"
-            raise UsageError("no environment is active, and there is none at .venv", hint=hint)
+            raise UsageError("no environment is active, and .venv does not exist", hint=hint)
         return found
 
     def read_dry_run(self, out: str, err: str) -> tuple[Path | None, tuple[Change, ...]]:

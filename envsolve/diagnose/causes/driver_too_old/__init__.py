@@ -40,7 +40,7 @@ def _fit(scene: Scene) -> DriverFit | None:
 
 
 def _says_unavailable(scene: Scene) -> bool:
-    """Whether a report without an error says that CUDA is not available; of an environment, there is no report."""
+    """Whether a report without an error says that CUDA is not available; False for an environment without a report."""
     return not scene.report.text.strip() or scene.mentions("is_available", "cuda available", "cuda is not available")
 
 

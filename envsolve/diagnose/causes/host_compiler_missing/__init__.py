@@ -1,4 +1,4 @@
-"""``host-compiler-missing``: there is no C compiler where code is compiled."""
+"""``host-compiler-missing``: code is compiled, but no C compiler is installed."""
 
 from __future__ import annotations
 

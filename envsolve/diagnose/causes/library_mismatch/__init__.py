@@ -39,7 +39,7 @@ _WHEEL = re.compile(r"nvidia-(?P<library>nccl|cudnn|cusparselt|nvshmem)-cu\d\d")
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
-    """The symbol or file that is missing tells which library is the wrong one."""
+    """Find the wrong library by the symbol or file that is missing."""
     if match := CAUSE.first(scene, "mkl"):
         symbol = match.groups["symbol"]
         yield CAUSE.finding("mkl", Grounds.STATED, lines(match), [CAUSE.fix("mkl")], ("mixed-flavours",), symbol=symbol)

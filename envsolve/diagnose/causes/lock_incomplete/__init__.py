@@ -120,7 +120,7 @@ _RUNTIME = re.compile(r"nvidia-[a-z0-9-]+|triton|pytorch-triton|cuda-bindings|cu
 
 @dataclass(frozen=True, slots=True)
 class _Gaps:
-    """What torch needs and is not there.
+    """Requirements of torch that are not installed.
 
     Attributes:
         absent: Requirements of which nothing is installed.

@@ -154,7 +154,7 @@ def disagreeing_extensions(environment: Environment, scene: Scene) -> Iterator[F
 def _reasons(
     environment: Environment, torch: TorchFiles, distribution: Distribution, extension: ExtensionFiles
 ) -> Iterator[tuple[str, str]]:
-    """What does not agree, in words, each with the file that shows it."""
+    """The disagreements, in words, each with the file that shows it."""
     public = (torch.version or "").partition("+")[0]
     requirement = needs(environment, distribution).get("torch")
     if requirement and public and not satisfies(public, requirement.specifier):

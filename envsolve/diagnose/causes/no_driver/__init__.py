@@ -1,4 +1,4 @@
-"""``no-driver``: there is no driver, or it shows the program no GPU."""
+"""``no-driver``: no driver is loaded, or it shows the program no GPU."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _dependency(scene: Scene, match: Match) -> Finding:
 
 
 def _channels(scene: Scene) -> str:
-    """What there is for a platform that the pytorch channel does not support."""
+    """The builds for a platform that the pytorch channel does not support."""
     subdir = re.search(r"conda\.anaconda\.org/pytorch/(?P<subdir>linux-aarch64|linux-ppc64le)", scene.report.text)
     return " " + CAUSE.words("channel", subdir=subdir["subdir"]) if subdir else ""
 

@@ -1,4 +1,4 @@
-"""``nvcc-missing``: there is no nvcc, or nothing says where it is (rule 10).
+"""``nvcc-missing``: nvcc is not installed, or nothing says where it is (rule 10).
 
 The causes about toolkits share what is here: the fault that a report shows, its toolkits, and how to name one.
 """
@@ -39,7 +39,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 
 def fault_of(scene: Scene) -> tuple[Fault, Match] | None:
-    """What went wrong with nvcc, the most specific first: the words of one fault often come with those of another."""
+    """The fault of nvcc, the most specific first: the words of one fault often come with those of another."""
     if match := _MISMATCH.first(scene):
         return "mismatch", match
     if match := _ELSEWHERE.first(scene, "headers"):

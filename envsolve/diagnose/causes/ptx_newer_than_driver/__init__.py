@@ -41,7 +41,7 @@ def _read_by_driver(scene: Scene) -> str | None:
 
 
 def _toolkit(scene: Scene) -> str | None:
-    """The toolkit that wrote the PTX: the error's own PTX version tells best, then who compiled, then torch's."""
+    """The toolkit that wrote the PTX: best from the error's own PTX version, then from who compiled, then torch's."""
     if version := scene.first("jit-version"):
         return _cuda_of_ptx(scene, version.groups["asked"])
     if stated := scene.first("built-with"):

@@ -1,4 +1,4 @@
-"""``python-headers-missing``: there is no ``Python.h`` for the interpreter in use."""
+"""``python-headers-missing``: ``Python.h`` of the interpreter in use is not installed."""
 
 from __future__ import annotations
 

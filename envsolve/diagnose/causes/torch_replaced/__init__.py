@@ -89,7 +89,7 @@ def _replaced(
 
 
 def _swap(scene: Scene) -> tuple[str | None, str | None]:
-    """What was there and what replaced it, by the installer's words."""
+    """The former torch and the one that replaced it, by the installer's words."""
     if uv := scene.first("torch-swapped-uv"):
         return uv.groups["old"], uv.groups["new"]
     removed, words = scene.found("torch-uninstalled"), scene.first("torch-swapped-words")
@@ -107,7 +107,7 @@ def _swap(scene: Scene) -> tuple[str | None, str | None]:
 
 
 def _requested(scene: Scene, line: int) -> bool:
-    """Whether the command that removed torch requested torch by name: that is no accident."""
+    """Whether the command that removed torch requested torch by name, so that it was not an accident."""
     before = [s for s in scene.report.commands if (n := re.match(r"line (\d+)", s.where)) and int(n[1]) <= line]
     return bool(before) and re.search(r"install\b.*?\s[\"']?torch(?![\w-])", before[-1].value) is not None
 
@@ -121,7 +121,7 @@ def _two_records(scene: Scene) -> tuple[str, ...]:
 
 
 def _culprit(scene: Scene) -> str | None:
-    """What was requested when torch was replaced."""
+    """The requirements of the command that replaced torch."""
     if match := re.search(r"Collecting torch[^\n(]{0,60}\(from ([\w.-]+(?:==[\w.]+)?)", scene.report.text):
         return match[1]
     commands = filter(None, (_REQUESTED.search(seen.value) for seen in scene.report.commands))
@@ -216,7 +216,7 @@ def _overlaid(environment: Environment, scene: Scene, torch: TorchFiles) -> Iter
 
 
 def from_probes(environment: Environment, probes: Sequence[Probe]) -> Iterator[Finding]:
-    """Find another torch than the files of the environment lead to, where one was imported."""
+    """Find an imported torch that the files of the environment do not lead to."""
     own = environment.torch
     for probe in probes:
         file, version = probe.seen.get("file"), probe.seen.get("version")

@@ -46,7 +46,7 @@ def _fixes(scene: Scene, match: Match) -> Iterator[Fix]:
 
 
 def _compiler_fails(scene: Scene, match: Match) -> Iterator[Finding]:
-    """The words alone are those of any kernel's fault, so rule 6 must know it of this Triton and this GPU."""
+    """These words can come from any faulty kernel, so rule 6 must confirm it for this Triton and this GPU."""
     version = public(scene.report.installed, "triton") or pin_of(scene)
     release = scene.facts.tritons.get(version) if version else None
     for gpu in scene.gpus if release else ():
