@@ -12,7 +12,7 @@ import typer
 
 import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
-from envsolve.cli.output import SETTINGS, check_target, deliver, deliver_as, remark
+from envsolve.cli.output import SETTINGS, check_target, deliver_as, deliver_text, remark
 from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import open_regular
 from envsolve.system.limits import LimitError
@@ -181,9 +181,9 @@ def _fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None
     """
     found = envsolve.find_fix(prefix, machines)
     if found is None:
-        deliver("Nothing is known to be wrong with this environment.", None)
+        deliver_text("Nothing is known to be wrong with this environment.", None)
         return
-    deliver(_shown(found), None)
+    deliver_text(_shown(found), None)
     if not sure:
         _confirm()
     done = envsolve.apply_fix(found, machines, progress=_verbosely)
@@ -199,12 +199,14 @@ def _restore(prefix: Path, sure: bool) -> None:
     """Show the commands that put back what was installed before the last fix, ask, and run them."""
 
     def shown(commands: tuple[str, ...]) -> None:
-        deliver("\n".join(["To restore the environment, envsolve runs:", *(f"  {line}" for line in commands)]), None)
+        deliver_text(
+            "\n".join(["To restore the environment, envsolve runs:", *(f"  {line}" for line in commands)]), None
+        )
         if not sure:
             _confirm()
 
     names = envsolve.restore(prefix, confirm=shown, progress=_verbosely)
-    deliver(f"As before: {', '.join(names)}" if names else "The environment is as it was then.", None)
+    deliver_text(f"As before: {', '.join(names)}" if names else "The environment is as it was then.", None)
 
 
 def _confirm() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from envsolve.errors import EnvsolveError, UsageError
@@ -106,7 +107,66 @@ def deliver_as(form: str | None, value: object, words: Callable[[], str], target
 
         deliver(dump(value), target)
     else:
-        deliver(words(), target)
+        deliver_text(words(), target)
+
+
+def deliver_text(text: str, target: Path | None) -> None:
+    """Deliver text for people: as :func:`deliver`, and on a terminal with colour, wrapped at its width.
+
+    Commands are not broken into lines, so that they can be copied.
+    """
+    if target is None and sys.stdout is not None and (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
+        from rich.text import Text
+
+        lines = [Text(line) for line in _wrapped(printable(text))]
+        for line in lines:
+            for pattern, style in _STYLES.items():
+                line.highlight_regex(pattern, style)
+        print_styled(*lines)
+    else:
+        deliver(text, target)
+
+
+#: Words of texts for people, and their styles. The first of a pattern's lines are labels, the last are marks.
+_STYLES = {
+    r"^(Nothing fits|Fail\w*|fail|does not run)\b": "bold red",
+    r"^(Warning|unknown)\b": "yellow",
+    r"^pass\b": "green",
+    r"^(skip\b.*|Facts .*)": "dim",
+    r"^[A-Z][a-z]+(?= {2,}\S)": "bold",
+    r"\b(native|family)\b": "green",
+    r"\b(ptx|possible)\b": "yellow",
+    r"\bdoes not run\b|\(certain\)": "bold",
+    r"(?<=^ {6})(pip|uv|conda|mamba|pixi|envsolve|python|export|apt-get|docker)\b.*": "cyan",
+    r"(?<=^Next {6})envsolve .*": "cyan",
+    r" \[(documented|measured|[a-z]+(-[a-z]+)+)\]$": "dim",
+}
+# What a line begins with: a label, a mark or a number. Its other lines are indented to the text after that.
+_LEAD = re.compile(r"\s*(?:[A-Z][a-z]+ {2,}|(?:pass|fail|skip) {2}|[-+?] |\d+\. )?")
+_VERBATIM = re.compile(r" {4,}|Next ")  # commands, and what is aligned with them
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """The lines of a text, at most as long as the terminal is wide."""
+    import shutil
+    import textwrap
+
+    width = max(shutil.get_terminal_size().columns, 40)
+    for line in text.splitlines():
+        lead = _LEAD.match(line)
+        if len(line) <= width or _VERBATIM.match(line) or lead is None:
+            yield line
+        else:
+            indent = " " * max(len(lead[0]), 2)
+            yield from textwrap.wrap(
+                line,
+                width,
+                subsequent_indent=indent,
+                break_on_hyphens=False,
+                break_long_words=False,
+                replace_whitespace=False,
+                drop_whitespace=True,
+            )
 
 
 def print_styled(*parts: object) -> None:
@@ -116,20 +176,28 @@ def print_styled(*parts: object) -> None:
         parts: Strings, and what rich renders.
     """
     from rich.console import Console
+    from rich.text import Text
 
-    phase("")
     console = Console()
-    for part in parts:
-        text = printable(part) if isinstance(part, str) else part
-        console.print(text, markup=False, highlight=False, emoji=False)
+    # Not by the console itself, which ends the process in its own way if the output is closed.
+    with console.capture() as captured:
+        for part in parts:
+            text = printable(part) if isinstance(part, str) else part
+            # Lines are wrapped already; a longer one is a command, which the terminal itself wraps.
+            console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=isinstance(part, Text))
+    _write(captured.get())
 
 
 def _print(text: str) -> None:
+    _write(printable(text))
+
+
+def _write(text: str) -> None:
     if sys.stdout is None:
         raise EnvsolveError("the standard output is closed", hint="name a file with -o")
     phase("")
     try:
-        sys.stdout.write(printable(text))
+        sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise

@@ -9,7 +9,7 @@ import typer
 from msgspec import structs
 
 from envsolve.cli.options import Asked, Machines, argument, option, path
-from envsolve.cli.output import SETTINGS, STDOUT, check_target, deliver, remark
+from envsolve.cli.output import SETTINGS, STDOUT, check_target, deliver, deliver_text, remark
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError
 from envsolve.planning import plans as planning
 from envsolve.system import files
@@ -141,11 +141,11 @@ def command(
         made, failed = plans.plans, bool(plans.unserved)
     elif what_if is not None:
         answer = planning.what_if(what_if, request, given)
-        deliver(_answered(answer, chosen), output)
+        _deliver(_answered(answer, chosen), chosen, output)
         made, failed = (), answer.now.status == "impossible"
     else:
         made = (planning.plan(request, given),)
-        deliver(_written(made[0], chosen), output)
+        _deliver(_written(made[0], chosen), chosen, output)
         if output is not None or chosen not in ("summary", "json"):
             tell(made[0])
         failed = made[0].status == "impossible"
@@ -248,7 +248,7 @@ def deliver_plans(made: Plans, form: str, output: Path | None) -> None:
         for name, text in texts.items():
             deliver(text, output / name)
     else:
-        deliver(render_plans(made, form, sources=SETTINGS.verbose), output)
+        _deliver(render_plans(made, form, sources=SETTINGS.verbose), form, output)
     if output is not None:
         named = [*zip(group_names(made), made.plans, strict=True), *(("unserved", plan) for plan in made.unserved)]
         for name, plan in named:
@@ -278,7 +278,11 @@ def _written(made: Plan, form: str) -> str:
 
 def show_impossible(made: Plan) -> None:
     """Print the conflict and the fixes."""
-    deliver(_written(made, "summary"), None)
+    deliver_text(_written(made, "summary"), None)
+
+
+def _deliver(text: str, form: str, output: Path | None) -> None:
+    (deliver_text if form == "summary" else deliver)(text, output)
 
 
 def tell(made: Plan) -> None:

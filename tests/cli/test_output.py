@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.cli.output import deliver
+from envsolve.cli.output import deliver, deliver_text
 
 ENVSOLVE = [sys.executable, "-c", "from envsolve.cli.main import run; run()"]
 SHOW = ["index", "show", "torch", "2.9.1", "cu126"]
@@ -163,3 +164,51 @@ def test_a_background_job_goes_on_ignoring_interrupts() -> None:
     done = subprocess.run([sys.executable, "-c", script, "detect"], capture_output=True, text=True, check=False)
     assert done.returncode == 7
     assert "interrupted" not in done.stderr
+
+
+TEXT = """For       NVIDIA H100 (cc 9.0), driver 580
+Warning   the libc of the machine is not known; glibc 2.28 or newer is assumed [libc-unknown]
+          check it there with: ldd --version
+torch     2.15.0  cu132  native sm_90 (measured)
+Next      envsolve plan torch --target 'H100, driver 580, linux-x86_64, glibc 2.35' -o pylock.toml
+"""
+
+
+def styled(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, **variables: str) -> str:
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm-256color", "COLUMNS": "60", **variables}.items():
+        monkeypatch.setenv(name, value)
+    deliver_text(text, None)
+    return capsys.readouterr().out
+
+
+def test_text_is_plain_and_not_wrapped_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert styled(monkeypatch, capsys, TEXT) == TEXT
+
+
+def test_text_is_coloured_and_wrapped_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = styled(monkeypatch, capsys, TEXT, FORCE_COLOR="1")
+    assert "\x1b[32mnative\x1b[0m" in shown
+    plain = re.sub(r"\x1b\[[\d;]*m", "", shown).splitlines()
+    assert plain[1:3] == [
+        "Warning   the libc of the machine is not known; glibc 2.28",
+        "          or newer is assumed [libc-unknown]",
+    ]
+    assert plain[-1] == TEXT.splitlines()[-1]  # a command can be copied whole
+
+
+def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = styled(monkeypatch, capsys, TEXT, FORCE_COLOR="1", NO_COLOR="1")
+    assert "[32m" not in shown
+    assert "native" in shown
+
+
+def test_control_characters_do_not_reach_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "\x1b[2J" not in styled(monkeypatch, capsys, "a\x1b[2Jb", FORCE_COLOR="1")
