@@ -19,6 +19,7 @@ import struct
 import sys
 import tarfile
 import zipfile
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -81,8 +82,10 @@ def python_package(version: str = "3.12") -> Package:
 class CondaChannel:
     """A channel folder, served until the ``with`` block ends."""
 
-    def __init__(self, folder: Path, name: str = "conda-forge") -> None:
+    def __init__(self, folder: Path, name: str = "conda-forge", *, login: str = "", token: str = "") -> None:
+        """Serve a folder; of whoever asks, require a login (``user:password``) or the token in the path."""
         self._folder, self._name = folder / name, name
+        self._login, self._token = login, f"/t/{token}/" if token else "/"
         self.root = folder
         self.packages: list[Package] = []
         self._held: dict[str, Hold] = {}
@@ -95,7 +98,14 @@ class CondaChannel:
                 for part, hold in owner._held.items():
                     if part in self.path and self.path.endswith(".conda"):
                         hold.wait()
-                super().do_GET()
+                basic = "Basic " + b64encode(owner._login.encode()).decode()
+                if owner._login and self.headers.get("Authorization") != basic:
+                    self.send_error(401)
+                elif not self.path.startswith(owner._token):
+                    self.send_error(403)
+                else:
+                    self.path = self.path[len(owner._token) - 1 :]
+                    super().do_GET()
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -115,7 +125,8 @@ class CondaChannel:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/{self._name}"
+        login = f"{self._login}@" if self._login else ""
+        return f"http://{login}127.0.0.1:{self._http.server_address[1]}{self._token}{self._name}"
 
     def hold(self, part: str) -> Hold:
         """Answer requests for packages that name it only once they are released."""

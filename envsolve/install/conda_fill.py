@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from envsolve.errors import EnvsolveError
-from envsolve.solve.conda_channels import rattler
+from envsolve.packages.urls import without_secrets
+from envsolve.solve.conda_channels import ChannelSecrets, clean_url, rattler
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +67,31 @@ class _GoneError(Exception):
 async def fill(order: Order) -> None:
     """Make the environment; report each package when it is there."""
     lib = rattler()
-    client = lib.Client.default_client()
-    gateway = lib.Gateway(client=client)
+    secrets = ChannelSecrets(order.channels)
+    channels = [clean_url(channel) for channel in order.channels]
     specs = [package.spec for package in order.packages]
-    found = await gateway.query(list(order.channels), [order.subdir, "noarch"], specs, recursive=False)
-    records = {record.url: record for part in found for record in part}
+    found = await secrets.gateway().query(channels, [order.subdir, "noarch"], specs, recursive=False)
+    records = {clean_url(record.url): record for part in found for record in part}
     await lib.install(
         [_record(package, records) for package in order.packages],
         order.environment,
         platform=lib.Subdir(order.subdir),
         alternative_target_prefix=order.prefix,
-        client=client,
+        client=secrets.client(),
         reporter=_reporter(lib, len(order.packages)),
         execute_link_scripts=False,
     )
 
 
 def _record(package: Package, records: Mapping[str, Any]) -> Any:
-    record = records.get(package.url)
+    url = clean_url(package.url)
+    record = records.get(url)
     if record is None:
-        raise _GoneError(f"HTTP error 404: the channel no longer lists {package.url}")
+        raise _GoneError(f"HTTP error 404: the channel no longer lists {url}")
     digest = record.sha256 if "sha256" in package.hashes else record.md5
     planned = package.hashes.get("sha256") or package.hashes.get("md5")
     if planned and (digest is None or digest.hex() != planned):
-        raise _GoneError(f"hash mismatch when reading the index: {package.url} was planned with {planned}")
+        raise _GoneError(f"hash mismatch when reading the index: {url} was planned with {planned}")
     return record
 
 
@@ -116,7 +118,7 @@ def main(words: Sequence[str]) -> int:
         print(f"error: {error.message}", flush=True)
         return 1
     except Exception as error:  # rattler's failures have no base of their own
-        print(f"error: {error}", flush=True)
+        print(f"error: {without_secrets(str(error))}", flush=True)
         return 1
     return 0
 

@@ -29,6 +29,7 @@ from packaging.version import Version
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError
 from envsolve.install.building import copy_sources, source_digest
 from envsolve.packages.source_trees import Tree, is_commit, is_inside, read_address
+from envsolve.packages.urls import without_secrets
 from envsolve.planning.lock import Assumptions, Classes, assumptions_of, classes_from_table
 from envsolve.planning.plan import Plan
 from envsolve.solve.files import UNREAD
@@ -126,8 +127,8 @@ class File:
 
     @property
     def public_url(self) -> str:
-        """The address without what may be secret: user name, password, and a signed query."""
-        parts = urlsplit(self.url)
+        """The address without what may be secret: user name, password, a channel's token, and a signed query."""
+        parts = urlsplit(without_secrets(self.url) if self.kind == "conda" else self.url)
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 

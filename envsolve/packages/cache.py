@@ -68,7 +68,7 @@ class DiskCache:
         path, checksum = self.folder / place, _checksum(kind, key, body)
         temporary = path.with_name(f".new-{os.getpid()}-{get_ident()}")
         try:
-            _make_private(path.parent)
+            make_private(path.parent)
             with os.fdopen(os.open(temporary, _NEW, 0o600), "wb", 0) as file:
                 file.write(checksum)
                 file.write(body)
@@ -106,10 +106,10 @@ def _is_own(descriptor: int) -> bool:
     return not hasattr(os, "getuid") or os.fstat(descriptor).st_uid in (os.getuid(), 0)
 
 
-def _make_private(directory: Path) -> None:
+def make_private(directory: Path) -> None:
     """Make a directory and its parents for the user only: pages of private indexes are kept in them."""
     if not directory.is_dir():
-        _make_private(directory.parent)
+        make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
 
 

@@ -7,17 +7,22 @@ imported when the first channel is asked.
 from __future__ import annotations
 
 import asyncio
+import base64
 import datetime
+import hashlib
 import importlib
 import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from envsolve.errors import EnvsolveError, IndexUnavailableError, UsageError
-from envsolve.packages.urls import local_path, without_secrets
+from envsolve.packages.cache import default_cache_dir, make_private
+from envsolve.packages.urls import local_path, split_login, without_secrets
 from envsolve.rules.conda import Candidate, Spec, VirtualPackage
 from envsolve.system.files import is_folder
 
@@ -62,6 +67,63 @@ def rattler() -> Any:
         ) from error
 
 
+def clean_url(channel: str) -> str:
+    """The URL of a channel, or of a file of one, without login and token; a local path stays as it is."""
+    return without_secrets(channel) if channel.startswith(("http://", "https://")) else channel
+
+
+class ChannelSecrets:
+    """Logins and tokens of channels, kept from rattler, which writes URLs into its cache and into environments.
+
+    Its client is given them for the requests only.
+
+    Args:
+        channels: Names or URLs, with what is secret.
+    """
+
+    def __init__(self, channels: Iterable[str]) -> None:
+        given = {clean_url(channel).rstrip("/"): channel.rstrip("/") for channel in channels}
+        self._secret = {clean: channel for clean, channel in given.items() if clean != channel}
+
+    def restored(self, url: str) -> str:
+        """A URL that rattler knows, with what is secret of its channel."""
+        for clean, channel in self._secret.items():
+            if url == clean or url.startswith(f"{clean}/"):
+                return channel + url[len(clean) :]
+        return url
+
+    def client(self) -> Any:
+        """A client of rattler that sends them, each to its own channel."""
+        lib = rattler()
+        if not self._secret:
+            return lib.Client.default_client()
+        net = importlib.import_module("rattler.networking")
+        tokens = {clean: [split_login(channel)[0]] for clean, channel in self._secret.items()}
+        kinds = (net.AuthenticationMiddleware, net.OciMiddleware, net.GCSMiddleware, net.S3Middleware)
+        # The headers before the mirrors: these change the URL that the headers are chosen by.
+        first = (net.RetryMiddleware(), net.AddHeadersMiddleware(self._headers), net.MirrorMiddleware(tokens))
+        return lib.Client([*first, *(kind() for kind in kinds)])
+
+    def _headers(self, host: str, path: str) -> dict[str, str] | None:
+        for clean, channel in self._secret.items():
+            parts, login = urlsplit(clean), split_login(channel)[1]
+            if login and parts.hostname == host and path.startswith(f"{parts.path}/"):
+                words = f"{login.user}:{login.password or ''}".encode()
+                return {"Authorization": f"Basic {base64.b64encode(words).decode('ascii')}"}
+        return None
+
+    def gateway(self, **config: Any) -> Any:
+        """A gateway with a cache of its own for each set of secrets: what one opened is not answered to another."""
+        lib = rattler()
+        folder = None
+        if self._secret:
+            name = hashlib.sha256(repr(sorted(self._secret.values())).encode()).hexdigest()[:40]
+            folder = default_cache_dir() / "channels" / name
+            with suppress(OSError):  # rattler says what is wrong with the directory
+                make_private(folder)
+        return lib.Gateway(folder, default_config=lib.SourceConfig(**config), client=self.client())
+
+
 class Channels:
     """Channels in the order of their preference; a package is taken from the first that has it.
 
@@ -75,9 +137,9 @@ class Channels:
         self._rattler = rattler()
         self._names = tuple(names)
         self._sources = [self._channel(name) for name in names]
+        self._secrets = ChannelSecrets(names)
         action = "force-cache-only" if offline else "cache-or-fetch"
-        config = self._rattler.SourceConfig(cache_action=action)
-        self._gateway = self._rattler.Gateway(default_config=config, client=self._rattler.Client.default_client())
+        self._gateway = self._secrets.gateway(cache_action=action)
         self._offline = offline
         self._cutoff = datetime.datetime.fromisoformat(exclude_newer) if exclude_newer else None
         self._records: dict[str, Any] = {}
@@ -144,12 +206,12 @@ class Channels:
 
     def _set_apart(self, candidate: Candidate) -> Any:
         """A record as if another channel had it: the solver distinguishes channels by their URL."""
-        record = self._records[candidate.url]
+        record = self._records[clean_url(candidate.url)]
         return self._rattler.RepoDataRecord(record, record.file_name, record.url, _APART)
 
     def _chosen(self, record: Any) -> Candidate:
         """The candidate of a record that the solver gives back, from the channel that has it."""
-        return self._candidate(self._records.get(record.url, record) if record.channel == _APART else record)
+        return self._candidate(self._records.get(clean_url(record.url), record) if record.channel == _APART else record)
 
     def _channel(self, name: str) -> Any:
         if not name.strip() or not _may_be_there(name):
@@ -157,7 +219,7 @@ class Channels:
                 f"conda channel {name!r} does not exist", hint="name a channel (conda-forge) or its directory"
             )
         try:
-            return self._rattler.Channel(name)
+            return self._rattler.Channel(clean_url(name))
         except Exception as error:
             told = without_secrets(f"{name!r} is no conda channel: {error}")
             raise UsageError(told, hint="name it: conda-forge") from error
@@ -187,7 +249,7 @@ class Channels:
             raise EnvsolveError(f"rattler's cache cannot be used: {error}", hint="set RATTLER_CACHE_DIR") from error
 
     def _candidate(self, record: Any) -> Candidate:
-        self._records[record.url] = record
+        self._records[clean_url(record.url)] = record
         digests = {"sha256": record.sha256, "md5": record.md5}
         return Candidate(
             name=record.name.normalized,
@@ -195,8 +257,8 @@ class Channels:
             build=str(record.build),
             number=record.build_number,
             subdir=record.subdir,
-            channel=str(record.channel).rstrip("/"),
-            url=record.url,
+            channel=self._secrets.restored(str(record.channel).rstrip("/")),
+            url=self._secrets.restored(record.url),
             filename=record.file_name,
             depends=tuple(record.depends),
             hashes={name: digest.hex() for name, digest in digests.items() if digest},

@@ -156,6 +156,27 @@ def test_a_file_that_is_not_the_planned_one(
         assert install(made, tmp_path / "env").changed
 
 
+@pytest.mark.parametrize("secret", [{"login": "bob:s3cr%40t"}, {"token": "s3cret"}], ids=["login", "token"])
+def test_no_secret_of_a_channel_is_kept_on_disk_or_answered_to_another(
+    secret: dict[str, str], plan: Planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATTLER_CACHE_DIR", str(tmp_path / "rattler"))
+    monkeypatch.setenv("ENVSOLVE_CACHE_DIR", str(tmp_path / "cache"))
+    sent = {name: value.replace("%40", "@") for name, value in secret.items()}
+    with CondaChannel(tmp_path / "served", **sent) as served:
+        served.add(*SMALL).fill()
+        url = served.url.replace("s3cr@t", "s3cr%40t")
+        made = plan(GPU, "hello", channels=[url])
+        assert install(made, tmp_path / "env").changed
+        with pytest.raises(IndexUnavailableError):
+            plan(GPU, "hello", channels=[url.replace("s3c", "wrong")])
+    assert plan(GPU, "hello", channels=[url], offline=True).packages == made.packages
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and "served" not in path.parts]
+    assert any(path.suffix == ".json" for path in files)
+    assert [path for path in files if b"s3cr" in path.read_bytes()] == []
+    assert (tmp_path / "cache" / "channels").stat().st_mode & 0o77 == 0
+
+
 def test_pip_and_uv_do_not_install_conda_packages(made: Plan, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="uv does not install conda packages"):
         install(made, tmp_path / "env", manager="uv")
