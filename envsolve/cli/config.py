@@ -24,6 +24,7 @@ SETTINGS_OF_PLANS: Mapping[str, type] = {
     "exclude-newer": str,
     "extra-index-url": list,
     "find-links": list,
+    "index-strategy": str,
     "index-url": str,
     "manager": str,
     "no-index": bool,

@@ -227,6 +227,14 @@ class Asked(NamedTuple):
         list[str] | None,
         option("--extra-index-url", metavar="URL", help="Another index, for names that the default one lacks."),
     ] = None
+    index_strategy: Annotated[
+        str | None,
+        option(
+            "--index-strategy",
+            metavar="first-index|unsafe-best-match",
+            help="Take a package from the first index that has it (default), or the best version of all indexes.",
+        ),
+    ] = None
     find_links: Annotated[
         list[str] | None,
         option(
@@ -269,6 +277,7 @@ class Asked(NamedTuple):
             prereleases=self.pre,
             index_url=self.index_url,
             extra_index_urls=self.extra_index_url or (),
+            index_strategy=self.index_strategy,
             find_links=self.find_links or (),
             no_index=self.no_index,
             offline=self.offline,
@@ -307,8 +316,8 @@ class Asked(NamedTuple):
     def plans(self) -> bool:
         """Whether an option says something that a lock has settled."""
         beside = (self.requirement, self.constraint, self.extra, self.exclude_newer, self.pre, self.index_url)
-        more = (self.extra_index_url, self.find_links, self.no_index, self.build_metadata, self.offline, self.channel)
-        return any((*beside, *more)) or self.cuda != "auto"
+        indexes = (self.extra_index_url, self.index_strategy, self.find_links, self.no_index)
+        return any((*beside, *indexes, self.build_metadata, self.offline, self.channel)) or self.cuda != "auto"
 
 
 def active_environment(message: str, hint: str) -> Path:

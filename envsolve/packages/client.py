@@ -49,7 +49,7 @@ class IndexClient:
     Attributes:
         known: What is known of files without asking.
         offline: Whether only the cache and local indexes answer.
-        no_index: Whether no index is asked at all, only what ``--find-links`` names.
+        settings: Which indexes, and how to reach them; may hold credentials.
     """
 
     def __init__(
@@ -74,8 +74,7 @@ class IndexClient:
         """
         self.known = known or KnownFiles(tuple)
         self.offline = offline
-        self.no_index = settings.no_index
-        self._settings = settings
+        self.settings = settings
         self._credentials = Credentials(settings.keyring)
         self._places = tuple(map(self._credentials.add, (settings.default, *settings.extras)))
         self._pinned = {name: (self._credentials.add(url),) for name, url in settings.pinned.items()}
@@ -124,7 +123,8 @@ class IndexClient:
         canonical = normalised(name)
         if index is not None:
             return self._listed(canonical, (self._credentials.add(index),))
-        return merged((self.linked(canonical), self._listed(canonical, self._pinned.get(canonical, self._places))))
+        ways = self.settings.ways(self._pinned.get(canonical, self._places))
+        return merged((self.linked(canonical), *(self._listed(canonical, places) for places in ways)))
 
     def linked(self, name: str) -> Listing:
         """The files of a project in the directories and on the pages that ``--find-links`` names."""
@@ -134,7 +134,7 @@ class IndexClient:
 
     def _listed(self, name: str, places: Sequence[str]) -> Listing:
         """The files of a normalised name on the first of some indexes that has it."""
-        for place in () if self.no_index else places:
+        for place in () if self.settings.no_index else places:
             try:
                 found: Listing | Divided | None = self._join(*self._page_job(name, place))
             except DeniedError as denial:
@@ -155,7 +155,7 @@ class IndexClient:
             Whether any had to be asked for.
         """
         asked = False
-        for name in () if self.no_index else map(normalised, names):
+        for name in () if self.settings.no_index else map(normalised, names):
             place = self._pinned.get(name, self._places)[0] if index is None else self._credentials.add(index)
             key, work = self._page_job(name, place)
             if key not in self._jobs:
@@ -261,7 +261,7 @@ class IndexClient:
                 url,
                 lambda response: self._read_page(response, url, index, name, kept),
                 {"Accept": ACCEPT} | (kept.conditions() if kept else {}),
-                time_limit=self._settings.answer_timeout,
+                time_limit=self.settings.answer_timeout,
             )
         except (PageError, LimitError) as error:
             raise wrong_page(url, error) from None
@@ -343,7 +343,7 @@ class IndexClient:
             text = path.read_bytes() if path.is_file() else None
         else:
             self._refuse_offline(f"the metadata of {file.filename}")
-            limit = self._settings.answer_timeout
+            limit = self.settings.answer_timeout
             text = self._session.get(
                 url, lambda response: joined(response.iter_content(MIB), METADATA_BYTES, "it"), time_limit=limit
             )
@@ -365,7 +365,7 @@ class IndexClient:
             file.url,
             lambda response: sdist_metadata(cast("IO[bytes]", response.raw), file.filename),
             {"Accept-Encoding": "identity"},
-            time_limit=self._settings.answer_timeout,
+            time_limit=self.settings.answer_timeout,
         )
         if metadata is None:
             raise MissingFileError(f"{redact(file.url)} is listed by its index, and its host does not have it")
@@ -385,7 +385,7 @@ class IndexClient:
                 # requests takes a while to import: a run that is answered from the cache never does.
                 from envsolve.packages.http import Session
 
-                self._started = Session(self._settings, self._credentials, connections=self._concurrency)
+                self._started = Session(self.settings, self._credentials, connections=self._concurrency)
             return self._started
 
 

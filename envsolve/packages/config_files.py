@@ -134,6 +134,8 @@ def _uv_values(table: Mapping[str, Any]) -> dict[str, str]:
     values = {"no-index": "true"} if table.get("no-index") is True else {}
     if isinstance(keyring := table.get("keyring-provider"), str):
         values["keyring-provider"] = keyring
+    if isinstance(strategy := table.get("index-strategy"), str):
+        values["index-strategy"] = strategy
     if isinstance(hosts := table.get("allow-insecure-host"), list):
         values["trusted-host"] = " ".join(map(str, hosts))
     return values

@@ -41,21 +41,18 @@ class MetadataBuilds:
         failures: Why files were not built, by file name.
     """
 
-    def __init__(
-        self, client: IndexClient, python: str, environ: Mapping[str, str], index_url: str | None = None
-    ) -> None:
+    def __init__(self, client: IndexClient, python: str, environ: Mapping[str, str]) -> None:
         """Prepare.
 
         Args:
-            client: Reads the files.
+            client: Reads the files; its default index is the one of the build requirements.
             python: The planned Python, ``3.12``: its own interpreter runs the build if it is on PATH.
             environ: Variables of pip, among them its configuration.
-            index_url: The index of the build requirements; the one of pip's configuration if None.
         """
         self.failures: dict[str, str] = {}
         self._client = client
         self._python = python
-        self._environ = {**environ, **({"PIP_INDEX_URL": index_url} if index_url else {})}
+        self._environ = {**environ, "PIP_INDEX_URL": client.settings.default}
         self._store = Store(DiskCache(default_cache_dir(environ) / "index"))
         self._done: dict[str, CoreMetadata] = {}
 

@@ -19,20 +19,22 @@ from envsolve.errors import UsageError
 from envsolve.packages.links import places_of
 from envsolve.packages.project_files import Project, load_project, misshapen
 from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, Source, combine, read_requirement, wrong
-from envsolve.packages.urls import redact
+from envsolve.packages.settings import MERGED
+from envsolve.packages.urls import VARIANT_INDEX, redact
 from envsolve.system.files import is_file, is_folder, read_regular, real_path
 
-# The index of a variant, as PyTorch and its mirrors lay them out.
-_VARIANT = re.compile(r"/(?:cu\d{2,3}|cpu|xpu|rocm[\d.]+)/?$")
 
-
-def about_extra_indexes(urls: Sequence[str]) -> Iterator[str]:
+def about_extra_indexes(urls: Sequence[str], strategy: str) -> Iterator[str]:
     """Which packages the extra indexes of files are used for: pip merges all indexes, uv asks the extra ones first."""
     for url in urls:
         # What torch is taken from is settled by the machines.
-        if not _VARIANT.search(url):
+        if VARIANT_INDEX.search(url):
+            continue
+        if strategy == MERGED:
+            yield f"the extra index {redact(url)} is merged with the default index: the best version of all wins"
+        else:
             text = "is asked only for packages that the default index does not have, so that it cannot replace them"
-            yield f"the extra index {redact(url)} {text}; `[tool.uv.sources]` takes a package from an index of its own"
+            yield f"the extra index {redact(url)} {text}; --index-strategy {MERGED} merges all indexes, as pip does"
 
 
 def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) -> Asked:
@@ -189,7 +191,7 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
     extra = [entry["url"] for entry in listed if not (entry.get("explicit") or entry.get("default"))]
     extra += settings.get("extra-index-url", ())
     # What torch is taken from is settled by the machines; the index of a variant would only repeat its packages.
-    of_variants = [Source("torch", url, _line(project, url)) for url in (*default, *extra) if _VARIANT.search(url)]
+    of_variants = [Source("torch", url, _line(project, url)) for url in (*default, *extra) if VARIANT_INDEX.search(url)]
     early = settings.get("prerelease")
     if early == "disallow":
         notes.append(f"{place} prerelease is set aside: a pre-release is taken where a specifier names one")
@@ -205,8 +207,8 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
         prereleases=early == "allow",
         exclude_newer=newer,
         environments=tuple(_markers(f"{place} environments", table.get("environments", ()))),
-        index_urls=tuple(url for url in default if not _VARIANT.search(url)),
-        extra_index_urls=tuple(url for url in extra if not _VARIANT.search(url)),
+        index_urls=tuple(url for url in default if not VARIANT_INDEX.search(url)),
+        extra_index_urls=tuple(url for url in extra if not VARIANT_INDEX.search(url)),
         find_links=links,
         no_index=settings.get("no-index") is True,
         notes=tuple(notes),
@@ -301,7 +303,7 @@ def _from_index(project: Project, name: str, entry: Mapping[str, Any], url: str 
     if url is None:
         hint = "add its [[tool.uv.index]] with name and url"
         raise wrong(str(project.path), f"[tool.uv.sources] {name}: unknown index {entry['index']}", hint)
-    if _VARIANT.search(url):
+    if VARIANT_INDEX.search(url):
         return Asked(sources=(Source(name, url, _line(project, url)),))
     return Asked(indexes=((name, url),))
 
@@ -379,7 +381,7 @@ def _of_source(project: Project, place: str, entry: Mapping[str, Any]) -> Asked:
     url, name = entry.get("url"), entry.get("name", "")
     if not url:
         return Asked()  # Poetry names its default index without a URL
-    if _VARIANT.search(url):
+    if VARIANT_INDEX.search(url):
         named = project.tool.get("poetry", {}).get("dependencies", {})
         of_source = [key for key, one in named.items() if name and isinstance(one, dict) and one.get("source") == name]
         packages = entry.get("include_packages") or of_source or ("torch",)

@@ -13,10 +13,14 @@ from msgspec import structs
 from envsolve.errors import UsageError
 from envsolve.packages.config_files import Layer, pip_layers, uv_layers, with_login
 from envsolve.packages.links import place_of
-from envsolve.packages.urls import local_path, split_login
+from envsolve.packages.urls import VARIANT_INDEX, local_path, split_login
 
 _TRUE = ("1", "true", "yes", "on", "y", "t")  # of pip's flags in files and variables
 _MAY_HOLD_CREDENTIALS = ("default", "extras", "pinned", "links", "proxy")
+
+
+#: Strategies for a project that several indexes have.
+FIRST, MERGED = STRATEGIES = ("first-index", "unsafe-best-match")
 
 
 class IndexSettings(msgspec.Struct, frozen=True):
@@ -28,6 +32,8 @@ class IndexSettings(msgspec.Struct, frozen=True):
         pinned: The only index of each name that a project takes from one; may hold credentials.
         links: URLs of directories, pages and archives whose files count besides those of the indexes.
         no_index: Whether no index is asked at all.
+        strategy: ``first-index`` takes a project from the first index that has it; ``unsafe-best-match`` merges what
+            all indexes have of it, as pip does. The names are uv's.
         sources: Setting name to where it came from, for messages.
         ca_bundle: File or folder of certificate authorities that replaces the usual ones.
         client_cert: PEM file with a client certificate and its key.
@@ -45,6 +51,7 @@ class IndexSettings(msgspec.Struct, frozen=True):
     pinned: Mapping[str, str] = {}
     links: tuple[str, ...] = ()
     no_index: bool = False
+    strategy: str = FIRST
     sources: Mapping[str, str] = {}
     ca_bundle: str | None = None
     client_cert: str | None = None
@@ -55,6 +62,14 @@ class IndexSettings(msgspec.Struct, frozen=True):
     answer_timeout: float = 60.0
     retries: int = 3
     keyring: str = "auto"
+
+    def ways(self, places: Sequence[str]) -> Sequence[Sequence[str]]:
+        """Groups of indexes: of each group the first that has a project answers, and the answers are merged."""
+        if self.strategy != MERGED:
+            return (places,)
+        # The indexes of variants repeat old versions of common packages, and torch is taken from them by the catalogue.
+        variants = [place for place in places[1:] if VARIANT_INDEX.search(place)]
+        return ((places[0], *variants), *((place,) for place in places[1:] if place not in variants))
 
     def __repr__(self) -> str:
         """Without what may hold credentials, which a repr must not carry into a log."""
@@ -130,6 +145,7 @@ def read_settings(
         default=default,
         extras=extras,
         links=_links(layers),
+        strategy=MERGED if value("strategy", "index-strategy") == MERGED else FIRST,
         no_index=(value("no_index", "no-index") or "").lower() in _TRUE,
         sources=sources,
         ca_bundle=value("ca_bundle", "cert") or _ca_environment(environ, sources),
@@ -218,6 +234,7 @@ def _uv_environment(environ: Mapping[str, str]) -> Iterator[Layer]:
         "retries": environ.get("UV_HTTP_RETRIES", ""),
         "keyring-provider": environ.get("UV_KEYRING_PROVIDER", ""),
         "trusted-host": environ.get("UV_INSECURE_HOST", ""),
+        "index-strategy": environ.get("UV_INDEX_STRATEGY", ""),
     }
     for variable in ("UV_DEFAULT_INDEX", "UV_INDEX_URL"):
         for address in addresses(variable):

@@ -22,6 +22,10 @@ class Login(NamedTuple):
     password: str | None
 
 
+#: The index of a variant, as PyTorch and its mirrors lay them out.
+VARIANT_INDEX = re.compile(r"/(?:cu\d{2,3}|cpu|xpu|rocm[\d.]+)/?$")
+
+
 def split_login(url: str) -> tuple[str, Login | None]:
     """The URL without credentials, and the credentials.
 

@@ -57,7 +57,6 @@ def with_pip_part(
         python=plan.python,
         cuda=None if by_conda else request.cuda,
         prereleases=asked.prereleases,
-        index_url=default,
         build_metadata=request.build_metadata,
         environ=request.environ,
     )

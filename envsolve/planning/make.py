@@ -43,6 +43,7 @@ from envsolve.planning.warnings import (
     about_extras,
     about_indexes,
     about_machines,
+    about_merged,
     about_off_index,
     about_overrides,
     about_packages,
@@ -252,7 +253,9 @@ def make_plan(
     except NothingFitsError as nothing:
         return _impossible(frame, nothing.conflict())
     declared = about_environments(asked.environments, (environment, *others))
-    return structs.replace(plan, warnings=(*plan.warnings, *declared, *about_sources(asked.sources, plan.cuda, family)))
+    merged = about_merged(plan.packages, client, catalogue.family)
+    sources = about_sources(asked.sources, plan.cuda, family)
+    return structs.replace(plan, warnings=(*plan.warnings, *merged, *declared, *sources))
 
 
 def _with_hidden_gpus(

@@ -104,7 +104,9 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
     )
     request.expect_something()
     settings = _settings(request, asked)
-    asked = structs.replace(asked, notes=(*asked.notes, *about_extra_indexes(asked.extra_index_urls)))
+    asked = structs.replace(
+        asked, notes=(*asked.notes, *about_extra_indexes(asked.extra_index_urls, settings.strategy))
+    )
     catalogue = Catalogue()
     checked = _checked(request, catalogue)
     if not request.allow_unknown_names:
@@ -114,7 +116,6 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
             checked,
             prereleases=request.prereleases or asked.prereleases,
             exclude_newer=request.exclude_newer or asked.exclude_newer,
-            index_url=settings.default,
         )
         phase("choosing versions")
         yield *for_python_of_lock(checked, asked, catalogue), catalogue, client
@@ -146,7 +147,8 @@ def _settings(request: Request, asked: Asked) -> IndexSettings:
         find_links=(*request.find_links, *asked.find_links),
     )
     no_index = request.no_index or asked.no_index or settings.no_index
-    return structs.replace(settings, pinned=dict(asked.indexes), no_index=no_index)
+    strategy = request.index_strategy or settings.strategy
+    return structs.replace(settings, pinned=dict(asked.indexes), no_index=no_index, strategy=strategy)
 
 
 def _client(settings: IndexSettings, catalogue: Catalogue, *, offline: bool) -> IndexClient:

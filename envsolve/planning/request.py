@@ -25,6 +25,8 @@ _NEAR = 0.86
 _PYTHON = r"(?a)3\.\d{1,2}(?:\.\d+)?"
 _TEXTS = ("requirements", "extras", "groups", "extra_index_urls", "find_links", "channels")
 _PATHS = ("files", "constraints", "projects")
+# As in envsolve.packages.settings, which a request does not load.
+_STRATEGIES = ("first-index", "unsafe-best-match")
 _NOT_FOR_CONDA = ("keep", "requires_python", "index_url", "extra_index_urls", "find_links", "no_index", "prereleases")
 
 
@@ -47,6 +49,8 @@ class Request(msgspec.Struct, frozen=True):
         keep: Names and versions to prefer, as :func:`envsolve.installed_versions` returns them.
         index_url: The default package index; the configuration of pip or uv decides if None.
         extra_index_urls: More indexes, used only for names that the default one lacks.
+        index_strategy: ``first-index``, or ``unsafe-best-match`` to merge all indexes as pip does; uv's configuration
+            decides if None.
         find_links: Directories, pages and archives, by path or URL, whose files count besides those of the indexes.
         no_index: Whether to ask no index, and take only what ``find_links`` has.
         offline: Whether to use only the cache and the catalogue.
@@ -74,6 +78,7 @@ class Request(msgspec.Struct, frozen=True):
     keep: Sequence[tuple[str, str]] = ()
     index_url: str | None = None
     extra_index_urls: Sequence[str] = ()
+    index_strategy: str | None = None
     find_links: Sequence[str] = ()
     no_index: bool = False
     offline: bool = False
@@ -90,6 +95,9 @@ class Request(msgspec.Struct, frozen=True):
             structs.force_setattr(self, name, paths(getattr(self, name), name))
         structs.force_setattr(self, "keep", tuple(self.keep))
         check_python_text(self.python)
+        if self.index_strategy not in (None, *_STRATEGIES):
+            hint = f"choose {' or '.join(_STRATEGIES)}"
+            raise UsageError(f"index strategy: {self.index_strategy!r} is not known", hint=hint)
         if self.manager == "conda":
             if others := [name for name in _NOT_FOR_CONDA if getattr(self, name)]:
                 hint = "leave it out, or plan with pip or uv"
@@ -103,7 +111,7 @@ class Request(msgspec.Struct, frozen=True):
             return None
         from envsolve.packages.metadata_builds import MetadataBuilds
 
-        return MetadataBuilds(client, python, self.environ, self.index_url)
+        return MetadataBuilds(client, python, self.environ)
 
     def expect_something(self) -> None:
         """Raise a UsageError if the request names nothing to plan."""

@@ -13,6 +13,8 @@ from envsolve.facts.builds import ANY, Build
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Machine, Platform
+from envsolve.packages.client import IndexClient
+from envsolve.packages.settings import MERGED
 from envsolve.planning.rounds import assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
@@ -314,6 +316,19 @@ def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -
     for failure in failures:
         text = f"{failure.message}; its files are taken from the catalogue of {date}, unconfirmed"
         yield PlanWarning("index-unreachable", text, failure.hint)
+
+
+def about_merged(
+    packages: Sequence[PlannedPackage], client: IndexClient, family: Collection[str]
+) -> Iterator[PlanWarning]:
+    """Packages of another index than the default one, which has them as well: only a merge of indexes takes these."""
+    if client.settings.strategy != MERGED:
+        return
+    own = client.without_login(client.settings.default)
+    for package in packages:
+        if package.index not in (None, "", own) and package.name not in family and client.listing(package.name, own):
+            text = f"{package.name} {package.version} is taken from {package.index}; the default index has it as well"
+            yield PlanWarning("indexes-merged", text, "--index-strategy first-index takes it from the default index")
 
 
 # What a user should know of wheels that are on no package index, taken or not.

@@ -80,7 +80,7 @@ class FamilyFiles:
 
     def missing(self, packages: Iterable[str]) -> frozenset[str]:
         """Without an index, the files of packages that no directory or page has; nothing if there are indexes."""
-        if not self._client.no_index:
+        if not self._client.settings.no_index:
             return frozenset()
         found: set[str] = set()
         for package in packages:
@@ -106,7 +106,7 @@ class FamilyFiles:
         """
         if (linked := self._linked(build)) is not None:
             return linked, None
-        if self._client.no_index:
+        if self._client.settings.no_index:
             raise BuildGoneError(self.filename(build))
         place = self._catalogue.indexes.get(build.index)
         if place is not None and place.kind != "simple":

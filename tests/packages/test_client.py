@@ -15,6 +15,7 @@ from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.packages import cache
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import IndexFile
+from envsolve.packages.settings import IndexSettings
 from tests.indexcontent import Style
 from tests.indexserver import S3_DENIAL, IndexServer
 from tests.packages.conftest import MakeClient
@@ -50,6 +51,23 @@ def test_extras_serve_what_the_default_index_lacks_the_first_that_has_it(
     assert versions(client.project("own")) == ["1.0"]
     assert versions(client.project("other")) == ["3.0"]
     assert client.project("nowhere") == ()
+
+
+def test_indexes_are_merged_only_on_request(server: IndexServer, tmp_path: Path) -> None:
+    """As pip does it; the index of a variant stays out, because it repeats old versions of common packages."""
+    main, extra, variant = server.index(), server.index("/extra/"), server.index("/whl/cu126/", style="pytorch")
+    main.wheel("lib", "1.0")
+    main.wheel("lib", "2.0", tags="cp27-cp27mu-linux_x86_64")
+    extra.wheel("lib", "1.5")
+    extra.wheel("lib", "2.0")
+    variant.wheel("lib", "3.0")
+    variant.wheel("rare", "3.0")
+    settings = IndexSettings(main.url, (extra.url, variant.url), strategy="unsafe-best-match")
+    with IndexClient(settings, cache_dir=tmp_path) as client:
+        files = client.project("lib")
+        assert versions(files) == ["1.0", "1.5", "2.0", "2.0"]
+        assert [file.index for file in files] == [main.url, extra.url, main.url, extra.url]
+        assert versions(client.project("rare")) == ["3.0"]
 
 
 def test_an_explicit_index_is_the_only_one_asked(server: IndexServer, make_client: MakeClient) -> None:

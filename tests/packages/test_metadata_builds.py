@@ -50,7 +50,7 @@ def test_nothing_is_built_unless_it_is_allowed(world: World) -> None:
 
 def test_what_the_build_computes_is_planned_and_kept(world: World, environ: Mapping[str, str]) -> None:
     def planned(requirement: str) -> Plan:
-        return world.plan(requirement, build_metadata=True, environ=environ, index_url=world.default.url)
+        return world.plan(requirement, build_metadata=True, environ=environ)
 
     plan = planned("odd")
     assert chosen(plan) == {"odd": "1.0", "dep": "1.0"} and not guesses(plan)
@@ -67,7 +67,7 @@ def test_what_the_build_computes_is_planned_and_kept(world: World, environ: Mapp
 def test_a_build_that_fails_leaves_the_guess(world: World, environ: Mapping[str, str]) -> None:
     archive = make_sdist("bad", "1.0", metadata_version="1.2", backend=BROKEN)
     world.default.add("bad", "bad-1.0.tar.gz", archive)
-    plan = world.plan("bad", build_metadata=True, environ=environ, index_url=world.default.url)
+    plan = world.plan("bad", build_metadata=True, environ=environ)
     assert (plan.status, chosen(plan)) == ("ok", {"bad": "1.0"})
     (warning,) = guesses(plan)
     assert "since the build failed: RuntimeError: no compiler is here" in warning.message

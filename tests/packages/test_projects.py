@@ -244,6 +244,10 @@ def test_overrides_and_prereleases_of_uv_and_pdm(tmp_path: Path) -> None:
 
 
 def test_what_an_extra_index_is_asked_for_is_said(tmp_path: Path) -> None:
-    (note,) = about_extra_indexes(["https://download.pytorch.org/whl/cu121", "https://user:secret@own.test/simple"])
+    urls = ["https://download.pytorch.org/whl/cu121", "https://user:secret@own.test/simple"]
+    (note,) = about_extra_indexes(urls, "first-index")
     assert "own.test" in note and "secret" not in note
     assert "only for packages that the default index does not have" in note
+    assert "--index-strategy unsafe-best-match" in note
+    (note,) = about_extra_indexes(urls, "unsafe-best-match")
+    assert "is merged with the default index" in note

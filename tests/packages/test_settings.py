@@ -109,6 +109,14 @@ def test_indexes_of_a_project(place: Place) -> None:
     assert settings.extras == ("https://me:s%2Fcret@a.test/simple",)  # the explicit one serves nothing by itself
 
 
+def test_the_strategy_of_uv(place: Place) -> None:
+    assert place.read().strategy == "first-index"
+    place.write(place.cwd / "uv.toml", 'index-strategy = "unsafe-best-match"\n')
+    assert place.read().strategy == "unsafe-best-match"
+    assert place.read({"UV_INDEX_STRATEGY": "first-index"}).strategy == "first-index"
+    assert place.read({"UV_INDEX_STRATEGY": "unsafe-first-match"}).strategy == "first-index"
+
+
 def test_credentials_are_not_in_the_repr(place: Place) -> None:
     settings = place.read({"PIP_INDEX_URL": "https://me:s3cret@a.test/simple", "PIP_PROXY": "http://p:s3cret@proxy"})
     assert "s3cret" in settings.default

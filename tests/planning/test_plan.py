@@ -11,8 +11,12 @@ from msgspec.structs import replace
 import envsolve
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.formats import render
+from envsolve.packages.client import IndexClient
 from envsolve.packages.requirement_files import read_requirements
+from envsolve.packages.settings import IndexSettings
+from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
 from tests.planning.worlds import chosen, codes, package
 from tests.smallworld import LINUX, NEW, World
 
@@ -80,6 +84,24 @@ def test_no_look_alike_wins(torch_world: World) -> None:
     urls = {p.name: p.url for p in plan.packages}
     assert all("/whl/cu126/" in (urls[n] or "") for n in ("torch", "torchvision"))
     assert all("/simple/" in (urls[n] or "") for n in ("numpy", "filelock", "triton"))
+
+
+def test_packages_of_merged_indexes_are_named(world: World) -> None:
+    extra = world.server.index("/extra/")
+    for index, version in ((world.default, "1.0"), (extra, "2.0")):
+        index.wheel("lib", version)
+    extra.wheel("own", "1.0")
+    asked = read_requirements(["lib", "own"])
+    for strategy, told in (("first-index", []), ("unsafe-best-match", ["lib 2.0 is taken from"])):
+        settings = IndexSettings(world.default.url, (extra.url,), strategy=strategy)
+        with IndexClient(settings, cache_dir=world.cache) as client:
+            machine = world.machine("H100, driver 580.95.05")
+            plan = make_plan(asked, [machine], Request(), world.catalogue(), client)
+        merged = [warning.message for warning in plan.warnings if warning.code == "indexes-merged"]
+        assert chosen(plan) == {"lib": "2.0" if told else "1.0", "own": "1.0"}
+        assert [part in message for part, message in zip(told, merged, strict=True)] == [True] * len(told)
+    with pytest.raises(UsageError, match="'best' is not known"):
+        Request(index_strategy="best")
 
 
 def test_the_family_is_judged_without_asking_more_than_the_chosen_index(torch_world: World) -> None:
