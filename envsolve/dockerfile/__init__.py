@@ -150,7 +150,7 @@ def _of(install: Install, asked: Asked) -> Iterator[Unjudged]:
         if known and asked.looks(install, wanted.name).unknown:
             yield Unjudged(line, f"{wanted.name}: the catalogue has no facts about the index that it comes from")
         elif known and _is_new(wanted, asked):
-            yield Unjudged(line, f"{wanted.requirement} is no release that the catalogue has facts about")
+            yield Unjudged(line, f"the catalogue has no facts about a release {wanted.requirement}")
 
 
 def _of_source(source: str, install: Install, asked: Asked) -> Iterator[Unjudged]:

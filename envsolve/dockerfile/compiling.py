@@ -32,7 +32,7 @@ def nvcc_code(command: Command) -> tuple[str, ...] | None:
     """The code that an nvcc command makes, ``("sm_75", "compute_75")``; None for another command.
 
     Empty if it names none, and takes its own default. Source: CUDA Compiler Driver NVCC, "Options for Steering GPU
-    Code Generation": ``-arch=sm_NN`` alone is short for its SASS and its PTX.
+    Code Generation": only ``-arch=sm_NN`` is short for its SASS and its PTX.
     """
     words = command.words
     if not words or command.program != "nvcc" or _ASKS & set(words):
@@ -55,7 +55,7 @@ def nvcc_code(command: Command) -> tuple[str, ...] | None:
 def cmake_code(command: Command) -> tuple[str, ...] | None:
     """Likewise for cmake's ``-DCMAKE_CUDA_ARCHITECTURES``; None if it is not given.
 
-    Source: CMake documentation, ``CUDA_ARCHITECTURES``: a number alone is SASS and PTX, ``-real`` and ``-virtual`` one.
+    Source: CMake documentation, ``CUDA_ARCHITECTURES``: a bare number is SASS and PTX, ``-real`` and ``-virtual`` one.
     """
     if not command.words or command.program != "cmake":
         return None
@@ -158,7 +158,7 @@ def _unset(one: Compiled, level: Severity, remedy: str) -> Finding:
 
 
 def _listed(one: Compiled, given: str, torch: Offer | None, toolkit: Toolkit | None, asked: Asked) -> Iterator[Finding]:
-    """What is listed, against nvcc, torch and each GPU."""
+    """The listed GPUs, against nvcc, torch and each GPU."""
     code = listed_code(one, given, asked) or ()
     line, remedies = one.command.line, (_remedy_for(one, given, torch, toolkit, asked),)
     who = _refuses(one, code, torch, toolkit, asked)
@@ -255,7 +255,7 @@ def _new_pip(stage: Stage, asked: Asked) -> bool:
 
 
 def nvcc(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """What nvcc, or cmake for it, is told to compile for, against each GPU."""
+    """The targets of nvcc, or of cmake for it, against each GPU."""
     toolkit = toolkit_of(nvcc_in(stage, asked), asked.catalogue.toolkits)
     pairs = _targets(asked)
     # -arch=sm_NN replaces all -gencode options, so it is proposed only if there is one target.
@@ -304,7 +304,7 @@ def _judged(
 
 
 def _remedy(command: Command, cc: ComputeCapability, alone: bool) -> str:
-    """What to write; for one GPU, the short form instead of the short form, which cannot be combined with others."""
+    """The corrected option. For one GPU it replaces a short form, which cannot be combined with others, by another."""
     number = cc.sm[3:]
     if command.program == "cmake":
         return f"-DCMAKE_CUDA_ARCHITECTURES={number}"

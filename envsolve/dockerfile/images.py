@@ -228,7 +228,7 @@ def driver_in_image(stage: Stage, asked: Asked) -> Iterator[Finding]:
         for word in command.words[command.words.index("install") + 1 :]:
             name = re.split("[=:]", word, maxsplit=1)[0]
             if _WHOLE.fullmatch(name) or _DRIVER.fullmatch(name):
-                text = f"{name} brings a driver into the image, where the container runtime puts the host's: programs "
+                text = f"{name} brings a driver into the image, but the container runtime adds the host's: programs "
                 text += "that find libraries of the other version fail (Driver/library version mismatch)"
                 toolkit = name.replace("cuda", "cuda-toolkit", 1)
                 remedy = f"install {toolkit} instead" if _WHOLE.fullmatch(name) else "leave it out"

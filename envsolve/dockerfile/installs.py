@@ -1,4 +1,4 @@
-"""What the pip and uv commands of a Dockerfile install, and from where; requirement files of the context included."""
+"""The packages that a Dockerfile's pip and uv commands install, and from where; requirement files included."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def _sorted(words: Sequence[tuple[str, str]]) -> tuple[list[Wanted], list[str], 
 
 
 def other_installer(command: Command) -> str | None:
-    """What installs packages in a way that is not read: ``conda install``, ``uv sync``; None for other commands."""
+    """The command that installs packages unread, such as ``conda install`` or ``uv sync``; None for other commands."""
     verbs = [word for word in command.words[1:] if not word.startswith("-")]
     known = {
         "conda": ("install", "create", "env"),
@@ -367,7 +367,7 @@ _SECTIONS = ("global", "install")
 
 
 def set_by(words: Sequence[str]) -> Mapping[str, str]:
-    """What ``pip config set global.index-url URL`` sets; nothing for another command."""
+    """The settings of ``pip config set global.index-url URL``; empty for another command."""
     parsed = grammar.parse(words)
     if parsed is None or parsed.installer != "pip" or parsed.verb != ("config",):
         return {}
@@ -378,7 +378,7 @@ def set_by(words: Sequence[str]) -> Mapping[str, str]:
 
 
 def _settings(command: Command, context: Context) -> Mapping[str, str]:
-    """What pip's configuration says, as far as it comes from files of the context."""
+    """The settings of pip's configuration, as far as it comes from files of the context."""
     found: dict[str, str] = {}
     for path in (*_FILES, *filter(None, (command.variables.get("PIP_CONFIG_FILE"),))):
         parser = configparser.RawConfigParser(strict=False)

@@ -31,7 +31,7 @@ def lock_of(command: Command) -> str | None:
 
 
 def locked(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """What each lock of the context does on each machine, or that it is not there."""
+    """The result of each lock of the context on each machine, or that it is missing."""
     for command in stage.commands:
         answer = _answer(command, asked)
         if answer is None:
@@ -60,7 +60,7 @@ def lock_unjudged(command: Command, asked: Asked) -> Iterator[Unjudged]:
 
 
 def _answer(command: Command, asked: Asked) -> LockAnswer | str | None:
-    """The answer, or why there is none; None if the lock is not in the context."""
+    """The answer, or why it cannot be given; None if the lock is not in the context."""
     name = lock_of(command)
     path = asked.context.file(name, command) if name else None
     if path is None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What COPY or ADD puts into a stage from the build context, or a mount of RUN for one command.
+    """Files that COPY or ADD puts into a stage from the build context, or a mount of RUN for one command.
 
     Attributes:
         sources: Paths in the context; none for a document that is written in the Dockerfile itself, and for files of

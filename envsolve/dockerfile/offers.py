@@ -1,4 +1,4 @@
-"""What every check of a Dockerfile is given: the machines, the published builds, and what is known of images."""
+"""The input of every check of a Dockerfile: the machines, the published builds, and facts about images."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Libc: TypeAlias = tuple[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """What an installer runs in. It finds only the wheels that fit.
+    """The environment that an installer runs in. It finds only the wheels that fit.
 
     Attributes:
         python: ``3.12``; None if it is not known.
@@ -236,7 +236,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What every check is given.
+    """The input of every check.
 
     Attributes:
         machines: With what the driver's version implies.
@@ -265,7 +265,7 @@ class Asked:
         return found.title if found else None
 
     def installs(self, commands: Iterable[Command]) -> tuple[Install, ...]:
-        """What pip and uv install among commands."""
+        """Packages that pip and uv install among commands."""
         return tuple(install for command in commands for install in self.read.get(id(command), ()))
 
     def followed(self, stage: Stage) -> Iterator[tuple[Install, bool]]:
@@ -274,7 +274,7 @@ class Asked:
             yield from ((install, own) for install in self.installs((command,)))
 
     def image(self, stage: Stage) -> Image | None:
-        """What is known of the image that a stage starts from in the end."""
+        """Facts about the image that a stage starts from in the end."""
         return Name.of(stage.root.image).image(self.catalogue.images)
 
     def distribution(self, stage: Stage) -> Distribution | None:

@@ -188,7 +188,7 @@ def read_stages(text: str) -> tuple[Stage, ...]:
         elif stage is not None:
             _read(one, stage)
     if stage is None:
-        raise UsageError("there is no FROM in it", hint="name a Dockerfile")
+        raise UsageError("it has no FROM instruction", hint="name a Dockerfile")
     return (*stages, stage.closed(outside))
 
 
@@ -241,7 +241,7 @@ def _declared(value: str, scope: Mapping[str, str]) -> Iterator[tuple[str, str |
 
 
 def _copied(one: Instruction, stage: _Open) -> Iterator[Copied]:
-    """What is copied from the context or from documents. Of other stages and images only the target is known."""
+    """Files copied from the context or from documents. Of other stages and images only the target is known."""
     given = words(one.value, stage.variables)
     while given and given[0].startswith("--"):
         if given[0].startswith("--from"):

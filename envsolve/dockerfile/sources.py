@@ -1,4 +1,4 @@
-"""What the build of an image compiles against torch, and the nvcc that it has for that."""
+"""The sources that an image's build compiles against torch, and the nvcc that it has for that."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Compiled:
 
 
 def compiled_in(stage: Stage, asked: Asked) -> Iterator[Compiled]:
-    """What the commands of a stage compile, in order; packages that may come as a wheel are left out."""
+    """The packages that a stage's commands compile, in order; those that may come as a wheel are left out."""
     trees = _clones(stage)
     for command in stage.commands:
         for install in asked.installs((command,)):

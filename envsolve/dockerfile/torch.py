@@ -64,7 +64,7 @@ class _Case:
 
 
 def builds(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """Judge what each install would take. What follows from a torch that is refused is not reported again."""
+    """Judge the builds that each install would take. Consequences of a refused torch are not reported again."""
     within = asked.within(stage)
     brought = asked.image_torch(stage)
     torch = brought[0] if brought else None
@@ -143,7 +143,7 @@ def _goes_with(offer: Offer, torch: Offer | None) -> bool:
 
 
 def _unpublished(case: _Case) -> Finding | None:
-    """No index that is looked at has it: where the version is instead, and in which variants.
+    """A version that the used indexes do not have: the indexes that have it, and in which variants.
 
     None if the catalogue may not know the version, and if no wheel goes with the image's libc, which is a finding of
     its own.
@@ -157,7 +157,7 @@ def _unpublished(case: _Case) -> Finding | None:
     local = (case.version or "").partition("+")[2]
     elsewhere = [offer for offer in same if offer.build.variant == local]
     if not variants:
-        text += ": there is no such release"
+        text += ": the release does not exist"
     elif python and not any(offer.for_python(python) for offer in same):
         text += f"; its wheels are for {', '.join(pythons)}"
     elif elsewhere:

@@ -3,7 +3,7 @@
 A format module declares what it is and renders plans:
 
 * ``NAME``: ``environment-yml``, after ``--format``.
-* ``FILENAMES``: patterns of the file names that stand for it after ``-o``, its own file's name first; may be empty.
+* ``FILENAMES``: patterns of file names that select it after ``-o``, its own file's name first; may be empty.
 * ``FAMILY``: ``wheels``, ``conda`` or ``container``: which plans it can hold. ``any`` holds wheels and conda packages.
 * ``HOLDS_SEVERAL``: whether ``render_plans(plans, *, sources)`` writes several plans as one text.
 * ``NEEDS_HASHES``: whether every package needs a hash.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Format(Protocol):
-    """What a format module declares."""
+    """The attributes of a format module."""
 
     NAME: str
     FILENAMES: tuple[str, ...]
@@ -53,10 +53,10 @@ def format_named(name: str) -> Format:
     """Return a format.
 
     Raises:
-        UsageError: There is no such format.
+        UsageError: The format is unknown.
     """
     if name not in formats():
-        raise UsageError(f"--format {name}: there is no such plan format", hint=f"formats: {', '.join(formats())}")
+        raise UsageError(f"--format {name}: unknown plan format", hint=f"formats: {', '.join(formats())}")
     return cast("Format", importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
 
 
@@ -65,7 +65,7 @@ _OTHER_SUFFIXES = (".pdf", ".html", ".csv", ".xml", ".svg", ".tar", ".gz", ".zip
 
 
 def format_for(output: PurePath | None) -> str:
-    """Return the name of the format that a file name stands for; ``summary`` if it stands for none.
+    """Return the name of the format for a file name; ``summary`` if it matches none.
 
     Raises:
         UsageError: The name looks like that of a lock, and installers would not recognize it; or no format has files
@@ -92,11 +92,11 @@ def format_built_by(builder: str) -> str:
     """Return the name of the container format that a builder reads.
 
     Raises:
-        UsageError: There is no such builder.
+        UsageError: The builder is unknown.
     """
     builders = {name: form for form in formats() for name in getattr(format_named(form), "BUILDERS", ())}
     if builder not in builders:
-        raise UsageError(f"--for {builder}: there is no such builder", hint=f"builders: {', '.join(sorted(builders))}")
+        raise UsageError(f"--for {builder}: unknown builder", hint=f"builders: {', '.join(sorted(builders))}")
     return builders[builder]
 
 
@@ -104,7 +104,7 @@ def render(plan: Plan, format: str) -> str:
     """Write a plan in one of :func:`formats`.
 
     Raises:
-        UsageError: There is no such format.
+        UsageError: The format is unknown.
         ImpossibleError: The plan is impossible, and the format cannot say so.
         IndexUnavailableError: The format requires hashes that the plan lacks.
     """
@@ -120,7 +120,7 @@ def render_plans(plans: Plans, format: str, *, sources: bool = False) -> str:
         sources: In a summary, also print where the facts of a conflict were read.
 
     Raises:
-        EnvsolveError: A plan cannot be locked, or there is no plan.
+        EnvsolveError: A plan is impossible or cannot be locked.
     """
     text: str = vars(format_named(format))["render_plans"](plans, sources=sources)
     return text

@@ -57,7 +57,7 @@ def hashed(plan: Plan) -> tuple[PlannedPackage, ...]:
 
     Raises:
         ImpossibleError: Nothing fits.
-        IndexUnavailableError: Some files are known from the catalogue alone, or their index gives no hash.
+        IndexUnavailableError: Some files are known only from the catalogue, or their index gives no hash.
         UsageError: A source tree is among them, or a direct reference without a hash.
     """
     packages = locked(plan)
@@ -74,7 +74,7 @@ def locked(plan: Plan) -> tuple[PlannedPackage, ...]:
 
     Raises:
         ImpossibleError: Nothing fits.
-        IndexUnavailableError: Some files are known from the catalogue alone, or their index gives no hash; a source
+        IndexUnavailableError: Some files are known only from the catalogue, or their index gives no hash; a source
             tree was not read.
         UsageError: A direct reference has no hash.
     """
@@ -89,7 +89,8 @@ def no_lock(packages: Iterable[PlannedPackage], warnings: Iterable[PlanWarning])
 
     Args:
         packages: Those of a plan.
-        warnings: The plan's: ``index-unreachable`` tells a hash that was not seen from one that the index lacks.
+        warnings: The plan's: ``index-unreachable`` marks a hash that was not read, as opposed to one that an index
+            lacks.
     """
     packages = list(packages)
     lacks = (_lack_of_reference(package) for package in packages if is_tree(package) or is_direct(package))
@@ -131,7 +132,7 @@ def _lack_of_reference(package: PlannedPackage) -> EnvsolveError | None:
 
 
 def unread_tree(package: PlannedPackage) -> IndexUnavailableError:
-    """What to say of a source tree that was not read where its commit is to be written down."""
+    """The error for a source tree that was not read, so that its commit is unknown."""
     why = f": {package.tree.unread}" if package.tree is not None else ""
     return IndexUnavailableError(
         f"the commit of {package.name} is not known, since {package.url} was not read{why}",
@@ -252,7 +253,9 @@ def driver_sentence(need: DriverNeed, variant: str | None) -> str:
     if need.mode is None:
         return f"{wanted}; whether {have} is that new is not known"
     if need.mode == "forward-compat":
-        return f"{have} runs {builds} through the cuda-compat libraries (forward compatibility); alone it {wanted}"
+        return (
+            f"{have} runs {builds} through the cuda-compat libraries (forward compatibility); without them it {wanted}"
+        )
     how = "in full" if need.mode == "full" else "through minor-version compatibility (machine code, no PTX)"
     return f"{have} runs {builds} {how}; {wanted}"
 
@@ -277,7 +280,7 @@ def warning_lines(plan: Plan) -> Iterator[str]:
 
 
 def in_a_line(plan: Plan) -> str:
-    """What the plan holds: ``chosen: cu126, torch 2.14.1+cu126, 29 packages``; or that nothing fits."""
+    """The contents of the plan: ``chosen: cu126, torch 2.14.1+cu126, 29 packages``; or that nothing fits."""
     if plan.status == "impossible":
         return "; ".join(["nothing fits", *(f"because {fact.fact}" for fact in plan.conflict)])
     torch = next((f"{package.name} {package.version}" for package in plan.packages if package.name in TORCH), None)
@@ -285,7 +288,7 @@ def in_a_line(plan: Plan) -> str:
 
 
 def in_words(remedy: Fix) -> str:
-    """What to change and, where that is known, what it unlocks."""
+    """The change and, if known, its effect."""
     return f"{remedy.text}: {remedy.unlocks}" if remedy.unlocks else remedy.text
 
 
@@ -306,7 +309,7 @@ def gpu_name(item: Support) -> str:
 
 
 def _why_cpu(plan: Plan) -> str:
-    """The planner never takes it by itself for a machine with a GPU; where it had to guess, the status says so."""
+    """The planner never takes it by itself for a machine with a GPU; if it had to guess, the status says so."""
     if plan.machines and all(machine.gpus == () for machine in plan.machines):
         return "the machine has no NVIDIA GPU" if len(plan.machines) == 1 else "the machines have no NVIDIA GPU"
     return "as asked" if plan.status == "ok" else "whether the machine has an NVIDIA GPU is not known"
@@ -326,7 +329,7 @@ _UP = f"{SITE_PACKAGES}/../../.."
 
 
 def conda_terms(plan: Plan) -> CondaTerms:
-    """What a plan of conda packages was solved from.
+    """The input of the solve of conda packages.
 
     Raises:
         ImpossibleError: Nothing fits.

@@ -1,4 +1,4 @@
-"""What a container of a plan is made of: the images, and what is installed in which order.
+"""The recipe for a container of a plan: the images, and what is installed in which order.
 
 All stages have one base: what one compiles links against the libc that it meets in the other. CUDA comes with the
 wheels, so the base has none. Where sources are compiled, the toolkit's folder is copied out of an image that has it,
@@ -45,14 +45,14 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Compiling:
-    """What the stage that compiles takes beside the base.
+    """The additions of the compiling stage to the base.
 
     Attributes:
         toolkit: Where nvcc is.
         arch_list: Default of ``TORCH_CUDA_ARCH_LIST``; None where the GPUs are not known.
-        build_requires: Installed into the environment before the sources, which are compiled against its torch; what
-            stands in the plan is left out.
-        variables: Others that the builds are told.
+        build_requires: Installed into the environment before the sources, which are compiled against its torch; without
+            packages that are in the plan.
+        variables: Other variables of the builds.
     """
 
     toolkit: Copied
@@ -85,7 +85,7 @@ class Recipe:
         driver: Oldest NVIDIA driver on the host; None for a plan without CUDA code.
         driver_cuda: CUDA version that no older driver reports; None where none such is known.
         gpus: Compute capabilities that the plan was judged for, lowest first.
-        without_triton: Those of them that its Triton does not serve, where it has one.
+        without_triton: Those of them that its Triton does not support, if it has one.
         logins: Hosts of package indexes that are not the public ones, and may ask who is there.
     """
 
@@ -124,7 +124,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """An image that can be the base, and what it stands on."""
+    """An image that can be the base, and the one it is built on."""
 
     name: str
     arch: str
@@ -196,7 +196,7 @@ class _FromSource(TypedDict):
 
 
 def _from_source(plan: Plan, files: Sequence[PlannedPackage], trees: Sequence[PlannedPackage]) -> _FromSource:
-    """What is built: apart from the rest what is compiled, which needs torch and the toolkit to be there."""
+    """The builds: compiled packages separately, because they require torch and the toolkit to be there."""
     compiled = [package for package in files if is_compiled(package, plan)]
     sources = [package for package in files if package.kind == "sdist" and package not in compiled]
     references = {
@@ -324,7 +324,7 @@ def _compat(cuda: str | None, base: _Base, catalogue: Catalogue) -> Copied | Non
     if found is None:
         raise UsageError(
             f"no image is known that has the compat libcuda of CUDA {cuda}",
-            hint="plan for the driver alone, or install the package cuda-compat in an image of your own",
+            hint="plan for the driver without it, or install the package cuda-compat in an image of your own",
         )
     return Copied(found.image, f"{found.folder}/compat")
 

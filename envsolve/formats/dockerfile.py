@@ -38,15 +38,15 @@ _ENVSOLVE_PYTHON = (3, 10)
 
 
 def heading(made: Recipe, note: str = "The wheels bring CUDA.") -> Iterator[str]:
-    """What it is for, and what the host must have, as comments.
+    """The purpose of the image and its requirements on the host, as comments.
 
     Args:
         note: What follows for whoever builds from CUDA being in the wheels.
     """
     yield from (f"# {line}" for line in made.heading)
     if made.compat:
-        yield f"# {note} The host's driver may be older than {made.driver}: the libcuda inside stands in"
-        yield "# for it, on data-centre GPUs alone."
+        yield f"# {note} The host's driver may be older than {made.driver}: the libcuda inside replaces"
+        yield "# its own, on data-centre GPUs only."
     elif made.driver:
         yield f"# {note} The host brings its driver: {made.driver} or newer."
 
@@ -62,7 +62,7 @@ def apt_install(packages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def install_sources(made: Recipe) -> tuple[str, ...]:
-    """What is built, in order: what the builds take, source distributions, repositories."""
+    """The builds, in order: their requirements, source distributions, repositories."""
     isolation = ""
     commands = []
     if made.sources:
@@ -83,7 +83,7 @@ def install_sources(made: Recipe) -> tuple[str, ...]:
 
 
 def check(made: Recipe) -> tuple[str, ...]:
-    """What can be checked without a GPU and without envsolve."""
+    """Checks that need neither a GPU nor envsolve."""
     has_torch = any(line.startswith("torch=") for line in made.constraints)
     return (f"{PYTHON} -m pip check", *([f"{PYTHON} -c 'import torch'"] if has_torch else []))
 
@@ -108,7 +108,7 @@ def _compile_for(gpus: Sequence[str], *options: str) -> str:
 
 
 def variables(made: Recipe) -> Mapping[str, str]:
-    """What is set where the environment runs; ``PATH`` is left to each kind of container.
+    """Variables to set at run time; ``PATH`` is left to each kind of container.
 
     Source of those that the NVIDIA container runtime reads: NVIDIA Container Toolkit documentation, "Specialized
     Configurations with Docker".
@@ -125,11 +125,11 @@ def variables(made: Recipe) -> Mapping[str, str]:
 
 
 def _condition(driver: str, cuda: str | None) -> str:
-    """What the NVIDIA container runtime asks of the host, as both of its programs read it.
+    """Requirements on the host, in a form that both programs of the NVIDIA container runtime read.
 
-    libnvidia-container compares versions number by number. The toolkit's own check, where devices are injected through
-    CDI, takes semantic versions alone, so that a leading zero (``580.65.06``) is an error to it; and it reads the
-    driver's version out of the name of ``libcuda.so``, which on WSL says nothing. A blank stands for "or".
+    libnvidia-container compares versions number by number. The toolkit's own check, used if devices are injected
+    through CDI, accepts only semantic versions, so that a leading zero (``580.65.06``) is an error; and it reads the
+    driver's version from the name of ``libcuda.so``, which on WSL has none. A blank means "or".
     Source: libnvidia-container, src/cli/dsl.c; nvidia-container-toolkit, internal/requirements.
     """
     asked = f"driver>={'.'.join(map(str, DriverVersion.parse(driver)))}"
@@ -145,7 +145,7 @@ NETRC = "--mount=type=secret,id=netrc,target=/root/.netrc"
 
 
 def pip_mounts(made: Recipe) -> tuple[str, ...]:
-    """What pip is given while it installs."""
+    """Files and settings that pip gets while it installs."""
     return (CACHE, NETRC) if made.logins else (CACHE,)
 
 
@@ -178,7 +178,7 @@ def wheels(made: Recipe) -> Iterator[str]:
 
 
 def _told(compiling: Compiling) -> Iterator[str]:
-    """What whoever builds may change about what is compiled."""
+    """The build arguments for compiled packages."""
     if compiling.arch_list:
         yield "# The GPUs that are meant, which the host that builds need not have."
         yield f'ARG TORCH_CUDA_ARCH_LIST="{compiling.arch_list}"'
@@ -189,7 +189,7 @@ def _told(compiling: Compiling) -> Iterator[str]:
 def sources(commands: Iterable[str], made: Recipe, *mounts: str) -> Iterator[str]:
     """The RUN that builds from sources."""
     if made.compiling and any("$" in value for value in made.compiling.variables.values()):
-        yield "# The linker's own word stands there, which no shell expands."
+        yield "# The linker's own variable is in it, which no shell expands."
         yield "# hadolint ignore=SC2016"
     yield from run(commands, *pip_mounts(made), *mounts)
 
@@ -210,12 +210,12 @@ def constraints(made: Recipe) -> Iterator[str]:
 
 def libcuda(folder: str, source: str) -> Iterator[str]:
     """The libcuda of a compat package, from an image or a stage."""
-    yield "# A libcuda that is newer than the host's driver; it serves data-centre GPUs alone."
+    yield "# A libcuda that is newer than the host's driver; it supports data-centre GPUs only."
     yield f"COPY --from={source} {folder} {COMPAT}"
 
 
 def environment(made: Recipe) -> str:
-    """What is set where the environment runs."""
+    """Variables to set at run time."""
     settings = [f'{name}="{value}"' for name, value in variables(made).items()]
     return "ENV " + " \\\n    ".join([f'PATH="{":".join(made.path)}:${{PATH}}"', *settings])
 
@@ -262,7 +262,7 @@ def _images(made: Recipe) -> Iterator[str]:
 
 
 def _base(made: Recipe) -> Iterator[str]:
-    """What the environment needs where it runs, and so where it is built and checked."""
+    """Everything that the environment needs at run time, and so also while it is built and checked."""
     yield "FROM ${BASE} AS base"
     if made.runtime_apt:
         yield "# What compiles kernels where it runs, Triton among it, needs a host compiler there."
@@ -270,7 +270,7 @@ def _base(made: Recipe) -> Iterator[str]:
 
 
 def _build(made: Recipe) -> Iterator[str]:
-    """What changes least comes first: a new plan leaves the compilers in the cache."""
+    """Instructions that change least come first: a new plan leaves the compilers in the cache."""
     yield "FROM base AS build"
     if made.build_apt:
         yield from apt(made.build_apt)
@@ -310,7 +310,7 @@ def _final(made: Recipe) -> Iterator[str]:
 
 
 def _settings(made: Recipe) -> Iterator[str]:
-    """What stands beside the environment where it runs."""
+    """The parts of the final image beside the environment."""
     if made.compat:
         yield from libcuda(made.compat.folder, "compat")
     yield environment(made)

@@ -1,6 +1,6 @@
 """The environment of a plan as instructions for a stage of somebody's own Dockerfile.
 
-What the stage must bring is said at the top: the base is not ours to choose.
+Its first lines say what the stage must provide: envsolve does not choose the base.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _instructions(made: Recipe) -> Iterator[str]:
 
 
 def _sources(made: Recipe) -> Iterator[str]:
-    """What is compiled, with a toolkit that is there for this one instruction, and in no layer."""
+    """Compiled packages, with a toolkit that exists for this one instruction, and in no layer."""
     if made.compiling is None:
         yield from sources(install_sources(made), made)
         return

@@ -49,7 +49,7 @@ def _body(plan: Plan) -> Iterator[str]:
     yield from (f"  - {_scalar(channel)}" for channel in terms.channels)
     # Measured with conda 24.7.1 and 26.7.1; the newer one also reads the user's own channels, behind those of the file.
     yield "  # keeps the channels of your own configuration out. conda 26.7 does not know it, and asks for a channel of"
-    yield "  # that name: delete the line where there is none"
+    yield "  # that name: delete the line if it does not exist"
     yield "  - nodefaults"
     yield "dependencies:"
     yield from (f"  - {_scalar(pin_text(pin))}" for pin in terms.pins)

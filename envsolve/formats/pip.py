@@ -63,7 +63,7 @@ def library_path(toolchain: Toolchain) -> str | None:
 
 
 def prepare(toolchain: Toolchain, python: str) -> Iterator[str]:
-    """What comes before the sources, in the same shell.
+    """The commands before the sources, in the same shell.
 
     Args:
         toolchain: What compiles them.

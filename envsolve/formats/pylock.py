@@ -74,7 +74,7 @@ def render_plans(plans: Plans, *, sources: bool = False) -> str:
     """Write one lock for all plans; for a single plan it is the ordinary lock.
 
     Raises:
-        EnvsolveError: A plan cannot be locked, or there is none.
+        EnvsolveError: A plan is impossible or cannot be locked.
     """
     if len(plans.plans) > 1:
         return render_classes(dict(zip(group_names(plans), map(public, plans.plans), strict=True)))
@@ -196,7 +196,7 @@ class _Entry:
 
     @property
     def release(self) -> tuple[str, str | None]:
-        """What tells it from the other entries of its name."""
+        """Its identity among the other entries of its name."""
         return self.files[0].version, self.files[0].index
 
 
@@ -267,7 +267,7 @@ def _entries(classes: _Classes) -> list[_Entry]:
 
 
 def _merged(entries: Sequence[_Entry], classes: _Classes) -> list[_Entry]:
-    """Wheels of one release in one entry, where each is for another system or Python: their tags tell them apart."""
+    """Wheels of one release in one entry, if each is for another system or Python, which their tags show."""
     releases: dict[tuple[object, ...], list[_Entry]] = {}
     for entry in entries:
         file = entry.files[0]
@@ -300,7 +300,7 @@ def _marker(members: frozenset[str], classes: _Classes) -> str:
 def _dependencies(
     entry: _Entry, classes: _Classes, by_name: Mapping[str, Sequence[_Entry]]
 ) -> Iterator[Mapping[str, Any]]:
-    """What an entry depends on in each of its classes, with as much as tells the entries of one name apart."""
+    """The dependencies of an entry in each of its classes, with enough detail to distinguish entries of one name."""
     wanted = {
         (canonicalize_name(required), name)
         for name in entry.classes

@@ -50,7 +50,7 @@ def render(
     Args:
         plan: Any plan; an impossible one is shown as its conflict and the remedies.
         today: The day from which the age of the catalogue is counted; None for the real one.
-        sources: Under each fact of a conflict, where it was read. The titles are long, and the facts stand without.
+        sources: Print the source under each fact of a conflict; the titles are long, so this is optional.
             Also list every package.
         command: The words of the command that made the plan, for the next step that is printed.
     """

@@ -36,7 +36,7 @@ def check_locks(
     chosen: Sequence[str] = (),
     python: str | None = None,
 ) -> LockReport:
-    """What each lock does on each machine.
+    """The result of each lock on each machine.
 
     Args:
         paths: The locks.
@@ -136,7 +136,7 @@ class _Case(msgspec.Struct, frozen=True):
         return [f"--group {fitting[0]}"] if fitting and f"--group {fitting[0]}" in self.lock.choices else []
 
     def answer(self, chosen: Sequence[str], faults: Iterable[Finding]) -> MachineAnswer:
-        """What is installed with some extras and groups, judged."""
+        """The packages that are installed with some extras and groups, judged."""
         environment = self.environment
         packages = self.lock.select(environment, chosen)
         taken: list[_Taken] = []
@@ -168,7 +168,7 @@ class _Case(msgspec.Struct, frozen=True):
         return MachineAnswer(one_line(self.machine), self.python, status, tuple(chosen), labels, ordered)
 
     def _assumed(self) -> Iterator[Finding]:
-        """What a lock of envsolve's own assumes of the machine."""
+        """The assumptions of a lock of envsolve's own about the machine."""
         if not self.lock.assumptions:
             return
         from envsolve.planning.lock import mismatches, unknowns
@@ -218,7 +218,7 @@ class _Case(msgspec.Struct, frozen=True):
         return max(here, key=lambda build: worst(judge.verdicts(build, self.python)).level.rank, default=None)
 
     def _judged(self, taken: Sequence[_Taken]) -> Iterator[Finding]:
-        """What the rules say of each build; companions fail for the same reason as their torch."""
+        """The rules' answer on each build; companions fail for the same reason as their torch."""
         torch = next((one for one in taken if one.build.package == "torch"), None)
         refused = torch is not None and torch.verdict.level is Level.NONE
         for one in taken:
@@ -227,7 +227,7 @@ class _Case(msgspec.Struct, frozen=True):
                 yield from self._verdict(one, taken)
 
     def _verdict(self, one: _Taken, taken: Sequence[_Taken]) -> Iterator[Finding]:
-        """What the rules say of one build, unless it runs."""
+        """The rules' objections to one build; none if it runs."""
         failures = one.verdict.failures
         reasons = [reason for reason in failures if not reason.rule.startswith("triton")] or failures
         text = "; ".join(reason.text for reason in reasons)
@@ -262,7 +262,7 @@ class _Case(msgspec.Struct, frozen=True):
     def _together(
         self, taken: Sequence[_Taken], packages: Sequence[Locked], environment: Environment
     ) -> Iterator[Finding]:
-        """What the builds require of each other and of the rest of the lock."""
+        """Requirements of the builds on each other and on the rest of the lock."""
         versions = {package.name: package.version for package in packages if not package.conda}
         for one in taken:
             if not one.package.conda:

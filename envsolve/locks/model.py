@@ -91,7 +91,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class MachineAnswer(msgspec.Struct, frozen=True):
-    """What a lock does on one machine.
+    """The result of a lock on one machine.
 
     Attributes:
         machine: The machine in words.
@@ -111,7 +111,7 @@ class MachineAnswer(msgspec.Struct, frozen=True):
 
 
 class LockAnswer(msgspec.Struct, frozen=True):
-    """What one lock does on each machine."""
+    """The result of one lock on each machine."""
 
     file: str
     kind: str

@@ -59,7 +59,7 @@ def marker_of(text: str | None, path: Path) -> Marker | None:
     """Parse a marker.
 
     Raises:
-        UsageError: It is none.
+        UsageError: The value is invalid.
     """
     try:
         return Marker(text) if text else None
@@ -242,7 +242,7 @@ def read_lock_file(path: Path) -> LockFile:
     """Read a lock.
 
     Raises:
-        UsageError: It cannot be read, or is no lock of a known kind.
+        UsageError: It cannot be read, or is not a lock of a known kind.
     """
     # Each of these builds on what is above.
     from envsolve.locks.conda import read_conda_lock_file, read_hashed

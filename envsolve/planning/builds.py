@@ -48,8 +48,8 @@ class BuildLine:
         codes: GPU code that it carries.
         triton: Whether kernels of its own Triton run there.
         local: Local version in its file name, ``+cu12torch2.8cxx11abiTRUE``.
-        torch: Specifier on the torch that it was compiled for, where it is for certain ones.
-        cxx11_abi: Whether it uses libstdc++'s C++11 ABI, where known; torch must use the same.
+        torch: Specifier on the torch that it was compiled for, if it is for certain ones.
+        cxx11_abi: Whether it uses libstdc++'s C++11 ABI, if known; torch must use the same.
     """
 
     package: str
@@ -167,7 +167,7 @@ def _recommended(package: str, admitted: SpecifierSet, family: Family) -> Recomm
 
 
 def _newness(line: BuildLine) -> tuple[Version, Version]:
-    """Of builds of one version, those for the newest torch come first: as text, 2.9 would stand before 2.10."""
+    """Of builds of one version, those for the newest torch come first; compared as text, 2.9 would precede 2.10."""
     torch = re.search(r"\d+(\.\d+)*", line.torch or "")
     return Version(line.version), Version(torch[0] if torch else "0")
 
@@ -218,7 +218,7 @@ _SCREEN = 40
 
 
 def describe(found: BuildList, *, every: bool = False, reasons: bool = False) -> str:
-    """The list as text: a line per build and GPU, then why verdicts are unknown, where some are.
+    """The list as text: a line per build and GPU, then why verdicts are unknown, if some are.
 
     Args:
         found: The list.
@@ -271,7 +271,7 @@ def _version(build: BuildLine) -> str:
 
 
 def _unknowns(builds: Sequence[BuildLine]) -> list[str]:
-    """What decides and is not known: of each rule the first word, since the others differ in their versions alone."""
+    """The unknown facts that decide: of each rule the first text, since the others differ only in their versions."""
     words: dict[str, dict[str, None]] = {}
     for build in builds:
         if build.verdict != "unknown":

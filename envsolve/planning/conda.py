@@ -53,7 +53,7 @@ _CUDA_VERSION = "cuda-version"
 
 
 def channel_address(channel: str, catalogue: Catalogue) -> str:
-    """What rattler is to ask: of ``defaults``, which is a list of channels by another name, the first of them."""
+    """The channels to ask rattler for: of ``defaults``, which is another name for a list of channels, the first."""
     record = conda_channel(channel, catalogue.conda_channels)
     return record.addresses[0] if record and record.addresses and channel == record.name else channel
 
@@ -243,7 +243,7 @@ def _packages(solution: Solution, specs: Sequence[Spec]) -> Iterator[PlannedPack
 
 
 def _lasting(solution: Solution, specs: Sequence[Spec]) -> Iterator[CondaPin]:
-    """What gives the solution again: what was asked, every CUDA variant, and the CUDA version."""
+    """Pins that give the solution again: the requirements, every CUDA variant, and the CUDA version."""
     asked = {spec.name for spec in specs}
     there = {package.name for package in solution.packages}
     for package in solution.packages:
@@ -269,7 +269,7 @@ def lasting_build(build: str) -> str:
 def _assembler(solution: Solution, machines: Sequence[Machine], facts: Facts) -> Iterator[tuple[str, str]]:
     """The variables with which Triton finds the environment's ptxas, also where the environment is not activated.
 
-    conda-forge's Triton looks for ``ptxas`` on PATH, and for the second one that newer releases run on newer cards it
+    conda-forge's Triton looks for ``ptxas`` on PATH, and for the second one that newer releases run on newer GPUs it
     looks under a name that no conda package has.
     """
     there = {package.name: package for package in solution.packages}

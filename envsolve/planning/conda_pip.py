@@ -1,4 +1,4 @@
-"""What pip installs on top of conda packages, settled beforehand.
+"""The wheels that pip installs on top of conda packages, resolved beforehand.
 
 pip sees what conda installed by its metadata, and replaces what does not suit it: a torch from the package index brings
 ten packages of GPU libraries, beside those of conda. So the pip part is resolved here, with what conda has fixed, and
@@ -117,7 +117,7 @@ def provided_by_conda(plan: Plan, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _closure(roots: Sequence[str], wheels: Plan, provided: Mapping[str, str]) -> tuple[set[str], set[str]]:
-    """What pip has to install for roots, and what of conda's it meets on the way and goes no further than."""
+    """Packages that pip has to install for roots, and those from conda that it reaches and does not go beyond."""
     requires = {package.name: package.requires for package in wheels.packages}
     own: set[str] = set()
     met: set[str] = set()
@@ -145,7 +145,7 @@ def _runtime(catalogue: Catalogue) -> frozenset[str]:
 
 
 def _exactly(package: PlannedPackage, default: str) -> str:
-    """What pip is asked for: an index may have another package of the name of one that is asked for by address."""
+    """The requirement for pip: an index may have a different package under the name of one requested by URL."""
     by_address = package.index != default and package.url is not None
     return f"{package.name} @ {package.url}" if by_address else f"{package.name}=={package.version}"
 

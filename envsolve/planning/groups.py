@@ -49,7 +49,7 @@ def make_plans(
     """Divide machines into the smallest number of groups that have a plan each.
 
     A plan's files are those of one system, so that machines of several systems are never in one group. Of several
-    divisions into as few groups the one is taken whose machines lose least against a plan for each alone. Arguments and
+    divisions into as few groups, the one is taken whose machines lose least against a plan each. Arguments and
     errors are those of :func:`envsolve.planning.make.make_plan`.
     """
     kinds = by_kind(machines)
@@ -95,9 +95,9 @@ def _smallest(served: Sequence[int], works: Callable[[Part], bool], fleet: Fleet
     """The division of machines into the fewest parts that work; of several the one that costs least.
 
     Args:
-        served: The machines, each of which works alone.
+        served: The machines, each of which has a plan by itself.
         works: Whether a part has a plan: a slow question, and one whose answer for a part holds for what it contains.
-        fleet: What torch alone says of the machines, by their places among those served; None where torch has no say.
+        fleet: What torch allows on the machines, by their places among those served; None if torch does not matter.
     """
     failed: list[Part] = []
     place_of: Mapping[int, int] = {machine: place for place, machine in enumerate(served)}
@@ -174,8 +174,8 @@ class Difference(msgspec.Struct, frozen=True):
         kind: ``status``, ``conflict``, ``python``, ``flavour``, ``driver``, ``package``, ``support``, ``variable``,
             ``toolchain`` or ``warning``.
         name: Of a package, a variable or a warning; the kind itself where there is one of it in a plan.
-        now: As it is; None where there is none.
-        then: Likewise after the change.
+        now: The present value, or None.
+        then: The value after the change, or None.
     """
 
     kind: str
@@ -185,7 +185,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What a change to the machine would give.
+    """The effect of a change to the machine.
 
     Attributes:
         change: As asked, ``driver 580``.
@@ -215,7 +215,7 @@ def make_what_if(
         asked: The others, and the errors, are those of :func:`envsolve.planning.make.make_plan`.
 
     Raises:
-        UsageError: The change is not understood, or is none.
+        UsageError: The change is not understood, or changes nothing.
     """
     said = machine_from_target(parse_target(change), catalogue)
     if not said.sources:
@@ -260,7 +260,7 @@ def _packages(plan: Plan) -> Mapping[str, str]:
 
 
 def _support(plan: Plan) -> Mapping[str, str]:
-    """What each package's code can do on the GPUs, all of a package in one line."""
+    """The code levels of each package on the GPUs, all of a package in one line."""
     lines: dict[str, list[str]] = {}
     for one in plan.support:
         lines.setdefault(one.package, []).append(f"{' '.join(filter(None, (one.level, one.code)))} on {one.gpu}")

@@ -1,4 +1,4 @@
-"""What a lock assumes of the machine that it will be installed on.
+"""A lock's assumptions about the machine that it will be installed on.
 
 A pylock.toml pins files; it cannot say that those files need driver 580 or were judged for an H100. That part is
 kept in its ``[tool.envsolve]`` table, and is what lets ``install`` refuse a lock made for another machine.
@@ -29,7 +29,7 @@ EXPLICIT_NOTE = "# envsolve: "
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """What compiling the CUDA sources of a lock takes.
+    """Requirements for compiling the CUDA sources of a lock.
 
     Attributes:
         packages: Those that are compiled as they are installed.
@@ -62,7 +62,7 @@ class Assumptions:
         libc: Oldest libc that every wheel accepts, ``glibc 2.28``.
         driver_required: Oldest NVIDIA driver that runs the lock, ``525.60.13``.
         compat_libcuda: CUDA version of the cuda-compat ``libcuda`` that makes up for an older driver, ``13.0``.
-        cuda: The flavour, ``cu126`` or ``cpu``.
+        cuda: The variant, ``cu126`` or ``cpu``.
         gpus: Compute capabilities that the lock was judged for, ``("8.9", "9.0")``.
         environment: Variables that must be set where the environment runs.
         catalogue_date: ISO date of the newest fact of the catalogue that judged it.
@@ -145,7 +145,7 @@ def classes_from_table(table: Mapping[str, Any] | None) -> Classes:
 
 
 def _faults(lock: Assumptions) -> Iterator[str]:
-    """What of a table has the right type and yet says nothing that can be judged, or could do harm."""
+    """Values of a table that have the right type but cannot be judged, or could do harm."""
     building = lock.building or Building()
     yield from _malformed(lock, building)
     yield from _unsafe(lock, building)
@@ -162,7 +162,7 @@ def _malformed(lock: Assumptions, building: Building) -> Iterator[str]:
         if value is not None and not re.fullmatch(pattern, value):
             yield f"{name} is no {kind}: {value!r}"
     if lock.libc is not None and libc_of(Platform(libc=lock.libc)) is None:
-        yield f"libc is none such as 'glibc 2.28': {lock.libc!r}"
+        yield f"libc is not in a form such as 'glibc 2.28': {lock.libc!r}"
     for gpu in lock.gpus:
         try:
             ComputeCapability.parse(gpu)
@@ -214,9 +214,9 @@ def _build_variables() -> set[str]:
 
 
 def assumptions_of(plan: Plan) -> Assumptions:
-    """What installing ``plan`` assumes of a machine.
+    """The assumptions of installing ``plan`` about a machine.
 
-    Facts that differ between the plan's machines (a plan may serve several) are not assumed, and GPUs only where code
+    Facts that differ between the plan's machines (a plan may serve several) are not assumed, and GPUs only if code
     of the plan was judged for them: a plan without such code runs beside any GPU.
     """
     platforms = [machine.platform for machine in plan.machines if machine.platform is not None]
@@ -240,7 +240,7 @@ def assumptions_of(plan: Plan) -> Assumptions:
 
 
 def _building_of(toolchain: Toolchain) -> Building | None:
-    """What is compiled, or compiles where it runs with an nvcc out of packages, which lack some names for that."""
+    """Packages compiled now, or at run time with an nvcc from packages, which lack some file names for that."""
     if not toolchain.compiles and not toolchain.compiles_at_use:
         return None
     return Building(
@@ -278,9 +278,9 @@ def oldest_libc(filenames: Iterable[str], stated: Iterable[str] = ()) -> str | N
 
 
 def mismatches(assumptions: Assumptions, machine: Machine) -> tuple[str, ...]:
-    """One plain sentence for each assumption that ``machine`` fails; empty where the lock fits.
+    """One plain sentence for each assumption that ``machine`` fails; empty if the lock fits.
 
-    What is not known of the machine fails nothing: see :func:`unknowns`. A machine known to have no GPU fails nothing
+    Unknown facts about the machine fail nothing: see :func:`unknowns`. A machine known to have no GPU fails nothing
     either, for images are built where no GPU is in sight.
     """
     return tuple(sentence for holds, sentence in _judge(assumptions, machine) if holds is False)

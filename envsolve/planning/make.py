@@ -158,7 +158,7 @@ def about_companions(solution: Solution, family: Family, limits: Limits) -> Iter
 
 
 def _gain(chosen: Option, other: Option) -> str | None:
-    """What another torch has over the chosen one; None where it is no better, or only of another flavour."""
+    """The advantages of another torch over the chosen one; None if it has none, or differs only in its variant."""
     if in_order((chosen, other), "torch")[0] is not other:
         return None
     if Version(other.version.public) > Version(chosen.version.public):
@@ -291,7 +291,7 @@ def _impossible(frame: Plan, conflict: Conflict) -> Plan:
 
 
 def _specifiers(needs: Sequence[Need], environment: Environment) -> dict[str, SpecifierSet]:
-    """What needs ask of each package, where their markers hold."""
+    """The specifiers of needs on each package, if their markers hold."""
     found: dict[str, SpecifierSet] = {}
     for requirement in (need.requirement for need in needs):
         if environment.wants(requirement.marker):
@@ -377,7 +377,7 @@ def _is_known(found: Resolved, toolchain: Toolchain | None) -> bool:
 
 
 def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], python: str) -> Iterator[PlanWarning]:
-    """What to know about the machines and about the packages that were chosen for them."""
+    """Warnings about the machines and about the packages that were chosen for them."""
     solution, pinned, family = found.solution, found.pinned, found.family
     machines, facts = family.machines, family.facts
     yield from about_machines(frame.machines, python, facts)

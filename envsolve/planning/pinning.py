@@ -29,7 +29,7 @@ from envsolve.values import DriverVersion
 
 
 class Pinned(msgspec.Struct, frozen=True):
-    """The packages, and the failures of indexes for which the catalogue stood in."""
+    """The packages, and the failures of indexes that the catalogue replaced."""
 
     packages: tuple[PlannedPackage, ...]
     unreached: tuple[IndexUnavailableError, ...]
@@ -48,7 +48,7 @@ def pin(
 
     Raises:
         BuildGoneError: An index no longer lists a file that the catalogue knows.
-        UsageError: A torch-family file is none of those that were listed by hash.
+        UsageError: A torch-family file is not among those that were listed by hash.
     """
     packages: list[PlannedPackage] = []
     failures: dict[str, IndexUnavailableError] = {}
@@ -103,7 +103,7 @@ _RANK = {None: 0, "forward-compat": 1, "minor-version": 2, "full": 3}
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """One chosen build on one GPU of one machine; an empty GPU stands for none, or for one that is not known."""
+    """One chosen build on one GPU of one machine; the GPU is empty if the machine has none, or its GPUs are unknown."""
 
     build: Build
     machine: Machine
@@ -124,7 +124,7 @@ def judged_builds(solution: Solution, machines: Sequence[Machine], python: str, 
 
 
 def support_of(judged: Sequence[Judged]) -> tuple[Support, ...]:
-    """The levels where something is known of the GPU code, equal lines told once; Triton's line: its kernels."""
+    """The levels of packages whose GPU code is known, equal lines once; Triton's line: its kernels."""
     lines: dict[Support, None] = {}
     for one in judged:
         build, gpu, verdict = one.build, one.gpu, one.verdict
@@ -147,7 +147,7 @@ def driver_need(judged: Sequence[Judged]) -> DriverNeed | None:
 
 
 def driver_of_code(cuda: str, machines: Sequence[Machine], facts: Facts) -> DriverNeed | None:
-    """What code that is compiled with the nvcc of a CUDA version needs of the drivers; the least favourable mode."""
+    """The driver requirement of code compiled with the nvcc of a CUDA version; the least favourable mode."""
     needs = []
     for machine in machines:
         os = machine.platform.os if machine.platform else None

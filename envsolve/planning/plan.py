@@ -20,7 +20,7 @@ SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
 
 
 class Support(msgspec.Struct, frozen=True):
-    """What one package's code can do on one GPU of the plan's machines."""
+    """How one package's code runs on one GPU of the plan's machines."""
 
     package: str
     gpu: str
@@ -54,7 +54,7 @@ class CondaPin(msgspec.Struct, frozen=True):
 
 
 class CondaTerms(msgspec.Struct, frozen=True):
-    """What a plan of conda packages was solved from, and what gives it again.
+    """The input of a solve of conda packages, and the pins that give it again.
 
     Attributes:
         channels: Names or addresses, the preferred first.
@@ -74,12 +74,12 @@ class CondaTerms(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The resolved answer, or the reason why there is none.
+    """The resolved answer, or the reason why it does not exist.
 
     Attributes:
         status: ``ok``, ``impossible``, or ``unknown`` (resolved, but something that decides could not be known).
         python: The environment's Python, ``3.12``.
-        cuda: The flavour, ``cu126`` or ``cpu``; None where no package of the plan has one.
+        cuda: The variant, ``cu126`` or ``cpu``; None if no package of the plan has one.
         requirements: The requirements as asked.
         packages: Sorted by name.
         environment: Variables that must be set where the environment runs; a value may begin with
@@ -111,7 +111,7 @@ class Plan(msgspec.Struct, frozen=True):
         """Write the plan in one of the formats of ``envsolve plan --format``.
 
         Raises:
-            UsageError: There is no such format.
+            UsageError: The format is unknown.
             ImpossibleError: The plan is impossible, and the format cannot say so.
             IndexUnavailableError: The format requires hashes that the plan lacks.
         """

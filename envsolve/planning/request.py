@@ -31,7 +31,7 @@ _NOT_FOR_CONDA = ("keep", "requires_python", "index_url", "extra_index_urls", "f
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a plan is to contain and how to choose it; the machines are separate.
+    """The contents of a plan and how to choose it; the machines are separate.
 
     Attributes:
         requirements: PEP 508 requirements, projects or URLs.
@@ -106,7 +106,7 @@ class Request(msgspec.Struct, frozen=True):
             raise UsageError("only conda has channels", hint="plan with the manager conda")
 
     def metadata_builds(self, client: IndexClient, python: str) -> MetadataBuilds | None:
-        """What builds the metadata of source archives for a Python; None if that is not allowed."""
+        """The builder of metadata of source archives for a Python; None if that is not allowed."""
         if not self.build_metadata:
             return None
         from envsolve.packages.metadata_builds import MetadataBuilds

@@ -45,7 +45,7 @@ from envsolve.values import ComputeCapability, CudaVersion
 
 
 class Assembler(msgspec.Struct, frozen=True):
-    """A ptxas out of a package in place of those of a Triton release that do not serve the cards.
+    """A ptxas from a package that replaces those of a Triton release that do not support the GPUs.
 
     Attributes:
         release: The release as it is with this ptxas.
@@ -69,7 +69,7 @@ class Assembler(msgspec.Struct, frozen=True):
         return replace(facts, tritons={**facts.tritons, self.release.version: self.release})
 
     def caution(self, version: str | None) -> PlanWarning:
-        """What a user should know of it.
+        """Notes for the user.
 
         Args:
             version: The package's version in the plan.
@@ -95,10 +95,10 @@ class _Card(msgspec.Struct, frozen=True):
 def assemblers(
     triton: str, machines: Sequence[Machine], facts: Facts, compilers: Sequence[CompilerPackages]
 ) -> Iterator[Assembler]:
-    """The ptxas programs of packages with which a Triton serves every card that its own leave out.
+    """The ptxas programs of packages with which a Triton supports every GPU that its own leave out.
 
-    Those that ask the least of drivers come first, and of one CUDA family the newest. Nothing where the Triton's own
-    serve all cards, where what it can be given was not measured, or where a card is too old for it whatever the ptxas.
+    Those that require the least of drivers come first, and of one CUDA family the newest. Empty if the Triton's own
+    support all GPUs, if suitable ones were not measured, or if a GPU is too old for it whatever the ptxas.
 
     Args:
         triton: Version of Triton in the plan.
@@ -158,7 +158,7 @@ def _given(release: TritonRelease, replaced: set[str], toolkit: Toolkit, package
 
 
 def _serves(release: TritonRelease, replaced: set[str], card: _Card, facts: Facts) -> bool:
-    """Whether a card is served, or at least not known not to be, by what the release is given."""
+    """Whether the ptxas that the release gets supports a GPU, or at least is not known to fail."""
     ptxas = chosen_ptxas(release, card.cc)
     if ptxas is not None and ptxas.override in replaced and str(card.cc) not in release.targets:
         return False
@@ -166,7 +166,7 @@ def _serves(release: TritonRelease, replaced: set[str], card: _Card, facts: Fact
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """What the solver chose, and what it chose from.
+    """The solver's choice, and the candidates for it.
 
     Attributes:
         needs: What was asked, and what was added to it.
@@ -185,7 +185,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
     @property
     def torch(self) -> Option | None:
-        """The torch in the solution; None where there is none, or it was asked for by address."""
+        """The torch in the solution; None without one, or if it was requested by URL."""
         chosen = self.solution.chosen.get("torch")
         return chosen.candidate.option if chosen else None
 
@@ -222,7 +222,7 @@ def with_torch(found: Resolved, resolve: Resolve) -> Resolved:
 
 
 def _unsaid(one: Compiled, found: Resolved) -> Iterator[Need]:
-    """What a package needs beside what its metadata, as far as it was read, says."""
+    """Needs of a package that are missing from its metadata, as far as it was read."""
     if one.needs_torch and "torch" not in found.solution.chosen:
         limit = one.project.torch or "" if one.project else ""
         yield Need(Requirement(f"torch{limit}"), f"compiling {one.name}")
@@ -232,7 +232,7 @@ def _unsaid(one: Compiled, found: Resolved) -> Iterator[Need]:
 
 
 def with_ready_wheels(found: Resolved, resolve: Resolve) -> Resolved:
-    """The same with wheels off the indexes for what would be compiled, where there are any for its very torch."""
+    """The same with wheels off the indexes instead of compiled packages, if they exist for the very torch."""
     torch = found.torch
     if torch is None:
         return found
@@ -248,7 +248,7 @@ def with_ready_wheels(found: Resolved, resolve: Resolve) -> Resolved:
 
 
 def with_assembler(found: Resolved, resolve: Resolve) -> Resolved:
-    """The same with a ptxas out of a package, where Triton's own does not serve every card and torch stays as it is."""
+    """The same with a ptxas from a package, if Triton's own does not support every GPU and torch stays as it is."""
     triton, family = found.version(TRITON), found.family
     if triton is None:
         return found
@@ -266,7 +266,7 @@ def with_assembler(found: Resolved, resolve: Resolve) -> Resolved:
 def with_build_tools(found: Resolved, asked: Sequence[str], resolve: Resolve) -> Resolved:
     """The same with what compiling its sources takes, the nvcc included where packages have it.
 
-    So it stands in the lock with the rest, and what is compiled with it is the same everywhere.
+    So it is locked with the rest, and what is compiled with it is the same everywhere.
     """
     compiled = compiled_in(found, asked)
     if not compiled:
@@ -285,7 +285,7 @@ def with_build_tools(found: Resolved, asked: Sequence[str], resolve: Resolve) ->
 
 
 def compiled_in(found: Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
-    """What compiles CUDA code against the torch of a solution, or needs none."""
+    """Packages that compile CUDA code against the torch of a solution, or need none."""
     packages, catalogue = found.pinned.packages, found.family.catalogue
     compiled = (*compiled_packages(packages, catalogue), *compiled_when_used(packages, asked, catalogue))
     if "torch" not in found.solution.chosen:

@@ -1,4 +1,4 @@
-"""What a user should know about a plan that is otherwise good."""
+"""Warnings about a plan that is otherwise good."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def about_machines(machines: Sequence[Machine], python: str, facts: Facts) -> It
     pythons = sorted({machine.python for machine in machines if machine.python})
     if len(pythons) > 1:
         text = f"the machines name Python {' and '.join(pythons)}; the plan is for {python}"
-        yield PlanWarning("python-differs", text, "choose another with --python, or plan for each machine alone")
+        yield PlanWarning("python-differs", text, "choose another with --python, or plan for each machine separately")
     for machine in machines:
         yield from _about_platform(machine.platform)
         yield from _about_gpus(machine)
@@ -112,7 +112,7 @@ def _about_driver(machine: Machine, facts: Facts) -> Iterator[PlanWarning]:
 
 
 def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[PlanWarning]:
-    """What a cuda-compat ``libcuda`` that stands first on the loader path does for the plan (rule 8).
+    """The effect of a cuda-compat ``libcuda`` that is first on the loader path (rule 8).
 
     Args:
         machines: As they are judged.
@@ -123,10 +123,10 @@ def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[PlanWarn
         if reason is None:
             continue
         if reason.ok:
-            text = f"{reason.text}, and stands first on the loader path"
+            text = f"{reason.text}, and is first on the loader path"
             yield PlanWarning("forward-compatibility", text, "keep it there: the plan counts on it")
         else:
-            text = f"{reason.text}; the plan is made for the driver alone"
+            text = f"{reason.text}; the plan is made for the driver without it"
             yield PlanWarning(
                 "compat-libcuda", text, "take it off the loader path (LD_LIBRARY_PATH, /etc/ld.so.conf.d)"
             )
@@ -144,7 +144,7 @@ def about_systems(environments: Sequence[Environment]) -> Iterator[PlanWarning]:
 
 
 def about_torch(solution: Solution, family: Family) -> Iterator[PlanWarning]:
-    """What the chosen torch cannot do, and what a newer one would need."""
+    """Limits of the chosen torch, and what a newer one would need."""
     torch = solution.chosen.get("torch")
     option = torch.candidate.option if torch else None
     if option is None:
@@ -163,13 +163,13 @@ def about_torch(solution: Solution, family: Family) -> Iterator[PlanWarning]:
 
 
 def _torch_with_triton(family: Family) -> str | None:
-    """Another torch, where something asked for stands in the way of one whose Triton works."""
+    """Another torch, if a requirement keeps the solver from one whose Triton works."""
     best = next((o for o in family.options("torch") if o.verdict.level.usable and o.verdict.triton), None)
     return f"{best.label} has a Triton that works here: relax what was asked for" if best else None
 
 
 def _own_ptxas_serves(option: Option, family: Family) -> bool:
-    """Whether the ptxas inside torch knows the name under which the paired Triton asks for every card."""
+    """Whether the ptxas inside torch knows the name under which the paired Triton asks for every GPU."""
     own, release = option.build.own_ptxas, family.facts.tritons.get(triton_pin(option.build) or "")
     toolkit = toolkit_of(own, family.facts.toolkits)
     cards = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
@@ -269,7 +269,7 @@ def about_runtime(solution: Solution, family: Family) -> Iterator[PlanWarning]:
         askers = [n for n, chosen in solution.chosen.items() if n not in others and {*chosen.requires} & {*others}]
         whose = f"; {', '.join(askers)} needs them" if askers else ""
         text = f"{', '.join(others)} beside a torch for CUDA {major}{whose}"
-        yield PlanWarning("mixed-cuda-majors", text, "leave out what asks for it, or choose its flavour: --cuda")
+        yield PlanWarning("mixed-cuda-majors", text, "leave out what requires it, or choose its variant: --cuda")
     yield from _about_kernels(solution, option.build)
 
 
@@ -291,7 +291,7 @@ def _about_kernels(solution: Solution, torch: Build) -> Iterator[PlanWarning]:
 
 
 def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:
-    """Packages with GPU code of which the facts say nothing; what is compiled for the cards has none yet."""
+    """Packages with GPU code that the facts do not cover; what is compiled for the GPUs has none yet."""
     prove = "prove it once installed: envsolve verify --prefix DIR"
     members = family.catalogue.family
     unknown = [name for name, chosen in solution.chosen.items() if chosen.candidate.option is None]
@@ -312,7 +312,7 @@ def _code_unread(option: Option) -> bool:
 
 
 def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -> Iterator[PlanWarning]:
-    """Indexes that the catalogue stood in for."""
+    """Indexes that the catalogue replaced."""
     for failure in failures:
         text = f"{failure.message}; its files are taken from the catalogue of {date}, unconfirmed"
         yield PlanWarning("index-unreachable", text, failure.hint)
@@ -357,7 +357,7 @@ def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -
             text += "; that it is there is what the project's build workflow says"
         if not package.hashes:
             text += "; its sha256 is not known"
-        yield PlanWarning("off-index-wheel", text, "where it is not there, compile it: the toolchain of this plan does")
+        yield PlanWarning("off-index-wheel", text, "if it is missing there, compile it: the toolchain of this plan can")
 
 
 def about_elsewhere(

@@ -22,7 +22,7 @@ from envsolve.system.processes import signals_raised
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What would be done.
+    """A fix to be applied.
 
     Attributes:
         prefix: The environment.

@@ -32,7 +32,7 @@ _OWN_PINS = "conda-pinned.txt"
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What was done to an environment: the files written or cleaned, and what remains for its user to do."""
+    """Changes made to an environment: the files written or cleaned, and what remains for its user to do."""
 
     files: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -42,14 +42,14 @@ def write(prefix: Path, catalogue: Catalogue, environ: Mapping[str, str]) -> Pre
     """Pin torch, its family and the GPU libraries that it requires to the installed versions.
 
     Raises:
-        UsageError: There is no environment, no torch in it, or its configuration has constraints of its own.
+        UsageError: The environment is missing, has no torch, or its configuration has constraints of its own.
         EnvsolveError: A file cannot be written; the old one is then still there.
     """
     environment = read_outline(prefix, environ)
     wheels = pins_of(environment, catalogue, "pip")
     records = pins_of(environment, catalogue, "conda")
     if not wheels and not records:
-        raise UsageError(f"there is no torch in {prefix} to pin")
+        raise UsageError(f"{prefix} has no torch to pin")
     root = Path(environment.prefix)
     files = {}
     if wheels:
@@ -65,7 +65,7 @@ def remove(prefix: Path) -> Preferences:
     """Remove what :func:`write` wrote, and nothing else.
 
     Raises:
-        UsageError: There is no directory at ``prefix``.
+        UsageError: ``prefix`` is not a directory.
         EnvsolveError: A file cannot be changed.
     """
     root = prefix.absolute()

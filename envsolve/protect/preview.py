@@ -1,4 +1,4 @@
-"""What an install would do to the torch of its environment, according to the installer's dry run and the rules."""
+"""The effect of an install on the torch of its environment, according to the installer's dry run and the rules."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RefusedError(VerificationError):
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a command would do to the torch family of an environment.
+    """The effect of a command on the torch family of an environment.
 
     Attributes:
         command: The command line.
@@ -57,8 +57,8 @@ class Preview:
         unasked: Names of those that would be replaced or removed although the command does not ask for them.
         works: Whether the new torch runs on the machine; None if torch does not change.
         why: The reason.
-        causes: What a diagnosis of the environment would find afterwards and does not find today.
-        keeps: A command that does the same and leaves the family as it is, tried as a dry run; None if there is none.
+        causes: Diagnoses of the environment after the command that it does not have today.
+        keeps: A command that does the same but leaves the family unchanged, tried as a dry run, or None.
         refused: Whether the command should not be run.
     """
 
@@ -127,7 +127,7 @@ def read_command(words: Sequence[str], environ: Mapping[str, str]) -> Command:
     """Parse a command line whose program exists.
 
     Raises:
-        UsageError: It is not a command of a known installer, or there is no such program.
+        UsageError: It is not a command of a known installer, or the program does not exist.
     """
     command = parse(words)
     if command is None:
@@ -297,7 +297,7 @@ def _is_unasked(
 
 
 def _new_causes(before: Scene, after: Scene, environment: Environment) -> tuple[Diagnosis, ...]:
-    """What the rules find wrong afterwards and not today, with commands that name the environment."""
+    """Faults by the rules after the command that do not exist today, with commands that name the environment."""
     today = {answer.cause for answer in weighed(before) if isinstance(answer, Finding)}
     if not after.gpus:
         today.add("cpu-build")  # Without a known GPU, a CPU build may be just right.
@@ -309,7 +309,7 @@ def _new_causes(before: Scene, after: Scene, environment: Environment) -> tuple[
 
 
 def describe(found: Preview) -> str:
-    """What would happen, why that is harmful, and what to do instead."""
+    """The effect, why it is harmful, and what to do instead."""
     if not found.changes:
         return f"torch and the packages that belong to it stay as they are in {found.prefix}."
     lines = [f"In {found.prefix}:", *_wrapped(changes_in_words(found.changes))]
@@ -326,7 +326,7 @@ def describe(found: Preview) -> str:
 
 
 def _instead(found: Preview) -> Iterator[str]:
-    """What to do instead of a command that is refused."""
+    """Alternatives to a command that is refused."""
     if found.keeps:
         yield "  This leaves them as they are:"
         yield f"      {found.keeps}"

@@ -41,7 +41,7 @@ class Package:
         name: Normalised name.
         version: With its local part.
         files: sha256 over the paths and hashes in RECORD, without metadata and scripts. Two builds of one version
-            differ in it. None if there is no RECORD.
+            differ in it. None without RECORD.
         source: The requirement for a package that is not from an index: ``name @ URL``, ``-e directory``.
     """
 
@@ -53,7 +53,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What an environment held.
+    """The packages that an environment held.
 
     Attributes:
         prefix: Its root directory.
@@ -118,7 +118,7 @@ def last(prefix: Path) -> tuple[Path, State]:
     The file is in the environment, so anybody who made or copied the environment may have written it.
 
     Raises:
-        UsageError: There is none, it cannot be read, it belongs to another environment, or it names something that no
+        UsageError: It is missing, cannot be read, belongs to another environment, or names something that no
             installer writes.
     """
     found = max(_saved(prefix / DIRECTORY), default=None)
@@ -303,7 +303,7 @@ def put_back(
         catalogue: The facts.
         environ: Of the installers.
         on_line: Called with each line that they print.
-        confirm: Called with the commands before the first one runs, unless there are none; it raises to stop.
+        confirm: Called with the commands before the first one runs, if there are any; it raises to stop.
 
     Returns:
         The names of the packages that were restored or removed.

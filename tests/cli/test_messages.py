@@ -75,7 +75,7 @@ def say(capsys: pytest.CaptureFixture[str]) -> Say:
         ),
         (["plan", "torch", "--python", "3.99", "--target", MACHINE], "nothing is known of Python 3.99", "3.6 to 3."),
         (["builds", "torch", "--python", "abc", "--target", MACHINE], "not a Python version", "write it as 3.12"),
-        (["plan", "torch", "--format", "toml"], "no such plan format", "pylock"),
+        (["plan", "torch", "--format", "toml"], "unknown plan format", "pylock"),
         (["plan", "torch", "--manager", "npm"], "--manager npm: not one of uv, pip", "leave it out"),
     ],
 )

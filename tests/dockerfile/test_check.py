@@ -246,7 +246,7 @@ def test_requirement_files_and_setup_of_the_context_are_read(catalogue: Catalogu
         ("RUN for one in torch torchvision; do pip install $one; done\n", "$one is given"),
         ("RUN pip install torch==`cat version`x\n", "its version is given"),
         ("RUN pip install torch==2.0.0-cu121\n", "not a requirement"),
-        ("RUN pip install torch==99\n", "no release"),
+        ("RUN pip install torch==99\n", "no facts about a release"),
         ("RUN pip install https://a/torch-2.0.0%2Bcu118-cp310-cp310-linux_x86_64.whl\n", "+cu118"),
         ("RUN pip install ./torch-2.0.0-cp310-cp310-linux_x86_64.whl\n", "named by its URL"),
         ("RUN pip install .\n", "what it depends on"),

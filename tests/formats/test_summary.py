@@ -213,7 +213,7 @@ def test_the_real_day_is_the_default() -> None:
             DriverNeed("580.65.06", "forward-compat", "535.104"),
             "cu130",
             "535.104 runs CUDA 13.0 builds through the cuda-compat libraries (forward compatibility); "
-            "alone it needs 580.65.06 or newer",
+            "without them it needs 580.65.06 or newer",
         ),
     ],
 )

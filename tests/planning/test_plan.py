@@ -378,5 +378,5 @@ def test_a_plan_renders_saves_and_loads(torch_world: World) -> None:
         Plan.from_json("{")
     with pytest.raises(UsageError, match="not the JSON of a plan"):
         Plan.from_json("{}")
-    with pytest.raises(UsageError, match="no such plan format"):
+    with pytest.raises(UsageError, match="unknown plan format"):
         made.render("nothing")
