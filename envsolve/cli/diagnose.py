@@ -8,15 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
-from envsolve.cli.output import SETTINGS, check_target, deliver_as, deliver_text, remark
+from envsolve.cli.output import SETTINGS, check_target, confirm, deliver_as, deliver_text, remark
 from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import open_regular
 from envsolve.system.limits import LimitError
-from envsolve.system.progress import phase
 
 if TYPE_CHECKING:
     from envsolve.diagnose.model import Diagnoses
@@ -185,7 +182,7 @@ def _fix(prefix: Path, machines: tuple[Machine, ...] | None, sure: bool) -> None
         return
     deliver_text(_shown(found), None)
     if not sure:
-        _confirm()
+        confirm()
     done = envsolve.apply_fix(found, machines, progress=_verbosely)
     remark(f"{found.cause} is fixed; to go back: envsolve diagnose --prefix {prefix} --restore")
     if done.remaining:
@@ -203,17 +200,10 @@ def _restore(prefix: Path, sure: bool) -> None:
             "\n".join(["To restore the environment, envsolve runs:", *(f"  {line}" for line in commands)]), None
         )
         if not sure:
-            _confirm()
+            confirm()
 
     names = envsolve.restore(prefix, confirm=shown, progress=_verbosely)
     deliver_text(f"As before: {', '.join(names)}" if names else "The environment is as it was then.", None)
-
-
-def _confirm() -> None:
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("nothing was changed: confirmation requires a terminal", hint="add --yes to go ahead")
-    phase("")
-    typer.confirm("Go ahead?", abort=True, err=True)
 
 
 def _shown(found: Fix) -> str:

@@ -39,6 +39,20 @@ def remark(text: str) -> None:
         print(printable(text), file=sys.stderr)
 
 
+def confirm() -> None:
+    """Ask whether to go on, and abort if not.
+
+    Raises:
+        UsageError: There is no terminal to ask on.
+    """
+    import typer  # only a command that asks pays for it
+
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("nothing was changed: confirmation requires a terminal", hint="add --yes to go ahead")
+    phase("")
+    typer.confirm("Go ahead?", abort=True, err=True)
+
+
 def check_target(target: Path | None, option: str = "-o") -> None:
     """Refuse a place that cannot be a file, before work is done for it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -9,14 +10,16 @@ import typer
 from msgspec import structs
 
 from envsolve.cli.options import Asked, Machines, argument, option, path
-from envsolve.cli.output import SETTINGS, STDOUT, check_target, deliver, deliver_text, remark
+from envsolve.cli.output import SETTINGS, STDOUT, check_target, confirm, deliver, deliver_text, remark
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError
 from envsolve.planning import plans as planning
 from envsolve.system import files
 
 if TYPE_CHECKING:
+    from envsolve.machine.model import Machine
     from envsolve.planning.groups import Plans, WhatIf
     from envsolve.planning.plan import Plan
+    from envsolve.planning.request import Request
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -116,6 +119,11 @@ def command(
         str | None,
         option("--what-if", metavar="CHANGE", help="Show what another machine would give: 'driver 580', 'RTX 5090'."),
     ] = None,
+    write: Annotated[
+        Path | None,
+        path("--write", metavar="FILE", help="Change a pyproject.toml so that `uv sync` installs the plan."),
+    ] = None,
+    sure: Annotated[bool, option("--yes", "-y", help="Apply --write without asking.")] = False,
     preferred: Preferred = Preferred(),
 ) -> None:
     """Choose what to install on a machine.
@@ -124,6 +132,12 @@ def command(
     """
     from envsolve.formats import format_named, in_containers
 
+    if write is not None:
+        if output is not None or builder is not None or what_if is not None:
+            raise UsageError("--write does not go with -o, --for or --what-if", hint="leave these out")
+        request = asked.request(requirements)
+        write_project(write, form, request, machines.named_or_host(), sure=sure)
+        return
     chosen = _format(form, builder, output, several=allow_groups)
     family = format_named(chosen).FAMILY
     request = asked.request(requirements, chosen if family == "conda" else None)
@@ -153,6 +167,43 @@ def command(
         tell_kept(plan, tuple(request.keep), lock)
     if failed:
         raise typer.Exit(ImpossibleError.exit_code)
+
+
+def write_project(file: Path, form: str | None, request: Request, machines: Sequence[Machine], *, sure: bool) -> None:
+    """Plan for machines, show what changes in a project's file, and write it after confirmation.
+
+    Raises:
+        UsageError: The file cannot be changed, or there is no terminal to ask on.
+        ImpossibleError: Nothing fits some machine.
+    """
+    import difflib  # like the editing of TOML, only here
+
+    from envsolve.formats import also_asked, edited, edits
+    from envsolve.machine.model import one_line
+
+    chosen = edits(file, form)
+    check_target(file, "--write")
+    old = _text(file) if files.is_file(file) else ""
+    request = structs.replace(request, requirements=(*request.requirements, *also_asked(old, chosen)))
+    plans = planning.plan_groups(request, machines)
+    for made in plans.unserved:
+        show_impossible(made)
+    if plans.unserved:
+        raise typer.Exit(ImpossibleError.exit_code)
+    new, extras = edited(old, plans, chosen, file.absolute().parent.name)
+    for made in plans.plans:
+        tell(made)
+    if new == old:
+        remark(f"{file} needs no change")
+    else:
+        changes = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(file), f"{file} (new)")
+        deliver("".join(changes), None)
+        if not sure:
+            confirm()
+        deliver(new, file)
+    for place, made in enumerate(plans.plans):
+        option = f" --extra {extras[place]}" if place in extras else ""
+        remark(f"next: uv lock && uv sync{option}   # {'; '.join(map(one_line, made.machines))}")
 
 
 def _format(named: str | None, builder: str | None, output: Path | None, *, several: bool) -> str:

@@ -7,6 +7,8 @@ A format module declares what it is and renders plans:
 * ``FAMILY``: ``wheels``, ``conda`` or ``container``: which plans it can hold. ``any`` holds wheels and conda packages.
 * ``HOLDS_SEVERAL``: whether ``render_plans(plans, *, sources)`` writes several plans as one text.
 * ``NEEDS_HASHES``: whether every package needs a hash.
+* ``EDITS``, ``edit`` and ``also_asked``, if it can change a file of a project: the file's name, the change, and what
+  an earlier change moved out of its requirements.
 * ``BUILDERS``, for containers only: the names after ``--for``.
 * ``render(plan)``: the text.
 """
@@ -137,6 +139,39 @@ def files(plans: Plans, format: str) -> Mapping[str, str]:
     return {
         f"{own.stem}.{name}{own.suffix}": render(plan, format) for name, plan in zip(names, plans.plans, strict=True)
     }
+
+
+def edits(file: Path, format: str | None) -> str:
+    """Return the name of the format that changes a project's file.
+
+    Raises:
+        UsageError: No format does, or the named one does not.
+    """
+    able = {str(vars(one)["EDITS"]): one.NAME for one in map(format_named, formats()) if hasattr(one, "EDITS")}
+    if file.name not in able or format not in (None, able[file.name]):
+        who = f"--format {format} cannot" if format else "no format can"
+        hint = f"files that can be changed: {', '.join(able)}"
+        raise UsageError(f"--write {file}: {who} change it", hint=hint)
+    return able[file.name]
+
+
+def also_asked(text: str, format: str) -> tuple[str, ...]:
+    """Return the packages that an earlier change moved out of the requirements of a project's file."""
+    return vars(format_named(format))["also_asked"](text)  # type: ignore[no-any-return]
+
+
+def edited(text: str, plans: Plans, format: str, project: str) -> tuple[str, Mapping[int, str]]:
+    """Return the text of a project's file with the plans in it, and by the plan's place the extra that installs it.
+
+    Raises:
+        EnvsolveError: The file cannot be changed.
+    """
+    from envsolve.formats._toml_edit import finished, parsed
+
+    module = vars(format_named(format))
+    document = parsed(text, module["EDITS"])
+    extras = module["edit"](document, [*map(public, plans.plans)], group_names(plans), project)
+    return finished(document, text, module["EDITS"]), extras
 
 
 def group_names(plans: Plans) -> tuple[str, ...]:
