@@ -103,6 +103,8 @@ class Catalogue:
     header_clashes = _optional(kinds.HEADER_CLASHES)
     #: The builds for GPUs of other vendors.
     vendor_routes = _optional(kinds.VENDOR_ROUTES)
+    #: What schedulers call facts of nodes.
+    job_labels = _optional(kinds.JOB_LABELS)
     #: How often diagnoses were right, by the kind of their grounds.
     precisions = _keyed(kinds.PRECISIONS, lambda one: one.grounds)
 

@@ -50,6 +50,7 @@ from envsolve.facts.hardware import (
     HeaderClash,
     Image,
     ImageRequirement,
+    JobLabel,
     MachineName,
     Toolkit,
     TritonRelease,
@@ -137,6 +138,7 @@ MACHINE_NAMES = _kind("machine_names", MachineName, "name")
 PACKAGE_NAMES = _kind("package_names", PackageNames, "names")
 HEADER_CLASHES = _kind("header_clashes", HeaderClash, "functions")
 VENDOR_ROUTES = _kind("vendor_routes", VendorRoute, "vendor", "system")
+JOB_LABELS = _kind("job_labels", JobLabel, "engine", "fact")
 PRECISIONS = _kind("precisions", Precision, "grounds")
 
 

@@ -92,6 +92,22 @@ class VendorRoute(msgspec.Struct, frozen=True):
     page: str | None = None
 
 
+class JobLabel(msgspec.Struct, frozen=True):
+    """What a scheduler calls a fact of a node, in the requirements of jobs.
+
+    Attributes:
+        engine: ``kubernetes`` or ``htcondor``.
+        fact: ``driver-major``, ``capability``, ...
+        name: The label, the attribute, or the command of a submit file.
+    """
+
+    engine: str
+    fact: str
+    name: str
+    evidence: Evidence
+    source: str
+
+
 class MachineName(msgspec.Struct, frozen=True):
     """A common name of a machine or its system, and the target string for it.
 

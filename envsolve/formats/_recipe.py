@@ -20,7 +20,7 @@ from envsolve._default_index import DEFAULT_INDEX
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.hardware import Distribution, DriverBranch, Image
-from envsolve.formats import requirements
+from envsolve.formats import format_named
 from envsolve.formats._packages import installable, is_tree
 from envsolve.formats.pip import is_compiled, library_path
 from envsolve.machine.model import Platform, one_line
@@ -250,7 +250,7 @@ def _heading(plan: Plan) -> Iterator[str]:
 
 
 def _hashed(plan: Plan, packages: Sequence[PlannedPackage]) -> str:
-    return requirements.render(replace(plan, packages=tuple(packages)))
+    return format_named("requirements").render(replace(plan, packages=tuple(packages)))
 
 
 def _check_system(plan: Plan) -> None:

@@ -135,7 +135,8 @@ def _printable(value: Any, limit: int = _MAX_CHARACTERS) -> Any:
     if len(value) > limit:
         start = _printable(value[:40])
         raise _TooLongError(f"a text has {len(value)} characters, more than {limit}: {start}...")
-    return "".join(_shown(character) for character in value)
+    # One question in C for what nearly all texts are: thousands of profiles of a fleet are read at once.
+    return value if value.isprintable() else "".join(_shown(character) for character in value)
 
 
 def _shown(character: str) -> str:

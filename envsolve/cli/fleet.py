@@ -1,0 +1,159 @@
+"""``envsolve fleet``: a cluster of different machines, from probing its nodes to verifying them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from envsolve.cli.options import Asked, Form, OutputFile, argument, option, path
+from envsolve.cli.output import check_target, deliver, deliver_as, form_of, remark
+from envsolve.errors import ImpossibleError, UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from envsolve.fleet.engines import Engine
+
+HELP = "Clusters: probe the nodes, plan for all of them, install once per plan, verify every node."
+_FLEET = Path("fleet")
+
+FleetDirectory = Annotated[
+    Path, path("--fleet", metavar="DIR", help="The fleet's directory, on a file system that the nodes share.")
+]
+
+
+class Reach(NamedTuple):
+    """The options that say how commands reach nodes."""
+
+    slurm: Annotated[bool, option("--slurm", help="Run one job of Slurm on each node.")] = False
+    partition: Annotated[str | None, option("--partition", metavar="NAME", help="Only nodes of this partition.")] = None
+    nodes: Annotated[
+        str | None, option("--nodes", metavar="SET", help="Only these nodes: 'gpu[01-64]'; with --from, expect them.")
+    ] = None
+    ssh: Annotated[
+        str | None, option("--ssh", metavar="SET", help="Reach these nodes with ClusterShell: 'gpu[01-64]', '@gpu'.")
+    ] = None
+    worker: Annotated[
+        str, option("--worker", metavar="NAME", help="ClusterShell's worker: ssh, rsh, or exec (on this computer).")
+    ] = "ssh"
+    fanout: Annotated[int, option("--fanout", metavar="N", help="ClusterShell's connections at a time.")] = 64
+    time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each node.")] = 120.0
+    wait: Annotated[
+        float, option("--wait", metavar="SECONDS", help="For all nodes of Slurm, waiting in the queue included.")
+    ] = 1800.0
+
+    def engine(self, *, whole: bool = False) -> Engine | None:
+        """Return the engine that the options name; None if they name none.
+
+        Raises:
+            UsageError: They name two.
+        """
+        from envsolve.fleet.engines import Options, engine_named
+
+        if self.slurm and self.ssh is not None:
+            raise UsageError("--slurm and --ssh both reach the nodes", hint="give one of them")
+        if not self.slurm and self.ssh is None:
+            return None
+        if min(self.fanout, self.time_limit, self.wait) <= 0:
+            raise UsageError("--fanout, --time-limit and --wait are above 0", hint="leave them out for the defaults")
+        options = Options(
+            nodes=self.nodes if self.slurm else self.ssh,
+            partition=self.partition,
+            worker=self.worker,
+            fanout=self.fanout,
+            time_limit=self.time_limit,
+            wait=self.wait,
+            whole=whole,
+        )
+        return engine_named("slurm" if self.slurm else "clustershell", options)
+
+
+def probe(
+    fleet: FleetDirectory = _FLEET,
+    sources: Annotated[
+        list[Path] | None,
+        path("--from", metavar="DIR", help="Read machine files, or logs of the probe, from DIR; repeatable."),
+    ] = None,
+    reach: Reach = Reach(),
+    kubernetes: Annotated[
+        Path | None,
+        path("--kubernetes", metavar="FILE", help="Only write a manifest whose pods print the profiles (see --from)."),
+    ] = None,
+    python: Annotated[str, option("--python", metavar="EXE", help="Python of the nodes, 3.6 or newer.")] = "python3",
+    form: Form = None,
+    output: OutputFile = None,
+) -> None:
+    """Collect what every node is.
+
+    Nothing needs to be installed on the nodes. Nodes that do not answer are listed with the reason. Exit code 4 if no
+    node answers.
+    """
+    from envsolve.fleet.jobs import only_one
+    from envsolve.fleet.model import describe, names_expanded
+    from envsolve.fleet.probe import kubernetes_manifest, probe_files, probe_nodes
+    from envsolve.system.processes import signals_raised
+
+    check_target(output)
+    form_of(form, output)
+    engine = reach.engine()
+    if sum((engine is not None, bool(sources), kubernetes is not None)) != 1:
+        raise UsageError(
+            "no way to the nodes, or several", hint="give one of --slurm, --ssh SET, --from DIR, --kubernetes FILE"
+        )
+    if kubernetes is not None:
+        deliver(kubernetes_manifest(), kubernetes)
+        return
+    with only_one(fleet), signals_raised(hint="run the same command again to go on"):
+        if engine is None:
+            inventory = probe_files(fleet, sources or (), names_expanded(reach.nodes or ""))
+        else:
+            inventory = probe_nodes(fleet, engine, remark, python=python)
+    deliver_as(form, inventory, lambda: describe(inventory), output)
+    if not inventory.classes:
+        raise typer.Exit(VerificationError.exit_code)
+
+
+def show(fleet: FleetDirectory = _FLEET, form: Form = None, output: OutputFile = None) -> None:
+    """Show what the last probe found."""
+    from envsolve.fleet.model import describe
+    from envsolve.fleet.probe import read_inventory
+
+    inventory = read_inventory(fleet)
+    deliver_as(form, inventory, lambda: describe(inventory), output)
+
+
+def plan(
+    requirements: Annotated[
+        list[str] | None,
+        argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, or a project."),
+    ] = None,
+    asked: Asked = Asked(),
+    fleet: FleetDirectory = _FLEET,
+    without: Annotated[
+        list[str] | None, option("--without", metavar="CLASS", help="Leave out nodes of this class; repeatable.")
+    ] = None,
+    form: Form = None,
+    output: OutputFile = None,
+) -> None:
+    """Make the fewest plans that serve all nodes.
+
+    Writes a lock for each plan into the fleet's directory, and shows which class gets which plan, what jobs must ask
+    for, and what a driver upgrade would save. Without --python it uses the newest Python that all nodes have. Exit
+    code 3 if a class gets no plan.
+    """
+    from envsolve.fleet.jobs import only_one
+    from envsolve.fleet.plan import describe, plan_fleet
+    from envsolve.fleet.probe import read_inventory
+
+    check_target(output)
+    form_of(form, output)
+    request = asked.request(requirements)
+    inventory = read_inventory(fleet)
+    with only_one(fleet):
+        made = plan_fleet(fleet, inventory, request, without=without or (), progress=remark)
+    deliver_as(form, made, lambda: describe(made, inventory), output)
+    if made.unserved:
+        raise typer.Exit(ImpossibleError.exit_code)
+
+
+COMMANDS = (probe, show, plan)

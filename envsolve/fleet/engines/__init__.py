@@ -1,0 +1,98 @@
+"""Ways to run a command on nodes: each module here is one, found by its name.
+
+A module binds its class to the name ``ENGINE``; the class satisfies :class:`Engine`. None of them is a scheduler: Slurm
+and ClusterShell decide what runs when.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from envsolve.fleet.model import Labels
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What an engine knows of a node before anything runs on it.
+
+    Attributes:
+        dead: Why nothing can run on it; None if something can.
+    """
+
+    labels: Labels | None = None
+    dead: str | None = None
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How to reach nodes.
+
+    Attributes:
+        nodes: A set of nodes, ``gpu[01-64]``; None for all that the engine knows.
+        partition: Of Slurm.
+        worker: Of ClusterShell: ``ssh``, ``rsh`` or ``exec``, which runs everything on this computer.
+        fanout: Connections at a time.
+        time_limit: Seconds for the command on a node.
+        wait: Seconds for all nodes, waiting in a queue included.
+        whole: Whether the command uses all GPUs of the node, and not one of each kind.
+    """
+
+    nodes: str | None = None
+    partition: str | None = None
+    worker: str = "ssh"
+    fanout: int = 64
+    time_limit: float = 120.0
+    wait: float = 1800.0
+    whole: bool = False
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a command on a node: what it printed, or why it printed nothing."""
+
+    text: bytes | None = None
+    failure: str | None = None
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What is to run.
+
+    Attributes:
+        commands: A shell command for each node.
+        stdin: What each reads.
+        directory: Results lie here, as ``NODE.json``; shared with the nodes where the engine requires it.
+        name: Identifies the work to the scheduler, so that jobs of a killed run are found again.
+    """
+
+    commands: Mapping[str, str]
+    stdin: bytes
+    directory: Path
+    name: str
+
+
+class Engine(Protocol):
+    """Runs commands on nodes."""
+
+    def nodes(self) -> Mapping[str, Known]:
+        """Return the nodes.
+
+        Raises:
+            EnvsolveError: The engine is not installed, or fails.
+        """
+
+    def run(self, work: Work, ended: Callable[[str, Outcome], None]) -> None:
+        """Run each command on its node, and call ``ended`` once for each node.
+
+        Whatever ends this function leaves nothing behind that waits, or runs for longer than its time limit.
+
+        Raises:
+            EnvsolveError: The engine fails as a whole.
+        """
+
+
+def engine_named(name: str, options: Options) -> Engine:
+    """Return an engine by the name of its module."""
+    engine: Engine = importlib.import_module(f"{__name__}.{name}").ENGINE(options)
+    return engine

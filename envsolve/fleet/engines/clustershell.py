@@ -1,0 +1,125 @@
+"""ClusterShell (extra ``fleet``): a command on many nodes at once, over ssh or another of its workers."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from envsolve.errors import UsageError
+from envsolve.fleet.engines import Known, Options, Outcome, Work
+
+_CONNECT_SECONDS = 10
+_SSH_FAILED = 255  # ssh(1), EXIT STATUS
+_NOT_FOUND = 127  # the shell's
+
+
+class ClusterShell:
+    """Nodes by name, reached by one of ClusterShell's workers."""
+
+    def __init__(self, options: Options) -> None:
+        try:
+            from ClusterShell import NodeSet, Task
+        except ImportError as error:
+            raise UsageError("ClusterShell is not installed", hint="install envsolve[fleet]") from error
+        self._options = options
+        self._sets, self._tasks = NodeSet, Task
+
+    def nodes(self) -> Mapping[str, Known]:
+        """Return the nodes that the options name; groups (``@gpu``) are ClusterShell's."""
+        text = self._options.nodes
+        if not text:
+            raise UsageError("no nodes are named", hint="write them as: --ssh gpu[01-64]")
+        try:
+            return {str(node): Known() for node in self._sets.NodeSet(text)}
+        except Exception as error:
+            raise UsageError(f"{text!r} does not name nodes: {error}", hint="write it as: gpu[01-64]") from error
+
+    def run(self, work: Work, ended: Callable[[str, Outcome], None]) -> None:
+        """Run the commands, as many at a time as the fan-out allows."""
+        task = self._tasks.task_self()
+        task.set_info("fanout", self._options.fanout)
+        task.set_info("connect_timeout", _CONNECT_SECONDS)
+        task.set_default("stderr", True)
+        kind = self._worker()
+        groups: dict[str, list[str]] = {}
+        for node, command in work.commands.items():
+            groups.setdefault(command, []).append(node)
+        events = _Events(work.commands, self._options.time_limit, ended)
+        for command, names in groups.items():
+            nodes = self._sets.NodeSet.fromlist(names)
+            # What ends a connection does not end the command: the node itself limits its time.
+            text = f"timeout -k 5 {int(self._options.time_limit) + 1} sh -c {shlex.quote(command)}"
+            if self._options.worker == "exec":
+                # The worker that stays on this computer writes the node's name for %h. The shell must outlive
+                # `timeout`, because ClusterShell kills the process that it started and none below it.
+                text = f"export ENVSOLVE_NODE=%h; {text.replace('%', '%%')}; exit $?"
+            worker = kind(nodes, handler=events.handler(), timeout=self._options.time_limit, command=text, stderr=True)
+            task.schedule(worker)
+            worker.write(work.stdin)
+            worker.set_write_eof()
+        try:
+            task.resume()
+        finally:
+            # Also after Ctrl-C: no connection may outlive this command.
+            task.abort()
+        events.rest()
+
+    def _worker(self) -> Any:
+        name = self._options.worker
+        try:
+            return importlib.import_module(f"ClusterShell.Worker.{name.capitalize()}").WORKER_CLASS
+        except (ImportError, AttributeError):
+            raise UsageError(
+                f"--worker {name}: ClusterShell has no such worker", hint="workers: ssh, rsh, exec"
+            ) from None
+
+
+class _Events:
+    """Turns ClusterShell's events into outcomes, one for each node."""
+
+    def __init__(self, nodes: Mapping[str, str], limit: float, ended: Callable[[str, Outcome], None]) -> None:
+        self._left = dict.fromkeys(nodes)
+        self._limit = limit
+        self._ended = ended
+
+    def handler(self) -> Any:
+        """Return an event handler of ClusterShell."""
+        from ClusterShell.Event import EventHandler
+
+        def hung_up(_: Any, worker: Any, node: str, code: int) -> None:
+            self.end(str(node), _outcome(code, worker.node_buffer(node), worker.node_error(node)))
+
+        def closed(_: Any, worker: Any, timed_out: bool) -> None:
+            for node in list(worker.iter_keys_timeout()) if timed_out else ():
+                self.end(str(node), Outcome(failure=f"it took longer than {self._limit:.0f} s"))
+
+        # Not a class statement: its base has no types.
+        return type("Handler", (EventHandler,), {"ev_hup": hung_up, "ev_close": closed})()
+
+    def end(self, node: str, outcome: Outcome) -> None:
+        """Report a node once."""
+        if node in self._left:
+            del self._left[node]
+            self._ended(node, outcome)
+
+    def rest(self) -> None:
+        """Report the nodes of which no event came."""
+        for node in list(self._left):
+            self.end(node, Outcome(failure="ClusterShell reported nothing for it"))
+
+
+def _outcome(code: int | None, out: bytes | None, err: bytes | None) -> Outcome:
+    text = bytes(out or b"")
+    lines = bytes(err or b"").decode(errors="replace").strip().splitlines() or [""]
+    if code == _SSH_FAILED:
+        return Outcome(failure=f"ssh failed: {lines[-1] or 'no message'}")
+    if text.strip() and code != _NOT_FOUND:
+        return Outcome(text=text)
+    return Outcome(
+        failure=f"exit code {code}: {lines[-1]}" if lines[-1] else f"exit code {code}, and it printed nothing"
+    )
+
+
+ENGINE = ClusterShell

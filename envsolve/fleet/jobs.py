@@ -1,0 +1,83 @@
+"""Work on nodes, with results as files: what a killed run has finished is not done again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from envsolve.errors import UsageError
+from envsolve.fleet.engines import Engine, Outcome, Work
+from envsolve.system.files import read_regular
+
+Progress = Callable[[str], None]
+_REPORT_SECONDS = 5.0
+
+
+def run_on(engine: Engine, work: Work, progress: Progress) -> Mapping[str, Outcome]:
+    """Run commands on nodes and return what came of each; every node is in the result.
+
+    Args:
+        engine: Runs them.
+        work: The commands. Nodes with a result in its directory are not run again.
+        progress: Called now and then with a line of text.
+    """
+    work.directory.mkdir(parents=True, exist_ok=True)
+    outcomes = {node: Outcome(text=text) for node in work.commands if (text := _result(work.directory, node))}
+    left = {node: command for node, command in work.commands.items() if node not in outcomes}
+    if outcomes and left:
+        progress(f"{len(outcomes)} of {len(work.commands)} nodes have a result from before")
+    said = time.monotonic()
+
+    def ended(node: str, outcome: Outcome) -> None:
+        nonlocal said
+        outcomes[node] = outcome
+        if outcome.text is not None and not (work.directory / f"{node}.json").exists():
+            _keep(work.directory, node, outcome.text)
+        if time.monotonic() - said >= _REPORT_SECONDS:
+            said = time.monotonic()
+            failed = sum(one.failure is not None for one in outcomes.values())
+            progress(f"{len(outcomes)} of {len(work.commands)} nodes done, {failed} failed")
+
+    if left:
+        engine.run(Work(left, work.stdin, work.directory, work.name), ended)
+    missing = {node: Outcome(failure="the engine reported nothing for it") for node in left if node not in outcomes}
+    return {node: (outcomes | missing)[node] for node in work.commands}
+
+
+def _result(directory: Path, node: str) -> bytes | None:
+    try:
+        return read_regular(directory / f"{node}.json") or None
+    except OSError:
+        return None
+
+
+def _keep(directory: Path, node: str, text: bytes) -> None:
+    scratch = directory / f".{node}.{os.getpid()}"
+    scratch.write_bytes(text)
+    scratch.replace(directory / f"{node}.json")
+
+
+@contextmanager
+def only_one(fleet: Path) -> Iterator[None]:
+    """Hold a fleet's directory for one command at a time, and make it if it is missing.
+
+    Raises:
+        UsageError: Another command works in it, or it cannot be made.
+    """
+    try:
+        fleet.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(fleet / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(f"{fleet}: {error.strerror or error}", hint="name another directory with --fleet") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another fleet command works in {fleet}", hint="wait for it to end") from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,292 @@
+"""The fewest plans for a fleet, each as a lock in the fleet's directory, and what a driver upgrade would save.
+
+``plan.json`` is the plan of the fleet and ``locks/pylock.NAME.toml`` the lock of each of its plans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import pkgutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.fleet import constraints
+from envsolve.fleet.jobs import Progress
+from envsolve.fleet.model import Inventory, NodeClass, by_reason, names_folded
+from envsolve.formats import group_names, remarks
+from envsolve.machine.model import Driver, Machine, one_line
+from envsolve.machine.target import complete
+from envsolve.planning import plans as planning
+from envsolve.planning.groups import Plans
+from envsolve.planning.lock import Assumptions, assumptions_of
+from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
+from envsolve.system.files import dump, read_regular, replace_file
+from envsolve.values import DriverVersion, PythonVersion
+
+SCHEMA: Literal["envsolve.fleet-plan/1"] = "envsolve.fleet-plan/1"
+_PLAN, _LOCKS, _ENVIRONMENTS = "plan.json", "locks", "envs"
+_HINT = "run envsolve fleet plan first, with the same --fleet"
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One plan of a fleet.
+
+    Attributes:
+        name: ``cu126-sm70-sm90``.
+        classes: Names of the classes that it serves.
+        nodes: Their nodes.
+        digest: Begins the SHA-256 of the lock; the environment's directory has it in its name.
+        assumes: What a node must be for the environment to run on it.
+        constraints: The same as requirements of jobs, by scheduler.
+        remarks: What was chosen, and warnings.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    nodes: tuple[str, ...]
+    digest: str
+    status: Literal["ok", "impossible", "unknown"]
+    assumes: Assumptions
+    constraints: Mapping[str, Any]
+    remarks: tuple[str, ...] = ()
+
+    def lock(self, fleet: Path) -> Path:
+        """The lock of the plan."""
+        return fleet / _LOCKS / f"pylock.{self.name}.toml"
+
+    def environment(self, fleet: Path) -> Path:
+        """Where the environment of the plan is, or will be."""
+        return fleet / _ENVIRONMENTS / f"{self.name}-{self.digest}"
+
+
+class Upgrade(msgspec.Struct, frozen=True):
+    """What a newer driver on some nodes would save.
+
+    Attributes:
+        before: The driver of the nodes, ``after`` the newer one.
+        plans: The number of plans afterwards.
+        unserved: The number of nodes without a plan afterwards.
+    """
+
+    before: str
+    after: str
+    nodes: tuple[str, ...]
+    plans: int
+    unserved: int
+
+
+class FleetPlan(msgspec.Struct, frozen=True):
+    """The plans of a fleet.
+
+    Attributes:
+        groups: The fewest plans; no class is in two of them.
+        unserved: Classes that no plan serves, with the reason.
+        unreachable: Nodes that were not probed, with the reason; nothing is planned for them.
+        fewer: Why one plan does not serve all classes; empty if there is one plan.
+        upgrades: Driver upgrades that need fewer plans, or serve more nodes.
+    """
+
+    schema: Literal["envsolve.fleet-plan/1"] = SCHEMA
+    requirements: tuple[str, ...] = ()
+    python: str | None = None
+    groups: tuple[Group, ...] = ()
+    unserved: Mapping[str, str] = {}
+    unreachable: Mapping[str, str] = {}
+    fewer: tuple[str, ...] = ()
+    upgrades: tuple[Upgrade, ...] = ()
+
+    @property
+    def group_of(self) -> Mapping[str, Group]:
+        """The plan of each node that has one."""
+        return {node: group for group in self.groups for node in group.nodes}
+
+
+def plan_fleet(
+    fleet: Path, inventory: Inventory, request: Request, *, without: Sequence[str] = (), progress: Progress
+) -> FleetPlan:
+    """Make the fewest plans that serve all classes, and write them with their locks.
+
+    Args:
+        fleet: The fleet's directory.
+        inventory: Its nodes.
+        request: What each plan is to contain. Without a Python, it is the newest one that all nodes have.
+        without: Classes to leave out.
+        progress: Called with a line of text for each step.
+
+    Raises:
+        UsageError: There is no such class, or none is left; otherwise as :func:`envsolve.plan_groups`.
+        IndexUnavailableError: As there.
+    """
+    names = {one.name for one in inventory.classes}
+    if unknown := sorted(set(without) - names):
+        raise UsageError(f"there is no class {', '.join(unknown)}", hint=f"classes: {', '.join(sorted(names))}")
+    classes = [one for one in inventory.classes if one.name not in without]
+    if not classes:
+        raise UsageError("no class of nodes is left to plan for", hint="envsolve fleet show lists the nodes")
+    request = replace(request, python=request.python or common_python(classes, Catalogue()))
+    progress(f"planning for {len(classes)} classes of nodes")
+    made = planning.plan_groups(request, [one.machine for one in classes])
+    groups = _groups(fleet, made, classes, inventory)
+    fleet_plan = FleetPlan(
+        requirements=tuple(request.requirements),
+        python=request.python,
+        groups=groups,
+        unserved=_unserved(made, classes),
+        unreachable=inventory.unreachable,
+        fewer=_why_not_one(made, classes, request),
+        upgrades=_upgrades(made, classes, request, progress),
+    )
+    replace_file(fleet / _PLAN, dump(fleet_plan))
+    return fleet_plan
+
+
+def read_plan(fleet: Path) -> FleetPlan:
+    """Read the plan of a fleet.
+
+    Raises:
+        UsageError: There is none, or it cannot be read.
+    """
+    path = fleet / _PLAN
+    try:
+        return msgspec.json.decode(read_regular(path, 2**28), type=FleetPlan)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", hint=_HINT) from error
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is not the plan of a fleet: {error}", hint=_HINT) from error
+
+
+def common_python(classes: Sequence[NodeClass], catalogue: Catalogue) -> str | None:
+    """Return the newest Python that every node has, as far as is known.
+
+    An environment in a shared directory runs the interpreter that it was made with, so that must be on every node.
+    """
+    known = [{PythonVersion.parse(one.version) for one in c.machine.pythons} for c in classes if c.machine.pythons]
+    common = set.intersection(*known) if known else set()
+    return str(max(common)) if (common := {one for one in common if str(one) in catalogue.pythons}) else None
+
+
+def _groups(fleet: Path, made: Plans, classes: Sequence[NodeClass], inventory: Inventory) -> tuple[Group, ...]:
+    catalogue = Catalogue()
+    (fleet / _LOCKS).mkdir(parents=True, exist_ok=True)
+    groups = []
+    for name, plan in zip(group_names(made), made.plans, strict=True):
+        own = [one for one in classes if one.machine in plan.machines]
+        nodes = tuple(node for one in own for node in one.nodes)
+        text = plan.render("pylock")
+        assumes = assumptions_of(plan)
+        group = Group(
+            name=name,
+            classes=tuple(one.name for one in own),
+            nodes=nodes,
+            digest=hashlib.sha256(text.encode()).hexdigest()[:12],
+            status=plan.status,
+            assumes=assumes,
+            constraints=_constraints(assumes, nodes, inventory, catalogue),
+            remarks=tuple(remarks(plan)),
+        )
+        replace_file(group.lock(fleet), text)
+        groups.append(group)
+    return tuple(groups)
+
+
+def _constraints(
+    assumes: Assumptions, nodes: Sequence[str], inventory: Inventory, catalogue: Catalogue
+) -> Mapping[str, Any]:
+    modules = {one.name: f"{constraints.__name__}.{one.name}" for one in pkgutil.iter_modules(constraints.__path__)}
+    return {
+        name: importlib.import_module(module).requirements(assumes, nodes, inventory, catalogue)
+        for name, module in sorted(modules.items())
+    }
+
+
+def _unserved(made: Plans, classes: Sequence[NodeClass]) -> Mapping[str, str]:
+    return {one.name: _because(plan) for plan in made.unserved for one in classes if one.machine in plan.machines}
+
+
+def _because(plan: Plan) -> str:
+    return "; ".join(fact.fact for fact in plan.conflict) or "nothing published fits"
+
+
+def _why_not_one(made: Plans, classes: Sequence[NodeClass], request: Request) -> tuple[str, ...]:
+    """Say why fewer plans do not do; groups are found by trying fewer first."""
+    if len(made.plans) < 2:
+        return ()
+    served = [one.machine for one in classes if any(one.machine in plan.machines for plan in made.plans)]
+    if len({(m.platform.os, m.platform.arch) for m in served if m.platform}) > 1:
+        return ("the nodes have several systems or architectures",)
+    return tuple(fact.fact for fact in planning.plan(request, served).conflict)
+
+
+def _upgrades(made: Plans, classes: Sequence[NodeClass], request: Request, progress: Progress) -> tuple[Upgrade, ...]:
+    """Plan again with each older driver replaced by the newest one of the fleet."""
+    drivers = sorted({d for one in classes if (d := _driver(one.machine))}, key=DriverVersion.parse)
+    if len(drivers) < 2 or (len(made.plans) < 2 and not made.unserved):
+        return ()
+    catalogue, newest = Catalogue(), drivers[-1]
+    now = len(made.plans), _lost(made, classes)
+    found = []
+    for driver in drivers[:-1]:
+        progress(f"planning for driver {newest} in place of {driver}")
+        after = [
+            replace(one, machine=complete(replace(one.machine, driver=Driver(newest)), catalogue))
+            if _driver(one.machine) == driver
+            else one
+            for one in classes
+        ]
+        then = planning.plan_groups(request, [one.machine for one in after])
+        figures = len(then.plans), _lost(then, after)
+        if (figures[1] <= now[1] and figures < now) or figures[1] < now[1]:
+            nodes = tuple(node for one in classes if _driver(one.machine) == driver for node in one.nodes)
+            found.append(Upgrade(driver, newest, nodes, *figures))
+    return tuple(found)
+
+
+def _lost(made: Plans, classes: Sequence[NodeClass]) -> int:
+    return sum(len(one.nodes) for one in classes if any(one.machine in plan.machines for plan in made.unserved))
+
+
+def _driver(machine: Machine) -> str | None:
+    return machine.driver.version if machine.driver and machine.accelerators else None
+
+
+def describe(made: FleetPlan, inventory: Inventory) -> str:
+    """Say which plan each class gets, what jobs must ask for, and what a driver upgrade would save."""
+    served = sum(len(group.nodes) for group in made.groups)
+    total = sum(len(one.nodes) for one in inventory.classes) + len(made.unreachable)
+    count = len(made.groups)
+    lines = [f"{count} plan{'' if count == 1 else 's'} for {served} of {total} nodes, Python {made.python or 'any'}"]
+    machines = {one.name: one for one in inventory.classes}
+    for group in made.groups:
+        lines.append(f"{group.name}: {group.remarks[0] if group.remarks else group.status}")
+        for name in group.classes:
+            one = machines[name]
+            lines.append(f"  {name}: {one_line(one.machine)}; {len(one.nodes)}: {names_folded(one.nodes)}")
+        # The part for Kubernetes is too long for a line, and in the JSON.
+        if slurm := group.constraints["slurm"]:
+            lines.append(f"  Slurm: {' '.join(slurm)}")
+        if htcondor := group.constraints["htcondor"]:
+            lines.append(f"  HTCondor: {'; '.join(htcondor)}")
+        lines += [f"  {line}" for line in group.remarks[1:]]
+    if made.unserved:
+        lines.append("no plan:")
+        lines += [f"  {name} ({len(machines[name].nodes)} nodes): {why}" for name, why in made.unserved.items()]
+    if made.unreachable:
+        lines.append("not probed, nothing is planned for them:")
+        lines += by_reason(made.unreachable)
+    if made.fewer:
+        lines.append(f"one plan does not do, because {'; '.join(made.fewer)}")
+    lines += [f"driver {up.after} on {names_folded(up.nodes)} (now {up.before}): {_saves(up)}" for up in made.upgrades]
+    return "\n".join(lines)
+
+
+def _saves(upgrade: Upgrade) -> str:
+    plans = f"{upgrade.plans} plan{'' if upgrade.plans == 1 else 's'}"
+    return f"{plans}, {upgrade.unserved} nodes without one"

@@ -1,0 +1,205 @@
+"""Collect the profiles of nodes, through an engine or from files, into the fleet's directory.
+
+``nodes.json`` is the inventory, ``machines/NODE.json`` what each node printed. While nodes are asked, their answers lie
+in ``.probe``; a directory of that name is what a killed probe left, and is finished first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from envsolve.errors import UsageError
+from envsolve.facts.catalogue import Catalogue
+from envsolve.fleet.engines import Engine, Outcome, Work
+from envsolve.fleet.jobs import Progress, run_on
+from envsolve.fleet.model import Inventory, Labels, Profile, Reader, folded
+from envsolve.system.files import dump, is_folder, read_regular, replace_file
+
+SCRIPT = Path(__file__).with_name("probe_script.py")
+_INVENTORY, _MACHINES, _WORK = "nodes.json", "machines", ".probe"
+_NAME = re.compile(r"\w[\w.-]*")  # what a name may be that becomes the name of a file
+_MOST_BYTES = 4 * 2**20
+_HINT = "run envsolve fleet probe first, with the same --fleet"
+
+
+def probe_nodes(fleet: Path, engine: Engine, progress: Progress, *, python: str = "python3") -> Inventory:
+    """Ask every node that an engine knows, and write the inventory.
+
+    Args:
+        fleet: The fleet's directory.
+        engine: Runs the probe.
+        progress: Called now and then with a line of text.
+        python: The Python of the nodes.
+
+    Raises:
+        EnvsolveError: The engine fails as a whole.
+    """
+    known = engine.nodes()
+    dead = {node: one.dead for node, one in known.items() if one.dead}
+    labels = {node: one.labels for node, one in known.items() if one.labels}
+    command = f"{shlex.quote(python)} -"
+    name = f"envsolve-probe-{hashlib.sha256(str(fleet.absolute()).encode()).hexdigest()[:8]}"
+    work = Work(dict.fromkeys(known.keys() - dead.keys(), command), SCRIPT.read_bytes(), fleet / _WORK, name)
+    outcomes = run_on(engine, work, progress)
+    inventory, profiles = _written(fleet, outcomes, dead, labels)
+    for path in (fleet / _WORK).iterdir():
+        profile = profiles.get(path.stem) if path.suffix == ".json" else None
+        if profile is None:
+            path.unlink()
+        elif profile.text != outcomes[path.stem].text:
+            path.write_bytes(profile.text)  # without what a login prints around it
+    shutil.rmtree(fleet / _MACHINES, ignore_errors=True)
+    (fleet / _WORK).rename(fleet / _MACHINES)
+    return inventory
+
+
+def probe_files(fleet: Path, sources: Iterable[Path], expected: Iterable[str] = ()) -> Inventory:
+    """Read the profiles in directories, as machine files or logs of the probe, and write the inventory.
+
+    Args:
+        fleet: The fleet's directory.
+        sources: Directories.
+        expected: Nodes that there should be; those without a profile are listed as unreachable.
+
+    Raises:
+        UsageError: A directory does not exist, or has no file.
+    """
+    outcomes: dict[str, Outcome] = {}
+    for source in sources:
+        files = sorted(path for path in source.iterdir() if path.is_file()) if is_folder(source) else []
+        if not files:
+            raise UsageError(f"{source}: no directory with profiles", hint="save them with envsolve detect -o FILE")
+        for file in files:
+            name = file.stem if file.stem not in outcomes else file.name
+            try:
+                outcomes[name] = Outcome(text=read_regular(file, _MOST_BYTES))
+            except OSError as error:
+                outcomes[name] = Outcome(failure=error.strerror or str(error))
+    inventory, _ = _written(fleet, outcomes, {}, {}, named_by_themselves=True)
+    missing = {node: "there is no profile of it" for node in expected if node not in inventory.class_of}
+    if missing:
+        inventory = msgspec.structs.replace(inventory, unreachable={**missing, **inventory.unreachable})
+        replace_file(fleet / _INVENTORY, dump(inventory))
+    return inventory
+
+
+def read_inventory(fleet: Path) -> Inventory:
+    """Read the inventory of a fleet.
+
+    Raises:
+        UsageError: There is none, or it cannot be read.
+    """
+    path = fleet / _INVENTORY
+    try:
+        return msgspec.json.decode(read_regular(path, 2**28), type=Inventory)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", hint=_HINT) from error
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is not the inventory of a fleet: {error}", hint=_HINT) from error
+
+
+def _written(
+    fleet: Path,
+    outcomes: Mapping[str, Outcome],
+    dead: Mapping[str, str],
+    labels: Mapping[str, Labels],
+    *,
+    named_by_themselves: bool = False,
+) -> tuple[Inventory, Mapping[str, Profile]]:
+    """Read what nodes printed, and write the inventory."""
+    unreachable, profiles, reader = dict(dead), dict[str, Profile](), Reader()
+    for node, outcome in outcomes.items():
+        if outcome.text is None:
+            unreachable[node] = outcome.failure or "it printed nothing"
+            continue
+        try:
+            profile = reader.read(outcome.text, node)
+        except UsageError as error:
+            unreachable[node] = f"it printed no profile: {error.message.removeprefix(f'{node}: ')}"
+            continue
+        own = profile.node if named_by_themselves else None
+        # Two files may say that they are of one node, as a copied directory has it: both stay, under other names.
+        name = own if own and own not in profiles and _NAME.fullmatch(own) else node
+        profiles[name] = profile
+    inventory = Inventory(
+        made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        classes=folded({name: profile.machine for name, profile in profiles.items()}, Catalogue()),
+        unreachable=dict(sorted(unreachable.items())),
+        faults={name: profile.faults for name, profile in profiles.items() if profile.faults},
+        labels=labels,
+    )
+    fleet.mkdir(parents=True, exist_ok=True)
+    replace_file(fleet / _INVENTORY, dump(inventory))
+    return inventory, profiles
+
+
+def kubernetes_manifest(image: str = "python:3.12-slim") -> str:
+    """Write a DaemonSet whose pods print the profile of their node; `kubectl logs` of all pods are the profiles.
+
+    Args:
+        image: An image with a Python. Its libc is the one in the profiles, as it is in containers made from it.
+    """
+    script = "".join(f"    {line}".rstrip() + "\n" for line in SCRIPT.read_text(encoding="utf-8").splitlines())
+    return _MANIFEST.format(image=image, script=script)
+
+
+# A DaemonSet reaches every node without their number being known, as a Job would require. Its pods may not end, or
+# they would be started again.
+_MANIFEST = """\
+# kubectl apply -f FILE
+# mkdir logs
+# for pod in $(kubectl get pods -l app=envsolve-probe -o name); do kubectl logs "$pod" > "logs/${{pod#pod/}}.log"; done
+# kubectl delete -f FILE
+# envsolve fleet probe --from logs
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: envsolve-probe
+data:
+  probe.py: |
+{script}---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: envsolve-probe
+  labels: {{app: envsolve-probe}}
+spec:
+  selector:
+    matchLabels: {{app: envsolve-probe}}
+  template:
+    metadata:
+      labels: {{app: envsolve-probe}}
+    spec:
+      # Needed if the runtime of the GPUs is not the default one, as with the GPU operator:
+      # runtimeClassName: nvidia
+      tolerations:
+        - operator: Exists
+      containers:
+        - name: probe
+          image: {image}
+          command: ["sh", "-c", "python3 /probe/probe.py; exec sleep infinity"]
+          env:
+            - name: ENVSOLVE_NODE
+              valueFrom:
+                fieldRef:
+                  fieldPath: spec.nodeName
+            - name: NVIDIA_VISIBLE_DEVICES
+              value: all
+            - name: NVIDIA_DRIVER_CAPABILITIES
+              value: utility
+          volumeMounts:
+            - name: probe
+              mountPath: /probe
+      volumes:
+        - name: probe
+          configMap:
+            name: envsolve-probe
+"""
