@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 from resolvelib import ResolutionImpossible
-from resolvelib.structs import State
+from resolvelib.structs import State, build_iter_view
 
-from envsolve.errors import EnvsolveError
+from envsolve.errors import EnvsolveError, IndexUnavailableError
 from envsolve.packages.requirements import Need
 from envsolve.solve.claims import settled
 from envsolve.solve.needs import (
@@ -92,6 +92,8 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, second
         EnvsolveError: No answer within the conflicts that the solver may meet.
     """
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
+    if causes := _contradiction(provider, [need for need in roots if isinstance(need, PackageNeed)]):
+        raise UnsolvableError(causes)
     paired = provider.paired_torch(roots)
     if flavour:
         roots.append(FlavourNeed(frozenset({flavour})))
@@ -106,6 +108,49 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, second
         hint = "pin some of the requirements, the most general ones first"
         raise EnvsolveError(f"no answer: too many versions contradict each other{_last(endless)}", hint=hint) from None
     return _solution(found.state.mapping, _edges(found.state), found.rounds)
+
+
+def _contradiction(provider: Provider, roots: Sequence[PackageNeed]) -> list[Cause]:
+    """Two pins of the request that exclude each other by themselves, with the need between them; empty if none do.
+
+    In a list of two hundred pins (``pip freeze``) a search may come upon the contradiction last, and then tries every
+    variant of every GPU package again and again: 30 s instead of 1 s, with a cause that has nothing to do with it.
+    """
+    pinned = {need.key: need for need in roots if not need.extra and _is_pin(need)}
+    if len(pinned) < 2:
+        return []
+    # All are looked up before the first is read, so that their metadata is fetched at the same time.
+    found = {key: _some(provider, key, [n for n in roots if n.key == key]) for key in pinned}
+    for candidates in found.values():
+        causes = [_refuted(provider, one, found) for one in candidates]
+        if causes and all(causes) and (cause := causes[0]) is not None:
+            return [cause, Cause(pinned[cause.need.key], None)]
+    return []
+
+
+def _is_pin(need: PackageNeed) -> bool:
+    pins = [one for one in need.specifier if one.operator in ("==", "===") and not one.version.endswith(".*")]
+    return bool(pins) and need.url is None
+
+
+def _some(provider: Provider, key: str, needs: Sequence[PackageNeed]) -> list[Candidate]:
+    """The candidates for a pin; empty if their requirements are not known beforehand."""
+    with contextlib.suppress(IndexUnavailableError):
+        matches = provider.find_matches(key, {key: iter(needs)}, {key: iter(())})
+        found = [one for one in build_iter_view(matches) if isinstance(one, Candidate)]
+        known = [one for one in found if one.option is None or one.option.build.requires is not None]
+        return known if len(known) == len(found) else []
+    return []
+
+
+def _refuted(provider: Provider, candidate: Candidate, found: Mapping[str, Sequence[Candidate]]) -> Cause | None:
+    """A need of a candidate for one of some packages that none of the package's candidates meets."""
+    with contextlib.suppress(IndexUnavailableError):
+        for need in provider.get_dependencies(candidate):
+            others = found.get(need.key, ())
+            if others and not any(provider.is_satisfied_by(need, other) for other in others):
+                return Cause(need, candidate)
+    return None
 
 
 def _last(endless: TooLongError) -> str:

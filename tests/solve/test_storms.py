@@ -10,6 +10,7 @@ import pytest
 
 from envsolve.facts.catalogue import Catalogue
 from envsolve.rules.nvidia import Facts
+from envsolve.solve import resolver
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.needs import ClaimNeed
 from envsolve.solve.resolver import UnsolvableError
@@ -201,3 +202,17 @@ def test_packages_that_fight_over_a_pin_meet_where_they_can() -> None:
 )
 def test_the_extra_that_a_line_cannot_do_without(line: str, only: str | None) -> None:
     assert only_for(line) == only
+
+
+def test_two_pins_that_exclude_each_other_are_found_before_any_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in what `pip freeze` and `uv export` write; the search came upon this last, if at all."""
+    names = [f"package-{n}" for n in range(30)]
+    world: World = {
+        **{name: {"1.0": (), "2.0": ()} for name in names},
+        "server": {"1.0": ("models<5",)},
+        "models": {"4.9": (), "5.0": ()},
+    }
+    monkeypatch.setattr(resolver, "search", None)  # nothing is searched
+    with pytest.raises(UnsolvableError) as failure:
+        solved(world, [*(f"{name}==1.0" for name in names), "models==5.0", "server==1.0"], CATALOGUE, FACTS)
+    assert [cause.need.text for cause in failure.value.causes] == ["models<5", "models==5.0"]
