@@ -223,7 +223,11 @@ def envs(
 
 
 def preview_install(
-    command: Sequence[str], machines: Sequence[Machine] | None = None, environ: Mapping[str, str] = os.environ
+    command: Sequence[str],
+    machines: Sequence[Machine] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    may_build: bool = True,
 ) -> Preview | None:
     """Preview what a command of pip, uv or conda would do to the torch of its environment, by a dry run.
 
@@ -231,6 +235,8 @@ def preview_install(
         command: Its words, ``["pip", "install", "X"]``.
         machines: The machine to judge the new torch on; this host if None.
         environ: Environment variables of the command.
+        may_build: Whether pip or uv may build source archives to learn what they require, which runs their code. It
+            is done only if wheels alone do not give the answer, and a warning is logged first.
 
     Returns:
         The preview; None if the command does not change an environment.
@@ -246,7 +252,7 @@ def preview_install(
     given = machines_given(machines)
     if not words or len(given) > 1:
         raise UsageError("preview_install takes one command and at most one machine", hint="preview them one by one")
-    return preview(words, given[0] if given else detect(), Catalogue(), environ)
+    return preview(words, given[0] if given else detect(), Catalogue(), environ, may_build=may_build)
 
 
 def guard(prefix: StrPath, environ: Mapping[str, str] = os.environ) -> Preferences:

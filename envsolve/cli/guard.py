@@ -27,6 +27,9 @@ def command(
     ] = None,
     force: Annotated[bool, option("--force", help="Run the command whatever it would do.")] = False,
     dry_run: Annotated[bool, option("--dry-run", help="Only say what it would do.")] = False,
+    run: Annotated[
+        bool, option("--run", help="With --dry-run: let pip or uv run code of packages that have no wheel.")
+    ] = False,
     write: Annotated[
         bool, option("--write", help="Write constraints that make ordinary installs keep this torch.")
     ] = False,
@@ -54,7 +57,7 @@ def command(
     check_target(output)
     named = machines.named()
     try:
-        found = envsolve.preview_install(words, named)
+        found = envsolve.preview_install(words, named, may_build=run or not dry_run)
     except EnvsolveError as error:
         if not force or isinstance(error, UsageError):
             raise

@@ -14,8 +14,8 @@ from envsolve.errors import EnvsolveError, ImpossibleError, InterruptedBySignalE
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.commands import Change, installer
+from envsolve.protect.dry_run import run_dry
 from envsolve.protect.keep import version_of
-from envsolve.protect.preview import run_dry
 from envsolve.protect.restore import State, carry_out, packages_of, put_back, save, steps_of
 from envsolve.system.processes import signals_raised
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,18 +23,16 @@ from envsolve.errors import EnvsolveError, UsageError, VerificationError
 from envsolve.facts.builds import Build, CondaBuild
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
-from envsolve.packages.commands import Change, Command, changes_in_words, installer, parse
+from envsolve.packages.commands import Change, Command, changes_in_words, installer
 from envsolve.packages.requirement_files import read_requirements
+from envsolve.protect.dry_run import read_command, run_dry
 from envsolve.protect.keep import TORCH, family_of, version_of
 from envsolve.rules.conda import CondaJudge, as_build
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.verdict import Level
-from envsolve.system.processes import capture
-from envsolve.system.progress import phase
 
 SCHEMA: Literal["envsolve.forecast/1"] = "envsolve.forecast/1"
 
-_SHOWN_LINES = 12
 _WIDTH = 100
 # Named as the source of each version in the causes that a preview reports.
 _SOURCE = "the installer's dry run"
@@ -74,7 +70,14 @@ class Preview:
     refused: bool = False
 
 
-def preview(words: Sequence[str], machine: Machine, catalogue: Catalogue, environ: Mapping[str, str]) -> Preview | None:
+def preview(
+    words: Sequence[str],
+    machine: Machine,
+    catalogue: Catalogue,
+    environ: Mapping[str, str],
+    *,
+    may_build: bool = True,
+) -> Preview | None:
     """Preview what a command of pip, uv or conda would do to the torch family of its environment.
 
     Args:
@@ -82,6 +85,7 @@ def preview(words: Sequence[str], machine: Machine, catalogue: Catalogue, enviro
         machine: The machine that the new torch is judged for.
         catalogue: The facts.
         environ: The environment variables that the command will see.
+        may_build: Whether the installer may run the code of source archives to learn what they require.
 
     Returns:
         The preview; None if the command changes no environment.
@@ -93,7 +97,7 @@ def preview(words: Sequence[str], machine: Machine, catalogue: Catalogue, enviro
     command = read_command(words, environ)
     if installer(command.installer).dry_run(command) is None:
         return None
-    environment, all_changes = _changes_of(command, environ)
+    environment, all_changes = _changes_of(command, environ, may_build)
     changes = _of_family(all_changes, environment, catalogue)
     if not changes:
         return Preview(SCHEMA, shlex.join(words), environment.prefix)
@@ -115,59 +119,19 @@ def preview(words: Sequence[str], machine: Machine, catalogue: Catalogue, enviro
         works=works,
         why=why,
         causes=causes,
-        keeps=_keeping(command, unasked, environment, catalogue, environ) if unasked else None,
+        keeps=_keeping(command, unasked, environment, catalogue, environ, may_build) if unasked else None,
         refused=bool(unasked or causes or works == "no"),
     )
 
 
-# The installer's side: its command and its dry run.
+# The installer's side: its dry run.
 
 
-def read_command(words: Sequence[str], environ: Mapping[str, str]) -> Command:
-    """Parse a command line whose program exists.
-
-    Raises:
-        UsageError: It is not a command of a known installer, or the program does not exist.
-    """
-    command = parse(words)
-    if command is None:
-        raise UsageError(
-            f"{shlex.join(words)!r} is not a command of pip, uv, conda or mamba",
-            hint="write the installer's own command after the two dashes: envsolve guard -- pip install X",
-        )
-    if shutil.which(words[0], path=environ.get("PATH", os.defpath)) is None:
-        raise UsageError(f"there is no program {words[0]}")
-    return command
-
-
-def run_dry(command: Command, environ: Mapping[str, str]) -> tuple[Path | None, tuple[Change, ...]]:
-    """Run the dry run of a command that changes an environment; return the environment that it names, and the changes.
-
-    Raises:
-        EnvsolveError: It fails, or its output is not understood.
-    """
-    one = installer(command.installer)
-    words = one.dry_run(command)
-    assert words is not None  # callers ask first whether the command changes an environment
-    phase(f"running {one.name} --dry-run, to see what it would install")
-    done = capture(words, {**environ, "NO_COLOR": "1"})
-    printed = done.stdout.decode("utf-8", "replace")
-    if done.returncode == 0:
-        try:
-            return one.read_dry_run(printed, done.stderr)
-        except ValueError as error:
-            raise EnvsolveError(
-                f"the output of {one.name}'s dry run is not understood: {error}",
-                hint=f"see what it prints: {shlex.join(words)}",
-            ) from error
-    shown = "\n".join(f"  {line}" for line in (done.stderr or printed).strip().splitlines()[-_SHOWN_LINES:])
-    hint = "pip has dry runs since 22.2 and their report since 22.3" if "no such option" in done.stderr else None
-    raise EnvsolveError(f"{one.name} cannot do this (exit status {done.returncode}):\n{shown}", hint=hint)
-
-
-def _changes_of(command: Command, environ: Mapping[str, str]) -> tuple[Environment, tuple[Change, ...]]:
+def _changes_of(
+    command: Command, environ: Mapping[str, str], may_build: bool
+) -> tuple[Environment, tuple[Change, ...]]:
     """The environment of a command, and its changes with the versions that are installed."""
-    named, changes = run_dry(command, environ)
+    named, changes = run_dry(command, environ, may_build=may_build)
     prefix = named or installer(command.installer).prefix(command, environ)
     if prefix is None:
         raise UsageError("cannot determine which environment the command acts on", hint="name it, or activate it")
@@ -198,6 +162,7 @@ def _keeping(
     environment: Environment,
     catalogue: Catalogue,
     environ: Mapping[str, str],
+    may_build: bool,
 ) -> str | None:
     """The same command with pins on what it would replace; None if the installer finds no such solution."""
     one = installer(command.installer)
@@ -205,7 +170,7 @@ def _keeping(
     # Pins as further requirements: unlike constraints, every installer accepts them on its command line.
     pinned = command.adding(requirements=[one.pin(name, version) for name, version in versions.items()])
     try:
-        environment, changes = _changes_of(pinned, environ)
+        environment, changes = _changes_of(pinned, environ, may_build)
     except EnvsolveError:
         return None
     changes = _of_family(changes, environment, catalogue)

@@ -21,8 +21,8 @@ from envsolve.errors import EnvsolveError, ImpossibleError, UsageError, Verifica
 from envsolve.facts.catalogue import Catalogue
 from envsolve.install.errors import explained
 from envsolve.packages.commands import Command
+from envsolve.protect.dry_run import read_command
 from envsolve.protect.keep import DIRECTORY
-from envsolve.protect.preview import read_command
 from envsolve.system.files import dump, read_regular, real_path, replace_file
 from envsolve.system.processes import stream
 from envsolve.system.progress import phase

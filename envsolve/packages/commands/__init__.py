@@ -224,6 +224,9 @@ class Installer(Protocol):
             UsageError: The command has no dry run; the hint says what to do instead.
         """
 
+    def from_wheels(self, command: Command) -> Command | None:
+        """The same install from wheels only; None if the installer builds nothing to learn what it would do."""
+
     def prefix(self, command: Command, environ: Mapping[str, str]) -> Path | None:
         """The environment that a command acts on; None if only its dry run shows it.
 

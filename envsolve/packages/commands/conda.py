@@ -74,6 +74,10 @@ class Conda:
             return None
         return command.adding(Argument("--dry-run", "dry_run"), Argument("--json", "other")).words
 
+    def from_wheels(self, command: Command) -> Command | None:
+        """None: packages of conda are built already."""
+        return None
+
     def prefix(self, command: Command, environ: Mapping[str, str]) -> Path | None:
         """The environment of ``--prefix``, or the active one; only conda itself knows where a named one is."""
         active = None if command.has("name") else environ.get("CONDA_PREFIX")

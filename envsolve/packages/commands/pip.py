@@ -42,6 +42,9 @@ class _Report(msgspec.Struct, frozen=True):
     install: tuple[_Item, ...]
 
 
+_BUILDING = frozenset({("install",), ("pip", "install"), ("pip", "sync")})
+
+
 class Pip:
     """``pip install``, ``python -m pip install``; the options are those of pip 22 to 26."""
 
@@ -91,6 +94,12 @@ class Pip:
             return None
         report = Argument("--report", "other", "-")
         return command.adding(Argument("--dry-run", "dry_run"), Argument("--quiet", "quiet"), report).words
+
+    def from_wheels(self, command: Command) -> Command | None:
+        """``--only-binary :all:``, which pip and ``uv pip`` share; ``uv sync`` has what a project locked."""
+        if command.verb not in _BUILDING:
+            return None
+        return command.adding(Argument("--only-binary", "other", ":all:"))
 
     def prefix(self, command: Command, environ: Mapping[str, str]) -> Path | None:
         """The environment of ``--prefix``, ``--python`` or the interpreter that runs pip."""
