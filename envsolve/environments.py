@@ -108,7 +108,7 @@ def verify(
         before: The JSON of an earlier report to compare this one with.
 
     Raises:
-        UsageError: There is no environment, plan or report, the time limit is not positive, or ``only`` names an
+        UsageError: The environment, plan or report is missing, the time limit is not positive, or ``only`` names an
             unknown check.
         ImpossibleError: The lock has no part for this machine.
         InterruptedBySignalError: SIGTERM or SIGHUP came.
@@ -259,7 +259,7 @@ def guard(prefix: StrPath, environ: Mapping[str, str] = os.environ) -> Preferenc
     """Write constraints into an environment that make plain pip and conda keep its torch.
 
     Raises:
-        UsageError: There is no torch at ``prefix``, or its pip configuration has a constraint of its own.
+        UsageError: ``prefix`` has no torch, or its pip configuration has a constraint of its own.
         EnvsolveError: A file cannot be written.
     """
     from envsolve.facts.catalogue import Catalogue
@@ -272,7 +272,7 @@ def unguard(prefix: StrPath) -> Preferences:
     """Remove what :func:`guard` wrote, and nothing else.
 
     Raises:
-        UsageError: There is no directory at ``prefix``.
+        UsageError: ``prefix`` is not a directory.
         EnvsolveError: A file cannot be changed.
     """
     from envsolve.protect.keep import remove
@@ -291,7 +291,7 @@ def find_fix(
         environ: Environment variables that matter besides its files, and those of the installer.
 
     Raises:
-        UsageError: There is no environment at ``prefix``.
+        UsageError: ``prefix`` is not an environment.
         ImpossibleError: pip and uv cannot apply the smallest fix; the hint says what to do.
         EnvsolveError: The installer refuses.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def facts(what: str, *which: str) -> Facts:
-    """What the catalogue knows of a package's builds, or of anything else that it describes, with the sources.
+    """Print the catalogue's records of a package's builds, or of anything else that it describes, with the sources.
 
     Args:
         what: A package (``torch``), or a kind of fact (``driver``, ``gpu``, ``toolkit``).
@@ -77,7 +77,7 @@ def check_facts(
         environ: Environment variables, for the index configuration.
 
     Raises:
-        UsageError: Nothing of a package can be measured, a wheel cannot be read, or the folder is no catalogue.
+        UsageError: Nothing of a package can be measured, a wheel cannot be read, or the directory is not a catalogue.
         IndexUnavailableError: The index fails.
     """
     import random
@@ -100,15 +100,15 @@ def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.
     """Measure the torch, triton and CUDA toolkit releases that the catalogue lacks, and write them into a folder.
 
     Args:
-        folder: ``index_data/`` of a checkout, which is then the catalogue; the user's own folder, which is laid over
-            the bundled one, where None.
+        folder: ``index_data/`` of a checkout, which is then the catalogue; None for the user's own directory on top of
+            the bundled one.
         environ: Environment variables, for the index configuration and the place of the user's own folder.
 
     Returns:
         The files written, with what was added to each.
 
     Raises:
-        UsageError: A wheel cannot be read, or the folder is no catalogue.
+        UsageError: A wheel cannot be read, or the directory is not a catalogue.
         IndexUnavailableError: The index fails.
         EnvsolveError: A file cannot be written; every file is whole, the old one or the new one.
     """
@@ -132,7 +132,7 @@ def measure(what: StrPath, *, every: bool = False, environ: Mapping[str, str] = 
 
     Args:
         what: A path, or an http(s) URL.
-        every: Read the libraries of packages that tell without (torch, triton), too: most of the file.
+        every: Also read the libraries of packages that do not need it (torch, triton): most of the file.
         environ: Environment variables, for credentials, proxies and certificates.
 
     Raises:
@@ -200,7 +200,7 @@ def diagnose(
         environ: Environment variables that matter in an environment besides its files.
 
     Raises:
-        UsageError: ``installed`` holds no package with a version, there is no environment at ``prefix``, or an argument
+        UsageError: ``installed`` holds no package with a version, ``prefix`` is not an environment, or an argument
             has the wrong type.
     """
     from envsolve.diagnose.environment import answer

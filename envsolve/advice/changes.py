@@ -1,4 +1,4 @@
-"""What would make an impossible request fit: one limit changed at a time, each answer tried before it is given."""
+"""Changes that would make an impossible request fit: one limit at a time, each answer tried before it is given."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from envsolve.values import ComputeCapability, DriverVersion
 GLIBC_OF_REMEDY = "glibc 2.28"
 
 Answer = Callable[[Family], tuple[Option, ...] | None]
-"""What a family on other machines would come to, the best first; None where nothing runs there."""
+"""The answer for a family on other machines, best options first; None if nothing runs there."""
 
 
 def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Fix]:
@@ -77,7 +77,7 @@ def another_python(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Fix]:
-    """One demand of the request changed or, where one is not enough, all demands on the family together.
+    """One demand of the request changed or, if one is not enough, all demands on the family together.
 
     A demand without a specifier can only be given up, which costs more than relaxing another.
     """
@@ -119,7 +119,7 @@ def _fewer_machines(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def fewer_cards(family: Family, answer: Answer) -> Iterator[Fix]:
-    """A plan for each of several kinds of cards in one machine alone."""
+    """A plan for one of several kinds of GPUs in a machine, with the others hidden."""
     mixed = [m.gpus for m in family.machines if m.gpus and len({gpu.compute_capability for gpu in m.gpus}) > 1]
     cards = {gpu.compute_capability: gpu for gpus in mixed for gpu in gpus}
     for gpu in cards.values():
@@ -127,12 +127,12 @@ def fewer_cards(family: Family, answer: Answer) -> Iterator[Fix]:
         best = answer(replace(family, machines=alone))
         if best is not None:
             yield Fix(
-                f"plan for {gpu.label} alone, and hide the others there (CUDA_VISIBLE_DEVICES)", unlocks=named(best)
+                f"plan for {gpu.label} only, and hide the others there (CUDA_VISIBLE_DEVICES)", unlocks=named(best)
             )
 
 
 def _without_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
-    """An environment that uses no GPU, where only CPU builds were asked for."""
+    """An environment that uses no GPU, if the request matches only CPU builds."""
     without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
     matching = [o for o in family.judged("torch") if o.matches(limits.asked.get("torch", SpecifierSet()))]
     only_cpu = matching and all(option.build.variant == "cpu" for option in matching)
@@ -143,7 +143,7 @@ def _without_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def another_card(family: Family, answer: Answer) -> Iterator[Fix]:
-    """A card of the oldest generation after the machine's own for which there is an answer."""
+    """The oldest GPU generation after the machine's own for which an answer exists."""
     own = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
     if len(family.machines) > 1 or len(own) != 1:
         return
@@ -162,17 +162,17 @@ def another_card(family: Family, answer: Answer) -> Iterator[Fix]:
 
 
 def _on_linux(family: Family, limits: Limits) -> Iterator[Fix]:
-    """The same card under Linux, where Windows has no build."""
+    """The same GPU under Linux, if Windows has no build."""
     if not all(machine.platform and machine.platform.os == "windows" for machine in family.machines):
         return
     linux = tuple(replace(m, platform=Platform("linux", "x86_64", GLIBC_OF_REMEDY)) for m in family.machines)
     best = best_of(replace(family, machines=linux), limits)
     if best is not None:
-        yield Fix("run it under Linux: WSL 2 has the card, too", unlocks=named(best))
+        yield Fix("run it under Linux: WSL 2 can also use the GPU", unlocks=named(best))
 
 
 def _on_x86_64(family: Family, limits: Limits) -> Iterator[Fix]:
-    """The other architecture, for which much is published alone."""
+    """The other architecture, for which more is published."""
     if not all(machine.platform and machine.platform.arch == "aarch64" for machine in family.machines):
         return
     others = tuple(replace(m, platform=replace(m.platform or Platform(), arch="x86_64")) for m in family.machines)
@@ -182,7 +182,7 @@ def _on_x86_64(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Fix]:
-    """An environment that leaves the GPUs alone."""
+    """An environment that does not use the GPUs."""
     without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
     best = best_of(without, limits) if limits.flavour is None and family.needs_torch(limits.asked) else None
     if best is not None:
@@ -206,12 +206,12 @@ def _compat_package(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def _known(option: Option) -> bool:
-    """Whether a package's code is known to run, or is none that the rules judge."""
+    """Whether a package's code is known to run, or is not judged by the rules."""
     return option.verdict.level.usable or not option.build.cuda
 
 
 def driver_remedy(family: Family, answer: Answer) -> Iterator[Fix]:
-    """The oldest driver that lets a build through and drops none of the cards of the machines that need it."""
+    """The oldest driver that lets a build through and drops none of the GPUs of the machines that need it."""
     facts = family.facts
     for driver in known_drivers(facts):
         older = [_is_older(machine, driver) for machine in family.machines]
@@ -251,7 +251,7 @@ def _is_older(machine: Machine, driver: Driver) -> bool:
 def _best_with(
     family: Family, changed: Sequence[Machine], which: Sequence[bool], answer: Answer
 ) -> tuple[Option, ...] | None:
-    """The best options with some of the machines changed; None where there are none, or nothing is changed."""
+    """The best options with some of the machines changed; None without options, or if nothing is changed."""
     pairs = zip(family.machines, changed, which, strict=True)
     machines = tuple(new if taken else old for old, new, taken in pairs)
     return answer(replace(family, machines=machines)) if any(which) else None
@@ -264,7 +264,7 @@ def _where(machines: Sequence[Machine], which: Sequence[bool]) -> str:
 
 
 def named(options: Sequence[Option]) -> str:
-    """What a change lets through, in words."""
+    """The effect of a change, in words."""
     if not options:
         return ""
     first, *others = options
@@ -302,7 +302,7 @@ def combined_change(family: Family, limits: Limits, every: Sequence[Limit]) -> F
 
 
 def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
-    """What lifting one limit means, where the others are lifted, too."""
+    """The effect of lifting one limit if the others are also lifted."""
     if limit.kind in ("asked", "flavour"):
         return f"relax {demanded(limit, limits)}"
     if limit.kind == "exclude_newer":

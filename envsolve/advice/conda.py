@@ -1,4 +1,4 @@
-"""Why there is no conda plan, with changes that were tried first; and what to know about a good one."""
+"""The reason why no conda plan exists, with changes that were tried first; and notes on a good one."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _meets(record: CondaBuild, spec: Spec) -> bool:
 
 
 def refused(attempt: Attempt, failure: UnsolvableError) -> Conflict:
-    """The conflict: where the rules leave no build, their reasons; else the solver's own."""
+    """The conflict: the rules' reasons if they leave no build, otherwise the solver's own."""
     builds = attempt.solver.builds(attempt.question.subdir).get("pytorch", ())
     asked = next((spec for spec in attempt.question.specs if spec.name in ("pytorch", "pytorch-gpu")), None)
     candidates = [one for one in builds if one.candidate.subdir == attempt.question.subdir]
@@ -111,7 +111,7 @@ def refused(attempt: Attempt, failure: UnsolvableError) -> Conflict:
 
 
 def _reasons(builds: Sequence[JudgedBuild], attempt: Attempt) -> Iterator[ConflictFact]:
-    """The fewest reasons that rule out every CUDA build, or every build where there is none; Triton rules out none."""
+    """The fewest reasons that rule out every CUDA build, or every build if none has CUDA; Triton rules out none."""
     left = [one for one in builds if one.build.cuda] or list(builds)
     while left:
         told = [{r.text: r for r in one.verdict.failures if not r.rule.startswith("triton")} for one in left]
@@ -159,7 +159,7 @@ def _together(attempt: Attempt) -> Iterator[Fix]:
 
 
 def _drivers(attempt: Attempt) -> Iterator[Fix]:
-    """The oldest driver that lets a build through and drops none of the cards."""
+    """The oldest driver that lets a build through and drops none of the GPUs."""
     have = [m.driver.version for m in attempt.machines if m.gpus and m.driver and m.driver.version]
     facts = attempt.facts
     for driver in _upgrades(have, facts):
@@ -221,7 +221,7 @@ def channel_name(channel: str) -> str:
 
 
 def about_virtual(virtual: Sequence[VirtualPackage]) -> Iterator[PlanWarning]:
-    """What the solver was told that the machines' descriptions leave open."""
+    """Assumptions of the solve that the machines' descriptions leave open."""
     for package in virtual:
         if package.assumed and package.name == "__cuda":
             text = f"{package.assumed}; it was solved as if it were for CUDA {package.version}"
@@ -251,6 +251,6 @@ def about_conda_builds(solution: Solution) -> Iterator[PlanWarning]:
 
 
 def conda_channel(channel: str, records: Sequence[CondaChannel]) -> CondaChannel | None:
-    """What is known of a channel; None for one that the catalogue does not describe."""
+    """The catalogue's record of a channel, or None."""
     name, address = channel_name(channel), channel.rstrip("/")
     return next((r for r in records if fnmatchcase(name, r.name) or address in r.addresses), None)

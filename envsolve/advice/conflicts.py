@@ -70,7 +70,7 @@ def explain(family: Family, limits: Limits) -> Conflict | None:
 
 
 def _pairings(family: Family, limits: Limits, core: Sequence[Limit]) -> Iterator[ConflictFact]:
-    """For each package of a conflict with companions: the newest version asked for, its flavours and its torch."""
+    """For each package of a conflict with companions: the newest requested version, its variants and its torch."""
     names = [limit.name for limit in core if limit.kind == "asked"]
     for name in names if any(name != "torch" for name in names) else ():
         builds = [o.build for o in family.judged(name) if o.matches(limits.asked[name]) and _for_these(o, family)]
@@ -107,7 +107,7 @@ def failing(
         specifier: Which of its builds.
         family: The torch family on the machines.
         flavour: Only builds of this one.
-        kinds: The kinds of limits that are to blame: of a build's failures, those of other kinds are passed over.
+        kinds: The kinds of limits that are at fault: failures of other kinds are ignored.
     """
     matching = [option for option in family.judged(package) if option.matches(specifier)]
     named = [option for option in matching if _for_these(option, family)]
@@ -127,7 +127,7 @@ def failing(
 
 
 def _published_elsewhere(package: str, newest: Option, family: Family) -> ConflictFact:
-    """That a package was published for other systems alone."""
+    """That a package was published only for other systems."""
     wanted = {build.platform for build in family.catalogue.builds(package) if build.version == newest.build.version}
     systems = [
         f"{system}-{arch}"
@@ -220,7 +220,7 @@ def _about_python(
 
 
 class _About(msgspec.Struct):
-    """What a conflict says of one package."""
+    """The conflict's text on one package."""
 
     facts: list[str]
     failures: list[ConflictFact]
@@ -230,7 +230,7 @@ class _About(msgspec.Struct):
 def _about_package(
     name: str, needs: Sequence[PackageNeed], constraint: SpecifierSet, family: Family, selector: CandidateSelector
 ) -> _About:
-    """What exists of a package that is fought about, and which demand on it could be changed."""
+    """The published versions of a package in conflict, and which demand on it could be changed."""
     about = _About([], [], [])
     wanted = _specifier(needs) & constraint
     if str(constraint):

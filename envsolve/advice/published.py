@@ -61,7 +61,7 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
 
 
 def explain_unpublished_flavour(flavour: str, family: Family, limits: Limits) -> Conflict:
-    """Why a flavour that torch was never published for is no answer; the nearest that has one, and any that has."""
+    """Why a variant that torch was never published for is not possible; the nearest that has one, and any that has."""
     near = nearest_flavours(flavour, family.catalogue)
     text = f"torch was never published for {flavour}"
     facts = (
@@ -78,13 +78,13 @@ def explain_unpublished_flavour(flavour: str, family: Family, limits: Limits) ->
 
 
 def published_as(name: str, version: str, options: list[Option]) -> str:
-    """In which flavours a version was published: ``torch 2.0.0 was published as cpu, cu117, cu118 alone``."""
+    """The variants that a version was published in: ``torch 2.0.0 was published only as cpu, cu117, cu118``."""
     variants = sorted({option.build.variant for option in options}, key=lambda variant: (len(variant), variant))
     return f"{name} {version} was published as {', '.join(variants)} alone"
 
 
 def _of_flavour(name: str, variant: str | None, family: Family) -> str:
-    """Which versions there are of a flavour: ``; for cu121 there are 2.1.0 to 2.5.1``."""
+    """The versions that a variant has: ``; for cu121 there are 2.1.0 to 2.5.1``."""
     options = [option for option in family.judged(name) if option.build.variant == variant]
     versions = sorted({Version(option.version.public) for option in options})
     if not versions:
@@ -94,7 +94,7 @@ def _of_flavour(name: str, variant: str | None, family: Family) -> str:
 
 
 def _later(family: Family, limits: Limits) -> Iterator[Fix]:
-    """What there is if later days count, too."""
+    """The answer if later days count as well."""
     if family.exclude_newer and (best := best_of(replace(family, exclude_newer=None), limits)):
         yield Fix("leave out --exclude-newer", unlocks=", ".join(option.label for option in best))
 
@@ -110,7 +110,7 @@ def _one_dropped(name: str, family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def for_a_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
-    """That a CUDA flavour is planned for the machine that will run it, where it was planned for one without a GPU."""
+    """The advice to plan a CUDA variant for the machine that will run it, if the plan was for one without a GPU."""
     pins = (_pin(specifier) for specifier in limits.asked.values())
     named = [limits.flavour, *(pin.variant for pin in pins if pin)]
     if family.wants_cpu and any(flavour not in (None, "cpu") for flavour in named):
@@ -133,7 +133,7 @@ def _around(version: Version, versions: list[Version]) -> list[Version]:
 
 
 def _remedies(name: str, pin: _Pin | None, versions: list[Version], family: Family, limits: Limits) -> Iterator[Fix]:
-    """The same version in another flavour, the nearest versions in the same flavour or in any, any version at all."""
+    """The same version in another variant, the nearest versions in the same variant or in any, any version at all."""
     if pin:
         public = Version(pin.version.public)
         yield from first_that_fits(name, [f"=={public}"], family, limits)
@@ -210,7 +210,7 @@ _MEASURE = "envsolve index measure URL reads which GPUs its wheel has code for"
 
 
 def newer_builds(family: Family, limits: Limits) -> Iterator[Fix]:
-    """A pre-release for each such card, with the first CUDA that knows it; they are in no catalogue, and not judged."""
+    """A pre-release for each such GPU, with the first CUDA that knows it; not in the catalogue, and not judged."""
     family = replace(family, exclude_newer=None)
     newest = max(
         (CudaVersion.parse(option.build.cuda) for option in family.judged("torch") if option.build.cuda), default=None
@@ -252,10 +252,10 @@ _BINDING = ("driver-floor", "life")
 
 
 def source_build(family: Family, limits: Limits) -> Iterator[Fix]:
-    """The newest torch that can be asked to compile for every card, with a CUDA that it is published for.
+    """The newest torch that can be compiled for every GPU, with a CUDA that it is published for.
 
-    That CUDA's nvcc and libraries know the cards, and the drivers run it. Whether the sources do compile for them is
-    known only to those who tried. Nothing where more than torch is asked.
+    That CUDA's nvcc and libraries know the GPUs, and the drivers run it. Whether the sources do compile for them is
+    known only to those who tried. Empty if the request has more than torch.
     """
     specifier = limits.asked["torch"] if [*limits.asked] == ["torch"] else None
     cards = sorted({gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc})
@@ -277,7 +277,7 @@ def source_build(family: Family, limits: Limits) -> Iterator[Fix]:
 
 
 def _sourcebuild_runs(option: Option, cards: Sequence[ComputeCapability], family: Family) -> bool:
-    """Whether, with code for the cards in it, a build would run on the machines."""
+    """Whether a build with code for the GPUs in it would run on the machines."""
     facts: Facts = family.facts
     cuda = option.build.cuda or ""
     served = all(libraries_serve(cuda, cc, facts.toolkits, facts.architectures).ok for cc in cards)
@@ -297,9 +297,9 @@ _SOURCES = re.compile(
 
 
 def compiled_instead(family: Family, limits: Limits, selector: CandidateSelector) -> Iterator[Fix]:
-    """The request by which each package that has no build for the machines is compiled, where it is known how.
+    """The request by which each package that has no build for the machines is compiled, if the catalogue knows how.
 
-    It names the sources by address, since of a package whose builds are judged the plain name stands for those.
+    It names the sources by URL, because for a package whose builds are judged the plain name means those.
     """
     for name, specifier in limits.asked.items():
         own = [project for project in family.catalogue.source_projects if project.package == name]
@@ -351,7 +351,7 @@ def _published(
 
 
 def _torch_for(name: str, project: SourceProject, family: Family, limits: Limits) -> Option | None:
-    """The best torch that it is compiled against, with code for the cards that the project compiles for."""
+    """The best torch that it is compiled against, with code for the GPUs that the project compiles for."""
     cards = [gpu.cc for machine in family.machines for gpu in machine.gpus or () if gpu.cc]
     if project.min_cc is not None and any(cc < ComputeCapability.parse(project.min_cc) for cc in cards):
         return None

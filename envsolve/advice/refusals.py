@@ -1,4 +1,4 @@
-"""Why there is no plan: a machine that cannot exist, or needs that nothing published satisfies."""
+"""The reason why no plan exists: a machine that cannot exist, or needs that nothing published satisfies."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def unserved_system(machines: Sequence[Machine]) -> Conflict | None:
     """Why one of the machines is of a system that no CUDA build is published for, or None."""
     for platform in (machine.platform for machine in machines):
         if platform and (platform.arch or "x86_64") not in SYSTEMS.get(platform.os or "linux", ()):
-            fact = (
-                f"the machine is {platform.os} {platform.arch}; CUDA builds are published for Linux and Windows alone"
-            )
+            fact = f"the machine is {platform.os} {platform.arch}; CUDA builds are published only for Linux and Windows"
             known = ", ".join(f"{system}-{arch}" for system, arches in SYSTEMS.items() for arch in arches)
             return Conflict((ConflictFact(fact),), (Fix(f"plan for one of {known}"),))
     return None
@@ -45,7 +43,7 @@ def impossible_machine(machines: Sequence[Machine], facts: Facts, catalogue: Cat
                 known = facts.architectures[gpu.compute_capability or ""]
                 span = f"from driver {known.first_driver}" if known.first_driver else "from its first driver"
                 span += f" up to branch R{known.last_branch}" if known.last_branch else " on"
-                remedy = Fix(f"check the card and the driver: {gpu.label} is served {span}")
+                remedy = Fix(f"check the GPU and the driver: {gpu.label} is supported {span}")
                 return Conflict((fact,), (remedy,))
     return None
 
@@ -103,7 +101,7 @@ def unsolvable(
 
 
 def no_triton(chosen: Option, family: Family) -> Conflict:
-    """Why Triton, asked for without torch, runs nothing on the machine; the Triton, driver or card that would."""
+    """Why Triton, requested without torch, runs nothing on the machine; the Triton, driver or GPU that would."""
     # As in unsolvable().
     from envsolve.advice.changes import another_card, driver_remedy, fewer_cards
 
@@ -127,7 +125,7 @@ def no_triton(chosen: Option, family: Family) -> Conflict:
 def extension_without_code(
     compiled: Sequence[Compiled], machines: Sequence[Machine], catalogue: Catalogue
 ) -> Conflict | None:
-    """Why what would be compiled serves none of the cards, and the versions of it that do; None where it serves one."""
+    """Why compiled packages would support none of the GPUs, and the versions that do; None if they support one."""
     cards = {gpu.cc: gpu.label for machine in machines for gpu in machine.gpus or () if gpu.cc}
     for project in (one.project for one in compiled if one.project and one.project.min_cc):
         oldest = ComputeCapability.parse(project.min_cc or "0.0")

@@ -37,7 +37,7 @@ class Trials:
         self.core: tuple[Sequence[Need], Sequence[Cause]] = needs, causes
 
     def _tried(self, needs: Sequence[Need]) -> Solution | UnsolvableError | None:
-        """The answer, why there is none, or None: an index failed, or there was too little time."""
+        """The answer or why it fails, or None: an index failed, or there was too little time."""
         left = self._until - time.monotonic()
         try:
             return self._solve(needs, min(left, _SECONDS_EACH)) if left > 0 else None
@@ -94,7 +94,7 @@ def relaxations(
 
     Args:
         needs: The request.
-        first: Names of what to relax, set by set. What turns out to go with a set is relaxed with it.
+        first: Names of requirements to relax, set by set. Others that prove to go with a set are relaxed with it.
         family: The torch family on the machines.
         trials: Solves.
     """

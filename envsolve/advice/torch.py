@@ -35,7 +35,7 @@ _CLOSE = ("torchvision", "torchaudio", "torchcodec")
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """What is known of an environment whose torch is to be replaced.
+    """Facts about an environment whose torch is to be replaced.
 
     Attributes:
         versions: Public versions of its packages, by normalized name.
@@ -193,7 +193,7 @@ def about_sources(sources: Sequence[Source], taken: str | None, family: Family) 
 
 
 def _why_not(variant: str, family: Family) -> str:
-    """Why the newest torch of a variant does not run on the machines; empty if there is none for their systems."""
+    """Why the newest torch of a variant does not run on the machines; empty if it has none for their systems."""
     reasons: dict[str, None] = {}
     for machine in family.machines:
         judge = Judge(machine, family.facts)
@@ -233,7 +233,7 @@ class CondaOption(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """What installs it. The build is named, since conda takes the CPU build if it sees no driver."""
+        """The requirement that installs it, with the build: without a driver in sight conda takes the CPU build."""
         record = self.record
         pinned = f'"pytorch={record.version}={record.build}" "cuda-version={record.cuda}"'
         # Builds for servers and for Jetson differ only in this package; without it the solver takes either.

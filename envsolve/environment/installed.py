@@ -39,7 +39,7 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a package says of one of its files.
+    """A package's record of one of its files.
 
     Attributes:
         path: The file, relative to ``root``.

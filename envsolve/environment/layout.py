@@ -1,8 +1,8 @@
-"""Where an environment keeps its packages: its kind, its Python, and the interpreter's path, from files alone.
+"""Where an environment keeps its packages: its kind, its Python, and the interpreter's path, only by reading files.
 
-The order is that of Python's ``site`` module: PYTHONPATH; in a virtual environment its own packages, then, where it
-sees the system's, the user's and the base Python's; elsewhere the user's before the installation's own. What a ``.pth``
-file names comes after the directory that the file lies in.
+The order is that of Python's ``site`` module: PYTHONPATH; in a virtual environment its own packages, then, if it
+sees the system's, the user's and the base Python's; elsewhere the user's before the installation's own. A directory
+that a ``.pth`` file names comes after the directory of that file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_layout(prefix: Path, environ: Mapping[str, str]) -> Layout:
     """Read the frame of the environment at ``prefix``.
 
     Raises:
-        UsageError: There is no environment.
+        UsageError: ``prefix`` is not an environment.
     """
     expect_directory(prefix)
     prefix = prefix.absolute()
@@ -85,7 +85,7 @@ def prefix_of(python: Path) -> Path:
     """The root directory of the environment of an interpreter; a virtual environment's is known by its own link.
 
     Raises:
-        UsageError: There is no such file.
+        UsageError: The file does not exist.
     """
     if not is_file(python):
         raise UsageError(f"there is no interpreter {python}", hint="name an environment's bin/python, or its --prefix")
@@ -96,7 +96,7 @@ def prefix_of(python: Path) -> Path:
 
 
 def read_settings(path: Path) -> Mapping[str, str]:
-    """``pyvenv.cfg`` as a mapping with lower-case keys; empty where there is none."""
+    """``pyvenv.cfg`` as a mapping with lower-case keys; empty without the file."""
     try:
         text = read_regular(path).decode("utf-8", "replace")
     except OSError:
@@ -252,7 +252,7 @@ def interpreter_of(prefix: Path) -> Path:
         The absolute path of its Python.
 
     Raises:
-        UsageError: ``prefix`` is no environment, or one that is not whole.
+        UsageError: ``prefix`` is not an environment, or an incomplete one.
     """
     expect_directory(prefix)
     candidates = [prefix.absolute() / name for name in _PROGRAMS]
@@ -314,7 +314,7 @@ def find_environments(folders: Sequence[Path], environ: Mapping[str, str]) -> li
 
 
 def find_installations(environ: Mapping[str, str]) -> list[Path]:
-    """Root directories of the Pythons on PATH that are no environments, where they have, or their user has, a torch."""
+    """Root directories of the Pythons on PATH that are not environments, if they have, or their user has, a torch."""
     roots: dict[Path, None] = {}
     for program in find_interpreters(environ):
         root = real_path(program).parent.parent

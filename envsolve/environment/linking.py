@@ -1,10 +1,10 @@
-"""What the loader would not find: libraries, symbols, and versions of them.
+"""Libraries, symbols and versions of them that the loader would not find.
 
 A wheel also brings libraries that load only elsewhere: for another toolkit (bitsandbytes has one for each), for
 networks and launchers (NVSHMEM's transports), for a video library in the version at hand (torchcodec), for a scheduler
 that few have (numba's TBB), for a torch that is there or not. Their owners try them and go on without. So a library
-that is not found is a fault only where the environment should have it: one of the toolkit or of torch, one that the
-same wheel brings, or whatever torch's own libraries and modules that stand on torch need.
+that is not found is a fault only if the environment should have it: one of the toolkit or of torch, one that the
+same wheel brings, or whatever torch's own libraries, and modules built on torch, need.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_OPEN = 256
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What the loader would not find, in words, and its root cause where that is told by it."""
+    """Something that the loader would not find, in words, and its root cause if that follows from it."""
 
     text: str
     cause: str | None = None
@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Linking:
-    """What was found.
+    """The result of the search.
 
     Attributes:
         problems: What keeps something from loading.
@@ -85,7 +85,7 @@ def read_linking(loader: Loader, seconds: float) -> Linking:
 def _look_for_libraries(
     loader: Loader, elsewhere: dict[str, dict[str, None]]
 ) -> tuple[list[Problem], Sequence[Library]]:
-    """What is not found of the libraries that are needed, and the libraries of which all is found."""
+    """Required libraries that are not found, and the libraries of which everything is found."""
     problems: list[Problem] = []
     told: set[str] = set()
     whole: list[Library] = []
@@ -136,7 +136,7 @@ def _not_found(name: str, library: Library) -> Problem:
 
 
 def _left(library: Library, loader: Loader, tables: _Tables) -> list[Taken]:
-    """What of a library's symbols nobody gives: neither what is loaded for it, nor what it is loaded for."""
+    """A library's symbols that nothing defines: neither the libraries loaded for it, nor those it is loaded for."""
     scope = (*loader.everywhere, *loader.closure(library)[0])
     if library.owner == "torch":
         scope = (*scope, *loader.loaded_by_torch.values())

@@ -85,7 +85,7 @@ def read_directories(environ: Mapping[str, str], root: Path = Path("/")) -> Iter
 
     Args:
         environ: For LD_LIBRARY_PATH.
-        root: Directory that stands for ``/``.
+        root: Directory to use as ``/``.
     """
     named = [below(root, entry) for entry in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if entry]
     for path in named:
@@ -183,7 +183,7 @@ class Loader:
 
     @cached_property
     def loaded_by_torch(self) -> Mapping[str, Library]:
-        """What importing torch loads, by name: libraries that are loaded later get these and no others."""
+        """Libraries that importing torch loads, by name: those that are loaded later get these and no others."""
         roots = [one for one in self.own if one.name in ("libtorch_python.so", "libtorch_global_deps.so")]
         return {library.soname: library for root in roots for library in self._walk(root, {})[0]}
 

@@ -1,6 +1,6 @@
-"""What an environment holds, as its files say it.
+"""The contents of an environment, as its files describe it.
 
-Paths are texts, absolute. ``None`` means "the files do not say", an empty tuple "there is none".
+Paths are texts, absolute. ``None`` means "the files do not say", an empty tuple that the environment has none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """One installed project as its ``.dist-info`` (or ``.egg-info``) tells it.
+    """One installed project, read from its ``.dist-info`` (or ``.egg-info``).
 
     Attributes:
         name: Normalised project name.
@@ -55,9 +55,9 @@ class Distribution:
         site: The directory that it is installed in.
         info: The directory or file of its metadata.
         installer: What INSTALLER says, ``pip``, ``uv``, ``conda``.
-        direct_url: The address that it was installed from, where that was none of an index.
+        direct_url: The URL that it was installed from, if not from an index.
         requires: Requires-Dist lines.
-        files: Paths relative to ``site`` that RECORD names; None where there is no RECORD.
+        files: Paths relative to ``site`` that RECORD names; None without RECORD.
         missing: Those that are not there; what Python compiles is left out, and scripts.
         altered: Libraries that have another size than RECORD says: another distribution wrote them, or they are cut.
     """
@@ -103,9 +103,9 @@ class TorchFiles:
         site: The directory that it lies in.
         version: From ``version.py``, with its local part; None where that is gone or damaged.
         toolkit: Version of the toolkit that it was built with; None for a CPU build.
-        local: What the local part says of the variant: ``cu128``, ``cpu``, ``rocm6.3``; None where there is none.
+        local: The variant in the local part: ``cu128``, ``cpu``, ``rocm6.3``; None without one.
         code: The list that torch's ``get_arch_list()`` returns; None if the library is gone or damaged.
-        cxx11_abi: Which C++11 ABI it has; None where no symbol tells.
+        cxx11_abi: Which C++11 ABI it has; None if no symbol shows it.
         numpy: Major of the NumPy that it was compiled against; None where it does not show.
         preloads: Libraries of the vendor's wheels that ``torch/__init__.py`` loads by their path before any other
             needs them, ``libnvJitLink``.
@@ -167,7 +167,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class ExtensionFiles:
-    """What the libraries of a package built on torch or on a GPU toolkit are compiled for.
+    """The targets that the libraries of a package built on torch or on a GPU toolkit are compiled for.
 
     Attributes:
         package: Normalised name.
@@ -175,7 +175,7 @@ class ExtensionFiles:
         stated: The version that its own ``version.py`` says, which has the variant where metadata lacks it.
         code: SASS and PTX that most kernels have; empty where it has no kernels.
         every: All SASS and PTX in it.
-        cxx11_abi: The C++11 ABI that it expects of torch; None where no symbol tells.
+        cxx11_abi: The C++11 ABI that it expects of torch; None if no symbol shows it.
     """
 
     package: str
@@ -203,11 +203,11 @@ class LoaderDirectory:
 
 @dataclass(frozen=True, slots=True)
 class BuildTools:
-    """What compiling in the environment would find.
+    """The tools that compiling in the environment would find.
 
     Attributes:
         home: The directory that the toolkit's variable names, whether it exists or not.
-        home_toolkit: The toolkit there; None if there is none.
+        home_toolkit: The toolkit there, or None.
         path_toolkit: The toolkit of the ``nvcc`` that PATH gives.
         compilers: C compilers, in the order of PATH with the environment's own programs first.
         python_h: The interpreter's ``Python.h``; None where it is not there.
@@ -279,7 +279,7 @@ class Environment:
         return (d for d in self.distributions if d.name == name)
 
     def site(self, path: str) -> Site | None:
-        """The directory on the path that stands there."""
+        """The directory with that role on the path."""
         return next((site for site in self.sites if site.path == path), None)
 
 
@@ -293,7 +293,7 @@ def torch_distribution(environment: Environment) -> Distribution | None:
 
 
 def needs(environment: Environment, distribution: Distribution | None) -> Mapping[str, Requirement]:
-    """What a distribution requires in this environment, extras left out, by normalised name."""
+    """Requirements of a distribution in this environment, without extras, by normalised name."""
     return {canonicalize_name(r.name): r for r in _applicable(environment, distribution)} if distribution else {}
 
 
@@ -340,7 +340,7 @@ def pinned(requirement: Requirement) -> str:
 
 
 def satisfies(version: str | None, specifier: SpecifierSet) -> bool:
-    """Whether a version is one that a specifier takes; what is no version is not judged."""
+    """Whether a specifier accepts a version; invalid versions are not judged."""
     try:
         return version is None or specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
@@ -348,7 +348,7 @@ def satisfies(version: str | None, specifier: SpecifierSet) -> bool:
 
 
 def release(version: str | None) -> tuple[int, ...]:
-    """The numbers of a version, ``(9, 10, 2, 21)``; none where it is no version."""
+    """The numbers of a version, ``(9, 10, 2, 21)``; empty if it is not a version."""
     try:
         return Version(version or "").release
     except InvalidVersion:

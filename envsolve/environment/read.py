@@ -63,11 +63,11 @@ def read_environment(prefix: Path, environ: Mapping[str, str] = os.environ, *, r
 
     Args:
         prefix: Its root directory.
-        environ: What decides beside its files: PYTHONPATH, LD_LIBRARY_PATH, PATH, HOME, and the toolkit's.
-        root: Directory that stands for ``/`` where the loader's configuration is read.
+        environ: Variables that matter beside its files: PYTHONPATH, LD_LIBRARY_PATH, PATH, HOME, and the toolkit's.
+        root: Directory to use as ``/`` for the loader's configuration.
 
     Raises:
-        UsageError: There is no environment at ``prefix``.
+        UsageError: ``prefix`` is not an environment.
     """
     outline = read_outline(prefix, environ, root=root)
     return replace(
@@ -78,10 +78,10 @@ def read_environment(prefix: Path, environ: Mapping[str, str] = os.environ, *, r
 
 
 def read_outline(prefix: Path, environ: Mapping[str, str] = os.environ, *, root: Path = Path("/")) -> Environment:
-    """Likewise, without the code of extensions: what metadata, headers and torch's own files tell.
+    """Read an environment without the code of extensions: only metadata, headers and torch's own files.
 
     Raises:
-        UsageError: There is no environment at ``prefix``.
+        UsageError: ``prefix`` is not an environment.
     """
     layout = read_layout(prefix, environ)
     folders = [Path(site.path) for site in layout.sites]
@@ -226,7 +226,7 @@ def _names(folder: Path) -> Sequence[str]:
 
 
 def read_torch(site: Path, prefix: Path) -> TorchFiles | None:
-    """The ``torch`` package in a directory; None where there is none."""
+    """The ``torch`` package in a directory, or None."""
     version_file = site / "torch" / "version.py"
     if not is_file(version_file) and not is_file(site / "torch" / "__init__.py"):
         return None
@@ -239,7 +239,7 @@ def read_torch(site: Path, prefix: Path) -> TorchFiles | None:
 def _preloads(source: Path) -> tuple[str, ...]:
     """The libraries that torch loads itself: named in a call (2.6 to 2.10), or all of its list (from 2.11 on).
 
-    Up to 2.5 the list serves only where the loader has failed.
+    Up to 2.5 the list is only used if the loader has failed.
     """
     try:
         text = read_regular(source).decode("utf-8", "replace")
@@ -330,7 +330,7 @@ def _compiled_for_numpy_1(environment: Environment) -> dict[str, str]:
 
 
 def read_tools(prefix: Path, base: Path, python: str | None, environ: Mapping[str, str]) -> BuildTools:
-    """What compiling would find: toolkits, compilers and ``Python.h``; nothing is run."""
+    """The toolkits, compilers and ``Python.h`` that compiling would find; nothing is run."""
     home = next(filter(None, map(environ.get, HOME_VARIABLES)), None)
     search = folders(environ)
     on_path = next(programs(search, _NVCC), None)

@@ -1,4 +1,4 @@
-"""What is compiled for a plan, what that requires, and where its nvcc comes from."""
+"""The packages that are compiled for a plan, the requirements for that, and the origin of nvcc."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SITE_PACKAGES = "{site_packages}"
 
 
 class Toolchain(msgspec.Struct, frozen=True):
-    """What compiling the plan's CUDA sources takes, or would take in place of a wheel that is on no index.
+    """Requirements for compiling the plan's CUDA sources, or a package whose wheel is on no index.
 
     Attributes:
         nvcc: CUDA version of the nvcc to compile with, ``12.8``; None where that is not known.
@@ -43,8 +43,8 @@ class Toolchain(msgspec.Struct, frozen=True):
         CUDA_HOME: Where that toolkit is; may begin with :data:`SITE_PACKAGES`.
         gcc_min: The oldest gcc major within the limits, ``gcc_max`` the newest; None for no bound that is known.
         environment: Other variables that must be set while the sources are compiled.
-        get_nvcc: The shortest way to a toolchain where none is in reach, as a command.
-        checks: What was seen to hold: that the nvcc knows the cards, that no PTX is left to an older driver.
+        get_nvcc: The shortest way to a toolchain if none is available, as a command.
+        checks: Facts that were confirmed: that the nvcc knows the GPUs, that no PTX is left to an older driver.
     """
 
     nvcc: str | None = None
@@ -116,7 +116,7 @@ def _may_compile(package: PlannedPackage) -> bool:
 
 
 def _requires_of(tree: Tree | None) -> tuple[str, ...]:
-    """What a tree says of its build, and what builds of extensions take: ninja, which torch runs where it is there."""
+    """Build requirements that a tree states, and those of extensions' builds: ninja, which torch runs if installed."""
     said = tree.build_requires if tree is not None else ()
     named = {Requirement(line).name for line in said}
     torch = ("torch",) if tree is not None and tree.needs_torch else ()
@@ -126,9 +126,9 @@ def _requires_of(tree: Tree | None) -> tuple[str, ...]:
 def compiled_when_used(
     packages: Sequence[PlannedPackage], asked: Collection[str], catalogue: Catalogue
 ) -> tuple[Compiled, ...]:
-    """The packages that were asked for by name and compile CUDA code at their first use.
+    """The packages that were requested by name and compile CUDA code at their first use.
 
-    What others bring along is left out: most of it works without (vllm's flashinfer has its kernels in wheels).
+    Packages that others require are left out: most of them work without (vllm's flashinfer has its kernels in wheels).
     """
     found = []
     for package in packages:
@@ -150,7 +150,7 @@ def about_other_sources(packages: Sequence[PlannedPackage], compiled: Sequence[C
 
 
 def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Iterator[PlanWarning]:
-    """What is not known of source trees."""
+    """Warnings about facts of source trees that are unknown."""
     for package in packages:
         name, tree = package.name, package.tree
         if tree is None:
@@ -172,7 +172,7 @@ def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Ite
                 "dependencies-unknown", text, "name what it needs beside it; envsolve install says what is absent"
             )
         if tree.folder is not None and tree.unread is None:
-            text = f"{name} is built from the folder {tree.folder} as it is then, on this computer alone"
+            text = f"{name} is built from the directory {tree.folder} as it is then, on this computer only"
             yield PlanWarning(
                 "folder", text, "ask for a commit of its repository where it shall be built again: git+https://"
             )
@@ -299,7 +299,7 @@ def on_windows(toolchain: Toolchain, cautions: Sequence[PlanWarning]) -> tuple[T
             f"{names} will be compiled from source, on Windows by {nvcc} and Microsoft's C++ compiler, of which it is"
         )
         text += " not known here what goes with it; envsolve install is for Linux"
-        way = "take versions that have wheels for Windows, or WSL 2, which has the card, too: --platform linux-x86_64"
+        way = "take versions that have wheels for Windows, or WSL 2, which also has the GPU: --platform linux-x86_64"
         told.insert(0, PlanWarning("compiles", text, way))
     plain = replace(
         toolchain,

@@ -80,9 +80,9 @@ def toolchain_for(
 
 
 def build_needs(toolchain: Toolchain) -> tuple[Need, ...]:
-    """What the environment must hold before the sources are compiled, as packages of the plan.
+    """Packages that the environment must hold before the sources are compiled, as packages of the plan.
 
-    torch stands in the plan already.
+    torch is already in the plan.
     """
     lines = [line for line in toolchain.build_requires if Requirement(line).name != "torch"]
     if toolchain.nvcc_from == "pip":
@@ -92,7 +92,7 @@ def build_needs(toolchain: Toolchain) -> tuple[Need, ...]:
 
 
 def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Iterator[PlanWarning]:
-    """What the sources need as they are compiled, and no version of which goes with the rest of the plan.
+    """Requirements of compiling the sources of which no version goes with the rest of the plan.
 
     Args:
         toolchain: With what it needs.
@@ -101,7 +101,7 @@ def about_missing_tools(toolchain: Toolchain, planned: Mapping[str, str]) -> Ite
     lacking = [str(n.requirement) for n in build_needs(toolchain) if not _is_met(n.requirement, planned)]
     if lacking and toolchain.compiles:
         text = f"compiling {', '.join(toolchain.compiles)} needs {', '.join(lacking)}, which the plan could not take up"
-        yield PlanWarning("build-requires", text, "ask for it by name to see what stands against it")
+        yield PlanWarning("build-requires", text, "request it by name to see what conflicts with it")
 
 
 def where_it_runs(toolchain: Toolchain) -> dict[str, str]:
@@ -134,7 +134,7 @@ def _cuda(
 def _variables(
     projects: Sequence[SourceProject], archs: str | None, cards: Sequence[ComputeCapability], facts: CompilerFacts
 ) -> dict[str, str]:
-    """What must be set while sources are compiled, ``CUDA_HOME`` left out."""
+    """Variables to set while sources are compiled, without ``CUDA_HOME``."""
     found = {_ARCH_LIST: archs} if archs else {}
     for project in projects:
         found |= project.variables
@@ -145,7 +145,7 @@ def _variables(
 
 
 def _checks(cuda: str | None, knows: Reason, listed: Reason | None, driver_cuda: str | None) -> Iterator[str]:
-    """What was seen to hold."""
+    """Facts that were confirmed."""
     if knows.ok:
         yield knows.text
     if listed is not None and listed.ok:
@@ -212,7 +212,7 @@ def _about_compiling(toolchain: Toolchain) -> Iterator[PlanWarning]:
 
 
 def _about_limits(cuda: str | None, knows: Reason, listed: Reason | None) -> Iterator[PlanWarning]:
-    """What the nvcc cannot do for the GPUs, and what is not known of it."""
+    """Limits of the nvcc on the GPUs, and unknown facts about it."""
     if knows.ok is False:
         yield PlanWarning("toolchain", knows.text)
     elif knows.ok is None and cuda is None:
@@ -268,7 +268,7 @@ def _about_nvcc(
 def _other_flavours(
     torch: Build, machines: Sequence[Machine], driver_cuda: str | None, catalogue: Catalogue
 ) -> Iterator[str]:
-    """The flavours of the same torch whose nvcc is in reach and whose CUDA family the drivers run."""
+    """Variants of the same torch whose nvcc is available and whose CUDA family the drivers run."""
     told = {"machine": "for the nvcc that is there", "pip": "whose nvcc is in packages of the default index"}
     same = (b for b in catalogue.builds("torch") if b.version == torch.version and b.platform == torch.platform)
     for variant, cuda in dict.fromkeys((b.variant, b.cuda) for b in same):
@@ -286,7 +286,7 @@ def _about_project(
     cards: Sequence[ComputeCapability],
     facts: CompilerFacts,
 ) -> Iterator[PlanWarning]:
-    """What the project itself asks for and the plan does not give."""
+    """Requirements of the project itself that the plan does not meet."""
     own = project.arch_variable
     if own is None and torch is not None and "nvcc" in project.tools:
         text = f"{project.package} chooses the GPUs to compile for by itself, whatever {_ARCH_LIST} says"
@@ -306,9 +306,9 @@ def _about_project(
             )
             yield PlanWarning("extension-gpu", text)
     if project.cuda_option is not None:
-        text = f"{project.package} is compiled for the CPU alone where its build sees no GPU, as that of an image"
+        text = f"{project.package} is compiled only for the CPU if its build sees no GPU, as that of an image"
         by_hand = f"pip install --config-settings=--build-option={project.cuda_option}"
-        way = f"build it where the card is, or by hand: {by_hand}"
+        way = f"build it on the machine with the GPU, or by hand: {by_hand}"
         yield PlanWarning("extension-sees-gpu", text, way)
     if torch is None:
         if wheels := project.wheel_packages.get(str(CudaVersion.parse(cuda).major)) if cuda else None:
@@ -317,7 +317,7 @@ def _about_project(
         return
     if project.cuda and torch.cuda and not SpecifierSet(project.cuda).contains(torch.cuda):
         text = f"{project.package} takes CUDA {project.cuda}, and torch was built with {torch.cuda}"
-        yield PlanWarning("extension-cuda", text, "choose another flavour with --cuda")
+        yield PlanWarning("extension-cuda", text, "choose another variant with --cuda")
     if project.torch and not SpecifierSet(project.torch).contains(torch.version):
         text = f"{project.package} takes torch {project.torch}; the plan has {torch.version}"
         yield PlanWarning("extension-torch", text, f"ask for it: 'torch{project.torch}'")

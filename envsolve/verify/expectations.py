@@ -1,4 +1,4 @@
-"""What a plan, a lock or an earlier report expects, compared with what the checks saw; a surprise fails."""
+"""The expectations of a plan, a lock or an earlier report, compared with the checks' results; a surprise fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is expected; empty and None mean that nothing of the kind is.
+    """The expected facts; empty and None mean that nothing of the kind is expected.
 
     Attributes:
         source: The file that says so.
@@ -75,7 +75,7 @@ def read_expected(path: Path, machine: Machine, catalogue: Catalogue) -> Expecte
         catalogue: What Tritons bring, and what a lock's torch carries.
 
     Raises:
-        UsageError: There is no such file, or it is neither, or it is an impossible plan.
+        UsageError: The file does not exist, or is neither, or is an impossible plan.
         ImpossibleError: The lock has no part for this machine.
     """
     return _from_lock(path, machine, catalogue) if path.suffix == ".toml" else _from_plan(path, catalogue)
@@ -151,7 +151,7 @@ def _from_lock(path: Path, machine: Machine, catalogue: Catalogue) -> Expected:
 def _own_ptxas(
     versions: Mapping[str, tuple[str, ...]], cards: Sequence[str], catalogue: Catalogue
 ) -> Mapping[str, str]:
-    """CUDA of the assembler that the one Triton among packages runs for each GPU, where the catalogue knows it."""
+    """CUDA of the assembler that the one Triton among packages runs for each GPU, if the catalogue knows it."""
     wanted = versions.get("triton", ())
     release = next((r for r in catalogue.tritons if (r.version,) == wanted), None)
     if release is None:
@@ -201,7 +201,7 @@ class Wanted:
 def held_against(report: Report, expected: Expected) -> Report:
     """Hold what checks saw, and what is installed, against what is expected.
 
-    A check that passed and saw something else fails. What no check saw, or nobody expects, is as it was.
+    A check that passed with another result than expected fails. Results that nobody expects do not change.
     """
     checks = tuple(_held(check, expected) for check in report.checks)
     packages = _packages(report.versions, expected)
@@ -218,7 +218,7 @@ def _held(check: Check, expected: Expected) -> Check:
     if check.status == "fail":
         return held
     surprises = [
-        f"{_RULES[name][0]} is {check.seen[name]}, where the plan expects {found.words}"
+        f"{_RULES[name][0]} is {check.seen[name]}, but the plan expects {found.words}"
         for name, found in wanted.items()
         if not found.met
     ]
@@ -238,7 +238,7 @@ def _code(check: Check, expected: Expected) -> Wanted | None:
 
 
 def _cuda(check: Check, expected: Expected) -> Wanted | None:
-    """The driver knows the plan's CUDA in full, where the plan counts on that."""
+    """The driver knows the plan's CUDA in full, if the plan requires that."""
     match = _FLAVOUR.fullmatch(expected.cuda or "")
     if not match or expected.driver is None or expected.driver.mode != "full":
         return None
@@ -249,7 +249,7 @@ def _cuda(check: Check, expected: Expected) -> Wanted | None:
 
 
 def _kernel_driver(check: Check, expected: Expected) -> Wanted | None:
-    """The kernel's driver is new enough, where no compat library makes up for it."""
+    """The kernel's driver is new enough, unless a compat library makes up for it."""
     need = expected.driver
     if need is None or not need.required or need.mode == "forward-compat":
         return None
@@ -292,7 +292,7 @@ def _ptxas_cuda(check: Check, expected: Expected) -> Wanted | None:
 
 
 def _nvcc_cuda(check: Check, expected: Expected) -> Wanted | None:
-    """What compiles is the planned nvcc."""
+    """The planned nvcc compiles."""
     if expected.nvcc is None:
         return None
     return Wanted(
@@ -320,7 +320,7 @@ _RULES: Mapping[str, tuple[str, Callable[[Check, Expected], Wanted | None]]] = {
 
 
 def _same_path(seen: str, wanted: str) -> bool:
-    """Whether a path is the planned one; the folder of packages stands at the start of some, and is not known here."""
+    """Whether a path is the planned one; some begin with the directory of packages, which is not known here."""
     if wanted.startswith(SITE_PACKAGES):
         inside = PurePath(wanted.removeprefix(SITE_PACKAGES).lstrip("/")).parts
         return PurePath(seen).parts[-len(inside) :] == inside
@@ -363,7 +363,7 @@ def _same_version(have: str, wanted: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a report is made on and compared with: the machine, a plan, an earlier report."""
+    """The input of a report: the machine, and a plan or an earlier report to compare with."""
 
     machine: Machine
     expected: Expected | None

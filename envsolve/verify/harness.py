@@ -3,11 +3,12 @@
 ``python harness.py SCRIPT FUNCTION [ARGUMENT]``
 
 This file, the scripts and the modules of ``shared`` import nothing of envsolve and keep to what Python 3.8 understands.
-The result is one JSON object in the file that ``ENVSOLVE_RESULT`` names, where no library's chatter can reach it, or on
+The result is one JSON object in the file that ``ENVSOLVE_RESULT`` names, so that no library's output mixes with it, or
+on
 stdout without it. The exit code is 0 for pass and skip, 1 for fail.
 
 FUNCTION is called with ARGUMENT if there is one. It returns a dict with ``detail`` to pass, raises
-:class:`unittest.SkipTest` for what cannot be tried here, and anything else to fail. What its decorator declares decides
+:class:`unittest.SkipTest` if it cannot run here, and anything else to fail. Its decorator decides
 whether it is skipped for want of a module, and which environment variables a failure names.
 """
 
@@ -72,7 +73,7 @@ def outcome(path: str, function: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def writable(value: Any) -> Any:
-    """A value that JSON can hold, of a size that is read: a path that is no UTF-8 has its bytes as escapes."""
+    """A value that JSON can hold, of limited size: a path that is not UTF-8 has its bytes as escapes."""
     if isinstance(value, dict):
         return {name: writable(one) for name, one in value.items()}
     if not isinstance(value, str):
@@ -83,21 +84,21 @@ def writable(value: Any) -> Any:
 
 
 def seconds_of_importing(name: str) -> float:
-    """Import a module; reports tell its time from that of the check, which it often exceeds."""
+    """Import a module; reports separate its time from that of the check, which it often exceeds."""
     started = time.monotonic()
     importlib.import_module(name)
     return time.monotonic() - started
 
 
 def settings(variables: Any) -> list[str]:
-    """Say which of the variables that bear on the check are set: a failure may be theirs."""
+    """Name the variables that affect the check and are set: a failure may be theirs."""
     return [f"{name} is set to {os.environ[name]}" for name in variables if name in os.environ]
 
 
 def memory(ordinal: str) -> list[str]:
-    """Say how much memory the GPU has left, where it is little: libraries put the lack of it into many words.
+    """State how much memory the GPU has left if it is little: libraries put the lack of it into many words.
 
-    cuBLAS and cuDNN say that they are not initialised, or an internal error, where they find no memory.
+    cuBLAS and cuDNN say that they are not initialised, or report an internal error, if they find no memory.
     """
     from check_driver import free_memory
 

@@ -1,4 +1,4 @@
-"""The checks of an environment together with those of its installed files, which tell why another check fails.
+"""The checks of an environment together with those of its installed files, which explain why another check fails.
 
 A truncated library ends a check by SIGBUS, and one with other bytes may give any error or wrong values. The texts of
 such failures do not name the file; the comparison with RECORD does.
@@ -39,7 +39,7 @@ _OF_TOOLS = "_virtualenv.pth"
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What is compared, and what else decides what a program of the environment runs.
+    """The input of a comparison, and everything else that decides what a program of the environment runs.
 
     Attributes:
         packages: Those that GPU programs run on.
@@ -146,7 +146,7 @@ def check_here(
         InterruptedBySignalError: SIGTERM or SIGHUP came.
     """
     names = [script.name for script in find_scripts() if script.runs_on != "architecture"]
-    expect_known(only, [FILES, *names], "--compile-only has others, for named cards")
+    expect_known(only, [FILES, *names], "--compile-only has others, for named GPUs")
     others = [name for name in only if name != FILES]
     target = find_target(python, time_limit, None)  # refuses what is no Python before anything is read
     started = time.monotonic()

@@ -1,8 +1,8 @@
-"""What the interpreter of an environment says of torch, CUDA and Triton; run by verify's ``harness.py``.
+"""Ask the interpreter of an environment about torch, CUDA and Triton; run by verify's ``harness.py``.
 
-Imports nothing of envsolve and keeps to what Python 3.8 understands. Each step says on stderr what it does before it
-does it, in the words of ``collect_env`` where that has some: a process that crashes leaves no result, and has told that
-much.
+Imports nothing of envsolve and keeps to what Python 3.8 understands. Each step prints to stderr what it does before it
+does it, in the words of ``collect_env`` if that has some: a process that crashes leaves no result, but these lines
+remain.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def triton_ptxas(capability):
     say(f"triton is imported from {triton.__file__}")
     path, version = chosen(int(capability.replace(".", "")))
     if path is None:
-        raise SkipTest(f"Triton {triton.__version__} does not tell which ptxas it takes")
+        raise SkipTest(f"Triton {triton.__version__} does not report which ptxas it takes")
     return {"detail": f"Triton {triton.__version__} takes {path} ({version})", "seen": {"ptxas": path}}
 
 
@@ -96,7 +96,7 @@ def chosen(number):
 
 
 def mapped():
-    """The files of CUDA libraries in this process, links followed; none where the system does not tell."""
+    """The files of CUDA libraries in this process, links followed; empty if the system does not list them."""
     try:
         with open("/proc/self/maps") as maps:  # noqa: PTH123
             places = {line.split(None, 5)[5].rstrip("\n") for line in maps if line.count("/")}
@@ -109,7 +109,7 @@ def mapped():
 
 
 def driver_version():
-    """What ``libcuda`` says that it is, as the number that CUDA uses: ``12080``; None where it cannot be loaded."""
+    """The version that ``libcuda`` reports, as the number that CUDA uses: ``12080``; None if it cannot be loaded."""
     version = ctypes.c_int()
     try:
         cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

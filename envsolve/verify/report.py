@@ -1,4 +1,4 @@
-"""What verification found: the values behind the ``envsolve.checks/1`` JSON."""
+"""The results of verification: the values behind the ``envsolve.checks/1`` JSON."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Check:
         status: ``pass``, ``fail``, or ``skip`` for what could not be tried.
         seconds: Wall time of the check's process; 0 where none was started.
         detail: What was seen; for a failure the raw error text.
-        cause: Root cause of a failure or a skip where its text tells it, one of the documented codes; else None.
-        command: The shell command that repeats just this check; None where none was started.
+        cause: Root cause of a failure or a skip if its text shows it, one of the documented codes; otherwise None.
+        command: The shell command that repeats just this check; None if none was started.
         seen: What else it saw, by name: ``code`` of torch (``sass``, ``ptx``), version and ``mode`` of a driver,
             ``ptxas`` and its release, ``nvcc``, ...
         expected: What a plan says of these, by the same names, in words; empty where no plan was held against it.
@@ -143,14 +143,14 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether something was checked and nothing failed; a report of skips, or of packages alone, proves nothing."""
+        """Whether something was checked and nothing failed; a report of skips, or only of packages, proves nothing."""
         return not self.failed and any(
             check.status == "pass" and check.name not in (PLAN, FILES) for check in self.checks
         )
 
     @property
     def failed(self) -> bool:
-        """Whether a check failed; a report may be neither passed nor failed, where nothing could be checked."""
+        """Whether a check failed; a report may be neither passed nor failed, if nothing could be checked."""
         return any(check.status == "fail" for check in self.checks)
 
     @property
@@ -197,7 +197,7 @@ def _cards(before: Report, now: Report) -> Iterator[Change]:
 
 
 def _checks(before: Report, now: Report) -> Iterator[Change]:
-    """How checks ended that both reports have; one that another choice of checks left out is no change."""
+    """How checks ended that both reports have; one that another choice of checks left out is not a change."""
     old, new = _by_place(before), _by_place(now)
     for name in dict.fromkeys(check.name for check in (*now.checks, *before.checks)):
         there = [place for known, place in (*old, *new) if known == name]
@@ -237,7 +237,7 @@ def _times(before: Report, now: Report) -> Iterator[Change]:
 def _by_place(report: Report) -> Mapping[Key, Check]:
     """Checks by name and by the number of their GPU, or the compute capability that they compile for.
 
-    The number, not the GPU's name: that another GPU is in its place is told once, and not of every check.
+    The number, not the GPU's name: another GPU in its place is reported once, and not for every check.
     """
     return {(check.name, (check.gpu or "").partition(": ")[0]): check for check in report.checks}
 
@@ -265,7 +265,7 @@ def with_machine(report: Report, machine: Machine) -> Report:
 
 
 def _without_ids(machine: Machine) -> tuple[Gpu, ...] | None:
-    """The GPUs without what tells one such GPU from another: a report is made to be shown to others."""
+    """The GPUs without what identifies a single one: a report is made to be shown to others."""
     return None if machine.gpus is None else tuple(structs.replace(gpu, uuid=None) for gpu in machine.gpus)
 
 
@@ -275,7 +275,7 @@ def compared(report: Report, before: Report) -> Report:
 
 
 class _Named(msgspec.Struct):
-    """What says of itself what it is; a report without any check would be as good as any other JSON object."""
+    """Fields that identify the document; a report without any check would match any other JSON object."""
 
     schema: str
 
@@ -284,7 +284,7 @@ def read_report(path: Path) -> Report:
     """Read a report that ``envsolve verify --format json`` wrote.
 
     Raises:
-        UsageError: There is no such file, or it is no report.
+        UsageError: The file does not exist, or is not a report.
     """
     hint = "envsolve verify ... --format json -o FILE makes one"
     try:
@@ -295,7 +295,7 @@ def read_report(path: Path) -> Report:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint=hint) from error
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no report of envsolve verify: {error}", hint=hint) from error
+        raise UsageError(f"{path} is not a report of envsolve verify: {error}", hint=hint) from error
 
 
 # A report in words, for a terminal.
@@ -334,7 +334,7 @@ def writable(text: str) -> str:
 
 
 def again(check: Check, report: Report) -> str:
-    """The command line that verifies with this check alone; compiling checks name a compute capability as their GPU."""
+    """The command line that runs only this check; compiling checks name a compute capability as their GPU."""
     options: list[str] = []
     if check.name == LOADER:
         options = ["--compile-only"]
@@ -348,7 +348,7 @@ def again(check: Check, report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """How many checks ended in which way, and how long all took; importing torch is no check's work, and told apart."""
+    """How many checks ended in which way, and how long all took; the import of torch is counted separately."""
     count = Counter(check.status for check in report.checks)
     text = f"{count['pass']} passed, {count['fail']} failed, {count['skip']} skipped"
     if report.seconds is not None:

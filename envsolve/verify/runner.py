@@ -2,7 +2,7 @@
 
 The interpreter starts as its user would start it: ``PYTHONPATH``, the user's site folder and ``LD_LIBRARY_PATH`` stay
 in force (no ``python -I``), because a package that they put before the environment's own breaks the user's programs
-too, and a check that looked away would say yes where the answer is no.
+as well, and a check that ignored them would say yes although the answer is no.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ def run_checks(
     quick: bool = False,
     explain: Explain = unexplained,
 ) -> Report:
-    """Check an environment on the GPUs at hand: driver, compilers, PyTorch, Triton and what stands on them.
+    """Check an environment on the GPUs at hand: driver, compilers, PyTorch, Triton and packages built on them.
 
     Args:
         python: The environment's interpreter.
         time_limit: Seconds for each check.
         environment: Variables to set for the checks, beside those already set; a plan's ``environment``.
         folder: Where the check scripts are.
-        only: Names of the checks to run; all where empty. What lists the GPUs runs with those that need them.
+        only: Names of the checks to run; all if empty. The one that lists the GPUs runs with those that need them.
         quick: Whether to run only those that show the most in the least time.
         explain: Finds the root cause of a failure in its text.
 
     Raises:
-        UsageError: ``python`` is no Python that can be run, ``time_limit`` is not positive, or ``only`` names no check.
+        UsageError: ``python`` is not a Python that runs, ``time_limit`` is not positive, or ``only`` names no check.
         InterruptedBySignalError: SIGTERM or SIGHUP came; nothing of the checks is left.
     """
     scripts = find_scripts(folder)
@@ -160,13 +160,13 @@ def _checks_here(target: Target, scripts: Sequence[Script]) -> Iterator[Check]:
 
 
 _Ended = tuple[Check, "tuple[str, ...] | None"]
-"""A check that ran, and the GPUs that it listed, where it did."""
+"""A check that ran, and the GPUs that it listed, if it did."""
 
 
 def _run(target: Target, steps: Sequence[Step], at_once: int) -> list[_Ended]:
-    """Run steps side by side, and each that fails there once more, alone: that is its result.
+    """Run steps side by side, and each that fails there once more by itself: that is its result.
 
-    Beside others a sound check may fail, for want of memory or time, or on a GPU that serves one process alone.
+    Beside others a sound check may fail, for want of memory or time, or on a GPU that allows only one process.
     """
     starts = [partial(target.start, HARNESS, str(s.script.path), s.script.function, *s.arguments) for s in steps]
     ended: dict[int, _Ended] = {}
@@ -188,11 +188,11 @@ def _noted(alone: Check, beside: Check) -> Check:
     if alone.status == "fail":
         return alone
     words = (beside.detail.splitlines() or [""])[0]
-    return replace(alone, detail=f"{alone.detail}; this is alone: beside other checks it failed ({words})")
+    return replace(alone, detail=f"{alone.detail}; passed when run by itself, failed beside other checks ({words})")
 
 
 class _Result(msgspec.Struct):
-    """What the harness leaves."""
+    """The harness's result."""
 
     status: Status
     detail: str
@@ -328,7 +328,7 @@ _OUTCOMES: Mapping[str, Literal["works", "fails", "skipped"]] = {"pass": "works"
 def _tried(
     target: Target, script: Path, name: str, function: str, *arguments: str, gpu: str | None = None
 ) -> tuple[Probe, tuple[str, ...]]:
-    """A step that ran, and the GPUs that it listed, where it did."""
+    """A step that ran, and the GPUs that it listed, if it did."""
     phase(f"trying {name}")
     ran = target.run(HARNESS, str(script), function, *arguments)
     result, printed, seconds = _read_result(ran), ran.ended.stderr[-_MOST_PRINTED:], round(ran.ended.seconds, 3)

@@ -63,9 +63,9 @@ def chosen(scripts: Sequence[Script], names: Sequence[str], *, quick: bool) -> t
     """The scripts with the given names (all where none is given), of these only the quick ones if so.
 
     Raises:
-        UsageError: A name is no script's, or that of one which is not quick where only those are wanted.
+        UsageError: A name is not a script's, or its script is not quick and only quick ones are wanted.
     """
-    expect_known(names, [script.name for script in scripts], "--compile-only has others, for named cards")
+    expect_known(names, [script.name for script in scripts], "--compile-only has others, for named GPUs")
     if slow := [script.name for script in scripts if quick and script.name in names and not script.quick]:
         raise UsageError(f"--quick leaves out {', '.join(slow)}", hint="leave out --quick")
     return tuple(s for s in scripts if (not names or s.name in names) and (s.quick or not quick))
@@ -121,7 +121,7 @@ def scratch_folder() -> Iterator[Path]:
     """Make a directory, hold it, and remove it with all that is in it.
 
     Raises:
-        EnvsolveError: There is no place for it.
+        EnvsolveError: No directory can be written to.
     """
     path, lock = _made()
     try:
@@ -133,7 +133,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_abandoned() -> None:
-    """Remove the directories of runs that are no more; those of other users, and of running ones, stay."""
+    """Remove the directories of ended runs; those of other users, and of running ones, stay."""
     for path in _place().glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if sys.platform == "win32" or path.lstat().st_uid != os.getuid():
@@ -148,7 +148,7 @@ def _place() -> Path:
     try:
         return Path(tempfile.gettempdir())
     except OSError as error:
-        raise EnvsolveError("there is no folder for temporary files that can be written to", hint=_HINT) from error
+        raise EnvsolveError("no directory for temporary files can be written to", hint=_HINT) from error
 
 
 def _made() -> tuple[Path, int | None]:

@@ -1,4 +1,4 @@
-"""What an environment's files say without a run: whether its libraries carry code for a GPU, and are all found."""
+"""Checks of an environment's files without a run: whether its libraries carry code for a GPU, and are all found."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Code:
     """The code of one distribution.
 
     Attributes:
-        owner: Its name; where conda installed it, the library's, ``cublas``.
+        owner: Its name; if conda installed it, the library's, ``cublas``.
         archs: All SASS and PTX in its libraries; of torch the list that its kernels are compiled for.
     """
 
@@ -98,7 +98,7 @@ def coverage(codes: Sequence[Code], gpu: ComputeCapability, seconds: float) -> C
     if "torch" in best and (arch := best["torch"][1]):
         detail += f", torch {arch.name}"
     if by_ptx:
-        detail += f"; as PTX alone, which the driver must be new enough for: {', '.join(by_ptx)}"
+        detail += f"; only as PTX, which the driver must be new enough for: {', '.join(by_ptx)}"
     return Check(COVERAGE, str(gpu), "pass", round(seconds, 3), detail)
 
 
@@ -123,7 +123,7 @@ def _archs(library: Library) -> tuple[str, ...]:
 
 
 def _owner(library: Library) -> str:
-    """What a library is judged together with; empty where it decides nothing: what auditwheel copied into a wheel."""
+    """The owner a library is judged with; empty for libraries that decide nothing: auditwheel's copies in a wheel."""
     if Path(library.path).parent.name.endswith(".libs"):
         return ""
     match = _OF_CONDA.match(library.soname)
@@ -135,7 +135,7 @@ def _loader(environment: Environment, seconds: float, time_limit: float) -> Chec
     loader = loader_of(environment)
     lost = tuple(_lost(environment))
     if not loader.own and not lost:
-        return Check(LOADER, None, "skip", round(seconds, 3), "there is no library in this environment")
+        return Check(LOADER, None, "skip", round(seconds, 3), "this environment has no library")
     try:
         linking = read_linking(loader, time_limit)
     except TimeoutError:
@@ -153,7 +153,7 @@ def _sound(loader: Loader, linking: Linking) -> str:
     if not linking.elsewhere:
         return text
     lacking = [f"{owner} ({_some(names)})" for owner, names in linking.elsewhere]
-    return f"{text}; some load only where more is installed: {', '.join(lacking)}"
+    return f"{text}; some load only if more is installed: {', '.join(lacking)}"
 
 
 def _some(names: Sequence[str]) -> str:
@@ -161,7 +161,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _lost(environment: Environment) -> Iterator[Problem]:
-    """Libraries that packages of the GPU's stack have put there, and that are no more.
+    """Libraries that packages of the GPU's stack installed, and that are gone.
 
     Much of it is loaded by name, when it is first used: nothing that is there need show the lack.
     """
@@ -177,7 +177,7 @@ def _lost(environment: Environment) -> Iterator[Problem]:
 
 
 def _is_elf(path: Path) -> bool:
-    """Whether a file begins as a library does; what is empty or too short is told as cut off."""
+    """Whether a file begins as a library does; an empty or too short file is reported as truncated."""
     if not is_file(path):
         return False
     try:
@@ -243,7 +243,7 @@ def check_without_gpu(
 
 
 def prove(prefix: Path, explain: Explain = unexplained) -> bool:
-    """Run the checks; skipped ones (no GPU here) are no failure.
+    """Run the checks; skipped ones (no GPU here) are not failures.
 
     Returns:
         Whether anything was proved: False where every check was skipped.

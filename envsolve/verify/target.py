@@ -51,7 +51,7 @@ def places(gpus: int) -> int:
 
 
 def most_at_once(cores: int, gpus: int) -> int:
-    """Half of the cores, as a check's own threads and children want some too, and no more than the GPUs bear."""
+    """Half of the cores, because a check's own threads and children use some too, but no more than the GPUs allow."""
     return max(1, min(cores // 2, _ON_ONE_GPU * max(1, gpus)))
 
 
@@ -135,7 +135,7 @@ class Job:
     command: tuple[str, ...]
 
     def ran(self) -> Ran | None:
-        """What it left, once it has ended; None while it runs."""
+        """Its result, once it has ended; None while it runs."""
         ended = self.child.ended()
         return None if ended is None else Ran(ended, _content(self.place), self.token, self.command)
 
@@ -198,7 +198,7 @@ class Target:
         """Make sure that it is a Python that can run the checks, and note what is installed in it.
 
         Raises:
-            UsageError: It is none, or one that is too old, or it does not answer.
+            UsageError: It is not a Python, too old, or does not answer.
         """
         limit = min(self.time_limit, _PROBE_SECONDS)
         with self._start((str(self.python), str(_SAY_VERSION)), limit) as job:
@@ -225,14 +225,14 @@ def find_target(python: str | os.PathLike[str], time_limit: float, environment: 
     """The target of an interpreter's path, which has been started once.
 
     Raises:
-        UsageError: There is no such Python, or the time limit is none.
+        UsageError: The Python does not exist, or the time limit is not positive.
     """
     if not isinstance(time_limit, (int, float)) or not math.isfinite(time_limit) or time_limit <= 0:
         raise UsageError(f"the time limit is not a positive number of seconds: {time_limit}", hint="120 is usual")
     found = shutil.which(python)
     if found is None:
         hint = "--python takes the interpreter itself, --prefix the folder." if is_folder(Path(python)) else _WHICH
-        raise UsageError(f"there is no executable at {os.fspath(python)}", hint=hint)
+        raise UsageError(f"{os.fspath(python)} is not an executable", hint=hint)
     # Absolute, links kept: a virtual environment is known by its link.
     return Target(Path(found).absolute(), time_limit, environment or {}).probed()
 

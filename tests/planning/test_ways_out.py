@@ -191,7 +191,7 @@ def test_where_no_single_change_helps_those_that_help_together_are_named(
         ("GTX 1080, driver 550.54", "use another GPU, such as Tesla V100 (cc 7.0)", "triton 3.9.0 [any]"),
         (
             "GTX 1080 + H100, driver 550.54",
-            "plan for NVIDIA H100 (cc 9.0) alone, and hide the others there (CUDA_VISIBLE_DEVICES)",
+            "plan for NVIDIA H100 (cc 9.0) only, and hide the others there (CUDA_VISIBLE_DEVICES)",
             "triton 3.8.0 [any]",
         ),
         (

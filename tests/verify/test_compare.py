@@ -143,7 +143,7 @@ def test_a_report_of_an_older_version_is_read(tmp_path: Path) -> None:
 def test_what_is_no_report(tmp_path: Path, text: str) -> None:
     path = tmp_path / "report.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match="is no report of envsolve verify"):
+    with pytest.raises(UsageError, match="is not a report of envsolve verify"):
         read_report(path)
 
 

@@ -77,7 +77,7 @@ def test_a_surprise_fails_and_what_was_expected_passes(
         assert check == before
         return
     assert check.status == ("pass" if met else "fail")
-    assert ("where the plan expects" in check.detail) == (not met)
+    assert ("but the plan expects" in check.detail) == (not met)
     assert "all values are right" in check.detail
     assert set(check.expected) <= set(seen)
     assert check.expected
@@ -87,7 +87,7 @@ def test_a_check_that_compiles_for_a_card_is_held_too() -> None:
     before = Check("triton-compile", "9.0", "pass", 1.0, "", seen={"ptxas": OWN, "ptxas_cuda": "13.0.88"})
     (check,) = held_against(Report(checks=(before,)), BROUGHT).checks
     assert check.status == "fail"
-    assert check.detail == "its CUDA is 13.0.88, where the plan expects CUDA 12.8\n"
+    assert check.detail == "its CUDA is 13.0.88, but the plan expects CUDA 12.8\n"
 
 
 def test_what_failed_stays_failed_and_shows_both_sides() -> None:

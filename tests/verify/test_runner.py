@@ -360,7 +360,7 @@ def test_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.Monkey
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
-    with pytest.raises(EnvsolveError, match="no folder for temporary files") as caught:
+    with pytest.raises(EnvsolveError, match="no directory for temporary files") as caught:
         run_checks(PYTHON, folder=tmp_path)
     assert "TMPDIR" in (caught.value.hint or "")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "gone"))
@@ -376,7 +376,7 @@ def test_scratch_files_are_removed(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match="no executable"):
+    with pytest.raises(UsageError, match="is not an executable"):
         run_checks(Path("no", "such", "python"))
 
 

@@ -28,7 +28,7 @@ CODES = (
         ("8.9", "pass", "torch sm_86"),
         ("10.3", "pass", "torch sm_100"),
         ("11.0", "fail", "nvidia-cublas carries no code for 11.0"),
-        ("12.1", "pass", "as PTX alone, which the driver must be new enough for: nvidia-cublas (compute_120)"),
+        ("12.1", "pass", "only as PTX, which the driver must be new enough for: nvidia-cublas (compute_120)"),
     ],
 )
 def test_code_is_judged_by_the_rules(gpu: str, status: str, words: str) -> None:
@@ -113,7 +113,7 @@ def test_libraries_that_find_all_that_they_need(prefix: Path) -> None:
     assert (check.status, check.cause) == ("pass", None)
     assert check.detail == (
         "4 libraries find all that they need, 1 symbols included; "
-        "some load only where more is installed: nvidia-nvshmem (libucp.so.0, libucs.so.0, libmlx5.so.1, ...)"
+        "some load only if more is installed: nvidia-nvshmem (libucp.so.0, libucs.so.0, libmlx5.so.1, ...)"
     )
 
 

@@ -64,7 +64,7 @@ def test_what_is_said_of_a_python_that_does_not_start(tmp_path: Path, monkeypatc
 
 
 def test_a_folder_is_no_interpreter(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no executable") as caught:
+    with pytest.raises(UsageError, match="is not an executable") as caught:
         run_checks(tmp_path)
     assert "--prefix" in (caught.value.hint or "")
 

@@ -66,7 +66,11 @@ def test_what_fails_beside_others_and_not_alone_passes_and_says_so(tmp_path: Pat
     write_check(tmp_path, ONLY_ONE_AT_A_TIME.format(folder=str(tmp_path)), name="each", runs_on="gpu")
     checks = run_checks(PYTHON, folder=tmp_path).checks[1:]
     assert {check.status for check in checks} == {"pass"}
-    noted = [check for check in checks if "this is alone: beside other checks it failed (BlockingIOErr" in check.detail]
+    noted = [
+        check
+        for check in checks
+        if "passed when run by itself, failed beside other checks (BlockingIOErr" in check.detail
+    ]
     assert len(noted) == 2
 
 

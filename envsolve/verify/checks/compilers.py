@@ -101,7 +101,7 @@ class Nvrtc:
     def __init__(self):
         path = nvrtc_path()
         if path is None:
-            raise SkipTest("there is no NVRTC in this environment")
+            raise SkipTest("NVRTC is not installed in this environment")
         for builtins in sorted(path.parent.glob(BUILTINS)):
             ctypes.CDLL(str(builtins))  # NVRTC 13 looks for it on the loader's path alone; torch loads it in this way.
         self.library = ctypes.CDLL(str(path))
@@ -133,7 +133,7 @@ class Nvrtc:
         return content.raw
 
     def log(self, program):
-        """What the compiler said of a program."""
+        """The compiler's messages on a program."""
         size = ctypes.c_size_t()
         self.call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
         text = ctypes.create_string_buffer(size.value + 1)
@@ -197,7 +197,7 @@ def compiled(arch, result, options):
     """Compile the source in the working directory, which is this check's own; say by which nvcc."""
     program, answered_for = nvcc_path()
     if program is None:
-        raise SkipTest("there is no nvcc: neither in this environment nor in CUDA_HOME, nor on PATH")
+        raise SkipTest("nvcc is neither in this environment nor in CUDA_HOME, nor on PATH")
     Path("kernel.cu").write_text(NVCC_SOURCE, encoding="utf-8")
     target = "--generate-code=arch=compute_{0},code=sm_{0}".format(arch)
     try:

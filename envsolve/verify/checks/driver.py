@@ -168,8 +168,8 @@ def no_gpu(problem):
         return SkipTest("{}; CUDA_VISIBLE_DEVICES={!r} hides every GPU".format(problem, hidden))
     card = nvidia_card()
     if card:
-        return RuntimeError("{}, although there is an NVIDIA card ({})".format(problem, card))
-    return SkipTest("{}; this machine has no NVIDIA card".format(problem))
+        return RuntimeError("{}, although there is an NVIDIA GPU ({})".format(problem, card))
+    return SkipTest("{}; this machine has no NVIDIA GPU".format(problem))
 
 
 def nvidia_card():
@@ -212,8 +212,8 @@ def cubins():
 def compile_ptx(ordinal):
     """Compile, launch, and compare every value, with the oldest PTX and with the newest that the driver takes.
 
-    PTX holds no machine code, so the driver must compile it. What code written by a newer toolkit needs, beside its
-    machine code, is the newest ISA that the driver takes: it is measured.
+    PTX holds no machine code, so the driver must compile it. Code written by a newer toolkit needs, beside its
+    machine code, the newest ISA that the driver takes: it is measured.
     """
     driver = Driver(ordinal)
     driver.prove(driver.load(ptx(OLDEST)))

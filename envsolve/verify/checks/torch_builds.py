@@ -1,4 +1,4 @@
-"""What PyTorch compiles at run time: a function by torch.compile, and an extension by torch.utils.cpp_extension."""
+"""Code that PyTorch compiles at run time: a function by torch.compile, an extension by torch.utils.cpp_extension."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def compiled_function(ordinal):
 
 
 def function(x, y):
-    """What is compiled; float32 holds each of its values exactly."""
+    """The compiled function; float32 holds each of its values exactly."""
     return (x * y + 1).where(x > y, x - y)
 
 

@@ -95,7 +95,7 @@ def compute(ordinal):
 
 
 def in_another_process(ordinal):
-    """Compute with the driver's compiler allowed; return the error, empty if there is none."""
+    """Compute with the driver's compiler allowed; return the error, or an empty text."""
     unset = ("CUDA_DISABLE_PTX_JIT", "ENVSOLVE_RESULT")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     command = [sys.executable, sys.argv[0], __file__, "compute", str(ordinal)]

@@ -19,7 +19,7 @@ PROVIDERS = re.compile(r"(?i)torch|nvidia[-_.]")
 
 
 def stem_of(path):
-    """The name of a library up to its version, ``libcufft``; None for what is no library."""
+    """The name of a library up to its version, ``libcufft``; None if it is not a library."""
     match = STEM.match(os.path.basename(path))  # noqa: PTH119
     return match.group(1) if match else None
 

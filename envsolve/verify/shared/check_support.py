@@ -1,4 +1,4 @@
-"""What the checks share: how each is declared, exact comparisons, and the compilers that ran."""
+"""Shared by the checks: how each is declared, exact comparisons, and the compilers that ran."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def ptxas_version(program):
 
 
 def nvrtc_path():
-    """Find the environment's own NVRTC, that of torch's CUDA if torch is installed; None if there is none."""
+    """Find the environment's own NVRTC, that of torch's CUDA if torch is installed; None without one."""
     major = torch_cuda_major()
     candidates = (path for directory in library_directories() for path in sorted(directory.glob("*nvrtc*")))
     found = [path for path in candidates if NVRTC.fullmatch(path.name)]
