@@ -15,7 +15,7 @@ from envsolve.cli import main
 
 HERE = Path(__file__).parent / "reference"
 #: Pages of a command that are not named after it.
-DETAILS = {"index": "index-command"}
+DETAILS = {"index": "index-command", "run": "fleet"}
 EXIT_CODES = """\
 | exit code | meaning |
 |---:|---|

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from envsolve.cli.install import ShownSteps
 from envsolve.cli.options import Asked, Form, OutputFile, argument, option, path
 from envsolve.cli.output import check_target, deliver, deliver_as, form_of, remark
 from envsolve.errors import ImpossibleError, UsageError, VerificationError
@@ -156,4 +157,23 @@ def plan(
         raise typer.Exit(ImpossibleError.exit_code)
 
 
-COMMANDS = (probe, show, plan)
+def install(
+    fleet: FleetDirectory = _FLEET,
+    manager: Annotated[str | None, option("--manager", metavar="pip|uv", help="Package manager to use.")] = None,
+) -> None:
+    """Make the environment of each plan.
+
+    Makes them in the fleet's directory, once for all nodes, with a modulefile for each. Environments that are there and
+    whole are left alone. Nothing is verified: see `envsolve fleet verify`.
+    """
+    from envsolve.fleet.install import install_fleet
+    from envsolve.fleet.plan import read_plan
+
+    done = install_fleet(fleet, read_plan(fleet), manager=manager, progress=ShownSteps())
+    for name, one in done.items():
+        for warning in one.warnings:
+            remark(f"{name}: note: {warning}")
+        remark(f"{name}: {'ready' if one.changed else 'as planned'}: {one.prefix}")
+
+
+COMMANDS = (probe, show, plan, install)

@@ -1,0 +1,161 @@
+"""One environment for each plan of a fleet, in its directory, and the right one on each node.
+
+An environment is at ``envs/NAME-DIGEST``, with the digest of its lock in its name: a new plan makes a new one beside
+it, and jobs that run in the old one go on. ``modules`` has a modulefile for each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from envsolve.errors import EnvsolveError, ImpossibleError, UsageError
+from envsolve.fleet.model import Profile, Reader, names_folded
+from envsolve.fleet.plan import FleetPlan, Group
+from envsolve.fleet.probe import SCRIPT
+from envsolve.install.environment import Installed, install
+from envsolve.install.errors import Progress
+from envsolve.machine.detect import detect
+from envsolve.machine.model import Machine, one_line
+from envsolve.planning.lock import mismatches, unknowns
+from envsolve.system.files import is_file, is_folder, real_path, replace_file
+from envsolve.system.processes import ask
+from envsolve.values import DriverVersion, processor
+
+_PROBE_SECONDS = 60.0
+_MODULES = "modules"
+
+
+def install_fleet(fleet: Path, made: FleetPlan, *, manager: str | None, progress: Progress) -> Mapping[str, Installed]:
+    """Make the environment of every plan that is not there yet, and its modulefile.
+
+    Every environment is made beside its place and put there in one step. Of two calls at once, the second one waits for
+    the first and finds the work done. Nothing is verified here: a login node has other GPUs, or none.
+
+    Returns:
+        What was installed for each plan, by its name.
+
+    Raises:
+        ImpossibleError: A plan is for another architecture than this computer's; all others are made first.
+        EnvsolveError: As :func:`envsolve.install.environment.install`.
+    """
+    # What compiles is this computer's; driver and GPUs are those of other nodes.
+    here = replace(detect(), driver=None, gpus=None, accelerators=None)
+    done, elsewhere = {}, []
+    for group in made.groups:
+        if group.assumes.arch not in (None, processor(platform.machine())):
+            elsewhere.append(group)
+            continue
+        installed = install(
+            group.lock(fleet),
+            group.environment(fleet),
+            manager=manager,
+            python=group.assumes.python,
+            machine=here,
+            progress=progress,
+        )
+        expected = unknowns(group.assumes, here)
+        warnings = tuple(text for text in installed.warnings if text not in expected)
+        done[group.name] = dataclasses.replace(installed, warnings=warnings)
+        _write_module(fleet, group)
+    if elsewhere:
+        raise ImpossibleError(
+            f"not made here: {', '.join(f'{one.name} is for {one.assumes.arch}' for one in elsewhere)}",
+            hint=f"run the same command on one of {names_folded(elsewhere[0].nodes)}",
+        )
+    return done
+
+
+def this_node() -> Profile:
+    """Probe this node, as quickly as its driver answers.
+
+    Raises:
+        EnvsolveError: The probe failed.
+    """
+    # -I and -S: the environment that a job has set up has no say in it.
+    printed = ask([sys.executable, "-I", "-S", str(SCRIPT), "--quick"], os.environ, limit=_PROBE_SECONDS)
+    if printed is None:
+        raise EnvsolveError("this node cannot be probed", hint=f"run {SCRIPT} with its Python")
+    return Reader().read(printed.encode(), "the probe")
+
+
+def choose(made: FleetPlan, node: str | None, machine: Machine) -> Group:
+    """Return the plan for a node: the one that was made for it if that still fits, otherwise another one that fits.
+
+    Raises:
+        ImpossibleError: No plan fits, with the reason for each.
+    """
+    failed = {group.name: _against(group, machine) for group in made.groups}
+    fitting = [group for group in made.groups if not failed[group.name]]
+    if not fitting:
+        reasons = "".join(f"\n  {name}: {'; '.join(why)}" for name, why in failed.items())
+        raise ImpossibleError(
+            f"no plan of the fleet fits this node ({one_line(machine)}):{reasons}",
+            hint="probe and plan the fleet again, or run the job elsewhere (see Slurm, HTCondor in the plan)",
+        )
+    own = made.group_of.get(node or "")
+    # Of several, the one with the newest driver requirement has the newest code.
+    newest = max(fitting, key=lambda one: DriverVersion.parse(one.assumes.driver_required or "0"))
+    return own if own in fitting and own is not None else newest
+
+
+def _against(group: Group, machine: Machine) -> tuple[str, ...]:
+    """Say what keeps a plan from a node; what is not known counts, because a job must not find it out."""
+    assumes = group.assumes
+    if assumes.gpus and machine.gpus == ():
+        return ("the plan is for GPUs, and this node has none",)
+    if not assumes.gpus and machine.gpus != ():
+        return ("the plan uses no GPU, and this node has some",)
+    python = dataclasses.replace(assumes, python=None)  # the environment brings its own
+    return (*mismatches(python, machine), *unknowns(python, machine))
+
+
+def environment_of(fleet: Path, group: Group) -> Path:
+    """Return the environment of a plan.
+
+    Raises:
+        UsageError: It is not installed, or its interpreter is not on this node.
+    """
+    place = group.environment(fleet)
+    python = place / "bin/python"
+    if not is_folder(place):
+        raise UsageError(f"{place} is not installed", hint=f"run: envsolve fleet install --fleet {fleet}")
+    if not is_file(python):
+        raise UsageError(
+            f"{real_path(python)}, the interpreter of {place}, is not on this node",
+            hint="use an interpreter that all nodes have: envsolve fleet plan --python X.Y",
+        )
+    return place
+
+
+def variables(place: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables of a process that runs in an environment, as its activation script sets them."""
+    search = f"{place / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}"
+    kept = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
+    return {**kept, "PATH": search, "VIRTUAL_ENV": str(place)}
+
+
+def _write_module(fleet: Path, group: Group) -> None:
+    place = group.environment(fleet).absolute()
+    path = fleet / _MODULES / "envsolve" / group.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    what = f"{' '.join(group.classes)}: {names_folded(group.nodes)}"
+    replace_file(
+        path,
+        "#%Module1.0\n"
+        f"module-whatis {_tcl(what)}\n"
+        "conflict envsolve\n"
+        f"setenv VIRTUAL_ENV {_tcl(str(place))}\n"
+        f"prepend-path PATH {_tcl(str(place / 'bin'))}\n",
+    )
+
+
+def _tcl(text: str) -> str:
+    """Quote a word of Tcl, in which brackets and dollars would run commands."""
+    return '"' + "".join(f"\\{one}" if one in '\\"$[]' else one for one in text) + '"'
