@@ -159,8 +159,9 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
         text = f"Build the extension again for {listed.replace(';', ' and ')}, wherever it is built."
     if scene.mentions("dockerfile", "\nrun ", "docker build"):
         text += " In a Dockerfile, ENV TORCH_CUDA_ARCH_LIST before the RUN line does it."
-    if scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
-        text = "Name the GPUs to CMake in place of native, wherever it is built."
+    by_cmake = not scene.about_torch and scene.mentions("cmake", "ggml", "ninja: build stopped")
+    if by_cmake or scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
+        text = "Name the GPUs to CMake in place of native, on a clean build tree, wherever it is built."
         numbers = listed.replace(".", "") if listed != "..." else "80;90"
         return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
     command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'

@@ -34,3 +34,15 @@ def test_a_processor_of_another_vendor_is_no_gpu(words: str) -> None:
     found = envsolve.diagnose(f"{words}\n{ASSERT}")
     told = [fix.command or "" for fix in found.diagnoses[0].remedies]
     assert any("torch==" in command for command in told), told
+
+
+def test_the_platforms_of_a_list_of_wheels_are_no_gpus() -> None:
+    hint = (
+        "error: Distribution `torch==2.8.0 @ registry+https://index.example/simple` can't be installed because it"
+        " doesn't have a source distribution or wheel for the current platform\n"
+        "hint: You're on Linux (`manylinux_2_27_x86_64`), but `torch` (v2.8.0) only has wheels for the following "
+        "platforms: `manylinux_2_28_x86_64`, `macosx_11_0_arm64`, `win_amd64`"
+    )
+    (first, *_) = envsolve.diagnose(hint, None).diagnoses
+    assert first.cause == "libc-too-old"
+    assert "torch==2.6.0" in (first.remedies[0].command or "")

@@ -43,6 +43,9 @@ _COMPILER_BUILD = re.compile(r"\((?:Ubuntu|Debian|SUSE|Linaro)[^)]{0,40}\d-(?:[^
 _ARCH = re.compile(r"\b(x86[-_]64|aarch64|arm64|amd64)\b", re.IGNORECASE)
 _ARCH_ALONE = re.compile(r"\s{0,4}(x86_64|aarch64|arm64)\s{0,4}")
 _KERNEL = re.compile(r"\bLinux[- ](?:\S{1,60} )?\d\.\d{1,2}\.\d{1,3}")
+_UV_ON = re.compile(
+    r"You're on (?P<os>Linux|Windows|macOS) \(\W?[\w]{1,40}?_?(?P<arch>x86_64|aarch64|arm64|amd64)?\W?\)", re.IGNORECASE
+)
 _LABELS = ("os:", "os version", "os |", "os :", "os**", "pretty_name", "description:", "platform:", "operating system")
 _SUBDIR = re.compile(r"\bplatform\s{0,6}[:=] (linux|win)-(64|aarch64)\b", re.IGNORECASE)
 
@@ -70,6 +73,16 @@ def _subdir(text: str) -> Iterator[Fact]:
     if match := _SUBDIR.search(text):
         yield _WINDOWS if match[1].lower() == "win" else _LINUX
         yield Scalar(Field.ARCH, "x86_64" if match[2] == "64" else "aarch64")
+
+
+@READERS.text(Trust.PRINTED, "you're on ")
+def _by_uv(text: str) -> Iterator[Fact]:
+    """The platform that uv says it is on; the tags after it are those of the files that exist."""
+    if match := _UV_ON.search(text):
+        system = match["os"].lower()
+        yield Scalar(Field.OS, {"macos": "darwin"}.get(system, system))
+        if match["arch"]:
+            yield Scalar(Field.ARCH, processor(match["arch"].lower()))
 
 
 @READERS.log

@@ -16,7 +16,8 @@ CAUSE = Cause.of(__name__)
 def from_report(scene: Scene) -> Iterator[Finding]:
     """The build itself found no GPU, or what was built from source has no code that torch has."""
     if match := CAUSE.first(scene, "empty"):
-        yield CAUSE.finding("empty", Grounds.STATED, lines(match), rebuild(scene, scene.gpus))
+        explanation = "native" if match.signature.id == "arch-native-blind" else "empty"
+        yield CAUSE.finding(explanation, Grounds.STATED, lines(match), rebuild(scene, scene.gpus))
     match, source = failure(scene), scene.first("from-source")
     if match is None or source is None or lacking(scene) or harmless(scene):
         return

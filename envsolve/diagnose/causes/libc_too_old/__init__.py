@@ -14,6 +14,7 @@ from envsolve.diagnose.fixes import conda_remedies, replacements, with_another_p
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.machine.model import Platform
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, libc_text
 
 CAUSE = Cause.of(__name__)
@@ -75,9 +76,19 @@ def _by_uv(scene: Scene, libc: Libc | None) -> Iterator[Finding]:
     needs = [needed[1] for tag in tags if (needed := libc_needed(tag))]
     if needs and min(needs) > assumed:
         stale = libc is not None and libc[1] >= min(needs)
-        fixes = (*([CAUSE.fix("refresh")] if stale else []), *_fixes(scene))
+        refresh = [CAUSE.fix("refresh")] if stale or libc is None else []
+        fixes = (*refresh, *_fixes(scene)) if stale else (*_fixes(_with_libc(scene, assumed)), *refresh)
         have = CAUSE.words("uv-assumes", version=_dotted(assumed))
         yield _finding(scene, Grounds.CONFIRMED, [match], fixes, f"glibc {_dotted(min(needs))}", have)
+
+
+def _with_libc(scene: Scene, version: tuple[int, int]) -> Scene:
+    """The scene on machines with a C library that the report states only by what an installer assumes."""
+    libc = f"glibc {_dotted(version)}"
+    platforms = (machine.platform or Platform() for machine in scene.machines)
+    changed = zip(scene.machines, platforms, strict=True)
+    machines = tuple(structs.replace(m, platform=structs.replace(p, libc=p.libc or libc)) for m, p in changed)
+    return replace(scene, machines=machines)
 
 
 def _refused(scene: Scene) -> tuple[Libc, list[Match]] | None:

@@ -58,10 +58,10 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     program = next((p for p in _PROGRAMS if scene.mentions(p)), None)
     if program and (match := scene.first("cuda-library-missing")):
         library = f"{match.groups['library']}.so.{match.groups['soname']}"
-        ways = (*_program_fixes(scene, program), CAUSE.fix("list-libraries"))
+        ways = (*_program_fixes(scene, program, match.groups["soname"]), CAUSE.fix("list-libraries"))
         yield CAUSE.finding("other-program", Grounds.STATED, lines(match), ways, program=program, library=library)
-    if (match := Cause("library-shadowed").first(scene)) and (finding := wheels_of_two_majors(scene, match)):
-        yield finding
+    if match := Cause("library-shadowed").first(scene):
+        yield from filter(None, (wheels_of_two_majors(scene, match), pinned_otherwise(scene, match)))
 
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
@@ -124,8 +124,31 @@ def wheels_of_two_majors(scene: Scene, match: Match) -> Finding | None:
     return CAUSE.finding("two-majors", Grounds.CONFIRMED, evidence, [fix], consequences, **values)
 
 
-def _program_fixes(scene: Scene, program: str) -> Iterator[Fix]:
-    """The newest release for the CUDA of the torch beside it; without one, the program with its own CUDA libraries."""
+def pinned_otherwise(scene: Scene, match: Match) -> Finding | None:
+    """The library's own wheel in an older release than torch pins, if the report lists both."""
+    symbol = (match.group("symbol", "library") or "").lower().lstrip("_")
+    build = scene.torch.build if scene.torch else None
+    for line in (build.requires if build else None) or ():
+        wheel = _WHEEL.match(line)
+        seen = scene.report.installed.get(wheel[0]) if wheel else None
+        if wheel is None or seen is None or not symbol.startswith(wheel["library"]):
+            continue
+        requirement = Requirement(line)
+        pin, got = pinned_version(requirement), release(seen.value)
+        if pin and got and got < release(pin):
+            evidence = (*lines(match), shown(seen), *torch_evidence(scene))
+            values = {"pin": pinned(requirement), "have": f"{wheel[0]} {seen.value}", "how": "which is older"}
+            fix = CAUSE.fix("pinned", pins=values["pin"])
+            return CAUSE.finding("pinned", Grounds.CONFIRMED, evidence, [fix], ("library-shadowed",), **values)
+    return None
+
+
+def _program_fixes(scene: Scene, program: str, soname: str) -> Iterator[Fix]:
+    """The newest release for the CUDA of the torch beside it; without one, the program with its own CUDA libraries.
+
+    Args:
+        soname: The major in the name of the library that is missing.
+    """
     package, cuda = _PACKAGES.get(program), scene.torch.cuda if scene.torch else None
     build = release_for(scene, package) if package and cuda else None
     if build and cuda:
@@ -133,6 +156,11 @@ def _program_fixes(scene: Scene, program: str) -> Iterator[Fix]:
         yield CAUSE.fix("program-release", **values)
         return
     command = CAUSE.file.words.get(program)
+    if command and program == "cupy":
+        driver = CudaVersion.parse(scene.driver.cuda).major if scene.driver and scene.driver.cuda else 99
+        wheels = [name for name in scene.report.installed if name.startswith("cupy-cuda")]
+        names = " ".join(wheels) or "cupy-cuda11x cupy-cuda12x cupy-cuda13x"
+        command = command.format(installed=names, major=min(max(int(soname), 11), driver))
     yield CAUSE.fix("program" if command else "program-build", program=program, command=command)
 
 

@@ -69,12 +69,15 @@ def _fixes(scene: Scene, newer: str | None, have: str | None) -> Iterator[Fix]:
     if torch and torch.code and scene.unserved([code for code in torch.code if code.startswith("sm_")]):
         yield from replacements(scene)
     yield from _older_package(scene, have)
-    if scene.first("from-source") or scene.report.nvcc or not scene.about_torch:
+    numba = "numba" in scene.report.installed or scene.mentions("numba.cuda", "numba-cuda")
+    if numba:
+        pass  # numba compiles for the GPU, and its output passes through the driver all the same
+    elif scene.first("from-source") or scene.report.nvcc or not scene.about_torch:
         yield _compile(scene, native)
-    elif not any(name in scene.report.installed for name in ("cudatoolkit", "numba")):
+    elif "cudatoolkit" not in scene.report.installed:
         code = ", ".join(f"sm_{cc.replace('.', '')}" for cc in native.split(";")) if native else "sm_XY"
         yield CAUSE.fix("build-with-code", gpus=gpu_names(scene.gpus), code=code)
-    if have and newer:
+    if have and newer and not numba:
         yield CAUSE.fix("older-toolkit", cuda=have)
     if newer:
         yield from filter(None, (compat_package(scene, newer), driver_knowing(scene, newer)))
@@ -86,7 +89,7 @@ def _older_package(scene: Scene, have: str | None) -> Iterator[Fix]:
     """A conda toolkit is one package, and can follow the driver."""
     if have and "cudatoolkit" in scene.report.installed:
         yield CAUSE.fix("cudatoolkit", cuda=have)
-    elif have and "numba" in scene.report.installed:
+    elif have and ("numba" in scene.report.installed or scene.mentions("numba.cuda", "numba-cuda")):
         yield CAUSE.fix("numba" if CudaVersion.parse(have).major >= 12 else "numba-cudatoolkit", cuda=have)
 
 
