@@ -23,6 +23,7 @@ _FIXES = {
 _COMPILING = (
     *("nvcc", "cicc", "cc1plus", "ninja", "cudafe", "setup.py", "pip install", "pip wheel", "building wheel", "rustc"),
     *("-- build", "building cuda object", "building cxx object", "make[", "make:", "cmake --build", "docker build"),
+    *("building ", "compiling ", "from source"),
 )
 _AMOUNT = re.compile(r"[Tt]ried to allocate ([\d.]+ ?\w+)")
 

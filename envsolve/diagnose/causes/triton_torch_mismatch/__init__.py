@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines, pin_of, torch_evidence
 from envsolve.diagnose.fixes import led_by, replacements
-from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
+from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene, public
 from envsolve.environment.model import Environment, needs, pinned, satisfies, torch_distribution
 
@@ -16,14 +16,14 @@ _NAMES = ("triton", "pytorch-triton")
 _WINDOWS = "triton-windows"
 
 
-def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
+def from_report(scene: Scene) -> Iterator[Finding]:
     """Torch's pin decides."""
     match = CAUSE.first(scene)
     if match is None:
         return
     on_windows = scene.os == "windows"
     if match.signature.id == "triton-missing" and on_windows:
-        yield CAUSE.ruled_out("windows")
+        yield CAUSE.finding("windows", Grounds.STATED, lines(match), _for_windows(scene))
         return
     installed = scene.report.installed
     pin = match.group("want") or pin_of(scene)
@@ -38,6 +38,15 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     pairs += CAUSE.words("installed", have=have) if have else ""
     evidence = (*lines(match), *torch_evidence(scene))
     yield CAUSE.finding("mismatch", grounds, evidence, _fixes(scene, pin, have), pairs=pairs)
+
+
+def _for_windows(scene: Scene) -> Iterator[Fix]:
+    """Triton is optional there: what only warns goes on without it."""
+    if scene.mentions("optimizations will not be enabled"):
+        yield CAUSE.fix("ignore")
+    pin = pin_of(scene)
+    yield CAUSE.fix("windows", requirement=f"{_WINDOWS}=={pin}.*" if pin else _WINDOWS)
+    yield CAUSE.fix("eager-windows")
 
 
 def _fixes(scene: Scene, pin: str | None, have: str | None) -> list[Fix]:
