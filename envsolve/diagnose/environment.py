@@ -40,6 +40,8 @@ from envsolve.verify.report import Probe
 # doubts.
 
 
+#: Installers of wheels; what they install from an index has no ``direct_url.json``.
+_OF_WHEELS = ("pip", "uv")
 _LINE = re.compile(r"line (\d+)")
 
 
@@ -153,6 +155,7 @@ def report_of(environment: Environment, report: ReportFacts) -> ReportFacts:
     return replace(
         report,
         installed={**report.installed, **_installed(environment)},
+        wheels=frozenset(d.name for d in environment.distributions if d.installer in _OF_WHEELS and not d.direct_url),
         python=_seen(environment.python, environment.prefix, "Python") or report.python,
         cuda=_seen(torch.toolkit if torch else None, f"{place}/version.py", "CUDA") or report.cuda,
         arch_list=Seen(torch.code, f"{place}/lib", " ".join(torch.code)) if torch and torch.code else report.arch_list,

@@ -66,8 +66,14 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
 
 def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Fix | None:
     """The command for the best set of family packages under specifiers, torch among them; None if none fits."""
-    found = next(scene.family.pairings(asked), None)
-    return _remedy(scene, found, scene.family) if found else None
+    families = [scene.family, *([_on_cpu(scene)] if "+cpu" in str(asked.get("torch", "")) else [])]
+    found = ((pairing, family) for family in families for pairing in family.pairings(asked))
+    return next((_remedy(scene, pairing, family) for pairing, family in found), None)
+
+
+def _on_cpu(scene: Scene) -> Family:
+    """The family beside a CPU torch, whatever GPUs the machines have."""
+    return scene.on(gpus=(), accelerators=())
 
 
 def with_another_python(scene: Scene) -> Fix | None:
@@ -225,15 +231,16 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
 # Commands for one package, chosen among what the catalogue knows and the rules accept.
 
 
-def companion_for_torch(scene: Scene, package: str) -> Fix | None:
-    """The best build of a companion for the torch at hand, which stays unchanged, or None."""
-    option = _option(scene, package)
-    if option is None:
+def companions_for_torch(scene: Scene, packages: Sequence[str]) -> Fix | None:
+    """The best builds of companions for the torch at hand, which stays unchanged; None if one has none."""
+    options = companions(scene, {package: SpecifierSet() for package in packages})
+    if not options:
         return None
-    build = option.build
-    command = edit(install_command(scene, (on_named_index(option, scene.family),)), lambda found, _: _alone(found))
+    command = edit(install_command(scene, options), lambda found, _: _alone(found))
     torch = scene.torch.label if scene.torch else "this torch"
-    return Fix(f"Install {package} {build.version} [{build.variant}], which is built for {torch}.", command)
+    what = " and ".join(f"{o.build.package} {o.build.version} [{o.build.variant}]" for o in options)
+    verb = "which is" if len(options) == 1 else "which are"
+    return Fix(f"Install {what}, {verb} built for {torch}.", command)
 
 
 def _alone(command: Command) -> Command:
@@ -242,15 +249,21 @@ def _alone(command: Command) -> Command:
     return command.without("force_reinstall").adding(*again)
 
 
-def _option(scene: Scene, package: str) -> Option | None:
+def companions(scene: Scene, asked: Mapping[str, SpecifierSet]) -> tuple[Option, ...]:
+    """The best builds of companions for the torch at hand; empty if one of them has none.
+
+    Args:
+        scene: With the torch.
+        asked: The releases that are wanted, by name.
+    """
     torch = scene.torch
-    if torch is None or torch.version is None or package not in scene.catalogue.family:
-        return None
-    asked = {"torch": SpecifierSet(f"=={torch.version}"), package: SpecifierSet()}
-    for option, companion in scene.family.pairings(asked):
-        if option.build.variant == torch.variant and companion.verdict.level.usable:
-            return companion
-    return None
+    if torch is None or torch.version is None or not all(name in scene.catalogue.family for name in asked):
+        return ()
+    family = _on_cpu(scene) if torch.variant == "cpu" else scene.family
+    for option, *found in family.pairings({"torch": SpecifierSet(f"=={torch.version}"), **asked}):
+        if option.build.variant == torch.variant and all(one.verdict.level.usable for one in found):
+            return tuple(on_named_index(one, family) for one in found)
+    return ()
 
 
 def very_torch(scene: Scene, torch: TorchFiles) -> str:

@@ -46,6 +46,8 @@ class ReportFacts:
         text: The error text or report; empty if only an environment is read.
         machine: The machine, as given or read from the text; unknown fields are None.
         installed: Version of each package by normalised name, local part included (``2.8.0+cu128``).
+        wheels: Those of ``installed`` that are known to be wheels of an index: only a version with a local part is of
+            another index than the default one.
         python: Version of the interpreter, ``3.12``.
         cuda: The toolkit that torch was built with (``torch.version.cuda``), ``12.8``; ``none`` for a CPU build.
         arch_list: GPU code that the installed torch reports to contain, ``("sm_70", "compute_70")``.
@@ -65,6 +67,7 @@ class ReportFacts:
     images: tuple[Seen[str], ...] = ()
     commands: tuple[Seen[str], ...] = ()
     variables: Mapping[str, Seen[str]] = field(default_factory=dict)
+    wheels: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,22 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.diagnose.environment import report_of
-from envsolve.diagnose.fixes import addressed
+from envsolve.diagnose.fixes import addressed, companions
 from envsolve.diagnose.model import Diagnosis, Finding, ReportFacts, Seen
 from envsolve.diagnose.reason import concluded, weighed
 from envsolve.diagnose.scene import Scene, scene_of
+from envsolve.diagnose.signatures import cause_of
 from envsolve.environment.model import Environment
 from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, UsageError, VerificationError
 from envsolve.facts.builds import Build, CondaBuild
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
-from envsolve.packages.commands import Change, Command, changes_in_words, installer
+from envsolve.packages.commands import Argument, Change, Command, changes_in_words, installer
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.protect.dry_run import read_command, run_dry
 from envsolve.protect.keep import TORCH, family_of, version_of
@@ -55,6 +57,7 @@ class Preview:
         why: The reason.
         causes: Diagnoses of the environment after the command that it does not have today.
         keeps: A command that does the same but leaves the family unchanged, tried as a dry run, or None.
+        untried: Likewise, but one of its indexes cannot be reached from here.
         refused: Whether the command should not be run.
     """
 
@@ -67,6 +70,7 @@ class Preview:
     why: str | None = None
     causes: tuple[Diagnosis, ...] = field(default=())
     keeps: str | None = None
+    untried: str | None = None
     refused: bool = False
 
 
@@ -97,19 +101,18 @@ def preview(
     command = read_command(words, environ)
     if installer(command.installer).dry_run(command) is None:
         return None
-    environment, all_changes = _changes_of(command, environ, may_build)
-    changes = _of_family(all_changes, environment, catalogue)
+    attempt = _Attempt(machine, catalogue, environ, may_build)
+    outcome = attempt.outcome(command)
+    environment, changes, scene = outcome.environment, outcome.changes, outcome.after
     if not changes:
         return Preview(SCHEMA, shlex.join(words), environment.prefix)
     torch = next((c for c in changes if c.name in TORCH), None)
     requested = _requested(command)
     unasked = tuple(c.name for c in changes if _is_unasked(c, requested, torch, environment, catalogue))
-    before = report_of(environment, ReportFacts("", machine))
-    scene = scene_of(report_after(before, changes, catalogue), (), catalogue)
     works, why = verdict_on(scene, torch, machine) if torch and torch.after else (None, None)
     if torch and torch.after and scene.torch:
         changes = tuple(replace(c, flavour=scene.torch.variant) if c is torch else c for c in changes)
-    causes = _new_causes(scene_of(before, (), catalogue), scene, environment)
+    keeps, untried = _keeping(command, unasked, outcome, attempt)
     return Preview(
         schema=SCHEMA,
         command=shlex.join(words),
@@ -118,10 +121,51 @@ def preview(
         unasked=unasked,
         works=works,
         why=why,
-        causes=causes,
-        keeps=_keeping(command, unasked, environment, catalogue, environ, may_build) if unasked else None,
-        refused=bool(unasked or causes or works == "no"),
+        causes=outcome.causes,
+        keeps=keeps,
+        untried=untried,
+        refused=bool(unasked or outcome.causes or works == "no"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a command leads to.
+
+    Attributes:
+        changes: Those of the family.
+        after: The environment afterwards, for the rules.
+        causes: What is wrong with it then and not today.
+    """
+
+    environment: Environment
+    changes: tuple[Change, ...]
+    after: Scene
+    causes: tuple[Diagnosis, ...]
+
+    @property
+    def replaces(self) -> bool:
+        """Whether something of the family that is installed would change."""
+        return any(c.before is not None and c.is_another for c in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """What the outcome of a command depends on besides its words: see :func:`preview`."""
+
+    machine: Machine
+    catalogue: Catalogue
+    environ: Mapping[str, str]
+    may_build: bool
+
+    def outcome(self, command: Command) -> _Outcome:
+        """The outcome by the installer's dry run and the rules."""
+        environment, every = _changes_of(command, self.environ, self.may_build)
+        changes = _of_family(every, environment, self.catalogue)
+        report = report_of(environment, ReportFacts("", self.machine))
+        after = scene_of(report_after(report, changes, self.catalogue), (), self.catalogue)
+        causes = _new_causes(scene_of(report, (), self.catalogue), after, environment) if changes else ()
+        return _Outcome(environment, changes, after, causes)
 
 
 # The installer's side: its dry run.
@@ -157,24 +201,49 @@ def _requested(command: Command) -> frozenset[str] | None:
 
 
 def _keeping(
-    command: Command,
-    unasked: Sequence[str],
-    environment: Environment,
-    catalogue: Catalogue,
-    environ: Mapping[str, str],
-    may_build: bool,
-) -> str | None:
-    """The same command with pins on what it would replace; None if the installer finds no such solution."""
-    one = installer(command.installer)
-    versions = {n: v for n in unasked if (v := version_of(environment, n, command.installer, exact=True))}
+    command: Command, unasked: Sequence[str], outcome: _Outcome, attempt: _Attempt
+) -> tuple[str | None, str | None]:
+    """The same command with pins on what it would replace, and with the builds of companions for the torch at hand.
+
+    Returns:
+        The command, if its dry run finds a solution with nothing wrong in it; and one whose index cannot be reached.
+    """
+    one, installed = installer(command.installer), outcome.environment
+    versions = {n: v for n in unasked if (v := version_of(installed, n, command.installer, exact=True))}
     # Pins as further requirements: unlike constraints, every installer accepts them on its command line.
     pinned = command.adding(requirements=[one.pin(name, version) for name, version in versions.items()])
     try:
-        environment, changes = _changes_of(pinned, environ, may_build)
-    except EnvsolveError:
+        found = attempt.outcome(pinned) if unasked else outcome
+        if found.causes and not found.replaces and (built := _with_companions(pinned, found)):
+            pinned = built
+            found = attempt.outcome(pinned)
+    except EnvsolveError as error:
+        # Without the index that has the pins, the failure says nothing against them.
+        unreachable = cause_of(error.message) == "index-unreachable"
+        return None, shlex.join(pinned.words) if unreachable else None
+    works = found is not outcome and not found.replaces and not found.causes
+    return shlex.join(pinned.words) if works else None, None
+
+
+def _with_companions(command: Command, found: _Outcome) -> Command | None:
+    """The command with the builds of its companions for the torch at hand, and their index; None if there are none.
+
+    Installers look at versions only: with a CPU torch they take a torchvision for CUDA from the default index.
+    """
+    scene = found.after
+    names = [c.name for c in found.changes if c.after and scene.family.follows_torch(c.name)]
+    public = {c.name: (c.after or "").partition("+")[0] for c in found.changes}
+    same = companions(scene, {name: SpecifierSet(f"=={public[name]}") for name in names})
+    options = same or companions(scene, {name: SpecifierSet() for name in names})
+    place = next((scene.catalogue.indexes.get(o.build.index) for o in options if o.build.local), None)
+    if command.installer == "conda" or place is None:
         return None
-    changes = _of_family(changes, environment, catalogue)
-    return None if any(c.before is not None and c.is_another for c in changes) else shlex.join(pinned.words)
+    url = place.url.format(variant=options[0].build.variant)
+    index = Argument("--index", "indexes", url)
+    if command.installer != "uv":
+        index = Argument("--extra-index-url", "extra_index_urls", url)
+    pins = (f"{o.build.package}=={o.build.version}{o.build.local}" for o in options)
+    return command.adding(index, requirements=pins)
 
 
 # The rules' side: the environment after the changes.
@@ -183,6 +252,7 @@ def _keeping(
 def report_after(before: ReportFacts, changes: Sequence[Change], catalogue: Catalogue) -> ReportFacts:
     """A report of an environment after changes, without what was read from the files of a torch that is replaced."""
     installed = dict(before.installed)
+    wheels = before.wheels | {c.name for c in changes if c.after and c.build is None}
     for change in changes:
         # torch and pytorch are one package to the rules: the new one replaces either.
         if change.name in TORCH:
@@ -193,11 +263,12 @@ def report_after(before: ReportFacts, changes: Sequence[Change], catalogue: Cata
             installed[change.name] = Seen(change.after, _SOURCE, change.text)
     torch = next((c for c in changes if c.name in TORCH), None)
     if torch is None:
-        return replace(before, installed=installed)
+        return replace(before, installed=installed, wheels=wheels)
     found = _conda_build(torch, catalogue)
     return replace(
         before,
         installed=installed,
+        wheels=wheels,
         cuda=Seen(found.cuda or "none", _SOURCE, torch.text) if found else None,
         arch_list=Seen(found.code, _SOURCE, torch.text) if found and found.code else None,
     )
@@ -293,10 +364,15 @@ def describe(found: Preview) -> str:
 def _instead(found: Preview) -> Iterator[str]:
     """Alternatives to a command that is refused."""
     if found.keeps:
-        yield "  This leaves them as they are:"
+        yield f"  This {'leaves them as they are' if found.unasked else 'installs the builds for the torch at hand'}:"
         yield f"      {found.keeps}"
+    if found.untried:
+        yield from _wrapped("This should work, but its index cannot be reached from here, so it was not tried:")
+        yield f"      {found.untried}"
+    if found.keeps and found.unasked:
         yield "  To make plain installs keep them from now on:"
         yield f"      envsolve guard --write --prefix {shlex.quote(found.prefix)}"
+    if found.keeps or found.untried:
         return
     if found.unasked:
         held = " ".join(f"{c.name}=={c.before}" for c in found.changes if c.name in found.unasked)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.specifiers import SpecifierSet
 
-from envsolve.diagnose.causes._shared import Cause, lines, torch_evidence
+from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
 from envsolve.diagnose.fixes import (
-    companion_for_torch,
+    companions_for_torch,
     extension_named,
     pair_with,
     rebuild_package,
@@ -96,6 +96,10 @@ def _disagreement(scene: Scene, torch: Torch, name: str) -> str | None:
         return None
     own = torch.build or _stand_in(torch)
     how = scene.catalogue.family[name].agrees_on if torch.variant or torch.build else "nothing"
+    if _is_of_default_index(scene, name):
+        # Libraries without GPU code load beside any torch, and those of one CUDA major beside all torches of it.
+        plain = all(build.variant == "cpu" for build in builds)
+        how = "nothing" if plain else "major" if own.cuda else how
     reasons = [agrees(build, own, how) for build in builds]
     return None if any(reason.ok is not False for reason in reasons) else reasons[0].text.partition(": ")[2]
 
@@ -106,10 +110,14 @@ def _builds(scene: Scene, name: str) -> list[Build]:
     builds = [b for b in scene.published(name) if b.version == version]
     if local:
         return [b for b in builds if b.variant == local] or builds
-    if scene.first("vision-cuda", "vision-nms", "vision-ops"):
-        # A version without a local part is the default index's, and the error says that it is another than torch's.
+    # A version without a local part is the default index's if it is a wheel's own, or if the error says so.
+    if _is_of_default_index(scene, name) or scene.first("vision-cuda", "vision-nms", "vision-ops"):
         return [b for b in builds if b.index == DEFAULT] or builds
     return builds
+
+
+def _is_of_default_index(scene: Scene, name: str) -> bool:
+    return name in scene.report.wheels and "+" not in scene.report.installed[name].value
 
 
 def _stand_in(torch: Torch) -> Build:
@@ -140,15 +148,17 @@ _CUDA_PARTS = ("libtorch_cuda.so", "libc10_cuda.so")
 def disagreeing_extensions(environment: Environment, scene: Scene) -> Iterator[Finding]:
     """Packages whose libraries need torch's and were made for another one than the torch that is imported."""
     torch = environment.torch
+    found: dict[str, tuple[Distribution, list[tuple[str, str]]]] = {}
     for extension in (environment.extensions or ()) if torch else ():
         distribution = environment.distribution(extension.package)
-        if torch is None or distribution is None:
-            continue
-        if reasons := list(_reasons(environment, torch, distribution, extension)):
-            evidence = (*(shown for _, shown in reasons), f"{torch.site}/torch/version.py: {torch.label}")
-            fixes = _installed_fixes(environment, scene, extension.package)
-            values = {"package": distribution.label, "reason": reasons[0][0]}
-            yield CAUSE.finding("installed", Grounds.READ, evidence, fixes, (), **values)
+        if torch and distribution and (reasons := list(_reasons(environment, torch, distribution, extension))):
+            found[distribution.name] = distribution, reasons
+    if torch and found:
+        every = [reason for _, reasons in found.values() for reason in reasons]
+        evidence = (*(shown for _, shown in every), f"{torch.site}/torch/version.py: {torch.label}")
+        values = {"package": listed([d.label for d, _ in found.values()]), "reason": every[0][0]}
+        fixes = _installed_fixes(environment, scene, list(found))
+        yield CAUSE.finding("installed", Grounds.READ, evidence, fixes, (), **values)
 
 
 def _reasons(
@@ -185,12 +195,13 @@ def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Dis
         yield CAUSE.words("no-part", torch=torch.label), f"{part[0]}: needs {part[1]}"
 
 
-def _installed_fixes(environment: Environment, scene: Scene, package: str) -> Iterator[Fix]:
-    if found := companion_for_torch(scene, package):
+def _installed_fixes(environment: Environment, scene: Scene, packages: Sequence[str]) -> Iterator[Fix]:
+    if found := companions_for_torch(scene, packages):
         yield found
         return
-    if package not in scene.catalogue.family or not scene.catalogue.builds(package):
-        yield from rebuild_package(environment, scene, package)
+    for package in packages:
+        if package not in scene.catalogue.family or not scene.catalogue.builds(package):
+            yield from rebuild_package(environment, scene, package)
     yield from replacements(scene)[:1]
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
 from envsolve.diagnose.fixes import (
-    companion_for_torch,
+    companions_for_torch,
     extension_named,
     jetson_remedies,
     rebuild,
@@ -57,7 +57,7 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
         # If torch itself has no code for a GPU, that is what is wrong.
         missing = tuple(g for g in scene.gpus if g not in told and not scene.level(extension.every, g).usable)
         if missing:
-            companion = companion_for_torch(scene, extension.package)
+            companion = companions_for_torch(scene, [extension.package])
             code = " ".join(extension.every)
             yield CAUSE.finding(
                 "extension",
