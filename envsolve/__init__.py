@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from envsolve.environments import find_fix as find_fix
     from envsolve.environments import guard as guard
     from envsolve.environments import install as install
+    from envsolve.environments import measure_gpus as measure_gpus
     from envsolve.environments import preview_install as preview_install
     from envsolve.environments import probe as probe
     from envsolve.environments import restore as restore
@@ -65,6 +66,7 @@ _MODULES = {
         "find_fix",
         "guard",
         "install",
+        "measure_gpus",
         "preview_install",
         "probe",
         "restore",

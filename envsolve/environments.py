@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from envsolve.errors import UsageError
 from envsolve.machine.known import detect, machines_given, machines_or_host
@@ -154,6 +154,39 @@ def verify_compiles(
     chips = [ComputeCapability.parse(find_gpu(name, catalogue).compute_capability) for name in names]
     chosen, context = items(only, str, "only"), _context(plan, before)
     return context.around(check_without_gpu(python, chips, time_limit=time_limit, only=chosen, explain=explain))
+
+
+def measure_gpus(
+    prefix: StrPath,
+    kind: Literal["fast-paths", "bench", "soak"] = "fast-paths",
+    *,
+    minutes: float = 1.0,
+    time_limit: float = 120.0,
+    only: Sequence[str] = (),
+    before: StrPath | None = None,
+) -> Report:
+    """Measure what an environment gets out of this computer's GPUs.
+
+    Args:
+        prefix: As for :func:`verify`.
+        kind: ``fast-paths`` tries each fast path of the GPU and the stack; a skip is one that is not offered, with the
+            reason. ``bench`` compares rates with the documented ones. ``soak`` repeats computations and looks for a
+            result that changes.
+        minutes: How long ``soak`` runs.
+        time_limit: Seconds for each check.
+        only: Names of the fast paths to try; all if empty.
+        before: The JSON of an earlier report to compare this one with.
+
+    Raises:
+        UsageError: As for :func:`verify`, or ``minutes`` is not positive.
+        InterruptedBySignalError: SIGTERM or SIGHUP came.
+    """
+    from envsolve.diagnose.signatures import explain
+    from envsolve.verify.measure import measure as measure_here
+
+    python, names, context = _interpreter(prefix), items(only, str, "only"), _context(None, before)
+    found = measure_here(python, kind, minutes=minutes, time_limit=time_limit, only=names, explain=explain)
+    return context.around(found)
 
 
 def saved_report(report: StrPath, *, before: StrPath | None = None) -> Report:

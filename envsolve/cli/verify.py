@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -42,6 +42,15 @@ def command(
     hashes: Annotated[
         bool, option("--hashes", help="Also compare the hashes of installed files, not only their sizes.")
     ] = False,
+    fast_paths: Annotated[
+        bool, option("--fast-paths", help="Try each fast path of the GPU and the stack, and measure it.")
+    ] = False,
+    bench: Annotated[
+        bool, option("--bench", help="Measure rates, and compare them with the documented ones of the GPU.")
+    ] = False,
+    minutes: Annotated[
+        float | None, option("--minutes", metavar="N", help="Repeat computations for N minutes to find flaky hardware.")
+    ] = None,
     plan: Annotated[
         Path | None,
         path("--plan", metavar="FILE", help="Compare the results with a plan (JSON) or a pylock.toml."),
@@ -64,6 +73,8 @@ def command(
     one_of = "give one of --prefix DIR, --python EXE, --report FILE"
     if [prefix, python, report].count(None) < 2:
         raise UsageError("no environment to verify, or several", hint=one_of)
+    measures = _measures(minutes, fast_paths=fast_paths, bench=bench)
+    _refuse_beside_measures(measures, gpu or plan or compile_only or quick or hashes, only, report)
     _refuse_at_odds(gpu, only, plan, report, compile_only=compile_only, quick=quick, hashes=hashes)
     written, read = {"-o": output, "--html": html}, {"--report": report, "--plan": plan, "--compare": compare}
     for name, target in written.items():
@@ -78,7 +89,10 @@ def command(
             active_environment("no environment to verify", one_of) if python is None else _program(python)
         )
         choice: dict[str, Any] = {"time_limit": time_limit, "only": only or (), "plan": plan, "before": compare}
-        if compile_only:
+        if measures:
+            del choice["plan"]
+            found = envsolve.measure_gpus(place, measures[0], minutes=1.0 if minutes is None else minutes, **choice)
+        elif compile_only:
             found = envsolve.verify_compiles(place, gpu or (), **choice)
         else:
             found = envsolve.verify(place, quick=quick, hashes=hashes, **choice)
@@ -131,6 +145,33 @@ def _refuse_overwriting(written: Mapping[str, Path | None], read: Mapping[str, P
         rolling = (one, other, form) == ("--compare", "-o", "json")
         if places[one] == places[other] and other in written and not rolling:
             raise UsageError(f"{one} and {other} name one file: {places[one]}", hint=f"name another after {other}")
+
+
+def _measures(minutes: float | None, *, fast_paths: bool, bench: bool) -> list[Literal["fast-paths", "bench", "soak"]]:
+    """The measures that are asked for."""
+    asked: tuple[tuple[Literal["fast-paths", "bench", "soak"], bool], ...] = (
+        ("fast-paths", fast_paths),
+        ("bench", bench),
+        ("soak", minutes is not None),
+    )
+    return [kind for kind, wanted in asked if wanted]
+
+
+def _refuse_beside_measures(
+    measures: Sequence[str], others: object, only: list[str] | None, report: Path | None
+) -> None:
+    """Options that ask for a measure and for something else.
+
+    Raises:
+        UsageError: They do.
+    """
+    if len(measures) > 1:
+        raise UsageError("--fast-paths, --bench and --minutes are separate runs", hint="give one of them")
+    if measures and (others or report or (only and measures != ["fast-paths"])):
+        raise UsageError(
+            "--fast-paths, --bench and --minutes run no checks",
+            hint="leave out all but --prefix, --python, --compare, --time-limit, --format, -o and --html",
+        )
 
 
 def _refuse_at_odds(

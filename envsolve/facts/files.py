@@ -52,6 +52,7 @@ from envsolve.facts.hardware import (
     ImageRequirement,
     JobLabel,
     MachineName,
+    Peak,
     Toolkit,
     TritonRelease,
     VendorRoute,
@@ -139,6 +140,7 @@ PACKAGE_NAMES = _kind("package_names", PackageNames, "names")
 HEADER_CLASHES = _kind("header_clashes", HeaderClash, "functions")
 VENDOR_ROUTES = _kind("vendor_routes", VendorRoute, "vendor", "system")
 JOB_LABELS = _kind("job_labels", JobLabel, "engine", "fact")
+PEAKS = _kind("peaks", Peak, "names")
 PRECISIONS = _kind("precisions", Precision, "grounds")
 
 

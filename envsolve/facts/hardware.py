@@ -67,6 +67,24 @@ class HeaderClash(msgspec.Struct, frozen=True):
     source: str
 
 
+class Peak(msgspec.Struct, frozen=True):
+    """The highest rates of a GPU that its maker documents, without sparsity.
+
+    Attributes:
+        names: As the driver writes them, ``NVIDIA H100 80GB HBM3``: one model has several rates.
+        bf16_tflops: bfloat16 products with float32 sums.
+        fp8_tflops: None for a GPU without float8.
+        memory_gbs: Bytes of its memory a second, in 10**9.
+    """
+
+    names: tuple[str, ...]
+    bf16_tflops: float
+    memory_gbs: float
+    evidence: Evidence
+    source: str
+    fp8_tflops: float | None = None
+
+
 class VendorRoute(msgspec.Struct, frozen=True):
     """How torch uses the GPUs of another vendor than NVIDIA: the vendor's own builds.
 

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -27,6 +27,8 @@ FILES = "installed-files"
 PLAN = "plan"
 """The check that holds the packages of an environment against a plan; it proves nothing of what they do."""
 Status = Literal["pass", "fail", "skip"]
+Kind = Literal["checks", "fast-paths", "bench", "soak"]
+"""What a report is of: correctness, or one of the measures."""
 Explain = Callable[[str], tuple[str | None, str | None]]
 """Reads an error text; returns the code of its root cause and what else to say about it, each None if unknown."""
 
@@ -129,6 +131,7 @@ class Report:
         versions: What is installed in the environment, and ``envsolve``, ``python`` and ``driver``: version by name.
         plan: The file that the checks were held against.
         changes: What is not as in an earlier report; None where none was compared.
+        kind: Whether it is of checks, or of measures, in which a skip is a path that is not offered.
     """
 
     schema: Literal["envsolve.checks/1"] = SCHEMA
@@ -140,6 +143,7 @@ class Report:
     versions: Mapping[str, str] = field(default_factory=dict)
     plan: str | None = None
     changes: tuple[Change, ...] | None = None
+    kind: Kind = "checks"
 
     @property
     def passed(self) -> bool:
@@ -302,6 +306,8 @@ def read_report(path: Path) -> Report:
 
 
 _INDENT = " " * 6
+_KERNEL_CHARACTERS = 60
+_MEASURES: Mapping[str, Sequence[str]] = {"bench": ["--bench"], "soak": ["--minutes", "1"]}
 #: Would move or recolour the terminal, or hide what stands there: raw errors hold what libraries print.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 _CAPABILITY = re.compile(r"\d+\.\d")
@@ -318,6 +324,11 @@ def _check_lines(check: Check, report: Report) -> list[str]:
     took = f" {check.seconds:.1f} s" if check.command else ""
     first, *rest = check.detail.splitlines() or [""]
     lines = [f"{check.status:<4}  {check.name}{where}{took}: {first}"]
+    if report.kind == "fast-paths" and check.status != "fail" and check.gpu:
+        kernel = f" [{check.seen['kernel'][:_KERNEL_CHARACTERS]}]" if "kernel" in check.seen else ""
+        return [f"{'yes' if check.status == 'pass' else 'no':<4}  {check.name:<26} {first}{kernel}"]
+    if check.status == "pass":
+        lines += [_INDENT + line for line in rest]
     if check.status == "fail":
         lines += [_INDENT + line for line in rest]
         if check.cause:
@@ -336,6 +347,10 @@ def writable(text: str) -> str:
 def again(check: Check, report: Report) -> str:
     """The command line that runs only this check; compiling checks name a compute capability as their GPU."""
     options: list[str] = []
+    if report.kind in ("bench", "soak"):
+        return shlex.join(["envsolve", "verify", "--python", report.python or "python", *_MEASURES[report.kind]])
+    if report.kind == "fast-paths":
+        options = ["--fast-paths"]
     if check.name == LOADER:
         options = ["--compile-only"]
     elif check.gpu and _CAPABILITY.fullmatch(check.gpu):

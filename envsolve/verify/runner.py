@@ -52,6 +52,7 @@ def run_checks(
     only: Sequence[str] = (),
     quick: bool = False,
     explain: Explain = unexplained,
+    arguments: Sequence[str] = (),
 ) -> Report:
     """Check an environment on the GPUs at hand: driver, compilers, PyTorch, Triton and packages built on them.
 
@@ -59,10 +60,11 @@ def run_checks(
         python: The environment's interpreter.
         time_limit: Seconds for each check.
         environment: Variables to set for the checks, beside those already set; a plan's ``environment``.
-        folder: Where the check scripts are.
+        folder: Where the check scripts are. If all of them run on GPUs, the built-in one lists the GPUs.
         only: Names of the checks to run; all if empty. The one that lists the GPUs runs with those that need them.
         quick: Whether to run only those that show the most in the least time.
         explain: Finds the root cause of a failure in its text.
+        arguments: For each check that runs on a GPU, after the GPU's number.
 
     Raises:
         UsageError: ``python`` is not a Python that runs, ``time_limit`` is not positive, or ``only`` names no check.
@@ -70,12 +72,14 @@ def run_checks(
     """
     scripts = find_scripts(folder)
     wanted = chosen([script for script in scripts if script.runs_on != "architecture"], only, quick=quick)
+    if not any(script.runs_on == "host" for script in scripts):
+        scripts = (*(script for script in find_scripts() if script.name == DRIVER), *scripts)
     if any(script.runs_on != "host" for script in wanted):
         wanted = tuple(s for s in scripts if s in wanted or s.name == DRIVER)
     with signals_raised():
         remove_abandoned()
         target = replace(find_target(python, time_limit, environment), explain=explain)
-        return _timed(target, lambda: _checks_here(target, wanted))
+        return _timed(target, lambda: _checks_here(target, wanted, tuple(arguments)))
 
 
 def run_compile_checks(
@@ -131,7 +135,7 @@ def _timed(target: Target, checks: Callable[[], Iterable[Check]]) -> Report:
     return Report(python=str(target.python), checks=found, made=made, seconds=seconds, versions=target.versions)
 
 
-def _checks_here(target: Target, scripts: Sequence[Script]) -> Iterator[Check]:
+def _checks_here(target: Target, scripts: Sequence[Script], arguments: tuple[str, ...]) -> Iterator[Check]:
     """Run the first check, which lists the GPUs (``devices``); then, side by side, the host's and each GPU's.
 
     Those of several GPUs have the machine for themselves, one after another.
@@ -143,7 +147,7 @@ def _checks_here(target: Target, scripts: Sequence[Script]) -> Iterator[Check]:
         yield check
     single = [script for script in scripts if script.runs_on == "gpu"]
     on_one = [
-        Step(script, (str(ordinal),), f"{ordinal}: {device}")
+        Step(script, (str(ordinal), *arguments), f"{ordinal}: {device}")
         for script in single
         for ordinal, device in enumerate(devices)
     ]

@@ -16,6 +16,7 @@ from envsolve.diagnose.signatures import explain
 from envsolve.planning.plan import DriverNeed
 from envsolve.verify import runner
 from envsolve.verify.expectations import Code, Expected, held_against
+from envsolve.verify.measure import measure
 from envsolve.verify.report import Check, Report, describe
 from envsolve.verify.scripts import BUILT_IN
 from tests.verify.faults import OF_COMPARISONS, ON_A_GPU, Fault, file_of
@@ -163,3 +164,47 @@ def test_triton_told_to_use_an_old_ptxas() -> None:
     assert check.status == "fail"
     assert check.cause in ("triton-ptxas-too-old", "triton-ptxas-lacks-arch"), check.detail
     assert OLD_PTXAS in check.detail
+
+
+def test_no_fast_path_is_wrong() -> None:
+    report = measure(PYTHON, "fast-paths", explain=explain)
+    print(describe(report))
+    assert report.passed
+    capability = re.findall(r"cc (\d+)\.\d+", report.checks[1].gpu or "")
+    works = {check.name for check in report.checks if check.status == "pass"}
+    if int(capability[0]) >= 8:
+        assert works >= {"bf16-matmul", "tf32-matmul", "sdpa-flash", "cuda-graphs", "triton-bf16-dot"}
+
+
+def test_rates_are_measured_within_a_minute() -> None:
+    report = measure(PYTHON, "bench", explain=explain)
+    print(describe(report))
+    assert report.passed
+    assert (report.seconds or 0) < 60
+    assert {"memory_gbs", "pcie_gbs"} <= set(report.checks[-1].seen)
+
+
+def test_a_long_run_passes_and_names_the_gpu() -> None:
+    report = measure(PYTHON, "soak", minutes=0.2, explain=explain)
+    print(describe(report))
+    assert report.passed
+    assert "GPU-" in report.checks[-1].detail
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("torch.equal(left @ right, first)", "torch.equal(left @ right, first + runs // 60)", "changed a product"),
+        ("wrong = memory.ne(", "memory[7] += 1\n            wrong = memory.ne(", "lost a pattern"),
+        ("int(ends)", "int(ends) + 1", "wrong sum"),
+    ],
+)
+def test_a_long_run_sees_a_changing_result(tmp_path: Path, old: str, new: str, words: str) -> None:
+    text = (BUILT_IN.with_name("measures") / "numbers.py").read_text()
+    assert old in text
+    (tmp_path / "numbers.py").write_text(text.replace(old, new))
+    report = run_checks(PYTHON, folder=tmp_path, only=["soak"], environment=PATHS, arguments=["0.1"])
+    check = report.checks[-1]
+    assert check.status == "fail"
+    assert words in check.detail
+    assert "GPU 0 (" in check.detail

@@ -87,6 +87,7 @@ def test_json() -> None:
         "versions": {},
         "plan": None,
         "changes": None,
+        "kind": "checks",
     }
 
 
