@@ -21,7 +21,7 @@ from envsolve.machine.known import machines_or_host
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.requirements import Asked, Need
 from envsolve.planning.request import check_python_text
-from envsolve.rules.judge import Judge, as_judged, python_of, worst
+from envsolve.rules.judge import Judge, as_judged, python_of, with_assumed_driver, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.verdict import Verdict
 from envsolve.solve.family import Family, Option
@@ -162,7 +162,10 @@ def _recommended(package: str, admitted: SpecifierSet, family: Family) -> Recomm
 
         asked = Asked((Need(Requirement(f"{package}{admitted}"), "builds"),))
         family = replace(family, python=choose_python(asked, family.machines, family))
-    best = best_of(family, Limits({package: admitted}, None)) or ()
+    facts = family.catalogue
+    supposed = tuple(with_assumed_driver(one, facts.architectures, facts.drivers) for one in family.machines)
+    limits = Limits({package: admitted}, None)
+    best = best_of(replace(family, machines=supposed), limits) or best_of(family, limits) or ()
     return next((Recommended(package, *o.identity) for o in best if o.build.package == package), None)
 
 

@@ -16,7 +16,7 @@ from envsolve.machine.model import Machine, changed
 from envsolve.machine.target import machine_from_target, parse_target
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked
-from envsolve.planning.make import make_plan
+from envsolve.planning.assumptions import plan_assuming
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
 from envsolve.rules.judge import as_judged
@@ -50,7 +50,7 @@ def make_plans(
 
     A plan's files are those of one system, so that machines of several systems are never in one group. Of several
     divisions into as few groups, the one is taken whose machines lose least against a plan each. Arguments and
-    errors are those of :func:`envsolve.planning.make.make_plan`.
+    errors are those of :func:`envsolve.planning.assumptions.plan_assuming`.
     """
     kinds = by_kind(machines)
     made: dict[Part, Plan] = {}
@@ -58,7 +58,7 @@ def make_plans(
     def plan(part: Part) -> Plan:
         if part not in made:
             its = [machine for place in sorted(part) for machine in kinds[place]]
-            made[part] = make_plan(asked, its, request, catalogue, client)
+            made[part] = plan_assuming(asked, its, request, catalogue, client)
         return made[part]
 
     def works(part: Part) -> bool:
@@ -212,7 +212,7 @@ def make_what_if(
 
     Args:
         change: In the words of a target, ``driver 580``, ``RTX 5090, python 3.12``.
-        asked: The others, and the errors, are those of :func:`envsolve.planning.make.make_plan`.
+        asked: The others, and the errors, are those of :func:`envsolve.planning.assumptions.plan_assuming`.
 
     Raises:
         UsageError: The change is not understood, or changes nothing.
@@ -221,8 +221,8 @@ def make_what_if(
     if not said.sources:
         raise UsageError("a question of what if supposes something", hint='name it: --what-if "driver 580"')
     after = replace(request, python=said.python or request.python)
-    now = make_plan(asked, machines, request, catalogue, client)
-    then = make_plan(asked, [changed(machine, said) for machine in machines], after, catalogue, client)
+    now = plan_assuming(asked, machines, request, catalogue, client)
+    then = plan_assuming(asked, [changed(machine, said) for machine in machines], after, catalogue, client)
     return WhatIf(change, now, then, tuple(differences(now, then)))
 
 

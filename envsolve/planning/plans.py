@@ -42,10 +42,10 @@ def plan(request: Request, machines: Sequence[Machine] | None = None) -> Plan:
     given = machines_or_host(machines)
     if request.manager == "conda":
         return _conda_plan(request, given)
-    from envsolve.planning.make import make_plan
+    from envsolve.planning.assumptions import plan_assuming
 
     with _ready(request) as (checked, asked, catalogue, client):
-        return make_plan(asked, given, checked, catalogue, client)
+        return plan_assuming(asked, given, checked, catalogue, client)
 
 
 def plan_groups(request: Request, machines: Sequence[Machine]) -> Plans:

@@ -9,14 +9,14 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from envsolve.facts.builds import ANY, Build
-from envsolve.facts.hardware import DriverBranch
-from envsolve.machine.model import Accelerator, Machine, Platform
+from envsolve.facts.hardware import Architecture, DriverBranch, branch_of
+from envsolve.machine.model import Accelerator, Driver, Machine, Platform
 from envsolve.rules.nvidia import Facts, Nvidia
 from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.nvidia.driver import own_cuda
 from envsolve.rules.platform import assumed, libc_fits, platform_fits, python_fits
 from envsolve.rules.verdict import Level, Reason, Verdict
-from envsolve.values import PythonVersion, Variant
+from envsolve.values import CudaVersion, PythonVersion, Variant
 
 
 class VendorRules(Protocol):
@@ -164,6 +164,30 @@ def as_judged(machine: Machine, variant: str | None, drivers: Sequence[DriverBra
     # A driver without a GPU is a login node or a container whose GPUs are hidden: which ones it runs on is not known.
     hidden = known.gpus == () and not known.accelerators and known.driver is not None
     return replace(known, gpus=None, accelerators=None) if hidden else known
+
+
+# Drivers before R525 (CUDA 12.0) have had no updates since R470 ended in July 2024, and for drivers that only run CUDA
+# 11 no torch has been published since 2.7. Source: NVIDIA, "Data Center Drivers", life of the branches.
+_OLDEST_ASSUMED = CudaVersion(12, 0)
+
+
+def with_assumed_driver(
+    machine: Machine, architectures: Mapping[str, Architecture], drivers: Sequence[DriverBranch]
+) -> Machine:
+    """A machine with the oldest driver that may be there, if its driver is not known but its GPUs are.
+
+    A build that runs with this driver runs with every newer one. The driver has only a CUDA version, because the driver
+    versions of Windows and Linux differ.
+    """
+    driver = machine.driver or Driver()
+    known = [architectures.get(gpu.compute_capability or "") for gpu in machine.gpus or ()]
+    if not known or not all(known) or driver.version or driver.cuda:
+        return machine
+    firsts = [branch_of(one.first_driver, drivers) for one in known if one and one.first_driver]
+    lasts = [branch_of(one.last_branch, drivers) for one in known if one and one.last_branch]
+    oldest = max([_OLDEST_ASSUMED, *(branch.cuda_version for branch in firsts if branch)])
+    cuda = min([oldest, *(branch.cuda_version for branch in lasts if branch)])
+    return replace(machine, driver=replace(driver, cuda=str(cuda)))
 
 
 def python_of(machines: Sequence[Machine]) -> str | None:

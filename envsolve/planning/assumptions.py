@@ -1,0 +1,70 @@
+"""Plans for machines whose driver is not known: for the oldest that may be there, with what a newer one gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.model import Machine
+from envsolve.packages.client import IndexClient
+from envsolve.packages.requirements import Asked
+from envsolve.planning.make import make_plan
+from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
+from envsolve.rules.judge import as_judged, with_assumed_driver
+from envsolve.rules.nvidia import Facts
+from envsolve.solve.family import Family
+from envsolve.solve.limits import Limits, best_of
+from envsolve.solve.outcome import PlanWarning
+
+
+def plan_assuming(
+    asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
+) -> Plan:
+    """As :func:`make_plan`; if a driver is not known, the oldest that may be there is assumed, if a plan for it exists.
+
+    Such a plan is right on every newer driver, so that it has a definite status instead of ``unknown``.
+    """
+    supposed = tuple(with_assumed_driver(machine, catalogue.architectures, catalogue.drivers) for machine in machines)
+    if supposed == tuple(machines):
+        return make_plan(asked, machines, request, catalogue, client)
+    plan = make_plan(asked, supposed, request, catalogue, client)
+    if plan.status != "ok":
+        return make_plan(asked, machines, request, catalogue, client)
+    text = f"the machine's driver is not known; one for CUDA {_assumed(machines, supposed)} or newer is assumed"
+    newer = _with_newer_driver(asked, machines, plan, request, catalogue)
+    hint = "name it: --driver VERSION (nvidia-smi shows it)" + (f"; {newer}" if newer else "")
+    driver = plan.driver and replace(plan.driver, have=None, mode=None)
+    warnings = (*plan.warnings, PlanWarning("driver-unknown", text, hint))
+    return replace(plan, machines=tuple(machines), driver=driver, warnings=warnings)
+
+
+def _assumed(machines: Sequence[Machine], supposed: Sequence[Machine]) -> str:
+    pairs = zip(machines, supposed, strict=True)
+    found = {other.driver.cuda for one, other in pairs if one != other and other.driver and other.driver.cuda}
+    return " and ".join(sorted(found))
+
+
+def _with_newer_driver(
+    asked: Asked, machines: Sequence[Machine], plan: Plan, request: Request, catalogue: Catalogue
+) -> str | None:
+    """``with driver 580.65.06 or newer: torch 2.15.0 [cu132]``; None if a newer driver gives nothing better."""
+    judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine in machines)
+    family = Family(catalogue, Facts.of(catalogue), judged, plan.python)
+    wanted: dict[str, SpecifierSet] = {}
+    for requirement in (need.requirement for need in asked.needs if need.requirement.marker is None):
+        name = canonicalize_name(requirement.name)
+        if family.owns(name):
+            wanted[name] = wanted.get(name, SpecifierSet()) & requirement.specifier
+    best = next(iter(best_of(family, Limits(wanted, request.cuda)) or ()), None)
+    if best is None or best.build.package != "torch" or not best.verdict.driver_required:
+        return None
+    torch = next((package for package in plan.packages if package.name == "torch"), None)
+    if torch is None or (Version(torch.version).public, torch.variant) == (best.build.version, best.build.variant):
+        return None
+    return f"with driver {best.verdict.driver_required} or newer: {best.label}"

@@ -1,0 +1,67 @@
+"""Machines whose driver is not known: a definite plan for the oldest driver that may be there."""
+
+from __future__ import annotations
+
+import pytest
+
+import envsolve
+from envsolve.facts.catalogue import Catalogue
+from envsolve.machine.model import Driver
+from envsolve.packages.requirement_files import read_requirements
+from envsolve.planning.assumptions import plan_assuming
+from envsolve.planning.plan import Plan
+from envsolve.planning.request import Request
+from envsolve.rules.judge import with_assumed_driver
+from tests.smallworld import World
+
+CATALOGUE = Catalogue()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cuda"),
+    [
+        ("RTX 5090", "12.8"),  # R570 is its first branch
+        ("GB10", "13.0"),
+        ("RTX 4090", "12.0"),
+        ("V100", "12.0"),  # no driver before R525 is assumed, though older ones support it
+        ("Tesla K80", "11.4"),  # R470 is its last branch
+    ],
+)
+def test_the_oldest_driver_that_may_be_there(gpu: str, cuda: str) -> None:
+    machine = envsolve.describe_target(f"{gpu}, linux-x86_64")
+    supposed = with_assumed_driver(machine, CATALOGUE.architectures, CATALOGUE.drivers)
+    assert supposed.driver == Driver(cuda=cuda)
+
+
+@pytest.mark.parametrize("target", ["RTX 5090, driver 575.51", "no gpu", "linux-x86_64"])
+def test_nothing_is_assumed(target: str) -> None:
+    machine = envsolve.describe_target(target)
+    assert with_assumed_driver(machine, CATALOGUE.architectures, CATALOGUE.drivers) == machine
+
+
+def planned(world: World, target: str, *requirements: str, **choices: str) -> Plan:
+    with world.client() as client:
+        request = Request(**choices)  # type: ignore[arg-type]
+        machines = [world.machine(target)]
+        return plan_assuming(read_requirements(requirements), machines, request, world.catalogue(), client)
+
+
+def warning(plan: Plan) -> str:
+    return next(f"{one.message}; {one.remedy}" for one in plan.warnings if one.code == "driver-unknown")
+
+
+def test_the_plan_is_definite_and_says_what_a_newer_driver_gives(torch_world: World) -> None:
+    plan = planned(torch_world, "RTX 4090", "torch")
+    assert plan.status == "ok"
+    assert [(p.version, p.variant) for p in plan.packages if p.name == "torch"] == [("2.14.1+cu126", "cu126")]
+    assert plan.machines[0].driver is None
+    assert plan.driver is not None
+    assert (plan.driver.required, plan.driver.have) == ("525.60.13", None)
+    assert "one for CUDA 12.0 or newer is assumed" in warning(plan)
+    assert "with driver 580.65.06 or newer: torch 2.14.1 [" in warning(plan)
+
+
+def test_a_request_for_a_newer_driver_has_the_status_unknown(torch_world: World) -> None:
+    plan = planned(torch_world, "RTX 4090", "torch", cuda="cu130")
+    assert plan.status == "unknown"
+    assert "whether it runs this CUDA is not known" in warning(plan)
