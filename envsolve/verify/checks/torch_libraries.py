@@ -100,8 +100,8 @@ def cudnn(ordinal):
             compute = getattr(functional, operation)
             grads = []
             for place, dtype in ((torch.device("cpu"), torch.float64), (device, torch.float32)):
-                x = images.to(place, dtype).requires_grad_()
-                w = filters.to(place, dtype).requires_grad_()
+                x = images.to(place, dtype, copy=True).requires_grad_()
+                w = filters.to(place, dtype, copy=True).requires_grad_()
                 y = compute(x, w, padding=1)
                 y.backward(torch.ones_like(y))
                 grads.append([y.detach(), x.grad, w.grad])
