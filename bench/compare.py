@@ -49,8 +49,8 @@ def differences(plan: str, pins: str) -> list[dict[str, Any]]:
     found = []
     for name in sorted({*own, *other}):
         if own.get(name) != other.get(name):
-            # What the peer's torch needs besides is not in the plan; it is one of NVIDIA's.
-            ruled = name in theirs or ("torch" in bent and name not in own and name.startswith("nvidia-"))
+            # torch pins the libraries of its CUDA, also those that JAX or TensorFlow need beside it.
+            ruled = name in theirs or ("torch" in bent and name.startswith(("nvidia-", "cuda-")))
             rule = "the CUDA flavour that all packages agree on (rule 9)" if ruled else None
             if rule is None and name in clash:
                 rule = "no file belongs to two packages (rule 9), as the peer's choice has it"

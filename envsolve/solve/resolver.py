@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec import structs
 from resolvelib import ResolutionImpossible
 from resolvelib.structs import State, build_iter_view
 
@@ -92,9 +93,10 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, second
         EnvsolveError: No answer within the conflicts that the solver may meet.
     """
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
-    if causes := _contradiction(provider, [need for need in roots if isinstance(need, PackageNeed)]):
-        raise UnsolvableError(causes)
-    paired = provider.paired_torch(roots)
+    pins = _Pins(provider, [need for need in roots if isinstance(need, PackageNeed)])
+    if pins.causes:
+        raise UnsolvableError(pins.causes)
+    paired = provider.paired_torch([*roots, *pins.following])
     if flavour:
         roots.append(FlavourNeed(frozenset({flavour})))
     # The best torch alone, any that goes with the companions; the last are all that there is.
@@ -110,47 +112,76 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, second
     return _solution(found.state.mapping, _edges(found.state), found.rounds)
 
 
-def _contradiction(provider: Provider, roots: Sequence[PackageNeed]) -> list[Cause]:
-    """Two pins of the request that exclude each other by themselves, with the need between them; empty if none do.
+class _Pins:
+    """What the pins of a request settle before any search: the needs that follow from them, and whether two exclude
+    each other.
 
     In a list of two hundred pins (``pip freeze``) a search may come upon the contradiction last, and then tries every
-    variant of every GPU package again and again: 30 s instead of 1 s, with a cause that has nothing to do with it.
+    variant of every GPU package again and again: 30 s instead of 1 s, with a cause that has nothing to do with it. And
+    a pin that brings in an old torch by way of an extra (``sglang[all]==0.5.2``) is met after a newer torch was chosen.
+
+    Attributes:
+        causes: Two needs that exclude each other; empty if none do.
+        following: Needs of the torch family that pinned packages have.
     """
-    pinned = {need.key: need for need in roots if not need.extra and _is_pin(need)}
-    if len(pinned) < 2:
-        return []
-    # All are looked up before the first is read, so that their metadata is fetched at the same time.
-    found = {key: _some(provider, key, [n for n in roots if n.key == key]) for key in pinned}
-    for candidates in found.values():
-        causes = [_refuted(provider, one, found) for one in candidates]
-        if causes and all(causes) and (cause := causes[0]) is not None:
-            return [cause, Cause(pinned[cause.need.key], None)]
-    return []
+
+    def __init__(self, provider: Provider, roots: Sequence[PackageNeed]) -> None:
+        self.causes: list[Cause] = []
+        self.following: list[PackageNeed] = []
+        self._provider = provider
+        self._pins: dict[str, Cause] = {}  # by name
+        self._found: dict[str, list[Candidate]] = {}
+        waiting = [Cause(need, None) for need in roots]
+        while waiting and not self.causes:
+            pins = [cause for cause in waiting if isinstance(cause.need, PackageNeed) and _is_pin(cause.need)]
+            self._pins |= {cause.need.key.partition("[")[0]: cause for cause in reversed(pins)} | self._pins
+            # All are looked up before the first is read, so that their metadata is fetched at the same time.
+            new = [key for key in map(self._look_up, waiting) if key]
+            waiting = [cause for key in new for cause in self._needs_of(key)]
+            self.following += [
+                cause.need
+                for cause in waiting
+                if isinstance(cause.need, PackageNeed) and provider.family.owns(cause.need.name)
+            ]
+
+    def _look_up(self, cause: Cause) -> str | None:
+        """The key of a need of a pinned package, if it is new."""
+        need, pin = cause.need, self._pins.get(cause.need.key.partition("[")[0])
+        if pin is None or not isinstance(need, PackageNeed) or need.url or need.key in self._found:
+            return None
+        self._found[need.key] = []
+        with contextlib.suppress(IndexUnavailableError):
+            pinned = structs.replace(pin.need, extra=need.extra)
+            matches = self._provider.find_matches(need.key, {need.key: iter([pinned])}, {need.key: iter(())})
+            found = [one for one in build_iter_view(matches) if isinstance(one, Candidate)]
+            # The requirements of a build of the family may only be known once its index is asked.
+            if all(one.option is None or one.option.build.requires is not None for one in found):
+                self._found[need.key] = found
+        return need.key
+
+    def _needs_of(self, key: str) -> list[Cause]:
+        """What all candidates of a pinned package need; sets ``causes`` if none of them can be."""
+        needs: list[dict[tuple[str, str], Cause]] = []
+        refuted: list[Cause | None] = []
+        for candidate in self._found[key]:
+            with contextlib.suppress(IndexUnavailableError):
+                own = [n for n in self._provider.get_dependencies(candidate) if isinstance(n, PackageNeed)]
+                needs.append({(need.key, need.text): Cause(need, candidate) for need in own})
+                refuted.append(next((cause for cause in needs[-1].values() if self._excludes(cause)), None))
+        if len(needs) < len(self._found[key]) or not needs:
+            return []
+        if all(refuted) and (cause := refuted[0]) is not None:
+            self.causes = [cause, self._pins[cause.need.key.partition("[")[0]]]
+        return [cause for own, cause in needs[0].items() if all(own in other for other in needs)]
+
+    def _excludes(self, cause: Cause) -> bool:
+        others = self._found.get(cause.need.key, ())
+        return bool(others) and not any(self._provider.is_satisfied_by(cause.need, other) for other in others)
 
 
 def _is_pin(need: PackageNeed) -> bool:
     pins = [one for one in need.specifier if one.operator in ("==", "===") and not one.version.endswith(".*")]
     return bool(pins) and need.url is None
-
-
-def _some(provider: Provider, key: str, needs: Sequence[PackageNeed]) -> list[Candidate]:
-    """The candidates for a pin; empty if their requirements are not known beforehand."""
-    with contextlib.suppress(IndexUnavailableError):
-        matches = provider.find_matches(key, {key: iter(needs)}, {key: iter(())})
-        found = [one for one in build_iter_view(matches) if isinstance(one, Candidate)]
-        known = [one for one in found if one.option is None or one.option.build.requires is not None]
-        return known if len(known) == len(found) else []
-    return []
-
-
-def _refuted(provider: Provider, candidate: Candidate, found: Mapping[str, Sequence[Candidate]]) -> Cause | None:
-    """A need of a candidate for one of some packages that none of the package's candidates meets."""
-    with contextlib.suppress(IndexUnavailableError):
-        for need in provider.get_dependencies(candidate):
-            others = found.get(need.key, ())
-            if others and not any(provider.is_satisfied_by(need, other) for other in others):
-                return Cause(need, candidate)
-    return None
 
 
 def _last(endless: TooLongError) -> str:

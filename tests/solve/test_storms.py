@@ -216,3 +216,18 @@ def test_two_pins_that_exclude_each_other_are_found_before_any_search(monkeypatc
     with pytest.raises(UnsolvableError) as failure:
         solved(world, [*(f"{name}==1.0" for name in names), "models==5.0", "server==1.0"], CATALOGUE, FACTS)
     assert [cause.need.text for cause in failure.value.causes] == ["models<5", "models==5.0"]
+
+
+def test_the_torch_that_a_pinned_package_brings_in_is_chosen_at_once() -> None:
+    """``sglang[all]==0.5.2`` pins torch by way of an extra; newer ones were tried with all versions of the rest."""
+    world: World = {
+        "server": {"1.0": ('server[run]; extra == "all"', 'torch==2.8.0; extra == "run"')},
+        **{f"helper-{n}": {f"1.{v}": (f"helper-{n + 1}>=1.{v}",) for v in range(30)} for n in range(5)},
+        "helper-5": {f"1.{v}": () for v in range(30)},
+        **{name: {"99": ()} for name in "filelock fsspec jinja2 networkx numpy pillow setuptools sympy".split()},
+        "typing-extensions": {"99": ()},
+    }
+    asked = ["torchvision", "helper-0", "server[all]==1.0"]
+    solution, work = solved(world, asked, CATALOGUE, FACTS, extras={"server": ["all", "run"]})
+    assert str(solution.chosen["torch"].candidate.version.public) == "2.8.0"
+    assert work.rounds < 40
