@@ -224,8 +224,8 @@ def test_the_torch_that_a_pinned_package_brings_in_is_chosen_at_once() -> None:
         "server": {"1.0": ('server[run]; extra == "all"', 'torch==2.8.0; extra == "run"')},
         **{f"helper-{n}": {f"1.{v}": (f"helper-{n + 1}>=1.{v}",) for v in range(30)} for n in range(5)},
         "helper-5": {f"1.{v}": () for v in range(30)},
-        **{name: {"99": ()} for name in "filelock fsspec jinja2 networkx numpy pillow setuptools sympy".split()},
-        "typing-extensions": {"99": ()},
+        **{name: {"99": ()} for name in ("filelock", "fsspec", "jinja2", "networkx", "numpy", "pillow")},
+        **{name: {"99": ()} for name in ("setuptools", "sympy", "typing-extensions")},
     }
     asked = ["torchvision", "helper-0", "server[all]==1.0"]
     solution, work = solved(world, asked, CATALOGUE, FACTS, extras={"server": ["all", "run"]})
