@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint network gpu slow grid bench catalogue-docs docs dist clean
+.PHONY: demo test lint network gpu slow cluster grid bench catalogue-docs docs dist clean
 
 $(READY): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -39,6 +39,10 @@ gpu: $(READY)
 # Real installers again, at more moments; of each, `test` tries one.
 slow: $(READY)
 	$(BIN)/python -m pytest -n auto -m slow
+
+# A Slurm of its own on this computer; takes root, and Debian's slurm-wlm and munge.
+cluster: $(READY)
+	$(BIN)/python -m pytest -m cluster
 
 # A machine of every class among all cards and drivers (721 classes of 2876 machines on 2026-11-28: all promises held),
 # and the verdict on every kind of build on all of them; a quarter of an hour on two cores.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -38,12 +39,14 @@ class Reach(NamedTuple):
         str, option("--worker", metavar="NAME", help="ClusterShell's worker: ssh, rsh, or exec (on this computer).")
     ] = "ssh"
     fanout: Annotated[int, option("--fanout", metavar="N", help="ClusterShell's connections at a time.")] = 64
-    time_limit: Annotated[float, option("--time-limit", metavar="SECONDS", help="For each node.")] = 120.0
+    time_limit: Annotated[
+        float | None, option("--time-limit", metavar="SECONDS", help="For each node (default: probe 120, verify 1200).")
+    ] = None
     wait: Annotated[
         float, option("--wait", metavar="SECONDS", help="For all nodes of Slurm, waiting in the queue included.")
     ] = 1800.0
 
-    def engine(self, *, whole: bool = False) -> Engine | None:
+    def engine(self, *, time_limit: float = 120.0, whole: bool = False) -> Engine | None:
         """Return the engine that the options name; None if they name none.
 
         Raises:
@@ -55,14 +58,15 @@ class Reach(NamedTuple):
             raise UsageError("--slurm and --ssh both reach the nodes", hint="give one of them")
         if not self.slurm and self.ssh is None:
             return None
-        if min(self.fanout, self.time_limit, self.wait) <= 0:
+        limit = time_limit if self.time_limit is None else self.time_limit
+        if min(self.fanout, limit, self.wait) <= 0:
             raise UsageError("--fanout, --time-limit and --wait are above 0", hint="leave them out for the defaults")
         options = Options(
             nodes=self.nodes if self.slurm else self.ssh,
             partition=self.partition,
             worker=self.worker,
             fanout=self.fanout,
-            time_limit=self.time_limit,
+            time_limit=limit,
             wait=self.wait,
             whole=whole,
         )
@@ -176,4 +180,45 @@ def install(
         remark(f"{name}: {'ready' if one.changed else 'as planned'}: {one.prefix}")
 
 
-COMMANDS = (probe, show, plan, install)
+def verify(
+    fleet: FleetDirectory = _FLEET,
+    reach: Reach = Reach(),
+    compile_only: Annotated[
+        bool, option("--compile-only", help="Only compile, for the GPUs of each node; needs no GPU.")
+    ] = False,
+    quick: Annotated[bool, option("--quick", help="Run only the fastest, most telling checks.")] = False,
+    again: Annotated[bool, option("--again", help="Also run on nodes that have passed.")] = False,
+    python: Annotated[
+        str | None, option("--python", metavar="EXE", help="A Python with envsolve on the nodes (default: this one).")
+    ] = None,
+    form: Form = None,
+    output: OutputFile = None,
+) -> None:
+    """Verify the environments on every node.
+
+    Writes one report for each node into the fleet's directory. Nodes that have passed with the same environment are not
+    run again. Exit code 4 unless all nodes pass.
+    """
+    from envsolve.fleet.jobs import only_one
+    from envsolve.fleet.plan import read_plan
+    from envsolve.fleet.probe import read_inventory
+    from envsolve.fleet.verify import Choice, describe, verify_fleet
+    from envsolve.system.processes import signals_raised
+
+    check_target(output)
+    form_of(form, output)
+    if compile_only and quick:
+        raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")
+    engine = reach.engine(time_limit=1200.0, whole=not compile_only)
+    if engine is None:
+        raise UsageError("no way to the nodes", hint="give --slurm or --ssh SET")
+    made, inventory = read_plan(fleet), read_inventory(fleet)
+    choice = Choice(compile_only, quick, again, python or sys.executable)
+    with only_one(fleet), signals_raised(hint="run the same command again to go on"):
+        report = verify_fleet(fleet, made, inventory, engine, choice, remark)
+    deliver_as(form, report, lambda: describe(report), output)
+    if not report.passed:
+        raise typer.Exit(VerificationError.exit_code)
+
+
+COMMANDS = (probe, show, plan, install, verify)

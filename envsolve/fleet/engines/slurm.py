@@ -82,9 +82,9 @@ class Slurm:
         (directory / ".stdin").write_bytes(work.stdin)
         deadline = time.monotonic() + self._options.wait
         jobs: dict[str, str] = {}
+        left = set(work.commands)
         try:
             jobs |= {node: job for node, (job, _) in _queue(work.name).items() if node in work.commands}
-            left = set(work.commands)
             for node, command in work.commands.items():
                 if node in jobs:
                     continue
@@ -97,8 +97,8 @@ class Slurm:
                     ended(node, Outcome(failure=f"sbatch: {_last_line(submitted.stderr)}"))
             self._waited(work, directory, left, deadline, ended)
         finally:
-            if jobs:
-                capture(["scancel", "--quiet", *jobs.values()], os.environ, limit=_COMMAND_SECONDS)
+            if running := [jobs[node] for node in sorted(left & jobs.keys())]:
+                capture(["scancel", "--quiet", *running], os.environ, limit=_COMMAND_SECONDS)
 
     def _waited(
         self, work: Work, directory: Path, left: set[str], deadline: float, ended: Callable[[str, Outcome], None]
@@ -122,7 +122,7 @@ class Slurm:
                 for node in sorted(left):
                     state = queue[node][1] if node in queue else "its job ended without a result"
                     ended(node, Outcome(failure=f"no result after {self._options.wait:.0f} s: {state}"))
-                return
+                return  # what is left is cancelled
             if left:
                 time.sleep(_POLL_SECONDS)
 

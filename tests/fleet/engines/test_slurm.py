@@ -88,7 +88,7 @@ def test_jobs_of_a_killed_command_are_found_and_not_submitted_twice(state: Path,
     inventory = probe_nodes(fleet, Finishing(Options(wait=20)), lambda _: None)
     assert [one.nodes for one in inventory.classes] == [("gpu01",)]
     assert not (state / "sbatch.log").exists()
-    assert (state / "scancel.log").read_text().split() == ["--quiet", "7"]
+    assert not (state / "scancel.log").exists(), "it has a result"
 
 
 def slurm_name(fleet: Path) -> str:
