@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from envsolve.errors import VerificationError as VerificationError
     from envsolve.formats import in_containers as in_containers
     from envsolve.formats import render as render
+    from envsolve.inspection import bundle as bundle
     from envsolve.inspection import check_dockerfile as check_dockerfile
     from envsolve.inspection import check_facts as check_facts
     from envsolve.inspection import check_lock as check_lock
@@ -78,6 +79,7 @@ _MODULES = {
     "errors": ("EnvsolveError", "ImpossibleError", "IndexUnavailableError", "UsageError", "VerificationError"),
     "formats": ("in_containers", "render"),
     "inspection": (
+        "bundle",
         "check_dockerfile",
         "check_facts",
         "check_lock",

@@ -1,4 +1,4 @@
-"""Public API that inspects: the catalogue, binaries, errors, Dockerfiles and locks; and any result as text or JSON.
+"""Public API: the catalogue, binaries, errors, Dockerfiles, locks and bundles; and any result as text or JSON.
 
 Imports are local to the functions, so that each command loads only what it runs.
 """
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from envsolve.facts.maintain.check import Checked
     from envsolve.facts.maintain.lookup import Facts
     from envsolve.facts.maintain.summary import Summary
+    from envsolve.install.bundle import Bundle
     from envsolve.locks.model import LockReport
     from envsolve.machine.model import Machine
+    from envsolve.planning.plan import Plan
     from envsolve.verify.report import Probe
 
 
@@ -239,6 +241,27 @@ def check_dockerfile(
     if not is_folder(directory):
         raise UsageError(f"{directory} is not a directory", hint="name the directory that the image is built from")
     return dockerfile.check_dockerfile(read_file(file), machines_or_host(machines), Catalogue(), directory)
+
+
+def bundle(source: Plan | StrPath, place: StrPath, *, offline: bool = False) -> Bundle:
+    """Download every file of a plan, with an installer that needs no network.
+
+    Args:
+        source: A plan, or the path of its JSON or of a ``pylock.toml``.
+        place: A directory, or an archive, ``NAME.tar``. An interrupted bundle goes on where it ended.
+        offline: Whether only files of this machine may be used.
+
+    Raises:
+        ImpossibleError: The plan is impossible.
+        IndexUnavailableError: A file cannot be downloaded, or has another hash than the plan says.
+        UsageError: The source is no plan, or something in it has no file with a hash.
+    """
+    from envsolve.facts.catalogue import Catalogue
+    from envsolve.install.bundle import make_bundle, read_plan
+    from envsolve.packages.settings import read_settings
+
+    plan = read_plan(Path(source)) if isinstance(source, (str, os.PathLike)) else source
+    return make_bundle(plan, path_of(place, "place"), Catalogue(), read_settings(), offline=offline)
 
 
 def check_lock(

@@ -196,38 +196,6 @@ class PythonRelease(Fact, frozen=True):
     source: str
 
 
-class SharedFiles(msgspec.Struct, frozen=True):
-    """Versions of a package that install files under the same paths as another package does: of two, one overwrites.
-
-    Attributes:
-        package: Normalised name; ``versions`` is a specifier on its versions.
-        owner: The package whose files they are, in all its versions.
-    """
-
-    package: str
-    versions: str
-    owner: str
-    evidence: Evidence
-    source: str
-
-
-class CompiledAgainst(msgspec.Struct, frozen=True):
-    """Versions of a package whose binaries call another one by an ABI that its newer versions do not have.
-
-    Attributes:
-        package: Normalised name; ``versions`` is a specifier on its versions.
-        module: The package that is called.
-        module_versions: A specifier on the versions of ``module`` that have the ABI, ``<2``.
-    """
-
-    package: str
-    versions: str
-    module: str
-    module_versions: str
-    evidence: Evidence
-    source: str
-
-
 class IndexPlace(msgspec.Struct, frozen=True):
     """A place outside the default package index that carries builds.
 

@@ -79,9 +79,9 @@ class Catalogue:
     #: Packages that install the files of others.
     shared_files = _table(kinds.SHARED_FILES)
     compiled_against = _table(kinds.COMPILED_AGAINST)
+    first_uses = _optional(kinds.FIRST_USES)
     #: Packages that are compiled against the torch and CUDA at hand.
     source_projects = _table(kinds.SOURCE_PROJECTS)
-    #: Container images.
     images = _table(kinds.IMAGES)
     #: What ``nvidia/cuda`` images ask of the driver, by toolkit release.
     image_requirements = _keyed(kinds.IMAGE_REQUIREMENTS, lambda one: one.version)

@@ -1,7 +1,8 @@
-"""How a fact is known: evidence levels, sources, and what else was said about it."""
+"""How a fact is known: evidence levels, sources, and what else was said about it; and how packages behave together."""
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Literal
 
 import msgspec
 
@@ -85,3 +86,60 @@ class Precision(msgspec.Struct, frozen=True):
     of: int
     evidence: Evidence
     source: str
+
+
+# How packages behave beside others, and when they are used.
+
+
+class SharedFiles(msgspec.Struct, frozen=True):
+    """Versions of a package that install files under the same paths as another package does: of two, one overwrites.
+
+    Attributes:
+        package: Normalised name; ``versions`` is a specifier on its versions.
+        owner: The package whose files they are, in all its versions.
+    """
+
+    package: str
+    versions: str
+    owner: str
+    evidence: Evidence
+    source: str
+
+
+class CompiledAgainst(msgspec.Struct, frozen=True):
+    """Versions of a package whose binaries call another one by an ABI that its newer versions do not have.
+
+    Attributes:
+        package: Normalised name; ``versions`` is a specifier on its versions.
+        module: The package that is called.
+        module_versions: A specifier on the versions of ``module`` that have the ABI, ``<2``.
+    """
+
+    package: str
+    versions: str
+    module: str
+    module_versions: str
+    evidence: Evidence
+    source: str
+
+
+class FirstUse(msgspec.Struct, frozen=True):
+    """Something that a package downloads or compiles when it is first used, and not when it is installed.
+
+    Attributes:
+        package: Normalised name.
+        what: What it is, in a sentence without a subject: ``compiles a launcher for each kernel``.
+        kind: ``download`` or ``compile``.
+        provided_by: Packages of which any one makes it unnecessary, or holds what is needed.
+        host_compiler: Whether a C or C++ compiler on the machine is what is needed.
+        fix: What to do beforehand.
+    """
+
+    package: str
+    what: str
+    kind: Literal["download", "compile"]
+    fix: str
+    evidence: Evidence
+    source: str
+    provided_by: tuple[str, ...] = ()
+    host_compiler: bool = False

@@ -24,7 +24,6 @@ from packaging.version import InvalidVersion, Version
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.facts.builds import (
     Build,
-    CompiledAgainst,
     CondaBuild,
     CondaChannel,
     CondaName,
@@ -34,11 +33,10 @@ from envsolve.facts.builds import (
     IndexPlace,
     KnownMetadata,
     PythonRelease,
-    SharedFiles,
     SourceProject,
     TorchExtension,
 )
-from envsolve.facts.evidence import Evidence, Precision, Source
+from envsolve.facts.evidence import CompiledAgainst, Evidence, FirstUse, Precision, SharedFiles, Source
 from envsolve.facts.hardware import (
     Architecture,
     ArchName,
@@ -132,6 +130,7 @@ FAMILY = _kind("family", FamilyMember, "package")
 INDEXES = _kind("indexes", IndexPlace, "name")
 PYTHONS = _kind("pythons", PythonRelease, "version")
 SHARED_FILES = _kind("shared_files", SharedFiles, "package", "versions")
+FIRST_USES = _kind("first_uses", FirstUse, "package", "what")
 COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versions", "module")
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")

@@ -1,0 +1,46 @@
+"""``envsolve bundle``: every file of a plan, with an installer that needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from envsolve.cli.options import Form, option, path, path_argument
+from envsolve.cli.output import deliver_as, remark
+from envsolve.errors import UsageError
+from envsolve.inspection import bundle
+from envsolve.system.files import is_folder
+
+if TYPE_CHECKING:
+    from envsolve.install.bundle import Bundle
+
+
+def command(
+    plan: Annotated[Path, path_argument(metavar="PLAN", help="A plan.json or a pylock.toml of envsolve.")],
+    output: Annotated[Path, path("-o", metavar="DIR|TAR", help="The directory, or the archive NAME.tar, to make.")],
+    offline: Annotated[bool, option("--offline", help="Use only files of this machine.")] = False,
+    form: Form = None,
+) -> None:
+    """Download a plan for a machine without a network.
+
+    Writes every file of the plan, checked by its hash, and an installer that needs only Python. Lists what the packages
+    still download or compile when they are first used. An interrupted bundle goes on where it ended if you run the
+    command again.
+    """
+    if not is_folder(output.absolute().parent):
+        raise UsageError(f"there is no directory {output.parent}", hint="make it, or name another place after -o")
+    if output.suffix in (".gz", ".tgz", ".zip", ".xz", ".bz2", ".zst"):
+        raise UsageError(f"-o {output}: wheels are compressed already", hint="name the archive NAME.tar")
+    from envsolve.install.bundle import in_words
+
+    made = bundle(plan, output, offline=offline)
+    remark(f"written to {output}: {len(made.files)} files")
+    deliver_as(form, made, lambda: "\n".join(_lines(made, in_words(made), output)), None)
+
+
+def _lines(made: Bundle, later: Iterable[str], output: Path) -> list[str]:
+    place = f"tar xf {output.name} && cd {output.stem}" if output.suffix == ".tar" else f"cd {output.name}"
+    lines = [f"on the machine without a network: {place} && python{made.python or '3'} install.py DIRECTORY"]
+    listed = [f"- {line}" for line in later]
+    return [*lines, "at its first use a package may download or compile more:", *listed] if listed else lines

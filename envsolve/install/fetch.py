@@ -1,0 +1,162 @@
+"""Files downloaded into a directory: checked by their hashes, and gone on with after an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from envsolve.errors import IndexUnavailableError
+from envsolve.formats._packages import strong_hashes
+from envsolve.packages.urls import Credentials, local_path, without_secrets
+from envsolve.solve.outcome import PlannedPackage
+from envsolve.system import progress
+
+if TYPE_CHECKING:
+    import requests
+
+    from envsolve.packages.http import Session
+    from envsolve.packages.settings import IndexSettings
+
+_BLOCK = 1 << 20
+_ATTEMPTS = 3  # without a byte received in between
+_AT_A_TIME = 4  # files; more would only divide the same bandwidth
+
+
+class BundledFile(msgspec.Struct, frozen=True):
+    """One file of a bundle; ``role`` is ``build`` if it is only needed to build another one."""
+
+    name: str
+    version: str
+    filename: str
+    size: int
+    sha256: str
+    url: str
+    role: Literal["package", "build"] = "package"
+
+
+class Fetch:
+    """Downloads files into a directory, several at a time; each begins where an interrupted run ended."""
+
+    def __init__(self, directory: Path, settings: IndexSettings, *, offline: bool) -> None:
+        self._directory, self._settings, self._offline = directory, settings, offline
+        self._started: Session | None = None
+
+    def __enter__(self) -> Fetch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._started is not None:
+            self._started.close()
+
+    @property
+    def _session(self) -> Session:
+        if self._started is None:
+            from envsolve.packages.http import Session
+
+            credentials = Credentials(self._settings.keyring)
+            for url in (self._settings.default, *self._settings.extras):
+                credentials.add(url)
+            self._started = Session(self._settings, credentials, connections=_AT_A_TIME)
+        return self._started
+
+    def all(self, packages: Sequence[PlannedPackage], role: Literal["package", "build"]) -> list[BundledFile]:
+        """Bring every file, and say how large it is and what its SHA-256 is."""
+        sizes = [package.size for package in packages]
+        total = sum(size or 0 for size in sizes) if all(size is not None for size in sizes) else None
+        progress.phase("downloading", total, in_bytes=total is not None)
+        _ = self._session if any(not str(p.url).startswith("file:") for p in packages) and not self._offline else None
+        pool = ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="bundle")
+        try:
+            found = [*pool.map(self._one, packages)]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        progress.phase("")
+        return [
+            BundledFile(p.name, p.version, str(p.filename), size, digest, without_secrets(str(p.url)), role)
+            for p, (size, digest) in zip(packages, found, strict=True)
+        ]
+
+    def _one(self, package: PlannedPackage) -> tuple[int, str]:
+        target = self._directory / str(package.filename)
+        hashes = strong_hashes(package)
+        if target.is_file() and (known := _checked(target, hashes)):
+            progress.advance(known[0], package.filename)
+            return known
+        part = target.with_name(f"{target.name}.part")
+        if str(package.url).startswith("file:"):
+            shutil.copyfile(local_path(str(package.url)), part)
+        else:
+            self._download(str(package.url), part)
+        known = _checked(part, hashes)
+        if known is None:
+            part.unlink()
+            message = f"{package.filename} is not the file of the plan: its hash is another one"
+            raise IndexUnavailableError(message, hint="plan again; if it stays so, the index or a proxy changes files")
+        part.replace(target)
+        return known
+
+    def _download(self, url: str, part: Path) -> None:
+        if self._offline:
+            raise IndexUnavailableError(f"{url} is not on this machine", hint="run without --offline")
+        left = _ATTEMPTS
+        while True:
+            begun = part.stat().st_size if part.is_file() else 0
+            headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={begun}-"} if begun else {})
+            try:
+                done = self._session.get(url, _into(part, begun), headers)
+            except IndexUnavailableError:
+                if not begun:
+                    raise
+                # A host without ranges answers 416 to the whole file, and others to a changed one.
+                part.unlink()
+                continue
+            if done is None:
+                raise IndexUnavailableError(f"{url} is gone", hint="plan again")
+            if done:
+                return
+            left = _ATTEMPTS if part.stat().st_size > begun else left - 1
+            if not left:
+                raise IndexUnavailableError(f"{url} breaks off again and again", hint="run again to go on with it")
+
+
+def _into(part: Path, begun: int) -> Callable[[requests.Response], bool]:
+    """What writes a response into a file, from a byte on if the host sends that part; its answer: whether all came."""
+
+    def write(response: requests.Response) -> bool:
+        from requests import RequestException
+        from urllib3.exceptions import HTTPError
+
+        resumed = begun > 0 and response.status_code == 206
+        with part.open("r+b" if resumed else "wb") as file:
+            if resumed:
+                file.seek(begun)
+                file.truncate()
+            try:
+                for block in response.iter_content(_BLOCK):
+                    file.write(block)
+                    progress.advance(len(block), part.name.removesuffix(".part"))
+            except (RequestException, HTTPError, OSError):
+                return False
+        return True
+
+    return write
+
+
+def _checked(path: Path, hashes: Mapping[str, str]) -> tuple[int, str] | None:
+    """The size and the SHA-256 of a file; None if it has not all of some hashes."""
+    digests = {name: hashlib.new(name) for name in {"sha256", *hashes}}
+    size = 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            size += len(block)
+            for one in digests.values():
+                one.update(block)
+    if any(digests[name].hexdigest() != digest.lower() for name, digest in hashes.items()):
+        return None
+    return size, digests["sha256"].hexdigest()
