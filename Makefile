@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint network gpu slow cluster grid bench catalogue-docs docs dist clean
+.PHONY: demo test lint network gpu slow cluster grid fuzz bench catalogue-docs docs dist clean
 
 $(READY): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -48,6 +48,10 @@ cluster: $(READY)
 # and the verdict on every kind of build on all of them; a quarter of an hour on two cores.
 grid: $(READY)
 	$(BIN)/python -m pytest -m grid
+
+# Damaged input of every kind, 10,000 pieces each; MINUTES=30 goes on for as long, TARGETS=lock takes one kind.
+fuzz: $(READY)
+	$(BIN)/python -m bench.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(TARGETS)
 
 # Takes ten minutes; the tools that are compared get environments of their own, made anew from what is published.
 # QUICK=1 takes three turns and writes nothing.

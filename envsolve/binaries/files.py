@@ -11,6 +11,7 @@ from shutil import copyfileobj
 from typing import IO, Protocol, cast
 
 from envsolve.errors import UsageError
+from envsolve.system.files import open_regular
 
 _IN_MEMORY = 32 << 20
 _LARGEST_TEXT = 16 << 20
@@ -133,7 +134,7 @@ class FolderFiles:
     def open(self, path: str) -> IO[bytes]:
         """The file itself."""
         try:
-            return (self._folder / path).open("rb")
+            return open_regular(self._folder / path)
         except OSError as error:
             raise UsageError(f"{path} in {self.name} cannot be read: {error.strerror}") from error
 

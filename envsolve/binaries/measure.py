@@ -24,7 +24,7 @@ from envsolve.binaries.files import Artefact, FolderFiles, WheelFile, read_text
 from envsolve.binaries.library import read_library
 from envsolve.binaries.model import LIBRARY_FILE, Assembler, Library, Measurement
 from envsolve.errors import UsageError
-from envsolve.system.files import real_path
+from envsolve.system.files import open_regular, read_regular, real_path
 
 # What a PyTorch build says of itself, read without importing it.
 #
@@ -93,6 +93,7 @@ _TOOL = re.compile(
     r"(.*/)?bin/(nvcc|ptxas(-\w+)?|cuobjdump|nvdisasm|fatbinary|cicc|nvlink|nvprune|cudafe\+\+|bin2c)(\.exe)?"
 )
 # Such files have some hundred bytes.
+_LARGEST_RECORD = 64 * 2**20
 _LARGEST_VERSION = 1 << 16
 # The largest wheels hold 4 GiB; what is far larger takes minutes to read, and is not one.
 _LARGEST = 32 << 30
@@ -128,7 +129,7 @@ def measure_path(path: Path, *, every: bool = False) -> Measurement:
             raise UsageError(f"{path} is a pipe or a device, not a file")
         if kind.st_size > _LARGEST:
             raise UsageError(f"{path} is larger than {_LARGEST >> 30} GiB: that is neither a wheel nor a library")
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return measure(file, path.name, every=every)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
@@ -280,7 +281,7 @@ def measure_environment(folder: Path, *, every: bool = False) -> Measurement:
 def _distribution(info: Path, every: bool) -> Measurement:
     site = info.parent
     try:
-        rows = list(csv.reader((info / "RECORD").read_text("utf-8").splitlines()))
+        rows = list(csv.reader(read_regular(info / "RECORD", _LARGEST_RECORD).decode("utf-8").splitlines()))
         paths = [row[0] for row in rows if row]
     except (OSError, ValueError, csv.Error):
         paths = [path.relative_to(site).as_posix() for path in info.iterdir()]

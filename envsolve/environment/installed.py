@@ -23,7 +23,7 @@ import msgspec
 
 from envsolve.binaries.model import LIBRARY_FILE
 from envsolve.environment.model import Distribution
-from envsolve.system.files import open_regular, read_regular
+from envsolve.system.files import from_json, open_regular, read_regular
 
 LARGEST_RECORD = 64 << 20
 #: What a GPU program runs: other files may be edited or left out of slim images without harm.
@@ -240,7 +240,7 @@ def _of_conda(prefix: Path) -> Iterator[Package]:
         if not _CONDA_STACK.fullmatch(path.name.rsplit("-", 2)[0]):
             continue
         try:
-            record = msgspec.json.decode(read_regular(path, LARGEST_RECORD), type=_CondaRecord)
+            record = from_json(read_regular(path, LARGEST_RECORD), _CondaRecord)
         except (OSError, msgspec.MsgspecError):  # told as unreadable by whoever reads the environment
             continue
         again = f"conda install --force-reinstall {record.name}={record.version}={record.build}"

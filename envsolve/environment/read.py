@@ -37,7 +37,7 @@ from envsolve.errors import UsageError
 from envsolve.facts.maintain.companions import extension_of
 from envsolve.machine.model import Toolkit
 from envsolve.machine.tools import HOME_VARIABLES, folders, nvcc, programs, written_version
-from envsolve.system.files import is_file, open_regular, read_regular, real_path
+from envsolve.system.files import from_json, is_file, open_regular, read_regular, real_path
 from envsolve.values import PythonVersion
 
 _INFO = re.compile(r"(?P<name>[^-]+)(?:-(?P<version>[^-]+))?(?:-py3[\d.]*)?\.(?:dist|egg)-info")
@@ -135,7 +135,7 @@ def read_conda(prefix: Path) -> tuple[tuple[CondaPackage, ...], tuple[str, ...]]
     found, unreadable = [], []
     for path in sorted(prefix.glob("conda-meta/*.json")):
         try:
-            record = msgspec.json.decode(read_regular(path, LARGEST_RECORD), type=_CondaRecord)
+            record = from_json(read_regular(path, LARGEST_RECORD), _CondaRecord)
         except (OSError, msgspec.MsgspecError) as error:
             unreadable.append(f"{path}: {error}")
             continue
@@ -213,7 +213,7 @@ def _line(path: Path) -> str | None:
 
 def _direct_url(path: Path) -> str | None:
     try:
-        return msgspec.json.decode(read_regular(path), type=_DirectUrl).url
+        return from_json(read_regular(path), _DirectUrl).url
     except (OSError, msgspec.MsgspecError):
         return None
 

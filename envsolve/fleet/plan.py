@@ -28,7 +28,7 @@ from envsolve.planning.groups import Plans
 from envsolve.planning.lock import Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
-from envsolve.system.files import dump, read_regular, replace_file
+from envsolve.system.files import dump, from_json, read_regular, replace_file
 from envsolve.values import DriverVersion, PythonVersion
 
 SCHEMA: Literal["envsolve.fleet-plan/1"] = "envsolve.fleet-plan/1"
@@ -156,7 +156,7 @@ def read_plan(fleet: Path) -> FleetPlan:
     """
     path = fleet / _PLAN
     try:
-        return msgspec.json.decode(read_regular(path, 2**28), type=FleetPlan)
+        return from_json(read_regular(path, 2**28), FleetPlan)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", hint=_HINT) from error
     except msgspec.MsgspecError as error:

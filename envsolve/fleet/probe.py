@@ -21,7 +21,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.fleet.engines import Engine, Outcome, Work
 from envsolve.fleet.jobs import Progress, run_on
 from envsolve.fleet.model import Inventory, Labels, Profile, Reader, folded
-from envsolve.system.files import dump, is_folder, read_regular, replace_file
+from envsolve.system.files import dump, from_json, is_folder, read_regular, replace_file
 
 SCRIPT = Path(__file__).with_name("probe_script.py")
 _INVENTORY, _MACHINES, _WORK = "nodes.json", "machines", ".probe"
@@ -99,7 +99,7 @@ def read_inventory(fleet: Path) -> Inventory:
     """
     path = fleet / _INVENTORY
     try:
-        return msgspec.json.decode(read_regular(path, 2**28), type=Inventory)
+        return from_json(read_regular(path, 2**28), Inventory)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", hint=_HINT) from error
     except msgspec.MsgspecError as error:

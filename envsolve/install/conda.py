@@ -149,7 +149,7 @@ def _assumptions(lines: Sequence[str], files: Sequence[File], subdir: str, path:
 def _noted(text: str, path: Path) -> Assumptions:
     try:
         table = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         table = None
     assumptions = Assumptions.from_table(table) if isinstance(table, dict) else None
     if assumptions is None:

@@ -34,7 +34,7 @@ from envsolve.planning.lock import Assumptions, Classes, assumptions_of, classes
 from envsolve.planning.plan import Plan
 from envsolve.solve.files import UNREAD
 from envsolve.solve.outcome import PlannedPackage
-from envsolve.system.files import is_folder, parse_toml, real_path
+from envsolve.system.files import is_folder, parse_toml, read_regular, real_path
 
 if TYPE_CHECKING:
     from envsolve.install.interpreters import Target
@@ -183,7 +183,7 @@ def read_lock(path: Path) -> Lock:
     # The warning of the library about a newer lock is said in the notes instead.
     logging.getLogger("packaging.pylock").setLevel(logging.ERROR)
     try:
-        pylock = Pylock.from_dict(parse_toml(path.read_text(encoding="utf-8"), path, hint))
+        pylock = Pylock.from_dict(parse_toml(read_regular(path).decode("utf-8"), path, hint))
     except OSError as error:
         raise UsageError(f"the lock {path} cannot be read: {error.strerror or error}", hint=hint) from error
     except UnicodeDecodeError as error:

@@ -118,7 +118,7 @@ def probe(executable: str) -> Target | None:
     answer = ask([executable, "-I", "-c", _PROBE], os.environ, limit=PROBE_SECONDS)
     try:
         facts = json.loads((answer or "").partition("\n")[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if facts["markers"]["implementation_name"] != "cpython":
         return None

@@ -24,13 +24,14 @@ from packaging.version import InvalidVersion, Version
 from envsolve.install.files import File, Wanted
 from envsolve.install.interpreters import PROBE_SECONDS
 from envsolve.planning.lock import Assumptions, Building
-from envsolve.system.files import dump
+from envsolve.system.files import dump, from_json, read_regular
 from envsolve.system.processes import ask
 from envsolve.values import PythonVersion
 
 SCHEMA: Literal["envsolve.installed/1"] = "envsolve.installed/1"
 FOLDER = ".envsolve"
 _RECORD, _CONTENTS = "installed.json", "contents.json"
+_LARGEST = 256 * 2**20  # bytes; the contents of an environment with a hundred thousand files have 20 MB
 _PACKAGES = "lib/python3*/site-packages"
 _SMALL = 1 << 20
 """Bytes up to which a file that a package manager has just written is hashed, too, and not only measured."""
@@ -64,7 +65,7 @@ def is_all_ours(environment: Path) -> bool:
 
 def _configuration(environment: Path) -> str:
     try:
-        return (environment / CONFIG).read_text(encoding="utf-8")
+        return read_regular(environment / CONFIG).decode("utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
 
@@ -152,7 +153,7 @@ def write_proof(environment: Path, proof: Proof) -> None:
 def read(environment: Path) -> Record | None:
     """The record of an environment; None where envsolve did not make it or the record is damaged."""
     try:
-        return msgspec.json.decode((environment / FOLDER / _RECORD).read_bytes(), type=Record)
+        return from_json(read_regular(environment / FOLDER / _RECORD, _LARGEST), Record)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -160,7 +161,7 @@ def read(environment: Path) -> Record | None:
 def _listed(environment: Path) -> dict[str, Entry] | None:
     """The list of files that an install left; None if it is missing or damaged."""
     try:
-        return msgspec.json.decode((environment / FOLDER / _CONTENTS).read_bytes(), type=dict[str, Entry])
+        return from_json(read_regular(environment / FOLDER / _CONTENTS, _LARGEST), dict[str, Entry])
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -349,7 +350,7 @@ def _recorded(environment: Path) -> dict[str, str | None]:
 
 def _rows(info: Path) -> Iterator[tuple[str, str, str]]:
     try:
-        text = (info / "RECORD").read_text(encoding="utf-8")
+        text = read_regular(info / "RECORD", _LARGEST).decode("utf-8")
         for row in csv.reader(text.splitlines()):
             if len(row) == 3:
                 yield row[0], row[1], row[2]
@@ -377,7 +378,7 @@ class _CondaMeta(msgspec.Struct, frozen=True):
 def _conda_paths(meta: Path) -> Iterator[tuple[str, str | None]]:
     """The files of one conda package with their sha256, in base64 as a RECORD has it."""
     try:
-        listed = msgspec.json.decode(meta.read_bytes(), type=_CondaMeta).paths_data.paths
+        listed = from_json(read_regular(meta, _LARGEST), _CondaMeta).paths_data.paths
     except (OSError, msgspec.MsgspecError):
         return
     for one in listed:

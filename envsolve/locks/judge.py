@@ -16,7 +16,7 @@ from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.locks.conda import conda_candidate
 from envsolve.locks.model import STATUSES, Finding, LockAnswer, Locked, LockFile, LockReport, MachineAnswer, Status
-from envsolve.locks.read import read_lock_file
+from envsolve.locks.read import as_its_tool_writes_it, read_lock_file
 from envsolve.locks.uv import DEV
 from envsolve.machine.model import Machine, one_line
 from envsolve.rules.conda import CondaJudge
@@ -64,7 +64,7 @@ def _checked(
     for machine in machines:
         judged = as_judged(machine, None, catalogue.drivers)
         version, fault = _python(lock, judged, python, catalogue)
-        case = _Case(lock, judged, version, catalogue, facts)
+        case = _Case(path, lock, judged, version, catalogue, facts)
         answers.append(_best(case, chosen, fault))
     return LockAnswer(str(path), lock.kind, tuple(answers))
 
@@ -115,6 +115,7 @@ class _Taken(msgspec.Struct, frozen=True):
 class _Case(msgspec.Struct, frozen=True):
     """One lock on one machine."""
 
+    path: Path
     lock: LockFile
     machine: Machine
     python: str
@@ -138,7 +139,8 @@ class _Case(msgspec.Struct, frozen=True):
     def answer(self, chosen: Sequence[str], faults: Iterable[Finding]) -> MachineAnswer:
         """The packages that are installed with some extras and groups, judged."""
         environment = self.environment
-        packages = self.lock.select(environment, chosen)
+        with as_its_tool_writes_it(self.path, self.lock.kind):
+            packages = self.lock.select(environment, chosen)
         taken: list[_Taken] = []
         findings = list(faults)
         if packages is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -12,7 +13,6 @@ import msgspec
 from packaging.markers import InvalidMarker, Marker
 from packaging.utils import canonicalize_name
 
-from envsolve.errors import UsageError
 from envsolve.locks.model import Locked, LockFile
 from envsolve.packages.requirement_files import decode
 from envsolve.packages.requirements import wrong
@@ -238,6 +238,20 @@ def kind_of(path: Path, text: str) -> str | None:
     return next((kind for mark, kind in marks.items() if mark in text[:4000]), None)
 
 
+@contextmanager
+def as_its_tool_writes_it(path: Path, kind: str | None) -> Iterator[None]:
+    """Take every error within for a lock of another shape; parts of a lock are read only when they are selected.
+
+    Raises:
+        UsageError: There was one.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        what = f"it is not a {kind} as its tool writes it ({type(error).__name__}: {error})"
+        raise wrong(str(path), what, "let the tool that wrote it lock again") from None
+
+
 def read_lock_file(path: Path) -> LockFile:
     """Read a lock.
 
@@ -250,7 +264,7 @@ def read_lock_file(path: Path) -> LockFile:
 
     text = read_text(path)
     kind = kind_of(path, text)
-    try:
+    with as_its_tool_writes_it(path, kind):
         if kind == "uv.lock":
             return UvLock(path, text)
         if kind in _TOML:
@@ -259,11 +273,6 @@ def read_lock_file(path: Path) -> LockFile:
             return read_hashed(path, text)
         if kind is not None:
             return read_conda_lock_file(path, kind, text)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        what = f"it is not a {kind} as its tool writes it ({type(error).__name__}: {error})"
-        raise wrong(str(path), what, "let the tool that wrote it lock again") from None
     hint = (
         "uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml, pylock.toml and requirements with hashes are read"
     )

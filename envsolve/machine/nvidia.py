@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from envsolve.machine.model import Driver, Gpu
-from envsolve.system.files import is_file, is_there, read_stripped
+from envsolve.system.files import from_json, is_file, is_there, read_stripped
 from envsolve.system.processes import ask
 from envsolve.values import DriverVersion
 
@@ -298,7 +298,7 @@ def ask_libcuda(
     # -I and -S: the child must not run code that an environment or a working directory slips in.
     printed = ask([sys.executable, "-I", "-S", str(_SCRIPT), library, *mode], environ, limit=limit)
     try:
-        answer = msgspec.json.decode(printed or "", type=_Answer)
+        answer = from_json(printed or "", _Answer)
     except msgspec.MsgspecError:
         return None
     return Libcuda(answer.path, cuda_version(answer.version), answer.devices)

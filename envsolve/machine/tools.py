@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envsolve.machine.model import HostCompiler, Installer, Interpreter, Toolkit
-from envsolve.system.files import is_file, open_regular, real_path
+from envsolve.system.files import is_file, open_regular, read_regular, real_path
 from envsolve.system.processes import TIME_LIMIT, ask
 from envsolve.values import PythonVersion
 
@@ -130,12 +130,12 @@ def nvcc(folder: Path) -> Path | None:
 def written_version(folder: Path) -> str | None:
     """Version by ``version.json`` (from CUDA 11.1), ``version.txt`` (before), or the file name of the runtime."""
     try:
-        entry = json.loads((folder / "version.json").read_text())["cuda"]["version"]
+        entry = json.loads(read_regular(folder / "version.json"))["cuda"]["version"]
         return str(PythonVersion.parse(str(entry)))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         pass
     try:
-        if version := _first(_TEXT_VERSION, (folder / "version.txt").read_text(errors="replace")):
+        if version := _first(_TEXT_VERSION, read_regular(folder / "version.txt").decode("utf-8", "replace")):
             return version
     except OSError:
         pass

@@ -323,7 +323,8 @@ def _found(directory: bytes, suffix: bytes) -> Iterator[Member]:
 # Finding the metadata inside a distribution file: METADATA of a wheel, PKG-INFO of a source archive.
 
 
-ARCHIVE_ERRORS = (ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError)
+# zipfile raises RuntimeError for a member with a password, and NotImplementedError, which is one, for odd versions.
+ARCHIVE_ERRORS = (ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError)
 
 
 def wheel_metadata(file: IO[bytes], filename: str) -> CoreMetadata:

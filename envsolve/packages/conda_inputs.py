@@ -23,6 +23,7 @@ from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, combine, w
 from envsolve.rules.conda import Spec, subdir_of
 from envsolve.rules.platform import Environment, admits_python
 from envsolve.system.files import parse_toml, read_regular
+from envsolve.system.limits import YAML_DEPTH, LimitError, depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +193,13 @@ def yaml_table(path: Path, kind: str = "environment.yml") -> dict[str, Any]:
         hint = "install it beside envsolve: pip install 'envsolve[conda]'"
         raise UsageError(f"{path} is read with ruamel.yaml, which is not there ({error})", hint=hint) from error
     try:
-        table = yaml.YAML(typ="safe", pure=True).load(read_regular(path).decode("utf-8-sig"))
+        text = read_regular(path).decode("utf-8-sig")
+        if depth(text) > YAML_DEPTH:
+            raise LimitError(f"more than {YAML_DEPTH} brackets are nested")
+        table = yaml.YAML(typ="safe", pure=True).load(text)
     except OSError as error:
         raise wrong(str(path), f"the file cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.error.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.error.YAMLError) as error:
         raise wrong(str(path), f"it is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(table, dict):
         raise wrong(str(path), f"this is no {kind}", _HINT if kind == "environment.yml" else None)

@@ -23,6 +23,7 @@ from envsolve.packages.cache import DiskCache, Store, default_cache_dir
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata, IndexFile, is_file_of, requirement_text, specifier_text
 from envsolve.packages.urls import redact
+from envsolve.system.files import from_json
 from envsolve.system.processes import capture
 
 _SECONDS = 600.0
@@ -133,7 +134,7 @@ class _Report(msgspec.Struct):
 
 def _reported(text: bytes) -> CoreMetadata:
     try:
-        (item,) = msgspec.json.decode(text, type=_Report).install
+        (item,) = from_json(text, _Report).install
         said = item.metadata
         lines = [requirement_text(line) for line in said.get("requires_dist", ())]
         return CoreMetadata(

@@ -83,7 +83,7 @@ def load_project(path: Path, origin: str | None = None) -> Project:
         hint = "name a folder with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a folder"
         what = f"the project cannot be read: {error.strerror}"
         raise wrong(f"{origin}: {path}" if origin else str(path), what, hint) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # a number of 5,000 digits, 2,000 brackets
         raise wrong(str(path), str(error)) from None
     project, groups = file.project, dict(file.dependency_groups)
     try:

@@ -154,7 +154,7 @@ def _json_list(text: str) -> list[str] | None:
         return None
     try:
         listed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return listed if isinstance(listed, list) and all(isinstance(word, str) for word in listed) else None
 

@@ -155,7 +155,7 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
 def _table(text: bytes | None, tree: Tree) -> dict[str, Any]:
     try:
         return msgspec.toml.decode(text or b"", type=dict[str, Any])
-    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
         raise UsageError(
             f"the pyproject.toml in {_place(tree)} is not TOML: {error}", hint="no installer builds it before it is"
         ) from None

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from packaging.utils import canonicalize_name
 
+from envsolve.errors import UsageError
 from envsolve.packages.source_trees import GitError, fetched, read_address
 from envsolve.system.files import is_file, read_regular, real_path
 
@@ -39,7 +40,10 @@ def name_of_repository(url: str) -> str:
                 found = stated_name(lambda path: _text(commit.read(base + path)))
     except GitError:
         pass  # whoever installs the plan learns the name, or that there is no such repository
-    path = urlsplit(repository).path.rstrip("/").removesuffix(".git").partition("@")[0]
+    try:
+        path = urlsplit(repository).path.rstrip("/").removesuffix(".git").partition("@")[0]
+    except ValueError:
+        raise UsageError(f"{url!r} is not the URL of a repository: its host cannot be read") from None
     # A subdirectory alone may have the name of another project: bindings/torch of tiny-cuda-nn is not torch.
     parts = [path.rpartition("/")[2], *(tree.subdirectory or "").strip("/").rpartition("/")[2:]]
     return found or _as_name("-".join(filter(None, parts)))
@@ -56,7 +60,7 @@ def tree_instead(path: Path, extras: Sequence[str]) -> str | None:
         table = msgspec.toml.decode(read_regular(path), type=dict[str, Any])
     except OSError:
         table = {}
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     described = "project" in table or bool(table.get("dependency-groups"))
     name = None if described else name_of_directory(path.parent)
@@ -95,7 +99,7 @@ def _in_pyproject(read: Read) -> Iterator[Any]:
         table = msgspec.toml.decode(read("pyproject.toml") or "", type=dict[str, Any])
         yield table.get("project", {}).get("name")
         yield table.get("tool", {}).get("poetry", {}).get("name")
-    except (msgspec.MsgspecError, AttributeError):
+    except (msgspec.MsgspecError, ValueError, RecursionError, AttributeError):
         return
 
 

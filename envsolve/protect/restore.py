@@ -23,7 +23,7 @@ from envsolve.install.errors import explained
 from envsolve.packages.commands import Command
 from envsolve.protect.dry_run import read_command
 from envsolve.protect.keep import DIRECTORY
-from envsolve.system.files import dump, read_regular, real_path, replace_file
+from envsolve.system.files import dump, from_json, read_regular, real_path, replace_file
 from envsolve.system.processes import stream
 from envsolve.system.progress import phase
 
@@ -126,7 +126,7 @@ def last(prefix: Path) -> tuple[Path, State]:
         raise UsageError(f"no earlier state of {prefix} is saved", hint="`envsolve diagnose --fix` saves one")
     path = found[1]
     try:
-        state = msgspec.json.decode(read_regular(path), type=State)
+        state = from_json(read_regular(path), State)
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     if real_path(Path(state.prefix)) != real_path(prefix):
@@ -175,7 +175,7 @@ def _source(distribution: Distribution) -> str | None:
     if distribution.direct_url is None:
         return None
     try:
-        origin = msgspec.json.decode(read_regular(Path(distribution.info) / "direct_url.json"), type=_Origin)
+        origin = from_json(read_regular(Path(distribution.info) / "direct_url.json"), _Origin)
     except (OSError, msgspec.MsgspecError):
         return None
     if origin.dir_info and origin.dir_info.editable:

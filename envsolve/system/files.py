@@ -154,6 +154,20 @@ def dump(value: object) -> str:
     return msgspec.json.format(written, indent=2).decode() + "\n"
 
 
+def from_json(data: bytes | str, type: type[Item]) -> Item:
+    """Decode JSON as a type.
+
+    Raises:
+        msgspec.DecodeError: It is something else; msgspec has other errors for what is not UTF-8 or too deep.
+    """
+    import msgspec
+
+    try:
+        return msgspec.json.decode(data, type=type)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
+
+
 def _with_escapes(value: object) -> str:
     """Like :func:`canonical`, for a value with a path that is not UTF-8: JSON can hold its bytes only as escapes."""
     import json
@@ -189,7 +203,7 @@ def parse_toml(text: str, path: Path, hint: str | None = None) -> dict[str, Any]
 
     try:
         table: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a date of month 13, a number of 5,000 digits
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     return table
 

@@ -41,12 +41,15 @@ SIGNATURE_SECONDS = 3.0
 """Seconds of work that all signatures may take on one text. A build log of 30 MiB takes less than one."""
 LOG_SECONDS = 3.0
 """Seconds of work after which a log is not searched for more words. A build log of 20 MiB takes less than one."""
+YAML_DEPTH = 50
+"""Brackets within each other in YAML: its parser takes 15 seconds for 800, without an end in sight for more."""
 REQUIREMENT_LENGTH = 16 * 1024
 """Characters of one requirement, version or specifier."""
 
 # Python refuses to convert 4,300 digits, and packaging does so only when a version is compared. A version of more
 # than 20 digits exceeds what an index stores.
 _LONG_NUMBER = re.compile(r"\d{100}")
+_BRACKET = re.compile(r"[][{}]")
 # C0 without tab and line feed, DEL, C1, and the characters that reorder or hide text in a terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -88,6 +91,15 @@ class Counted:
         if self._left < 0:
             raise LimitError(self._message)
         return data
+
+
+def depth(text: str) -> int:
+    """How deep brackets and braces are nested, those in strings included."""
+    deepest = level = 0
+    for found in _BRACKET.finditer(text):
+        level = level + 1 if found[0] in "[{" else max(level - 1, 0)
+        deepest = max(deepest, level)
+    return deepest
 
 
 def is_sane(text: str) -> bool:

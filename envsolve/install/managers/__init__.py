@@ -19,7 +19,7 @@ from envsolve.install import staging as strays
 from envsolve.install.files import File
 from envsolve.install.interpreters import PROBE_SECONDS, Target
 from envsolve.packages.config_files import pip_layers
-from envsolve.system.files import parse_toml
+from envsolve.system.files import parse_toml, read_regular
 from envsolve.system.processes import ask
 
 # What of a user's pip and uv configuration a run of theirs may see: how to reach an index, and where the cache is.
@@ -117,7 +117,7 @@ def _uv_tables(environ: Mapping[str, str], cwd: Path) -> Iterator[Mapping[str, A
 def _read(path: Path) -> dict[str, Any]:
     hint = "fix or remove it: uv would also read it"
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_regular(path).decode("utf-8-sig")
     except OSError:
         return {}
     except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from envsolve.packages.commands import Argument, Change, Command, Meaning
+from envsolve.system.files import from_json
 
 #: ``conda-forge::pytorch=2.7.1=cpu*``, ``pytorch>=2.7``, ``pytorch[build=cpu*]``.
 _SPEC = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?:[ =<>!~\[].*)?")
@@ -87,7 +88,7 @@ class Conda:
     def read_dry_run(self, out: str, err: str) -> tuple[Path | None, tuple[Change, ...]]:
         """Read the JSON on standard output."""
         # Other output may precede the JSON.
-        answer = msgspec.json.decode(out[out.find("{") :], type=_Answer)
+        answer = from_json(out[out.find("{") :], _Answer)
         if not answer.success:
             raise ValueError("it failed")
         removed = {p.name: p for p in answer.actions.unlink}

@@ -15,7 +15,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from envsolve.environment.layout import is_environment, prefix_of
 from envsolve.errors import UsageError
 from envsolve.packages.commands import Argument, Change, Command, Meaning
-from envsolve.system.files import read_regular, real_path
+from envsolve.system.files import from_json, read_regular, real_path
 
 _PYTHON = re.compile(r"python[\d.]*(?:\.exe)?")
 _SHEBANG = re.compile(rb"#!\s*(?P<program>/[^\n]+)")
@@ -121,7 +121,7 @@ class Pip:
     def read_dry_run(self, out: str, err: str) -> tuple[Path | None, tuple[Change, ...]]:
         """Read the report on standard output."""
         # Warnings of the interpreter may precede the report.
-        report = msgspec.json.decode(out[out.find("{") :], type=_Report)
+        report = from_json(out[out.find("{") :], _Report)
         return None, tuple(_change(item) for item in report.install)
 
     def requested(self, word: str) -> str | None:

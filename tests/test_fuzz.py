@@ -1,0 +1,73 @@
+"""A few mutations of every kind of input that `make fuzz` damages by the thousand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.fuzz import _targets, mutation, tried
+from envsolve.errors import UsageError
+from envsolve.locks.read import read_lock_file
+from envsolve.packages.conda_inputs import yaml_table
+from envsolve.packages.project_files import load_project
+from envsolve.packages.requirement_files import read_requirements
+from envsolve.protect.restore import last
+from envsolve.system.limits import YAML_DEPTH
+
+TARGETS = _targets()
+SLOW = {"dockerfile": 5, "log": 5}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_damaged_input_ends_in_an_answer_or_an_error_of_envsolve(target: str) -> None:
+    reader, seeds = TARGETS[target]
+    for seed in seeds[:10]:
+        assert tried(reader, seed) is None
+    for number in range(SLOW.get(target, 40)):
+        assert tried(reader, mutation(target, seeds, number)) is None, number
+
+
+@pytest.mark.parametrize("text", ["a = " + "9" * 5000, "a = " + "[" * 5000, "a = 1980-13-45"])
+def test_toml_that_python_refuses_is_refused_as_such(text: str, tmp_path: Path) -> None:
+    for name, read in (("pyproject.toml", load_project), ("uv.lock", read_lock_file), ("poetry.lock", read_lock_file)):
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(UsageError):
+            read(path)
+
+
+@pytest.mark.parametrize("text", ["a: " + "[a," * 800 + "]" * 800, "- " * 1000, "a: &a [*a]\nb: 1980-13-45"])
+def test_yaml_that_is_deep_is_refused_soon(text: str, tmp_path: Path) -> None:
+    pytest.importorskip("ruamel.yaml")
+    path = tmp_path / "environment.yml"
+    path.write_text(text)
+    with pytest.raises(UsageError):
+        yaml_table(path)
+    path.write_text("a: " + "[" * YAML_DEPTH + "]" * YAML_DEPTH)
+    assert yaml_table(path)
+
+
+def test_a_repository_without_a_host_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("-e git+https://[[[[\n")
+    with pytest.raises(UsageError):
+        read_requirements((), (path,))
+
+
+def test_a_part_of_a_lock_that_is_read_late_is_refused_like_the_rest(tmp_path: Path) -> None:
+    import envsolve
+
+    path = tmp_path / "uv.lock"
+    path.write_text(
+        'version = 1\n[[package]]\nname = "a"\nsource = { virtual = "." }\ndependencies = [{ nam = "torch" }]\n'
+    )
+    with pytest.raises(UsageError, match=r"not a uv\.lock as its tool writes it"):
+        envsolve.check_lock([path], [envsolve.describe_target("RTX 4090, driver 550, python 3.12")])
+
+
+def test_a_saved_state_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".envsolve").mkdir()
+    (tmp_path / ".envsolve" / "state-1.json").write_bytes(b'{"schema": "\xd4"}')
+    with pytest.raises(UsageError, match="cannot be read"):
+        last(tmp_path)
