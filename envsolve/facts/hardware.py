@@ -152,6 +152,8 @@ class GpuModel(Fact, frozen=True):
             version that is older than the GPU may not know it. So no rule refuses a driver for this.
         listed_in: Where no such notes are known, the lowest version whose own list of GPUs has the GPU.
         pci_ids: PCI device ids (vendor 10de), lower-case hexadecimal: ``2684``.
+        system: For a GPU that exists only in machines of one kind: their system as a target string, with the oldest C
+            library of those systems, ``linux-aarch64, glibc 2.39``.
     """
 
     name: str
@@ -163,6 +165,7 @@ class GpuModel(Fact, frozen=True):
     first_driver: str | None = None
     listed_in: str | None = None
     pci_ids: tuple[str, ...] = ()
+    system: str | None = None
 
 
 class Architecture(Fact, frozen=True):

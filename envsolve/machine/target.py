@@ -337,7 +337,26 @@ def complete(machine: Machine, catalogue: Catalogue) -> Machine:
         changed = [index for index, (old, new) in enumerate(zip(gpus, filled, strict=True)) if old != new]
         sources |= {f"gpus[{index}].compute_capability": "catalogue" for index in changed}
         gpus = filled
-    return replace(machine, driver=driver, gpus=gpus, sources=sources)
+    platform, more = _on_only_system(machine, catalogue)
+    return replace(machine, platform=platform, driver=driver, gpus=gpus, sources={**more, **sources})
+
+
+def _on_only_system(machine: Machine, catalogue: Catalogue) -> tuple[Platform | None, dict[str, str]]:
+    """The platform with what its GPUs imply, if they exist only in machines with one system; what was filled in."""
+    names = {gpu.name for gpu in machine.gpus or ()}
+    models = [model for model in catalogue.gpus if names & {model.name, *model.aliases}]
+    systems = {model.system for model in models}
+    known, text = machine.platform or Platform(), systems.pop() if len(systems) == 1 else None
+    if not text or len(models) != len(names):
+        return machine.platform, {}
+    only = parse_target(text)
+    if (known.os or only.os, known.arch or only.arch) != (only.os, only.arch):
+        return machine.platform, {}
+    # An image has the C library of its own distribution.
+    libc = None if known.distro or known.container else only.libc
+    found = {"os": only.os, "arch": only.arch, "libc": libc}
+    filled = {name: value for name, value in found.items() if value and getattr(known, name) is None}
+    return replace(known, **filled), {f"platform.{name}": f"catalogue ({models[0].name})" for name in filled}
 
 
 def driver_branch(version: str, catalogue: Catalogue) -> DriverBranch | None:

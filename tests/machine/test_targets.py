@@ -301,6 +301,11 @@ def test_other_makers_are_named_as_such(text: str) -> None:
         ("T4, colab", "T4, linux-x86_64"),
         ("Jetson Orin Nano, JetPack 6.2", "Jetson Orin Nano, linux-aarch64, ubuntu 22.04, glibc 2.35, cuda 12.6"),
         ("RTX 4070 laptop", "RTX 4070 Laptop GPU"),
+        ("L4T r36, AGX Orin", "JetPack 6.2, AGX Orin"),
+        ("L4T 36.4.3", "JetPack 6.2"),
+        ("l4t 36.3", "JetPack 6.0"),
+        ("r38.2, Thor", "JetPack 7.0, Thor"),
+        ("L4T R35.4.1", "JetPack 5.1"),
     ],
 )
 def test_names_of_systems_boards_and_cloud_machines(text: str, same: str) -> None:
@@ -322,3 +327,23 @@ def test_a_word_that_names_nothing_is_not_called_a_gpu() -> None:
     with pytest.raises(UsageError, match='nothing in the catalogue is called "banana"') as caught:
         machine_from_target(parse_target("RTX 4090, banana"), Catalogue())
     assert "a target is written" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "platform"),
+    [
+        ("DGX Spark", Platform("linux", "aarch64", "glibc 2.39")),
+        ("Jetson Thor, driver 580", Platform("linux", "aarch64", "glibc 2.39")),
+        ("AGX Orin", Platform("linux", "aarch64", "glibc 2.31")),
+        ("GH200", Platform("linux", "aarch64")),
+        ("GB10, ubuntu 26.04", Platform("linux", "aarch64", None, "ubuntu 26.04")),
+        ("GB10, glibc 2.41", Platform("linux", "aarch64", "glibc 2.41")),
+        ("GB10 + RTX 4090", None),
+        ("RTX 4090", None),
+    ],
+)
+def test_a_gpu_of_one_system_implies_its_platform(text: str, platform: Platform | None) -> None:
+    machine = machine_from_target(parse_target(text), Catalogue())
+    assert machine.platform == platform
+    if platform and platform.arch:
+        assert machine.sources["platform.arch"].startswith("catalogue")
