@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import platform
 import shutil
 import signal
 import socket
@@ -57,8 +58,8 @@ _NODE = "NodeName={name} NodeHostname={host} Port={port} CPUs=1 Gres=gpu:{gpu}:1
 _PYTHON = """\
 #!/bin/sh
 # The Python of the simulated nodes: prints what the probe printed on a node with such GPUs.
+[ "$*" = - ] || exec {python} "$@"
 cat > /dev/null
-echo "$ENVSOLVE_NODE" >> {directory}/asked
 exec cat "{directory}/profiles/$ENVSOLVE_NODE.json"
 """
 
@@ -93,9 +94,10 @@ def start(directory: Path, nodes: tuple[tuple[str, str, str], ...] = NODES) -> M
     (directory / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nIgnoreSystemd=yes\nCgroupAutomount=no\n")
     (directory / "munge.key").write_bytes(os.urandom(128))
     (directory / "munge.key").chmod(0o400)
+    pythons = [{"version": platform.python_version(), "path": sys.executable}]
     for name, gpu, driver in nodes:
-        (directory / "profiles" / f"{name}.json").write_bytes(profile(name, gpu, driver))
-    (directory / "python3").write_text(_PYTHON.format(directory=directory))
+        (directory / "profiles" / f"{name}.json").write_bytes(profile(name, gpu, driver, pythons=pythons))
+    (directory / "python3").write_text(_PYTHON.format(directory=directory, python=sys.executable))
     (directory / "python3").chmod(0o755)
     environ = {"SLURM_CONF": str(directory / "slurm.conf"), "NODE_PYTHON": str(directory / "python3")}
     (directory / "env.sh").write_text("".join(f"export {name}={value}\n" for name, value in environ.items()))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -135,14 +137,40 @@ def test_ctrl_c_cancels_the_jobs() -> None:
 @pytest.mark.network
 def test_triton_is_planned_installed_verified_and_run_on_every_node(tmp_path: Path) -> None:
     run(*probe())
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    text = run("fleet", "plan", "triton", "--python", version)
+    text = run("fleet", "plan", "triton")
     assert text.startswith("1 plan for 3 of 3 nodes")
     run("fleet", "install")
     assert run("fleet", "verify", "--slurm", "--compile-only") == "3 of 3 nodes pass (compiled only)\n"
     assert "3 of them in an earlier run" in run("fleet", "verify", "--slurm", "--compile-only")
     checks = [json.loads(path.read_text())["checks"] for path in (tmp_path / "fleet/reports").rglob("*.json")]
-    assert {check["gpu"] for one in checks for check in one if check["status"] == "pass"} >= {"7.0", "9.0"}
+    assert {check["gpu"] for one in checks for check in one if check["name"] == "triton-compile"} >= {"7.0", "9.0"}
     # This computer has no GPU of the fleet, or none at all, and is refused.
     done = subprocess.run(["srun", "-w", "v1", *words("run", "--", "python", "-V")], capture_output=True, text=True)
     assert done.returncode == 3 and "no plan of the fleet fits this node" in done.stderr
+
+
+HOW_TO = Path(__file__).parents[2] / "docs/howto/cluster.md"
+# On the simulated nodes nothing can run on a GPU.
+ENDS = {"envsolve fleet verify --slurm": 4}
+
+
+@pytest.mark.network
+def test_the_how_to_works_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = re.findall(r"(?:^ {8}.*\n)+", HOW_TO.read_text(), re.MULTILINE)
+    blocks = [textwrap.dedent(block).strip() for block in found]
+    assert len(blocks) == 7
+    (tmp_path / "train.py").touch()
+    # Jobs of Slurm get the PATH of whoever submits them.
+    search = f"{directory()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", search)
+    told = {}
+    for block in blocks:
+        done = subprocess.run(["sh", "-e", "-c", block], capture_output=True, text=True)
+        assert done.returncode == ENDS.get(block, 0), f"{block}\n{done.stdout}{done.stderr}"
+        told[block] = done.stdout
+    assert told["envsolve fleet verify --slurm --compile-only"] == "3 of 3 nodes pass (compiled only)\n"
+    assert told["envsolve fleet verify --slurm"].startswith("0 of 3 nodes pass\nfail:\n")
+    deadline = time.monotonic() + 60
+    while not (files := list(tmp_path.glob("slurm-*.out"))) or "fits this node" not in files[0].read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
