@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envsolve.dockerfile.model import Command, Finding, Severity, Stage
 from envsolve.dockerfile.offers import Asked, Offer
-from envsolve.dockerfile.sources import ARCH_LIST, Compiled, compiled_in, nvcc_in
+from envsolve.dockerfile.sources import ARCH_LIST, Compiled, compiled_in, lacks_nvcc, lacks_torch, nvcc_in
 from envsolve.facts.hardware import ArchName, Toolkit, toolkit_of
 from envsolve.machine.model import Gpu, Machine
 from envsolve.rules.nvidia.code import best_code
@@ -237,12 +237,31 @@ def isolation(stage: Stage, asked: Asked) -> Iterator[Finding]:
     Source: pip's changelog: from 25.3 on every build is isolated; before, only those of trees with a pyproject.toml.
     """
     for one in compiled_in(stage, asked):
-        needs_torch = one.project and any(re.match(r"torch\b(?!-)", line) for line in one.project.build_requires)
-        if one.isolated and needs_torch and (one.isolated == "uv" or _new_pip(stage, asked)):
+        if one.isolated and _needs_torch(one) and (one.isolated == "uv" or _new_pip(stage, asked)):
             text = (
                 f"{one.name} is compiled against torch, and {one.isolated} builds it in an environment without this one"
             )
             yield Finding(one.command.line, "build-isolation", "warning", text, ("add --no-build-isolation",))
+
+
+def _needs_torch(one: Compiled) -> bool:
+    required = one.project.build_requires if one.project else ()
+    return any(re.match(r"torch\b(?!-)", line) for line in required)
+
+
+def torch_first(stage: Stage, asked: Asked) -> Iterator[Finding]:
+    """The build of an extension of torch imports torch, so torch must be installed by an earlier command.
+
+    pip builds the metadata of every source before it installs anything.
+    """
+    for one in compiled_in(stage, asked):
+        level = lacks_torch(stage, one.command, asked) if _needs_torch(one) else None
+        if level:
+            same = any(install.names("torch") for install in asked.installs((one.command,)))
+            when = "pip installs the torch of the same command only later" if same else "no line before installs it"
+            text = f"the build of {one.name} imports torch, and {when}"
+            remedy = f"install torch in an earlier RUN, then: pip install --no-build-isolation {one.name}"
+            yield Finding(one.command.line, "torch-not-installed", level, text, (remedy,))
 
 
 def _new_pip(stage: Stage, asked: Asked) -> bool:
@@ -315,8 +334,11 @@ def _remedy(command: Command, cc: ComputeCapability, alone: bool) -> str:
 
 
 def toolkit(stage: Stage, asked: Asked) -> Iterator[Finding]:
-    """``torch.utils.cpp_extension`` refuses an nvcc of another CUDA major than torch's (rule 10)."""
+    """``torch.utils.cpp_extension`` refuses an nvcc of another CUDA major than torch's (rule 10), or none."""
     version = nvcc_in(stage, asked)
+    for one in compiled_in(stage, asked) if lacks_nvcc(stage, asked) else ():
+        if one.sure and one.project:
+            yield _no_nvcc(one, stage, _cuda_of(asked.torch_at(stage, one.command)))
     provided = CudaVersion.parse(version) if version else None
     for one in compiled_in(stage, asked) if provided else ():
         cuda = _cuda_of(asked.torch_at(stage, one.command))
@@ -327,4 +349,15 @@ def toolkit(stage: Stage, asked: Asked) -> Iterator[Finding]:
             yield Finding(one.command.line, "toolkit-mismatch", one.level, text, (remedy,))
 
 
-CHECKS = (arch_list, isolation, nvcc, toolkit)
+def _no_nvcc(one: Compiled, stage: Stage, cuda: CudaVersion | None) -> Finding:
+    text, level = f"{one.name} is compiled, and {stage.root.image} has no nvcc and no CUDA headers", one.level
+    # Their setup.py downloads a wheel of the project's release page, if one fits torch and Python.
+    variables = one.project.variables if one.project else {}
+    forced = next((name for name in variables if name.endswith("_FORCE_BUILD")), None)
+    if forced and one.command.variables.get(forced, "FALSE") != "TRUE":
+        text, level = f"{text}; its build succeeds only if it finds a ready wheel for this torch and Python", "warning"
+    remedy = f"take a -devel image of CUDA {cuda}" if cuda else "take a -devel image, such as those of nvidia/cuda"
+    return Finding(one.command.line, "toolkit-missing", level, text, (remedy,))
+
+
+CHECKS = (arch_list, isolation, torch_first, nvcc, toolkit)

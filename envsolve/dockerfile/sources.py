@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from envsolve.dockerfile.installs import Install
+from envsolve.dockerfile.installs import Install, other_installer
 from envsolve.dockerfile.model import Command, Severity, Stage
 from envsolve.dockerfile.offers import Asked, Name, Within, found, pinned
 from envsolve.facts.builds import SourceProject
@@ -157,6 +157,51 @@ def nvcc_in(stage: Stage, asked: Asked) -> str | None:
     for command in stage.history():
         version = _brought(command) or version
     return version
+
+
+_TOOLKIT_WORDS = re.compile(r"(?i)cuda|nvcc|nvhpc")
+
+
+def lacks_nvcc(stage: Stage, asked: Asked) -> bool:
+    """Whether a stage certainly has no nvcc: nothing installs one, and no file or program may bring one."""
+    if nvcc_in(stage, asked) != "" or _takes_files_of_others(stage):
+        return False
+    return not any(_may_bring_toolkit(command, asked) for command in stage.history())
+
+
+def _may_bring_toolkit(command: Command, asked: Asked) -> bool:
+    if installs := list(asked.installs((command,))):
+        return any(one.files or any(w.name.startswith("nvidia-cuda-nvcc") for w in one.wanted) for one in installs)
+    return bool(other_installer(command)) or any(map(_TOOLKIT_WORDS.search, command.words))
+
+
+def lacks_torch(stage: Stage, until: Command, asked: Asked) -> Severity | None:
+    """Whether a stage has no torch yet when a command runs: ``error`` if certainly, ``warning`` if it seems so."""
+    if not asked.knows(stage) or asked.image_torch(stage) or _takes_files_of_others(stage):
+        return None
+    level: Severity = "error"
+    for command in stage.history():
+        if command is until:
+            return level
+        if other_installer(command):
+            return None
+        for install in asked.installs((command,)):
+            if install.names("torch"):
+                return None
+            # Other packages may have torch among their dependencies.
+            names = {wanted.name for wanted in install.wanted}
+            if install.sources or install.files or install.strange or not names <= _WITHOUT_TORCH:
+                level = "warning"
+    return None
+
+
+# Build tools, and what else is usually installed before torch; none of them requires torch.
+_WITHOUT_TORCH = frozenset({"pip", "setuptools", "wheel", "packaging", "ninja", "cmake", "numpy", "psutil", "uv"})
+
+
+def _takes_files_of_others(stage: Stage) -> bool:
+    """Whether files of other stages or images are copied into a stage."""
+    return any(not one.sources and one.document is None for command in stage.history() for one in command.copied)
 
 
 def _of_image(stage: Stage, asked: Asked) -> str | None:

@@ -17,6 +17,8 @@ CU126 = "FROM nvidia/cuda:12.6.3-devel-ubuntu24.04\n"
 CLONE = "RUN git clone https://github.com/facebookresearch/detectron2 d2\nENV FORCE_CUDA=1\n"
 LISTED = "ENV TORCH_CUDA_ARCH_LIST=8.9\n"
 WHL = "https://download.pytorch.org/whl"
+# Findings that have tests of their own: most of these files leave out how torch is installed.
+OTHERS = ("image-retired", "base-python", "image-driver", "torch-not-installed")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def catalogue() -> Catalogue:
 
 def found(text: str, target: str, catalogue: Catalogue, context: Path | None = None) -> list[Finding]:
     answer = dockerfile.check_dockerfile(text, (describe_target(target, catalogue),), catalogue, context)
-    return [one for one in answer.findings if one.code not in ("image-retired", "base-python", "image-driver")]
+    return [one for one in answer.findings if one.code not in OTHERS]
 
 
 @pytest.mark.parametrize(
@@ -104,5 +106,35 @@ def test_a_torch_refuses_entries_that_its_table_lacks(catalogue: Catalogue) -> N
 def test_a_list_that_is_given_at_build_time_is_not_judged(catalogue: Catalogue) -> None:
     text = CU126 + CLONE + "ARG TORCH_CUDA_ARCH_LIST\nRUN pip install -e d2\n"
     answer = dockerfile.check_dockerfile(text, (describe_target(ADA, catalogue),), catalogue)
-    assert {finding.code for finding in answer.findings} <= {"image-driver"}
+    assert {finding.code for finding in answer.findings} <= {*OTHERS}
     assert any("TORCH_CUDA_ARCH_LIST" in one.text for one in answer.unjudged)
+
+
+TORCH = "RUN pip install torch==2.9.0\n"
+PYTHON = "FROM python:3.12\n"
+OTHER_STAGE = "COPY --from=nvidia/cuda:12.6.3-devel-ubuntu24.04 /usr/local/cuda /usr/local/cuda\n"
+FORCED = "ENV FLASH_ATTENTION_FORCE_BUILD=TRUE\n"
+BOTH = {"torch-not-installed": "error", "toolkit-missing": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        (PYTHON + "RUN pip install flash-attn\n", BOTH),
+        (PYTHON + "RUN pip install torch flash-attn\n", BOTH),
+        (CU126 + "RUN pip install accelerate\nRUN pip install torch-scatter\n", {"torch-not-installed": "warning"}),
+        (PYTHON + TORCH + "RUN pip install --no-build-isolation flash-attn\n", {"toolkit-missing": "warning"}),
+        (PYTHON + TORCH + FORCED + "RUN pip install flash-attn\n", {"toolkit-missing": "error"}),
+        (PYTHON + TORCH + "RUN pip install pycuda\n", {"toolkit-missing": "error"}),
+        (CU126 + f"RUN pip install torch==2.9.0 -i {WHL}/cu126\nRUN pip install pycuda\n", {}),
+        # A toolkit, or a torch, that may come from somewhere else.
+        (PYTHON + OTHER_STAGE + TORCH + "RUN pip install pycuda\n", {}),
+        (PYTHON + "RUN sh cuda_12.6.3_linux.run --toolkit --silent\n" + TORCH + "RUN pip install pycuda\n", {}),
+        (PYTHON + TORCH + "RUN pip install nvidia-cuda-nvcc-cu12\nRUN pip install pycuda\n", {}),
+        ("FROM own/image:1\nRUN pip install flash-attn\n", {}),
+    ],
+)
+def test_what_a_build_needs_is_there_before_it(catalogue: Catalogue, text: str, codes: dict[str, str]) -> None:
+    answer = dockerfile.check_dockerfile(text, (describe_target("H100, driver 580.95.05", catalogue),), catalogue)
+    wanted = ("torch-not-installed", "toolkit-missing")
+    assert {one.code: one.level for one in answer.findings if one.code in wanted} == codes
