@@ -37,6 +37,7 @@ class CondaAsked:
         channels: Channels that the inputs name, the preferred first.
         requires_python: What all projects together require, ``>=3.10``; None if they require none.
         notes: What was understood and set aside, in words.
+        exclude_newer: The earliest date or time of the projects; files uploaded later are ignored.
     """
 
     specs: tuple[Spec, ...] = ()
@@ -45,6 +46,7 @@ class CondaAsked:
     channels: tuple[str, ...] = ()
     requires_python: str | None = None
     notes: tuple[str, ...] = ()
+    exclude_newer: str | None = None
 
     def admits_python(self, python: str) -> bool:
         """Return whether projects and ``python`` specs allow a Python; a spec such as ``3.11|3.12`` allows all."""
@@ -293,6 +295,7 @@ def read_asked(
         pip=combine(file.pip for file in environments),
         channels=tuple(dict.fromkeys(channel for file in environments for channel in file.channels)),
         requires_python=others.requires_python,
+        exclude_newer=others.exclude_newer,
         notes=(
             *(note for file in environments for note in (*file.notes, *file.pip.notes)),
             *others.notes,

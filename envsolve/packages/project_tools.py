@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 # As PEP 508: those of Poetry before its release 2, PDM's development dependencies and the environments of hatch.
 
@@ -35,15 +36,38 @@ def declared(tool: Mapping[str, Any], name: str) -> Declared:
         name: Of the project; hatch's environments install it with features.
     """
     groups = {key: list(lines) for key, lines in tool.get("pdm", {}).get("dev-dependencies", {}).items()}
-    groups |= {
-        key: [
+    environments = tool.get("hatch", {}).get("envs", {})
+    notes: list[str] = []
+    for key in environments:
+        environment = _inherited(key, environments)
+        groups[key] = [
             *environment.get("dependencies", ()),
             *environment.get("extra-dependencies", ()),
             *(f"{name}[{feature}]" for feature in environment.get("features", ()) if name),
         ]
-        for key, environment in tool.get("hatch", {}).get("envs", {}).items()
-    }
-    return _of_poetry(tool["poetry"], groups) if "poetry" in tool else Declared(groups=groups)
+        for unread in ("matrix", "overrides"):
+            if unread in environment:
+                notes.append(f"[tool.hatch.envs.{key}] {unread} is set aside: the plan has what holds for all of it")
+    if "poetry" not in tool:
+        return Declared(groups=groups, notes=tuple(notes))
+    found = _of_poetry(tool["poetry"], groups)
+    return replace(found, notes=(*found.notes, *notes))
+
+
+def _inherited(key: str, environments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An environment of hatch with the options of its template: its own in the place of those of equal names.
+
+    Source: hatch documentation, "Environment configuration, Inheritance": the template is ``default`` unless named.
+    """
+    chain: list[str] = []
+    while key not in chain and key in environments:
+        chain.append(key)
+        own = environments[key]
+        key = key if own.get("detached") else own.get("template", "default")
+    merged: dict[str, Any] = {}
+    for one in reversed(chain):
+        merged |= environments[one]
+    return merged
 
 
 def _of_poetry(poetry: Mapping[str, Any], groups: dict[str, list[Any]]) -> Declared:
@@ -172,6 +196,8 @@ def read_pixi(path: Path, table: Mapping[str, Any], chosen: Sequence[str], subdi
     ]
     if options := list(_listed(parts, "pypi-options")):
         notes.append(f"pypi-options {', '.join(options)}: plans take the index of pip's or uv's configuration")
+    if "exclude-newer" in workspace:
+        notes.append(f"exclude-newer is set aside; plan with --exclude-newer {workspace['exclude-newer']}")
     platforms = workspace.get("platforms", ())
     if platforms and subdir not in platforms:
         notes.append(f'platforms has no {subdir}, so pixi does not lock for it; write "{subdir}" there')

@@ -204,6 +204,7 @@ def _conda_plan(request: Request, machines: Sequence[Machine]) -> Plan:
     if python != known[0]:
         asked = read(python)
     names = tuple(request.channels) or asked.channels or _CHANNELS
+    request = structs.replace(request, exclude_newer=request.exclude_newer or asked.exclude_newer)
     exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
     urls = [channel_address(name, catalogue) for name in names]
     phase("reading conda channels and choosing versions")

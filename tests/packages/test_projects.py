@@ -102,6 +102,30 @@ def test_environments_of_hatch_and_groups_of_pdm(tmp_path: Path) -> None:
     assert [str(one.requirement) for one in asked.needs] == ["torch", "numpy", "torch", "pytest"]
 
 
+def test_environments_of_hatch_inherit_and_name_what_is_not_read(tmp_path: Path) -> None:
+    text = """
+[tool.hatch.envs.default]
+dependencies = ["numpy"]
+[tool.hatch.envs.base]
+dependencies = ["pandas"]
+[tool.hatch.envs.gpu]
+extra-dependencies = ["pytest"]
+[tool.hatch.envs.test]
+template = "base"
+[[tool.hatch.envs.test.matrix]]
+python = ["3.11", "3.12"]
+[tool.hatch.envs.alone]
+detached = true
+dependencies = ["ruff"]
+"""
+    needs = {}
+    for group in ("gpu", "test", "alone"):
+        asked = read(tmp_path, text, (), (group,))
+        needs[group] = [str(one.requirement) for one in asked.needs][1:]
+    assert needs == {"gpu": ["numpy", "pytest"], "test": ["pandas"], "alone": ["ruff"]}
+    assert any("[tool.hatch.envs.test] matrix is set aside" in note for note in asked.notes)
+
+
 POETRY = """\
 [tool.poetry]
 name = "demo"

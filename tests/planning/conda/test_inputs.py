@@ -309,3 +309,14 @@ def test_the_table_of_pixi_in_a_project(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text('[project]\nname = "x"\ndependencies = ["einops"]\n[tool.pixi.dependencies]\npytorch = "*"\n')
     assert list(map(str, read_pixi_file(path).specs)) == ["pytorch *", "einops"]
+
+
+def test_the_date_of_a_project_holds_for_conda_packages(tmp_path: Path) -> None:
+    """It was dropped without a word, and the plan held newer packages."""
+    project = (
+        '[project]\nname = "x"\nversion = "1"\ndependencies = ["torch"]\n[tool.uv]\nexclude-newer = "2025-01-02"\n'
+    )
+    (tmp_path / "pyproject.toml").write_text(project)
+    environment = Environment.of(describe_target(GPU), "3.13")
+    asked = read_asked((), (), (), NAMES, environment, projects=[tmp_path / "pyproject.toml"])
+    assert asked.exclude_newer is not None and asked.exclude_newer.startswith("2025-01-02")
