@@ -44,8 +44,9 @@ HOLDS_SEVERAL = True
 NEEDS_HASHES = True
 
 
-# platform_machine of each architecture, by operating system (sys_platform).
-_PLATFORMS = {"linux": "linux", "windows": "win32"}
+# platform_system of each operating system, and platform_machine of its architectures. PDM reads an environment of a
+# lock only if it names these two, joined by "and", and neither sys_platform nor "or" (pdm 2.29, EnvSpec.from_marker).
+_PLATFORMS = {"linux": "Linux", "windows": "Windows"}
 _ARCHITECTURES = {("windows", "x86_64"): "AMD64", ("windows", "aarch64"): "ARM64"}
 
 
@@ -143,7 +144,7 @@ def platform_markers(machines: Sequence[Machine]) -> tuple[str, ...]:
         if platform is None or platform.arch is None or platform.os not in _PLATFORMS:
             return ()
         arch = _ARCHITECTURES.get((platform.os, platform.arch), platform.arch)
-        found.add(f"sys_platform == '{_PLATFORMS[platform.os]}' and platform_machine == '{arch}'")
+        found.add(f"platform_system == '{_PLATFORMS[platform.os]}' and platform_machine == '{arch}'")
     return tuple(sorted(found))
 
 
@@ -219,7 +220,7 @@ def render_classes(plans: Mapping[str, Plan]) -> str:
         name: _Class({canonicalize_name(p.name): p for p in locked(plan)}, cell, name if sharing[cell] > 1 else None)
         for (name, plan), cell in zip(plans.items(), cells.values(), strict=True)
     }
-    environments = sorted({_all_of(systems[name], python[name]) for name in plans})
+    environments = sorted(_environments(plans, python))
     groups = [one.group for one in classes.values() if one.group] or None
     lock = Pylock(
         lock_version=Version("1.0"),
@@ -233,6 +234,12 @@ def render_classes(plans: Mapping[str, Plan]) -> str:
     )
     lock.validate()
     return tomli_w.dumps(lock.to_dict())
+
+
+def _environments(plans: Mapping[str, Plan], python: Mapping[str, str]) -> set[str]:
+    """The marker of every system and Python of the classes; an empty one if a system is not known."""
+    every = ((name, platform_markers(plan.machines) or ("",)) for name, plan in plans.items())
+    return {_all_of(system, python[name]) for name, systems in every for system in systems}
 
 
 def _packages(classes: _Classes) -> Iterator[Package]:

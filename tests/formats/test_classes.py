@@ -60,6 +60,7 @@ def selected(made: Pylock, *groups: str, arch: str = "x86_64", python: str = "3.
     """The files that an installer takes; without groups, what it takes where none is named."""
     environment = {
         "sys_platform": "linux",
+        "platform_system": "Linux",
         "platform_machine": arch,
         "python_version": python,
         "python_full_version": f"{python}.1",
@@ -95,8 +96,8 @@ def test_groups_only_where_no_marker_tells() -> None:
     assert made.dependency_groups == made.default_groups == ["old", "new"]
     assert lock({"new": NEW, "arm": ARM}).dependency_groups is None
     assert [p.marker for p in made.packages if p.name == "filelock"] == [None]
-    x86 = "sys_platform == 'linux' and platform_machine == 'x86_64'"
-    arm = "sys_platform == 'linux' and platform_machine == 'aarch64'"
+    x86 = "platform_system == 'Linux' and platform_machine == 'x86_64'"
+    arm = "platform_system == 'Linux' and platform_machine == 'aarch64'"
     assert {str(p.version): p.marker for p in made.packages if p.name == "torch"} == {
         "2.15.0": Marker(f"{x86} and 'new' in dependency_groups or {arm}"),
         "2.14.1+cu126": Marker(f"{x86} and 'old' in dependency_groups"),
@@ -107,7 +108,7 @@ def test_pythons_are_told_apart_by_markers() -> None:
     made = lock({"old": replace(OLD, python="3.11"), "new": NEW})
     assert made.requires_python is None and made.dependency_groups is None
     assert [str(one) for one in made.environments or ()] == [
-        f'sys_platform == "linux" and platform_machine == "x86_64" and python_version == "{python}"'
+        f'platform_system == "Linux" and platform_machine == "x86_64" and python_version == "{python}"'
         for python in ("3.11", "3.12")
     ]
     same = plan("2.15.0", CU132, "580.65.06", "12.0", python="3.11")

@@ -178,7 +178,7 @@ def test_pylock_is_what_the_plan_says() -> None:
     assert str(torch.requires_python) == ">=3.10"
     assert str(lock.requires_python) == "==3.12.*"
     assert [str(marker) for marker in lock.environments or ()] == [
-        'sys_platform == "linux" and platform_machine == "x86_64"'
+        'platform_system == "Linux" and platform_machine == "x86_64"'
     ]
     assert lock.tool is not None
     assert Assumptions.from_table(lock.tool["envsolve"]) == assumptions_of(GOOD)
@@ -202,12 +202,12 @@ def test_pylock_sdists_addresses_and_old_specifiers() -> None:
 @pytest.mark.parametrize(
     ("platforms", "markers"),
     [
-        ([Platform("windows", "x86_64")], ['sys_platform == "win32" and platform_machine == "AMD64"']),
+        ([Platform("windows", "x86_64")], ['platform_system == "Windows" and platform_machine == "AMD64"']),
         (
             [Platform("linux", "x86_64"), Platform("linux", "aarch64"), Platform("linux", "x86_64")],
             [
-                'sys_platform == "linux" and platform_machine == "aarch64"',
-                'sys_platform == "linux" and platform_machine == "x86_64"',
+                'platform_system == "Linux" and platform_machine == "aarch64"',
+                'platform_system == "Linux" and platform_machine == "x86_64"',
             ],
         ),
         ([Platform("linux", "x86_64"), Platform("linux", None)], []),
