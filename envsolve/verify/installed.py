@@ -152,7 +152,7 @@ def check_here(
     started = time.monotonic()
     first = [check_files(target.python, hashes=hashes)] if FILES in only or not only else []
     if others or not only:
-        ran = run_checks(python, time_limit=time_limit, only=others, quick=quick, explain=explain)
+        ran = run_checks(target, only=others, quick=quick, explain=explain)
     else:
         ran = Report(python=str(target.python), versions=target.versions)
     if any(check.status == "fail" for check in ran.checks):

@@ -44,7 +44,7 @@ _MOST_PRINTED = 16_000
 
 
 def run_checks(
-    python: str | os.PathLike[str],
+    python: str | os.PathLike[str] | Target,
     *,
     time_limit: float = 120.0,
     environment: Mapping[str, str] | None = None,
@@ -57,7 +57,7 @@ def run_checks(
     """Check an environment on the GPUs at hand: driver, compilers, PyTorch, Triton and packages built on them.
 
     Args:
-        python: The environment's interpreter.
+        python: The environment's interpreter; a target has been started once already, with its time limit.
         time_limit: Seconds for each check.
         environment: Variables to set for the checks, beside those already set; a plan's ``environment``.
         folder: Where the check scripts are. If all of them run on GPUs, the built-in one lists the GPUs.
@@ -78,7 +78,8 @@ def run_checks(
         wanted = tuple(s for s in scripts if s in wanted or s.name == DRIVER)
     with signals_raised():
         remove_abandoned()
-        target = replace(find_target(python, time_limit, environment), explain=explain)
+        found = python if isinstance(python, Target) else find_target(python, time_limit, environment)
+        target = replace(found, explain=explain)
         return _timed(target, lambda: _checks_here(target, wanted, tuple(arguments)))
 
 

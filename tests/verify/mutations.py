@@ -238,17 +238,24 @@ def by_use(file: str, change: str, name: str) -> Outcome:
 
 
 def by_custom(number: int, place: str) -> Outcome:
-    """A module that changes torch in every process, by either of the two ways that run it."""
+    """A module that changes torch in every process, by either of the two ways that run it.
+
+    ``sitecustomize`` comes from PYTHONPATH, because Debian's Python has one that hides an environment's.
+    """
     one = CUSTOM[number]
-    path, module = Worker.site / place, Worker.site / "changing.py"
-    (module if place.endswith(".pth") else path).write_text(one.source + "\n")
-    if place.endswith(".pth"):
-        path.write_text("import changing\n")
-    try:
-        report = check_here(Worker.python, only=[one.check], explain=explain)
-    finally:
-        path.unlink()
-        module.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ):
+        path, module = Path(folder) / place, Path(folder) / place
+        if place.endswith(".pth"):
+            path, module = Worker.site / place, Worker.site / "changing.py"
+            path.write_text("import changing\n")
+        else:
+            os.environ["PYTHONPATH"] = folder
+        module.write_text(one.source + "\n")
+        try:
+            report = check_here(Worker.python, only=[one.check], explain=explain)
+        finally:
+            path.unlink()
+            module.unlink(missing_ok=True)
     return outcome(f"custom: {place}: {one.what}", report, str(path))
 
 
@@ -269,7 +276,8 @@ def by_path(what: str) -> Outcome:
         else:  # cuSPARSE finds nvJitLink by a path that counts only after the variable's
             path = next(Worker.site.glob("nvidia/*/lib/libnvJitLink.so.*"))
             word = shutil.copy(path, folder)
-            os.environ.update({what: word if what == "LD_PRELOAD" else folder})
+            before = [os.environ[what]] if what in os.environ else []  # the driver's libraries may be found by it
+            os.environ[what] = ":".join([word if what == "LD_PRELOAD" else folder, *before])
             report = check_here(Worker.python, only=["lib-cusparse"], explain=explain)
     return outcome(f"custom: {what}", report, word)
 

@@ -42,9 +42,9 @@ def site(tmp_path: Path, library: Path) -> Path:
     return site
 
 
-def loading(site: Path, path: Path) -> subprocess.CompletedProcess[str]:
+def loading(site: Path, path: Path, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
     python = site.parents[2] / "bin" / "python"
-    return subprocess.run([python, "-c", PROGRAM, str(SHARED), str(path)], capture_output=True, text=True)
+    return subprocess.run([python, "-c", program, str(SHARED), str(path)], capture_output=True, text=True)
 
 
 def elsewhere(tmp_path: Path, library: Path, name: str = "libcufft.so.12") -> Path:
@@ -64,6 +64,13 @@ def test_a_link_to_the_environments_own_library(site: Path, tmp_path: Path) -> N
 def test_one_of_the_system_instead_of_the_environments_own(site: Path, tmp_path: Path, library: Path) -> None:
     path = elsewhere(tmp_path, library)
     error = loading(site, path).stderr
+    assert f"{path} was loaded from outside this environment instead of {site / FILE}" in error
+
+
+def test_one_that_is_loaded_before_the_environments_own(site: Path, tmp_path: Path, library: Path) -> None:
+    path = elsewhere(tmp_path, library)
+    program = PROGRAM.replace("print(", f"ctypes.CDLL({str(site / FILE)!r})\nprint(")
+    error = loading(site, path, program).stderr
     assert f"{path} was loaded from outside this environment instead of {site / FILE}" in error
 
 

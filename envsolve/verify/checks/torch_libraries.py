@@ -190,9 +190,10 @@ def curand(ordinal):
     values = torch.rand(100000, device=device)
     if not (0.49 < values.mean().item() < 0.51 and values.min().item() >= 0 and values.max().item() <= 1):
         raise ArithmeticError("torch's random numbers are not uniform: mean {}".format(values.mean().item()))
-    path = mapped().get("libcurand")
-    if path is None:
+    paths = mapped().get("libcurand")
+    if not paths:
         raise SkipTest("torch {} does not load cuRAND".format(torch.__version__))
+    path = paths[0]
     library = ctypes.CDLL(path)
     runs = []
     for _ in range(2):
@@ -270,7 +271,7 @@ def cupti(ordinal):
     on_gpu = [event.name for event in session.events() if "CUDA" in str(event.device_type)]
     if not on_gpu:
         raise RuntimeError(
-            "torch's profiler recorded no kernel; CUPTI is {}".format(mapped().get("libcupti", "absent"))
+            "torch's profiler recorded no kernel; CUPTI is {}".format(mapped().get("libcupti", ["absent"])[0])
         )
     return used("the profiler recorded {} kernel(s)".format(len(on_gpu)), "libcupti")
 

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from check_measuring import measured, need, optional, prepared
-from check_support import attention_problem, check, expect_equal
-
-
-def attention(torch, device, what, compute, dtype=None):
-    """Compare attention of a small problem, and measure a large one of 16 heads."""
-    dtype = dtype or torch.bfloat16
-    *inputs, answer = attention_problem(torch)
-    expect_equal(compute(*[tensor.to(device, dtype) for tensor in inputs]), answer, what)
-    batch, heads, length, width = 4, 16, 4096, 128
-    large = [torch.randn(batch, heads, length, width, device=device, dtype=dtype) for _ in range(3)]
-    return measured(torch, what, lambda: compute(*large), 4 * batch * heads * length * length * width)
+from check_measuring import attention, need, optional, prepared
+from check_support import check
 
 
 def by_backend(ordinal, name):

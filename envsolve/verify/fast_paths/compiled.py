@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from unittest import SkipTest
 
-from check_measuring import measured, need, optional, prepared
-from check_support import attention_problem, check, expect_equal
+from check_measuring import attention, measured, need, optional, prepared
+from check_support import check, expect_equal
 
 SIZE, BLOCK = 256, 64
 #: Instructions of the matrix units in PTX: of 10.x, 9.0, and older ones.
@@ -144,7 +144,10 @@ def specialised(ordinal):
     blocks = ([128, 64], [128, 64], [128, 128])
     described = [TensorDescriptor.from_tensor(tensor, blocks[at]) for at, tensor in enumerate((a, b, out))]
     grid = (SIZE // 128, SIZE // 128)
-    made = multiply[grid](*described, SIZE, num_warps=4)
+    try:
+        made = multiply[grid](*described, SIZE, num_warps=4)
+    except RuntimeError as error:  # of its passes, whose words go to stderr
+        raise SkipTest("Triton {} does not compile it for this GPU: {}".format(triton.__version__, error)) from None
     expect_equal(out, (left @ right).double(), "product by specialised warps")
     if "warp_specialize" not in made.asm["ttgir"]:
         raise SkipTest("the values are right, and Triton {} leaves it out for this GPU".format(triton.__version__))
@@ -176,11 +179,7 @@ def flexible(ordinal):
     need(capability, (8, 0), "FlexAttention")
     from torch.nn.attention.flex_attention import flex_attention
 
-    fused = torch.compile(flex_attention, fullgraph=True)
-    *inputs, answer = attention_problem(torch)
-    there = [tensor.to(device, torch.bfloat16) for tensor in inputs]
-    expect_equal(fused(*there), answer, "FlexAttention")
-    return measured(torch, "FlexAttention of a small problem", lambda: fused(*there))
+    return attention(torch, device, "FlexAttention", torch.compile(flex_attention, fullgraph=True))
 
 
 @check("bitsandbytes-4bit", runs_on="gpu", order=75, needs=("torch", "bitsandbytes"))

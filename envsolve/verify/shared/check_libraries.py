@@ -25,7 +25,7 @@ def stem_of(path):
 
 
 def mapped():
-    """The libraries in this process, path by stem; none where the system does not say."""
+    """The libraries in this process, paths by stem; none where the system does not say."""
     try:
         with open("/proc/self/maps") as maps:  # noqa: PTH123
             paths = {line.split(None, 5)[5].rstrip("\n") for line in maps if "/" in line}
@@ -34,7 +34,7 @@ def mapped():
     found = {}
     for path in sorted(paths):
         if stem_of(path):
-            found.setdefault(stem_of(path), path)
+            found.setdefault(stem_of(path), []).append(path)
     return found
 
 
@@ -73,14 +73,15 @@ def expect_own(*stems):
     """
     there, own = mapped(), own_libraries()
     for stem in stems:
-        if stem not in there or os.path.realpath(there[stem]) in own.get(stem, ()):
+        outside = [path for path in there.get(stem, ()) if os.path.realpath(path) not in own.get(stem, ())]
+        if not outside:
             continue
-        if stem in own:
+        if stem in own:  # The one that was loaded first is used, even if the own one is loaded, too.
             brings = own[stem][0]
         else:
             provider = provider_of(stem)
-            if provider is None or os.path.realpath(provider[1]) == os.path.realpath(there[stem]):
+            if provider is None or os.path.realpath(provider[1]) == os.path.realpath(outside[0]):
                 continue
             brings = "{1} of {0}, which is missing".format(*provider)
-        raise RuntimeError("{} was loaded from outside this environment instead of {}".format(there[stem], brings))
-    return ", ".join(Path(there[stem]).name for stem in stems if stem in there)
+        raise RuntimeError("{} was loaded from outside this environment instead of {}".format(outside[0], brings))
+    return ", ".join(Path(there[stem][0]).name for stem in stems if stem in there)

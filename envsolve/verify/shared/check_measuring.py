@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from unittest import SkipTest
 
+from check_support import attention_problem, expect_equal
+
 #: Of the first line of an error that says that a path is not offered.
 MOST_CHARACTERS = 200
 REPEATS = 20
@@ -89,3 +91,13 @@ def measured(torch, what, run, operations=0):
     if kernel:
         seen["kernel"] = kernel
     return {"detail": what, "seen": seen}
+
+
+def attention(torch, device, what, compute, dtype=None):
+    """Compare attention of a small problem, and measure a large one of 16 heads."""
+    dtype = dtype or torch.bfloat16
+    *inputs, answer = attention_problem(torch)
+    expect_equal(compute(*[tensor.to(device, dtype) for tensor in inputs]), answer, what)
+    batch, heads, length, width = 4, 16, 4096, 128
+    large = [torch.randn(batch, heads, length, width, device=device, dtype=dtype) for _ in range(3)]
+    return measured(torch, what, lambda: compute(*large), 4 * batch * heads * length * length * width)
