@@ -16,7 +16,7 @@ _HELP = "Plan, install and verify PyTorch, Triton and CUDA environments that run
 _EPILOG = "Every command also takes --quiet (-q), --verbose (-v) and --debug."
 _ANYWHERE = {"--debug": "debug", "--quiet": "quiet", "-q": "quiet", "--verbose": "verbose", "-v": "verbose"}
 #: Modules of this directory that are not commands.
-HELPERS = frozenset({"main", "options", "output"})
+HELPERS = frozenset({"main", "options", "output", "remembered"})
 
 
 def run(arguments: list[str] | None = None) -> NoReturn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from msgspec import structs
 
 from envsolve.cli.options import Asked, Machines, argument, option, path
 from envsolve.cli.output import SETTINGS, STDOUT, check_target, confirm, deliver, deliver_text, remark
+from envsolve.cli.remembered import recalled, remember
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError
 from envsolve.planning import plans as planning
 from envsolve.system import files
@@ -60,6 +61,10 @@ class Preferred(NamedTuple):
 
             return output if is_own_lock(output) else None
         return self.lock
+
+    def named(self, output: Path | None) -> Path | None:
+        """Return the lock that remembers the request, if the command has none of its own."""
+        return self.lock or (output if output is not None and output.suffix == ".toml" else None)
 
     def requires_python(self) -> str | None:
         """Return the ``requires-python`` of the lock that is named; the Python of one that is overwritten is free.
@@ -138,9 +143,11 @@ def command(
         request = asked.request(requirements)
         write_project(write, form, request, machines.named_or_host(), sure=sure)
         return
+    words, asked, machines, groups = recalled(requirements or (), asked, machines, preferred.named(output))
+    allow_groups = allow_groups or groups
     chosen = _format(form, builder, output, several=allow_groups)
     family = format_named(chosen).FAMILY
-    request = asked.request(requirements, chosen if family == "conda" else None)
+    request = asked.request(words, chosen if family == "conda" else None)
     (check_place if allow_groups else _check_file)(chosen, output)
     _check_question(chosen, what_if, conda=request.manager == "conda", several=allow_groups)
     lock = preferred.existing_lock(output, chosen)
@@ -149,9 +156,13 @@ def command(
     given = machines.named_or_host()
     if family == "container":
         given = in_containers(given)
+
+    def remembering(text: str) -> str:
+        return remember(text, words, asked, machines, groups=allow_groups) if chosen == "pylock" else text
+
     if allow_groups:
         plans = planning.plan_groups(request, given)
-        deliver_plans(plans, chosen, output)
+        deliver_plans(plans, chosen, output, remembering)
         made, failed = plans.plans, bool(plans.unserved)
     elif what_if is not None:
         answer = planning.what_if(what_if, request, given)
@@ -159,7 +170,7 @@ def command(
         made, failed = (), answer.now.status == "impossible"
     else:
         made = (planning.plan(request, given),)
-        _deliver(_written(made[0], chosen), chosen, output)
+        _deliver(remembering(_written(made[0], chosen)), chosen, output)
         if output is not None or chosen not in ("summary", "json"):
             tell(made[0])
         failed = made[0].status == "impossible"
@@ -281,8 +292,16 @@ def check_place(form: str, output: Path | None) -> None:
         )
 
 
-def deliver_plans(made: Plans, form: str, output: Path | None) -> None:
+def deliver_plans(
+    made: Plans, form: str, output: Path | None, remembering: Callable[[str], str] = lambda text: text
+) -> None:
     """Print several plans, or write them to a file or a directory, and say what they are.
+
+    Args:
+        made: The plans.
+        form: The format's name.
+        output: The place.
+        remembering: What adds the request to the text of a lock of all of them.
 
     Raises:
         EnvsolveError: Something cannot be written, or a plan cannot be in that format.
@@ -299,7 +318,7 @@ def deliver_plans(made: Plans, form: str, output: Path | None) -> None:
         for name, text in texts.items():
             deliver(text, output / name)
     else:
-        _deliver(render_plans(made, form, sources=SETTINGS.verbose), form, output)
+        _deliver(remembering(render_plans(made, form, sources=SETTINGS.verbose)), form, output)
     if output is not None:
         named = [*zip(group_names(made), made.plans, strict=True), *(("unserved", plan) for plan in made.unserved)]
         for name, plan in named:

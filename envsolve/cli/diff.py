@@ -1,0 +1,28 @@
+"""``envsolve diff``: what two locks or plans differ in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from envsolve.cli.options import Form, OutputFile, path_argument
+from envsolve.cli.output import check_target, deliver_as
+
+
+def command(
+    before: Annotated[Path, path_argument(metavar="A", help="A lock, or the JSON of a plan.")],
+    after: Annotated[Path, path_argument(metavar="B", help="Another one.")],
+    form: Form = None,
+    output: OutputFile = None,
+) -> None:
+    """Compare two locks or plans.
+
+    Reads pylock.toml, uv.lock, poetry.lock, pdm.lock and the JSON of a plan.
+    """
+    check_target(output)
+    from envsolve.locks.compare import compare_files, table
+
+    found = compare_files(before, after)
+    heads = (before.name, after.name) if before.name != after.name else (str(before), str(after))
+    words = table(found.differences, heads) if found.differences else "no difference"
+    deliver_as(form, found, lambda: words, output)

@@ -1,0 +1,115 @@
+"""What a lock remembers of the command that made it, so that it can be made again without saying it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envsolve.cli.options import Asked, Machines
+from envsolve.errors import UsageError
+from envsolve.system.files import is_file, parse_toml, read_regular
+
+#: Options that are a matter of the moment, or of the format.
+_PASSING = ("offline", "manager", "channel")
+_PATHS = ("requirement", "constraint", "machine")
+_HINT = "name the requirements and machines once more, with -o; the new lock remembers them"
+
+
+class Remembered(NamedTuple):
+    """What a lock was asked to hold, and for which machines."""
+
+    requirements: list[str]
+    asked: Asked
+    machines: Machines
+    allow_groups: bool
+
+
+def remember(text: str, requirements: Sequence[str], asked: Asked, machines: Machines, *, groups: bool) -> str:
+    """The text of a lock with the request in its ``[tool.envsolve]`` table; no login of a URL is kept."""
+    import tomli_w
+
+    from envsolve.packages.urls import without_logins
+
+    table = parse_toml(text, Path("pylock.toml"))
+    request: dict[str, Any] = {"requirements": [without_logins(one) for one in requirements]}
+    for options in (asked, machines):
+        for name, value in options._asdict().items():
+            if value not in (None, options._field_defaults[name], []) and name not in _PASSING:
+                request[name.replace("_", "-")] = _plain(value)
+    if groups:
+        request["allow-groups"] = True
+    table["tool"]["envsolve"]["request"] = request
+    return tomli_w.dumps(table)
+
+
+def _plain(value: Any) -> Any:
+    from envsolve.packages.urls import without_logins
+
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, Path):
+        return value.as_posix()
+    return without_logins(value) if isinstance(value, str) else value
+
+
+def recall(lock: Path) -> Remembered:
+    """What a lock remembers.
+
+    Raises:
+        UsageError: The file cannot be read, or remembers nothing that this version understands.
+    """
+    try:
+        text = read_regular(lock).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the lock {lock} cannot be read: {error}", hint="name a pylock.toml") from None
+    request = parse_toml(text, lock).get("tool", {}).get("envsolve", {}).get("request")
+    if not isinstance(request, dict):
+        raise UsageError(f"{lock} does not say what it was made from", hint=_HINT)
+    fields = {name.replace("-", "_"): value for name, value in request.items()}
+    try:
+        return Remembered(
+            [str(one) for one in fields.pop("requirements", ())],
+            Asked(**_of(Asked, fields)),
+            Machines(**_of(Machines, fields)),
+            bool(fields.get("allow_groups")),
+        )
+    except TypeError as error:
+        raise UsageError(f"the request in {lock} cannot be read: {error}", hint=_HINT) from None
+
+
+def _of(group: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a group among remembered ones, those that are lists of paths as such."""
+    found = {name: value for name, value in fields.items() if name in group._fields}
+    return {name: [Path(one) for one in value] if name in _PATHS else value for name, value in found.items()}
+
+
+def recalled(requirements: Sequence[str], asked: Asked, machines: Machines, lock: Path | None) -> Remembered:
+    """The request of a command, completed from a lock if the command names no requirements.
+
+    An option of the command replaces the remembered one.
+
+    Raises:
+        UsageError: As :func:`recall`.
+    """
+    if requirements or asked.requirement or lock is None or not is_file(lock):
+        return Remembered(list(requirements), asked, machines, False)
+    was = recall(lock)
+    given = {name: value for name, value in machines._asdict().items() if value is not None}
+    return Remembered(
+        was.requirements,
+        was.asked._replace(**{k: v for k, v in asked._asdict().items() if v != asked._field_defaults[k]}),
+        machines if given else was.machines,
+        was.allow_groups,
+    )
+
+
+def same_but_for_dates(old: str, new: str, path: Path) -> bool:
+    """Whether two locks pin the same, whatever the date of the catalogue that judged them."""
+    return bool(_undated(parse_toml(old, path)) == _undated(parse_toml(new, path)))
+
+
+def _undated(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _undated(one) for name, one in value.items() if name != "catalogue_date"}
+    return [_undated(one) for one in value] if isinstance(value, list) else value
