@@ -16,7 +16,7 @@ from envsolve.errors import ImpossibleError, UsageError, VerificationError
 if TYPE_CHECKING:
     from envsolve.fleet.engines import Engine
 
-HELP = "Clusters: probe the nodes, plan for all of them, install once per plan, verify every node."
+HELP = "Probe, plan, install and verify for a cluster."
 _FLEET = Path("fleet")
 
 FleetDirectory = Annotated[

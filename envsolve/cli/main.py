@@ -90,6 +90,10 @@ def _failed(error: Exception) -> int:
     from envsolve.system.limits import printable
 
     hint: str | None
+    if isinstance(error, typer.TyperException) and type(error).__name__ == "NoArgsIsHelpError":
+        # typer exports no name for it. Its message is the help of the command.
+        print(error.format_message(), file=sys.stderr)
+        return error.exit_code
     if isinstance(error, EnvsolveError):
         message, hint, code = error.message, error.hint, error.exit_code
     elif isinstance(error, typer.TyperException):

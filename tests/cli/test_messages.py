@@ -213,3 +213,11 @@ def test_a_refused_lock_names_the_index(say: Say, planned: list[Plan]) -> None:
     said = say("plan", "torch", "--target", MACHINE, "--format", "pylock")
     assert said.code == 5
     assert "could not be reached, and the catalogue has no sha256 of torch 2.9.0+cu126" in said.err
+
+
+@pytest.mark.parametrize("words", [(), ("index",), ("completion",)])
+def test_a_command_without_its_subcommand_prints_its_help(say: Say, words: tuple[str, ...]) -> None:
+    said = say(*words)
+    assert said.code == 2
+    assert said.err.startswith(f"Usage: {' '.join(['envsolve', *words])}")
+    assert "  what to do: " not in said.err
