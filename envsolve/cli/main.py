@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -205,9 +206,26 @@ def _installation() -> list[str]:
     return lines
 
 
+class _Remarks(io.TextIOWrapper):
+    """Standard error on which no text of others commands a terminal: log records, warnings and tracebacks included."""
+
+    def write(self, text: str, /) -> int:
+        from envsolve.system.limits import printable
+
+        super().write(printable(text))
+        return len(text)
+
+    def command(self, text: str) -> None:
+        """Write envsolve's own escape sequences."""
+        super().write(text)
+
+    def close(self) -> None:
+        """Leave the file descriptor open: it is that of the process."""
+        self.flush()
+
+
 def _prepare_streams() -> None:
-    """Write escapes for what the terminal's encoding lacks, and nothing to a closed stderr."""
-    import io
+    """Write escapes for what the terminal's encoding lacks or would obey, and nothing to a closed stderr."""
     from pathlib import Path
 
     if sys.stderr is None:
@@ -215,3 +233,6 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    error = sys.stderr
+    if error is sys.__stderr__ and type(error) is io.TextIOWrapper:
+        sys.stderr = _Remarks(error.buffer, error.encoding, error.errors, line_buffering=error.line_buffering)

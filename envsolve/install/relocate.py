@@ -21,6 +21,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from envsolve.install import record
+from envsolve.system.files import real_path
 from envsolve.toolchain.model import SITE_PACKAGES
 
 # Linux took at most 127 bytes of a script's first line before 5.1.
@@ -45,7 +46,7 @@ def relocate(environment: Path, final: Path, built: Iterable[str], cited: Iterab
     changed = _rewrite_scripts(environment, final)
     for dist in record.installed(environment):
         if canonicalize_name(dist.name) in built_names:
-            changed |= _rewrite_texts(_files_of(dist), environment, final)
+            changed |= _rewrite_texts(_files_of(dist, environment), environment, final)
         if canonicalize_name(dist.name) not in cited_names:
             _forget_reference(dist)
         _update_record(dist, changed)
@@ -96,9 +97,12 @@ def _rewrite_texts(paths: Iterable[Path], environment: Path, final: Path) -> set
     return changed
 
 
-def _files_of(dist: Distribution) -> list[Path]:
+def _files_of(dist: Distribution, environment: Path) -> list[Path]:
+    """The files of a distribution; its RECORD may name others, outside the environment, which are left alone."""
     paths = (Path(os.path.normpath(str(dist.locate_file(row[0])))) for row in _rows(dist))
-    return [path for path in paths if path.is_file() and not path.is_symlink() and path.suffix != ".pyc"]
+    files = [path for path in paths if path.is_file() and not path.is_symlink() and path.suffix != ".pyc"]
+    within = real_path(environment)
+    return [path for path in files if real_path(path).is_relative_to(within)]
 
 
 def _forget_reference(dist: Distribution) -> None:

@@ -164,7 +164,8 @@ class _Display:
     def _write(self, text: str) -> None:
         try:
             if not self._lost:
-                self._stream.write(text)
+                # The command line's stream escapes what it does not get as a command.
+                getattr(self._stream, "command", self._stream.write)(text)
                 self._stream.flush()
         except (OSError, ValueError):  # a broken pipe, a full disk behind it; a closed file
             self._lost = True

@@ -212,3 +212,15 @@ def test_control_characters_do_not_reach_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "\x1b[2J" not in styled(monkeypatch, capsys, "a\x1b[2Jb", FORCE_COLOR="1")
+
+
+def test_log_records_and_warnings_do_not_command_a_terminal() -> None:
+    """Of libraries, too: urllib3 logs what an index answered."""
+    code = (
+        "import logging, warnings; from envsolve.cli.main import _prepare_streams; _prepare_streams()\n"
+        "text = 'a\\x1b]0;pwned\\x07b\\r\\x9b'\n"
+        "logging.getLogger('urllib3').warning('%s', text); warnings.warn(text); raise ValueError(text)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert done.stderr.count(rb"a\x1b]0;pwned\x07b\r") >= 3
+    assert not set(done.stderr.decode()) & set("\x1b\x07\r\x9b")

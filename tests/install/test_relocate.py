@@ -41,3 +41,20 @@ def test_the_variables_line_survives_any_value(tmp_path: Path) -> None:
     assert line.count("\n") == 1
     ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == str(["mine", values["B"], ""])
+
+
+def test_files_outside_that_a_record_names_are_left_alone(tmp_path: Path) -> None:
+    environment, outside = tmp_path / "env", tmp_path / "outside.txt"
+    info = environment / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "evil-1.0.dist-info"
+    info.mkdir(parents=True)
+    (environment / "bin").mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    own = info.parent / "own.txt"
+    (info.parent / "link").symlink_to(tmp_path)
+    rows = ["own.txt", "../../../../outside.txt", str(outside), "link/outside.txt", "evil-1.0.dist-info/RECORD"]
+    (info / "RECORD").write_text("".join(f"{row},,\n" for row in rows))
+    for path in (own, outside):
+        path.write_text(f"in {environment}\n")
+    relocate.relocate(environment, tmp_path / "final", ["evil"])
+    assert own.read_text() == f"in {tmp_path / 'final'}\n"
+    assert outside.read_text() == f"in {environment}\n"
