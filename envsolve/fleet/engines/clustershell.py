@@ -13,6 +13,8 @@ from envsolve.fleet.engines import Known, Options, Outcome, Work
 _CONNECT_SECONDS = 10
 _SSH_FAILED = 255  # ssh(1), EXIT STATUS
 _NOT_FOUND = 127  # the shell's
+# Of timeout(1): the time limit was reached, and it had to kill. What was printed by then is not whole.
+_LATE, _KILLED = 124, 137
 
 
 class ClusterShell:
@@ -115,6 +117,8 @@ def _outcome(code: int | None, out: bytes | None, err: bytes | None) -> Outcome:
     lines = bytes(err or b"").decode(errors="replace").strip().splitlines() or [""]
     if code == _SSH_FAILED:
         return Outcome(failure=f"ssh failed: {lines[-1] or 'no message'}")
+    if code in (_LATE, _KILLED):
+        return Outcome(failure="it took longer than the time limit" if code == _LATE else "it was killed")
     if text.strip() and code != _NOT_FOUND:
         return Outcome(text=text)
     return Outcome(
