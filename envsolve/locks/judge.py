@@ -14,12 +14,10 @@ from packaging.version import InvalidVersion, Version
 from envsolve.errors import UsageError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
-from envsolve.locks.conda import conda_candidate
 from envsolve.locks.model import STATUSES, Finding, LockAnswer, Locked, LockFile, LockReport, MachineAnswer, Status
 from envsolve.locks.read import as_its_tool_writes_it, read_lock_file
 from envsolve.locks.uv import DEV
 from envsolve.machine.model import Machine, one_line
-from envsolve.rules.conda import CondaJudge
 from envsolve.rules.judge import Judge, as_judged, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import Environment, admits_python, same_system
@@ -150,12 +148,10 @@ class _Case(msgspec.Struct, frozen=True):
             findings += self._assumed()
             findings += self._without_wheel(packages, environment)
             judge = Judge(self.machine, self.facts)
-            conda = CondaJudge((self.machine,), self.facts, self.catalogue.conda)
             known = {*self.catalogue.packages()}
             for package in packages:
                 if package.conda and package.name == "pytorch":
-                    (own,) = conda.judged([conda_candidate(package)])
-                    taken.append(_Taken(package, own.build, own.verdict))
+                    taken.append(self._of_conda(package))
                 elif package.name in known and not package.conda:
                     build = self._build_of(package, environment)
                     if build:
@@ -168,6 +164,13 @@ class _Case(msgspec.Struct, frozen=True):
         status = ordered[0].status if ordered else "runs"
         labels = tuple(one.label for one in taken)
         return MachineAnswer(one_line(self.machine), self.python, status, tuple(chosen), labels, ordered)
+
+    def _of_conda(self, package: Locked) -> _Taken:
+        from envsolve.locks.conda import conda_candidate  # most locks hold no conda packages
+        from envsolve.rules.conda import CondaJudge
+
+        (own,) = CondaJudge((self.machine,), self.facts, self.catalogue.conda).judged([conda_candidate(package)])
+        return _Taken(package, own.build, own.verdict)
 
     def _assumed(self) -> Iterator[Finding]:
         """The assumptions of a lock of envsolve's own about the machine."""

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from envsolve.errors import UsageError
 from envsolve.packages.commands import Command, Meaning, option_names, parse_options
-from envsolve.packages.links import places_of
 from envsolve.packages.project_files import SETUP_CFG, load_project
 from envsolve.packages.projects import ask_project, ask_projects
 from envsolve.packages.requirements import (
@@ -291,9 +290,13 @@ def _asked(line: Line) -> Iterator[Asked]:
         raise wrong(origin, "--hash without a requirement", "write it behind the requirement that it is of")
     if line.requirement:
         yield _ask(line.requirement, origin, line.role, hashes)
-    for text in options.values("editables"):
-        yield _ask(text, origin, line.role)
-    links, missing = places_of(options.values("find_links"), Path(line.path).parent)
+    yield from (_ask(text, origin, line.role) for text in options.values("editables"))
+    links: tuple[str, ...] = ()
+    missing: list[str] = []
+    if texts := options.values("find_links"):
+        from envsolve.packages.links import places_of  # imports what reads index pages; most files name none
+
+        links, missing = places_of(texts, Path(line.path).parent)
     yield Asked(
         index_urls=options.values("index_urls"),
         extra_index_urls=options.values("extra_index_urls"),
