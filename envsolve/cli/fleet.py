@@ -38,6 +38,9 @@ class Reach(NamedTuple):
     worker: Annotated[
         str, option("--worker", metavar="NAME", help="ClusterShell's worker: ssh, rsh, or exec (on this computer).")
     ] = "ssh"
+    ssh_options: Annotated[
+        str | None, option("--ssh-options", metavar="WORDS", help="More options of ssh: '-p 2222 -l admin'.")
+    ] = None
     fanout: Annotated[int, option("--fanout", metavar="N", help="ClusterShell's connections at a time.")] = 64
     time_limit: Annotated[
         float | None, option("--time-limit", metavar="SECONDS", help="For each node (default: probe 120, verify 1200).")
@@ -65,6 +68,7 @@ class Reach(NamedTuple):
             nodes=self.nodes if self.slurm else self.ssh,
             partition=self.partition,
             worker=self.worker,
+            ssh_options=self.ssh_options,
             fanout=self.fanout,
             time_limit=limit,
             wait=self.wait,

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -154,6 +154,43 @@ def stop(directory: Path) -> None:
             time.sleep(0.1)
         else:
             os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def ssh_nodes(directory: Path, addresses: Sequence[str]) -> Iterator[str]:
+    """An sshd on loopback addresses; yields the options of ssh that lead there."""
+    directory.chmod(0o700)
+    for name in ("host", "user"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)]
+        subprocess.run(words, check=True)
+    shutil.copy(directory / "user.pub", directory / "authorized")
+    port = free_port()
+    settings = {
+        "Port": port,
+        "HostKey": directory / "host",
+        "AuthorizedKeysFile": directory / "authorized",
+        "PidFile": directory / "sshd.pid",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PermitRootLogin": "yes",
+    }
+    lines = [f"{name} {value}" for name, value in settings.items()]
+    lines += [f"ListenAddress {address}" for address in addresses]
+    (directory / "sshd_config").write_text("\n".join(lines) + "\n")
+    sshd = shutil.which("sshd", path=_search())
+    assert sshd is not None
+    # sshd separates its privileges in this directory.
+    Path("/run/sshd").mkdir(exist_ok=True)
+    running = subprocess.Popen([sshd, "-D", "-f", str(directory / "sshd_config")], stderr=subprocess.DEVNULL)
+    try:
+        while not (directory / "sshd.pid").exists():
+            assert running.poll() is None
+            time.sleep(0.05)
+        checks = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        yield f"-F none -p {port} -i {directory / 'user'} {checks}"
+    finally:
+        running.terminate()
+        running.wait()
 
 
 @contextmanager

@@ -134,6 +134,17 @@ def test_ctrl_c_cancels_the_jobs() -> None:
         healed(profile)
 
 
+def test_nodes_are_reached_over_ssh(tmp_path: Path) -> None:
+    if not os.access("/usr/sbin/sshd", os.X_OK):
+        pytest.skip("no sshd here")
+    (tmp_path / "ssh").mkdir()
+    with cluster.ssh_nodes(tmp_path / "ssh", ["127.0.0.2", "127.0.0.3", "127.0.0.4"]) as options:
+        text = run("fleet", "probe", "--ssh", "127.0.0.[2-5]", "--ssh-options", options, "--format", "json")
+    found = json.loads(text)
+    assert [one["nodes"] for one in found["classes"]] == [["127.0.0.2", "127.0.0.3", "127.0.0.4"]]
+    assert "Connection refused" in found["unreachable"]["127.0.0.5"]
+
+
 @pytest.mark.network
 def test_triton_is_planned_installed_verified_and_run_on_every_node(tmp_path: Path) -> None:
     run(*probe())

@@ -34,6 +34,7 @@ class Options(msgspec.Struct, frozen=True):
         nodes: A set of nodes, ``gpu[01-64]``; None for all that the engine knows.
         partition: Of Slurm.
         worker: Of ClusterShell: ``ssh``, ``rsh`` or ``exec``, which runs everything on this computer.
+        ssh_options: More words for the command line of ssh.
         fanout: Connections at a time.
         time_limit: Seconds for the command on a node.
         wait: Seconds for all nodes, waiting in a queue included.
@@ -43,6 +44,7 @@ class Options(msgspec.Struct, frozen=True):
     nodes: str | None = None
     partition: str | None = None
     worker: str = "ssh"
+    ssh_options: str | None = None
     fanout: int = 64
     time_limit: float = 120.0
     wait: float = 1800.0

@@ -43,6 +43,8 @@ class ClusterShell:
         task = self._tasks.task_self()
         task.set_info("fanout", self._options.fanout)
         task.set_info("connect_timeout", _CONNECT_SECONDS)
+        if self._options.ssh_options:
+            task.set_info("ssh_options", self._options.ssh_options)
         task.set_default("stderr", True)
         kind = self._worker()
         groups: dict[str, list[str]] = {}
