@@ -26,6 +26,39 @@ SETS = (
     "torch<2.4 nvidia-curand-cu11",
 )
 
+#: Sets of several frameworks, and the small inputs that once were planned and condemned, on the default index.
+REAL = (
+    "torch jax[cuda12]",
+    "torch jax[cuda13]",
+    "torch tensorflow[and-cuda]",
+    "tensorflow jax[cuda12] torch",
+    "torch==2.2.2 torchvision",
+    "torch==2.2.2 opencv-python==4.8.1.78",
+    "torch==2.7.1 nvidia-cudnn-cu12==9.5.1.17",
+    "torch==2.7.1 nvidia-cudnn-cu11",
+    "torch nvidia-cuda-runtime-cu11",
+    "torch==2.15.0 torchaudio",
+    "torch==2.9.1 torchao==0.9.0",
+    "sglang==0.5.9",
+    "torch transformer-engine[pytorch]",
+    "jax[cuda12] transformer-engine[jax]",
+    "torch cuequivariance-torch cuequivariance-ops-torch-cu12",
+    "torch==2.5.1 vllm",
+    "cudf-cu12 torch",
+    "rembg onnxruntime-gpu",
+    "fastapi gradio<6",
+)
+#: Packages that have the same files: no plan installs two of them.
+TWINS = (
+    "onnxruntime onnxruntime-gpu",
+    "tensorflow tensorflow-cpu",
+    "transformer-engine-cu12 transformer-engine-cu13",
+    "cuequivariance-ops-torch-cu12 cuequivariance-ops-torch-cu13",
+    "cupy-cuda11x cupy-cuda12x",
+    "faiss-cpu faiss-gpu-cu12",
+    "nvidia-cudnn-cu12 nvidia-cudnn-cu13",
+)
+
 
 @pytest.mark.parametrize("asked", SETS)
 def test_a_plan_has_no_diagnosis_once_it_is_installed(ask: Questions, asked: str) -> None:
@@ -50,3 +83,19 @@ def test_a_plan_of_the_benchmark_has_no_diagnosis_once_it_is_installed(file: Pat
     plan = envsolve.plan(envsolve.Request(files=[file]), [machine])
     assert plan.status in ("ok", "unknown")
     assert diagnosed(plan, CATALOGUE).diagnoses == ()
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("asked", REAL)
+def test_a_plan_of_several_frameworks_has_no_diagnosis_once_it_is_installed(asked: str) -> None:
+    plan = envsolve.plan(envsolve.Request(asked.split()), [envsolve.describe_target(f"{TARGET}, python 3.12")])
+    assert plan.status in ("ok", "unknown"), plan.conflict
+    assert diagnosed(plan, CATALOGUE).diagnoses == ()
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("asked", TWINS)
+def test_packages_with_the_same_files_have_no_plan(asked: str) -> None:
+    plan = envsolve.plan(envsolve.Request(asked.split()), [envsolve.describe_target(f"{TARGET}, python 3.12")])
+    assert plan.status == "impossible"
+    assert any("installs the files of" in fact.fact for fact in plan.conflict)
