@@ -34,12 +34,14 @@ def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
     elif name == "cuda-toolkit" or (suffix and suffix[0] in family.runtime):
         major = suffix[1] if suffix else version.major
         yield ClaimNeed(str(major), CUDA_MAJOR, f"is a library of CUDA {major}")
-    for one in family.catalogue.compiled_against:
+    against = family.catalogue.compiled_against
+    for one in (one for one in against if one.package == name):
         limit = f"{one.module}{one.module_versions}"
-        if name == one.package and SpecifierSet(one.versions).contains(version, prereleases=True):
+        if SpecifierSet(one.versions).contains(version, prereleases=True):
             yield ClaimNeed("those compiled against it", limit, f"was compiled against {limit}")
-        elif name == one.module and not SpecifierSet(one.module_versions).contains(version, prereleases=True):
-            yield ClaimNeed("newer ones", limit, f"is not {limit}")
+    for older in dict.fromkeys(one.module_versions for one in against if one.module == name):
+        if not SpecifierSet(older).contains(version, prereleases=True):
+            yield ClaimNeed("newer ones", f"{name}{older}", f"is not {name}{older}")
 
 
 def made_for(name: str, url: str, family: Family) -> Iterator[AnyNeed]:

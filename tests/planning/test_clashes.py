@@ -62,3 +62,14 @@ def test_what_was_compiled_against_numpy_1_gets_numpy_1(torch_world: World) -> N
     assert chosen(torch_world.plan("torch", "numpy"))["numpy"] == "2.5.5"
     assert chosen(torch_world.plan("torch==2.2.2", "numpy"))["numpy"] == "1.26.4"
     assert torch_world.plan("torch==2.2.2", "numpy>=2").status == "impossible"
+
+
+def test_any_package_that_was_compiled_against_numpy_1_gets_numpy_1(torch_world: World) -> None:
+    """The metadata of OpenCV 4.8 accepts every NumPy, and its library fails to import beside NumPy 2."""
+    for name, versions in (("numpy", ("1.26.4", "2.5.5")), ("opencv-python", ("4.8.1.78", "4.10.0.84"))):
+        for version in versions:
+            requires = [] if name == "numpy" else ["numpy>=1.21"]
+            torch_world.default.wheel(name, version, requires=requires, upload_time="2024-01-01T00:00:00Z")
+    assert chosen(torch_world.plan("torch", "opencv-python"))["numpy"] == "2.5.5"
+    assert chosen(torch_world.plan("torch", "opencv-python==4.8.1.78"))["numpy"] == "1.26.4"
+    assert torch_world.plan("opencv-python==4.8.1.78", "numpy>=2").status == "impossible"
