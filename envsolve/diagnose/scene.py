@@ -238,7 +238,8 @@ class Scene:
     @property
     def about_torch(self) -> bool:
         """Whether torch has a part in the report at all."""
-        return self.torch is not None or self.mentions("torch")
+        # The words that torch prints of a GPU are told without its name, too.
+        return self.torch is not None or self.mentions("torch") or self.first("kernel-plain") is not None
 
     @property
     def by_conda(self) -> bool:

@@ -298,7 +298,7 @@ def machine_from_target(target: Target, catalogue: Catalogue) -> Machine:
         python=target.python,
         sources=sources,
     )
-    return complete(machine, catalogue)
+    return complete(machine, catalogue, oldest=True)
 
 
 def _in_words_of_parts(target: Target, catalogue: Catalogue) -> Target:
@@ -318,11 +318,11 @@ def _in_words_of_parts(target: Target, catalogue: Catalogue) -> Target:
     return result
 
 
-def complete(machine: Machine, catalogue: Catalogue) -> Machine:
+def complete(machine: Machine, catalogue: Catalogue, *, oldest: bool = False) -> Machine:
     """Fill in from the catalogue: the driver's CUDA version by its branch, a GPU's compute capability by its name.
 
     Known values are never changed; each filled field is noted in ``sources``. A name or branch that the
-    catalogue does not know leaves its field None.
+    catalogue does not know leaves its field None. With ``oldest``, a GPU of one system implies its oldest C library.
     """
     sources = dict(machine.sources)
     driver = machine.driver
@@ -337,11 +337,11 @@ def complete(machine: Machine, catalogue: Catalogue) -> Machine:
         changed = [index for index, (old, new) in enumerate(zip(gpus, filled, strict=True)) if old != new]
         sources |= {f"gpus[{index}].compute_capability": "catalogue" for index in changed}
         gpus = filled
-    platform, more = _on_only_system(machine, catalogue)
+    platform, more = _on_only_system(machine, catalogue, oldest)
     return replace(machine, platform=platform, driver=driver, gpus=gpus, sources={**more, **sources})
 
 
-def _on_only_system(machine: Machine, catalogue: Catalogue) -> tuple[Platform | None, dict[str, str]]:
+def _on_only_system(machine: Machine, catalogue: Catalogue, oldest: bool) -> tuple[Platform | None, dict[str, str]]:
     """The platform with what its GPUs imply, if they exist only in machines with one system; what was filled in."""
     names = {gpu.name for gpu in machine.gpus or ()}
     models = [model for model in catalogue.gpus if names & {model.name, *model.aliases}]
@@ -353,7 +353,7 @@ def _on_only_system(machine: Machine, catalogue: Catalogue) -> tuple[Platform | 
     if (known.os or only.os, known.arch or only.arch) != (only.os, only.arch):
         return machine.platform, {}
     # An image has the C library of its own distribution.
-    libc = None if known.distro or known.container else only.libc
+    libc = only.libc if oldest and not (known.distro or known.container) else None
     found = {"os": only.os, "arch": only.arch, "libc": libc}
     filled = {name: value for name, value in found.items() if value and getattr(known, name) is None}
     return replace(known, **filled), {f"platform.{name}": f"catalogue ({models[0].name})" for name in filled}

@@ -45,8 +45,7 @@ _Pair: TypeAlias = "tuple[GpuGroup, Observation]"
 
 def observe(log: Log, catalogue: Catalogue) -> Iterator[Observation]:
     """The observations of every reader, reader by reader."""
-    for readers in _READERS:
-        yield from readers(log, catalogue)
+    return (observation for readers in _READERS for observation in readers(log, catalogue))
 
 
 def read_report(
@@ -67,9 +66,8 @@ def read_report(
     observations = sorted(observe(Log(text), catalogue), key=lambda observation: observation.line.index)
     facts = scalars(observations)
     read = machine_of(facts, observations, catalogue)
-    python = facts.get(Field.PYTHON)
-    if machine is not None and machine.python is not None:
-        python = Seen(machine.python, "--machine", machine.python)
+    given = machine.python if machine else None
+    python = Seen(given, "--machine", given) if given else facts.get(Field.PYTHON)
     codes = [seen(fact.codes, o) for fact, o in _of(Codes, observations)]
     return ReportFacts(
         text=text,
@@ -187,6 +185,9 @@ def machine_of(
     driver, driver_sources = _driver(scalars, catalogue)
     gpus, gpu_sources = _gpus(observations, catalogue)
     platform, platform_sources = _platform(scalars, catalogue)
+    only = complete(Machine(gpus=gpus), catalogue).platform
+    if only and platform:  # "and an x86_64 machine" is another one than that of a GPU of one processor
+        platform = replace(platform, os=only.os, arch=only.arch)
     named = {field.value: scalars[field].where for field in (Field.DRIVER, Field.PYTHON) if field in scalars}
     machine = Machine(
         platform=platform,
@@ -223,8 +224,7 @@ def _same_driver(given: Driver, read: Driver) -> bool:
 
 def _filled(value: Record, other: Record) -> Record:
     """A value with its None fields taken from another of its kind."""
-    open_ = [name for name, own in asdict(value).items() if own is None]
-    return replace(value, **{name: getattr(other, name) for name in open_})
+    return replace(value, **{name: getattr(other, name) for name, own in asdict(value).items() if own is None})
 
 
 def _platform(scalars: Mapping[Field, Seen[str]], catalogue: Catalogue) -> tuple[Platform | None, dict[str, str]]:

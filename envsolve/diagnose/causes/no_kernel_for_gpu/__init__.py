@@ -115,7 +115,7 @@ def _for_extension(scene: Scene) -> Iterator[Fix]:
 def _for_unread(scene: Scene) -> Iterator[Fix]:
     """The code of the binary that failed is not known: torch first, if the report is about torch."""
     # If neither the torch nor the GPUs are known, no other torch is known to be better.
-    if scene.torch is not None or (scene.gpus and scene.mentions("torch")):
+    if scene.torch is not None or (scene.gpus and scene.about_torch):
         yield from replacements(scene)
     yield from _hide_others(scene, scene.gpus)
     yield from jetson_remedies(scene)
