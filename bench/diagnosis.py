@@ -1,6 +1,10 @@
-"""How often the first diagnosis is right, by what it stands on: the numbers of ``index_data/precisions.json``.
+"""How often the first diagnosis is right, by what it stands on and by the word that says how sure it is.
+
+The first are the numbers of ``index_data/precisions.json``, the second those of the table in ``docs/diagnose.md``.
 
     python bench/diagnosis.py CASES...
+
+A word is calibrated only by reports that nobody looked at while signatures and rules were written.
 
 ``CASES`` are files of cases (JSON lines of ``envsolve.case/1``) or of short reports (``tests/diagnose/reports.json``).
 """
@@ -17,7 +21,7 @@ from typing import Any
 
 import envsolve
 from envsolve.diagnose.model import Finding, Grounds
-from envsolve.diagnose.reason import in_order, weighed
+from envsolve.diagnose.reason import certainty, in_order, weighed
 from envsolve.diagnose.report.packages import read_installed
 from envsolve.diagnose.report.read import read_report
 from envsolve.diagnose.scene import scene_of
@@ -30,9 +34,11 @@ def main() -> None:
     catalogue = Catalogue()
     right: Counter[Grounds] = Counter()
     every: Counter[Grounds] = Counter()
+    sure: Counter[tuple[str, bool]] = Counter()
     silent = [0, 0]
     for name, log, machines, installed, causes in (row for path in sys.argv[1:] for row in rows(Path(path))):
-        first = first_finding(log, machines, installed, catalogue)
+        first, word = first_finding(log, machines, installed, catalogue)
+        sure[word, bool(first and first.cause in causes)] += bool(first or causes)
         if not causes:
             silent[0] += first is None
             silent[1] += 1
@@ -49,17 +55,19 @@ def main() -> None:
     for grounds in Grounds:
         print(f"{grounds.value:<10} {right[grounds]} of {every[grounds]}")
     print(f"{'silence':<10} {silent[0]} of {silent[1]}")
+    for word in ("certain", "likely", "possible", "no cause"):
+        print(f"{word:<10} {sure[word, True]} of {sure[word, True] + sure[word, False]}")
 
 
 def first_finding(
     log: str, machines: tuple[Machine, ...], installed: Mapping[str, str] | None, catalogue: Catalogue
-) -> Finding | None:
-    """What would be told first."""
+) -> tuple[Finding | None, str]:
+    """What would be printed first, and how sure it is."""
     given = read_installed(json.dumps(installed)) if installed else None
     report = read_report(log, catalogue, machine=machines[0] if machines else None, installed=given)
     scene = scene_of(report, machines[1:], catalogue)
     found = in_order([answer for answer in weighed(scene) if isinstance(answer, Finding)], scene)
-    return found[0] if found else None
+    return (found[0], certainty(found[0], found)) if found else (None, "no cause")
 
 
 Row = tuple[str, str, tuple[Machine, ...], Mapping[str, str] | None, list[str]]

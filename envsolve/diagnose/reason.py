@@ -84,7 +84,7 @@ def concluded(scene: Scene, answers: Sequence[Finding | RuledOut], project: Proj
     ruled_out = [*said, *(a.text for a in answers if isinstance(a, RuledOut))]
     return Diagnoses(
         schema=SCHEMA,
-        diagnoses=tuple(_diagnosis(f, _certainty(f, findings), trial, project) for f in findings),
+        diagnoses=tuple(_diagnosis(f, certainty(f, findings), trial, project) for f in findings),
         ruled_out=tuple(dict.fromkeys(ruled_out)),
         next_steps=() if findings else next_steps(scene),
     )
@@ -120,7 +120,7 @@ def _diagnosis(finding: Finding, certainty: Certainty, trial: Trial, project: Pr
     )
 
 
-def _certainty(finding: Finding, findings: Sequence[Finding]) -> Certainty:
+def certainty(finding: Finding, findings: Sequence[Finding]) -> Certainty:
     """How sure a finding is; of two confirmed causes that do not explain each other, neither is certain."""
     confirmed = [f for f in findings if f.grounds is Grounds.CONFIRMED]
     first = confirmed[0] if confirmed else None
