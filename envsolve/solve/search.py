@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from resolvelib import BaseReporter, ResolutionTooDeep
@@ -34,6 +34,8 @@ _Information = RequirementInformation[AnyNeed, AnyCandidate]
 
 _FIRST, _LAST = 32, 4096  # dead ends that the first search may meet, and the last one
 _MAX_ROUNDS = 200_000
+# Two choices could in turn drop what speaks against the other, again and again.
+_MAX_REMOVALS = 500
 
 
 class TooLongError(Exception):
@@ -117,6 +119,7 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
         self._roots = roots
         self._first = first
         self._left = allowed
+        self._removals = 0
         self._satisfied: dict[str, tuple[_Criterion, AnyCandidate | None, bool]] = {}
         self._standing: dict[str, tuple[_Criterion, tuple[object, ...]]] = {}
         self._causes: tuple[list[_Information], frozenset[str]] = [], frozenset()
@@ -151,6 +154,26 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
             self._satisfied[name] = known = criterion, pin, super()._is_current_pin_satisfying(name, criterion)
         return known[2]
 
+    def _remove_information_from_criteria(self, criteria: dict[str, _Criterion], parents: Collection[str]) -> None:
+        """Drop the needs of packages whose choice does not hold any more, and of what only these had brought in.
+
+        Resolvelib keeps the latter: the parts of a cuda-toolkit that torch 2.15 needed then ruled out every older torch
+        that needs another cuda-toolkit, and the first torch without one was taken. What made a choice invalid is kept,
+        even if that choice itself had brought it in: otherwise it would be made again.
+        """
+        self._removals += 1
+        if not parents or self._removals > _MAX_REMOVALS:
+            super()._remove_information_from_criteria(criteria, parents)
+            return
+        reached = _reached(criteria, parents)
+        for key, criterion in list(criteria.items()):
+            gone = parents if key in parents else {*criteria} - reached
+            kept = [one for one in criterion.information if one.parent is None or one.parent.key not in gone]
+            if len(kept) < len(criterion.information):
+                criteria[key] = Criterion(criterion.candidates, kept, criterion.incompatibilities)
+            if not kept and key not in self.state.mapping:
+                del criteria[key]
+
     def _get_preference(self, name: str) -> tuple[object, ...]:
         criterion = self.state.criteria[name]
         known = self._standing.get(name)
@@ -160,6 +183,20 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
             causes = list(self.state.backtrack_causes)
             self._causes = causes, frozenset(cause.requirement.key for cause in causes)
         return self._provider.preference(name, known[1], self._first[name], name in self._causes[1])
+
+
+def _reached(criteria: Mapping[str, _Criterion], parents: Collection[str]) -> set[str]:
+    """The packages that the request leads to, other than by way of some packages."""
+    brought: dict[str | None, list[str]] = {}
+    for key, criterion in criteria.items():
+        for _, parent in criterion.information:
+            brought.setdefault(parent.key if parent else None, []).append(key)
+    reached, waiting = set[str](), list[str | None]([None])
+    while waiting:
+        new = [key for key in brought.get(waiting.pop(), ()) if key not in reached]
+        reached.update(new)
+        waiting += [key for key in new if key not in parents]
+    return reached - {*parents}
 
 
 class _Barring(_Search):

@@ -231,3 +231,16 @@ def test_the_torch_that_a_pinned_package_brings_in_is_chosen_at_once() -> None:
     solution, work = solved(world, asked, CATALOGUE, FACTS, extras={"server": ["all", "run"]})
     assert str(solution.chosen["torch"].candidate.version.public) == "2.8.0"
     assert work.rounds < 40
+
+
+def test_what_a_dropped_choice_brought_in_does_not_rule_out_the_next_one() -> None:
+    """As torch 2.15 with its cuda-toolkit, beside a package that needs an older torch with another cuda-toolkit."""
+    world: World = {
+        "a": {"2.0": ("kit[x]==2",), "1.9": ("kit[x]==1",), "1.0": ()},
+        "b": {"1.0": ("a<2",)},
+        "kit": {n: (f'lib=={n}; extra == "x"',) for n in ("1", "2")},
+        "lib": {"1": (), "2": ()},
+    }
+    solution, _ = solved(world, ["a", "b"], CATALOGUE, FACTS, extras={"kit": ["x"]})
+    chosen = {name: str(one.candidate.version) for name, one in solution.chosen.items()}
+    assert chosen == {"a": "1.9", "b": "1.0", "kit": "1", "lib": "1"}
