@@ -35,6 +35,7 @@ _CONDA_STACK = re.compile(
 )
 _STACK = re.compile(r"torch|torchvision|torchaudio|triton|pytorch-triton\S*|(?:nvidia|cuda)-[\w-]+")
 _CHUNK = 1 << 22
+_Kind = Literal["missing", "truncated", "altered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Damage:
     """
 
     file: str
-    kind: Literal["missing", "truncated", "altered"]
+    kind: _Kind
     package: Package
     by: str | None = None
 
@@ -132,14 +133,12 @@ def damages(packages: Sequence[Package], *, hashes: bool = False) -> tuple[Damag
         packages: Those to check.
         hashes: Whether to also hash files of the recorded size, at about 1 GB/s a core.
     """
+    judge = partial(_judge, hashes=hashes)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashlib releases the interpreter's lock
-        judge = partial(_judge, hashes=hashes)
-        found = [
-            (package, record, kind)
-            for package in packages
-            for record, kind in zip(package.records, pool.map(judge, package.records), strict=True)
-            if kind
-        ]
+        all_records = [(package, record) for package in packages for record in package.records]
+        records = [record for _, record in all_records]
+        kinds = list(pool.map(judge, records) if hashes else map(judge, records))
+        found = [(*one, kind) for one, kind in zip(all_records, kinds, strict=True) if kind]
         others = _claims(packages, {record.file for _, record, kind in found if kind != "missing"})
         return tuple(
             Damage(record.file, kind, package, _writer(others.get(record.file, ()), package))
@@ -147,7 +146,7 @@ def damages(packages: Sequence[Package], *, hashes: bool = False) -> tuple[Damag
         )
 
 
-def _judge(record: Record, *, hashes: bool) -> Literal["missing", "truncated", "altered"] | None:
+def _judge(record: Record, *, hashes: bool) -> _Kind | None:
     try:
         status = os.stat(record.file)  # noqa: PTH116  thousands of files
     except OSError:

@@ -3,7 +3,8 @@
     python -m tests.verify.mutations [--python EXE] [--workers N] [--seconds N] [--json FILE] [GROUP...]
 
 Groups: ``files`` (every library and program in turn, read only), ``use`` (each library while checks use it, needs a
-GPU), ``custom`` (replaced operators, another torch, other variables), ``sound`` (undamaged, 20 runs of all checks).
+GPU), ``custom`` (replaced operators, another torch, other variables), ``sound`` (undamaged, 20 runs of all checks),
+``quick`` (undamaged, three runs of the quick ones).
 The GPU stack is linked into a new environment; a file is copied before it is changed, so the original stays as it is.
 """
 
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -40,6 +42,7 @@ from tests.environment.test_installed import put
 STACK = ("torch", "triton", "torchvision", "torchaudio")
 PROGRAMS = ("bin/ptxas", "bin/ptxas-blackwell", "lib/libdevice.10.bc", "torch/__init__.py", "torch/functional.py")
 SOUND_RUNS = 20
+WITHOUT_DAMAGE = ("sound", "quick")
 #: The check that uses a library, by how the library's file name begins.
 USED_BY = {
     "libnvrtc-builtins": "lib-nvrtc",
@@ -61,7 +64,7 @@ USED_BY = {
     "libnccl": "lib-nccl",
     "libcupti": "lib-cupti",
     "libnvJitLink": "lib-cusparse",
-    "libcudart": "torch-elementwise",
+    "libcudart": "lib-loads",
     "libnvshmem_host": "lib-loads",
     "libcufile.": "lib-loads",
     "libtorch_cuda.": "torch-elementwise",
@@ -148,6 +151,9 @@ def linked(python: Path, folder: Path) -> list[Path]:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             link(source, target)
+            for compiled in source.parent.glob(f"__pycache__/{source.stem}.*.pyc"):
+                (target.parent / "__pycache__").mkdir(exist_ok=True)
+                link(compiled, target.parent / "__pycache__" / compiled.name)
             of_stack = distribution.name in STACK or distribution.name.startswith("nvidia-")
             if of_stack and (LIBRARY_FILE.search(row[0]) or row[0].endswith(PROGRAMS)):
                 files.append(target)
@@ -233,7 +239,7 @@ def by_use(file: str, change: str, name: str) -> Outcome:
     """A check that uses the file, and the comparison with records."""
     path = Worker.site / file
     with damaged(path, change):
-        report = check_here(Worker.python, only=[FILES, name], time_limit=60, explain=explain)
+        report = check_here(Worker.python, only=[FILES, name], hashes=change == "corrupt", time_limit=60)
     return outcome(f"use: {change} {file} ({name})", report, str(path))
 
 
@@ -273,21 +279,24 @@ def by_path(what: str) -> Outcome:
                 put(Worker.site, "nvidia-cufft-other", {str(path.relative_to(Worker.site)): b"\x7fELF other"})
                 report, word = Report(checks=(check_files(Worker.python),)), "nvidia-cufft-other 1.0 has replaced it"
                 shutil.rmtree(next(Worker.site.glob("nvidia_cufft_other-*")))
-        else:  # cuSPARSE finds nvJitLink by a path that counts only after the variable's
-            path = next(Worker.site.glob("nvidia/*/lib/libnvJitLink.so.*"))
+        else:  # NVRTC finds its builtins by name, cuSPARSE nvJitLink by what is loaded already
+            name, used = ("nvJitLink", "lib-cusparse") if what == "LD_PRELOAD" else ("nvrtc-builtins", "lib-nvrtc")
+            path = next(Worker.site.glob(f"nvidia/*/lib/lib{name}.so.*"))
             word = shutil.copy(path, folder)
             before = [os.environ[what]] if what in os.environ else []  # the driver's libraries may be found by it
             os.environ[what] = ":".join([word if what == "LD_PRELOAD" else folder, *before])
-            report = check_here(Worker.python, only=["lib-cusparse"], explain=explain)
+            report = check_here(Worker.python, only=[used], explain=explain)
     return outcome(f"custom: {what}", report, word)
 
 
-def sound(number: int) -> Outcome:
-    """All checks of an environment without damage."""
-    report = check_here(Worker.python, hashes=number == 0, explain=explain)
-    if report.failed:
+def sound(number: int, *, quick: bool = False) -> Outcome:
+    """All checks of an environment without damage, or the quick ones."""
+    started = time.monotonic()
+    report = check_here(Worker.python, hashes=number == 0 and not quick, quick=quick, explain=explain)
+    if report.failed or number == 1:
         print(describe(report), flush=True)
-    return outcome(f"sound: run {number + 1} in {report.seconds} s", report, "")
+    kind = "quick" if quick else "sound"
+    return outcome(f"{kind}: run {number + 1} in {time.monotonic() - started:.1f} s", report, "")
 
 
 Task = tuple[Callable[..., Outcome], tuple[object, ...]]
@@ -310,12 +319,14 @@ def tasks(files: Sequence[str], groups: Sequence[str], *, gpu: bool) -> Iterator
         yield from ((by_file, (file, change)) for file in files for change in KINDS)
     if "sound" in groups:
         yield from ((sound, (number,)) for number in range(SOUND_RUNS))
+    if "quick" in groups:
+        yield from ((partial(sound, quick=True), (number,)) for number in range(3))
 
 
 def report_of(group: str, ended: Sequence[Outcome]) -> str:
     """The score of a group in words."""
-    if group == "sound":
-        return f"sound: {sum(not one.failed for one in ended)} of {len(ended)} runs without a failure"
+    if group in WITHOUT_DAMAGE:
+        return f"{group}: {sum(not one.failed for one in ended)} of {len(ended)} runs without a failure"
     named = sum(bool(one.named) for one in ended)
     used = sum(any(name != FILES for name in one.failed) for one in ended)
     return f"{group}: {named} of {len(ended)} mutations named; a check that runs something failed in {used}"
@@ -336,6 +347,8 @@ def main() -> int:
         base = Path(folder) / "base"
         paths = linked(options.python, base)  # the workers' are links to this one, also if the source is elsewhere
         (site,) = base.glob("lib/python3*/site-packages")
+        # As pip leaves it: importing torch without byte code takes 3.5 s instead of 1.5 s.
+        subprocess.run([base / "bin" / "python", "-m", "compileall", "-q", "-j", "0", site], check=False)
         files = [str(path.relative_to(site)) for path in paths]
         start = (str(base / "bin" / "python"), folder)
         with ProcessPoolExecutor(options.workers, initializer=Worker.start, initargs=start) as pool:
@@ -344,8 +357,10 @@ def main() -> int:
             try:
                 for future in as_completed(waiting, timeout=options.seconds):
                     ended.append(future.result())
-                    if (not ended[-1].named and not ended[-1].what.startswith("sound")) or ended[-1].what[0] in "cu":
-                        print("named " if ended[-1].named else "MISSED", ended[-1].what, ended[-1].failed, flush=True)
+                    if (not ended[-1].named and not ended[-1].what.startswith(WITHOUT_DAMAGE)) or ended[-1].what[
+                        0
+                    ] in "cusq":
+                        print("named" if ended[-1].named else "not named", ended[-1].what, ended[-1].failed, flush=True)
             except TimeoutError:
                 print(f"stopped by the time limit: {len(waiting) - len(ended)} mutations were not tried", flush=True)
                 pool.shutdown(cancel_futures=True)
@@ -355,7 +370,7 @@ def main() -> int:
     print(f"{len(ended)} in {time.monotonic() - started:.0f} s with {options.workers} workers")
     if options.json:
         options.json.write_text(json.dumps([one._asdict() for one in ended], indent=1))
-    return int(any(bool(one.failed) if one.what.startswith("sound") else not one.named for one in ended))
+    return int(any(bool(one.failed) if one.what.startswith(WITHOUT_DAMAGE) else not one.named for one in ended))
 
 
 if __name__ == "__main__":

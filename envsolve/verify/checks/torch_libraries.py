@@ -297,6 +297,7 @@ def loads():
                 done[name] = path
     if not done:
         raise SkipTest("the environment has no packages with libraries of the toolkit")
+    expect_own()
     return {"detail": "{} libraries load: {}".format(len(done), ", ".join(done))}
 
 

@@ -14,6 +14,10 @@ from check_support import library_directories
 
 #: Of a library's file: its name up to the version; auditwheel puts a hash between.
 STEM = re.compile(r"(lib[\w-]+?)(?:-[0-9a-f]{8})?(?:\.alt)?\.so[\d.]*$")
+#: Libraries that packages of the toolkit may provide; the driver's own are not among them.
+TOOLKIT = re.compile(
+    r"lib(?:cu(?:blas|dnn|fft|rand|solver|sparse|pti|file|dart)|nv(?:rtc|JitLink|shmem|ToolsExt)|nccl)"
+)
 #: Distributions that bring libraries of the toolkit.
 PROVIDERS = re.compile(r"(?i)torch|nvidia[-_.]")
 
@@ -67,13 +71,15 @@ def provider_of(stem):
 
 
 def expect_own(*stems):
-    """Fail if a library was loaded from elsewhere although the environment provides it; say which were loaded.
+    """Fail if a toolkit's library was loaded from elsewhere although the environment provides it; say what was loaded.
+
+    All that are loaded are looked at, and ``stems`` are named.
 
     A library that is not loaded is linked statically, or this torch computes in another way: no failure.
     """
     there, own = mapped(), own_libraries()
-    for stem in stems:
-        outside = [path for path in there.get(stem, ()) if os.path.realpath(path) not in own.get(stem, ())]
+    for stem in filter(TOOLKIT.match, there):
+        outside = [path for path in there[stem] if os.path.realpath(path) not in own.get(stem, ())]
         if not outside:
             continue
         if stem in own:  # The one that was loaded first is used, even if the own one is loaded, too.
