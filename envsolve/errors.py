@@ -12,7 +12,7 @@ class EnvsolveError(Exception):
 
     Attributes:
         message: What happened, one sentence, no trailing advice.
-        hint: What the user can do next, or None where the message says it all.
+        hint: What the user can do next, or None if the message says it all.
     """
 
     exit_code = 1

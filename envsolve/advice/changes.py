@@ -281,7 +281,7 @@ _DEAREST = ("gpus", "driver", "asked", "flavour", "exclude_newer", "libc", "pyth
 
 
 def combined_change(family: Family, limits: Limits, every: Sequence[Limit]) -> Fix | None:
-    """The changes that are needed at once, none of which can be left out; None where no changes help.
+    """The changes that are needed at once, none of which can be left out; None if no changes help.
 
     Args:
         family: The torch family on the machines.

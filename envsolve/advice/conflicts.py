@@ -46,7 +46,7 @@ _KINDS = {"driver-floor": "driver", "driver-ptx": "driver", "sass": "gpus", "ptx
 
 
 def explain(family: Family, limits: Limits) -> Conflict | None:
-    """The irreducible conflict and its remedies; None where the torch family is not asked for, or has an answer."""
+    """The irreducible conflict and its remedies; None if the torch family is not asked for, or has an answer."""
     for name, specifier in limits.asked.items():
         if not any(option.matches(specifier) for option in family.judged(name)):
             return explain_unpublished(name, family, limits)

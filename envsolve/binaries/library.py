@@ -60,10 +60,10 @@ class Extension:
     """Facts read from the main libraries of a package.
 
     Attributes:
-        code: The arch list behind most of their code, SASS before PTX; empty where they have no kernels.
+        code: The arch list behind most of their code, SASS before PTX; empty if they have no kernels.
         every: All lists together.
-        ptx_isa: Newest PTX version among all their kernels, ``8.7``; None where they carry no PTX.
-        cuda_major: CUDA major of the runtime that they need; None where they need none, or do not say.
+        ptx_isa: Newest PTX version among all their kernels, ``8.7``; None if they carry no PTX.
+        cuda_major: CUDA major of the runtime that they need; None if they need none, or do not say.
         needs_torch: Whether they need torch's own libraries; a Windows DLL does not say.
         cxx11_abi: Which C++11 ABI they share with torch; None if no symbol shows it.
     """
@@ -238,7 +238,7 @@ def major_in_dll(file: IO[bytes], name: str) -> int | None:
         name: For messages.
 
     Returns:
-        None where it names no runtime, or several: one of them is then but in a message.
+        None if it names no runtime, or several: one of them is then but in a message.
 
     Raises:
         UsageError: It is damaged.

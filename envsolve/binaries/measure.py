@@ -339,7 +339,7 @@ def pinned(requires: Iterable[str], library: str, platform: str) -> str | None:
 
 
 def bundled_cudnn(wheel: WheelFile) -> str | None:
-    """cuDNN's version from the header that lists the settings of the build; None where it has none.
+    """cuDNN's version from the header that lists the settings of the build; None if it has none.
 
     Raises:
         UsageError: The header is damaged.

@@ -34,7 +34,7 @@ class Library:
 
     Attributes:
         file: Path inside the artefact.
-        machine: ``x86_64`` or ``aarch64``; None where the file is neither ELF nor a Windows library.
+        machine: ``x86_64`` or ``aarch64``; None if the file is neither ELF nor a Windows library.
         sass: SASS for which it carries cubins, ``("sm_80", "sm_90a")``.
         ptx: PTX that it carries, ``("compute_90",)``.
         ptx_isa: Highest PTX version among ``ptx``, ``8.7``.
@@ -65,9 +65,9 @@ class Assembler:
         file: Path inside the artefact.
         cuda: CUDA release, ``12.8``.
         version: Full version, ``12.8.93``.
-        ptx_isa: Highest PTX version it reads, ``8.7``; None where it could not be run.
+        ptx_isa: Highest PTX version it reads, ``8.7``; None if it could not be run.
         archs: GPU names it accepts, ``sm_90a``.
-        ran: True where the program itself was asked, False where its strings were read.
+        ran: True if the program itself was asked, False if its strings were read.
     """
 
     file: str

@@ -92,7 +92,7 @@ _MSVC = re.compile(r"^#if _MSC_VER < \d+ \|\| _MSC_VER >= (\d+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class HostCompilerLimits:
-    """Newest gcc major accepted, first clang major refused, first ``_MSC_VER`` refused; None where not checked."""
+    """Newest gcc major accepted, first clang major refused, first ``_MSC_VER`` refused; None if not checked."""
 
     gcc_max: int | None
     clang_below: int | None
@@ -206,9 +206,9 @@ class AssemblerChoice:
     """The rule of one release.
 
     Attributes:
-        second_from: Compute capability from which ``ptxas-blackwell`` is used; None where there is only ``ptxas``.
+        second_from: Compute capability from which ``ptxas-blackwell`` is used; None if there is only ``ptxas``.
         second_override: Environment variable that replaces ``ptxas-blackwell``.
-        arch_specific_from: Lowest compute capability for which it asks for arch-specific code (``sm_90a``); None where
+        arch_specific_from: Lowest compute capability for which it asks for arch-specific code (``sm_90a``); None if
             the sources do not show it (before 3.0 it was compiled in).
     """
 

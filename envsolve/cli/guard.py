@@ -44,8 +44,8 @@ def command(
     """Preview what an install would do to torch.
 
     Runs the install only if it is safe. The installer's own dry run shows what would change; the rules say whether
-    that runs on this machine. What would break or replace torch unasked is refused with exit code 4. Otherwise the
-    command runs, and its exit code is this one's. --format and -o are for --dry-run.
+    that runs on this machine. A command that would break torch, or replace it unasked, is refused with exit code 4.
+    Otherwise the command runs, and its exit code is this one's. --format and -o are for --dry-run.
     """
     if write or remove:
         _keep(write, remove, prefix, words)

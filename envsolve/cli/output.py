@@ -43,7 +43,7 @@ def confirm() -> None:
     """Ask whether to go on, and abort if not.
 
     Raises:
-        UsageError: There is no terminal to ask on.
+        UsageError: Confirmation requires a terminal.
     """
     import typer  # only a command that asks pays for it
 

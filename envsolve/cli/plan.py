@@ -184,7 +184,7 @@ def write_project(file: Path, form: str | None, request: Request, machines: Sequ
     """Plan for machines, show what changes in a project's file, and write it after confirmation.
 
     Raises:
-        UsageError: The file cannot be changed, or there is no terminal to ask on.
+        UsageError: The file cannot be changed, or confirmation requires a terminal.
         ImpossibleError: Nothing fits some machine.
     """
     import difflib  # like the editing of TOML, only here

@@ -12,7 +12,7 @@ from envsolve.errors import UsageError
 
 
 def command(
-    words: Annotated[list[str] | None, argument(metavar="-- COMMAND", help="What to run: python train.py.")] = None,
+    words: Annotated[list[str] | None, argument(metavar="-- COMMAND", help="Command to run: python train.py.")] = None,
     fleet: Annotated[Path, path("--fleet", metavar="DIR", help="The fleet's directory (see `envsolve fleet`).")] = Path(
         "fleet"
     ),

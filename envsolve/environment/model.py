@@ -51,7 +51,7 @@ class Distribution:
 
     Attributes:
         name: Normalised project name.
-        version: With its local part, ``2.8.0+cu128``; None where METADATA is gone or damaged.
+        version: With its local part, ``2.8.0+cu128``; None if METADATA is gone or damaged.
         site: The directory that it is installed in.
         info: The directory or file of its metadata.
         installer: What INSTALLER says, ``pip``, ``uv``, ``conda``.
@@ -101,12 +101,12 @@ class TorchFiles:
 
     Attributes:
         site: The directory that it lies in.
-        version: From ``version.py``, with its local part; None where that is gone or damaged.
+        version: From ``version.py``, with its local part; None if that is gone or damaged.
         toolkit: Version of the toolkit that it was built with; None for a CPU build.
         local: The variant in the local part: ``cu128``, ``cpu``, ``rocm6.3``; None without one.
         code: The list that torch's ``get_arch_list()`` returns; None if the library is gone or damaged.
         cxx11_abi: Which C++11 ABI it has; None if no symbol shows it.
-        numpy: Major of the NumPy that it was compiled against; None where it does not show.
+        numpy: Major of the NumPy that it was compiled against; None if it does not show.
         preloads: Libraries of the vendor's wheels that ``torch/__init__.py`` loads by their path before any other
             needs them, ``libnvJitLink``.
     """
@@ -173,7 +173,7 @@ class ExtensionFiles:
         package: Normalised name.
         libraries: The libraries read.
         stated: The version that its own ``version.py`` says, which has the variant where metadata lacks it.
-        code: SASS and PTX that most kernels have; empty where it has no kernels.
+        code: SASS and PTX that most kernels have; empty if it has no kernels.
         every: All SASS and PTX in it.
         cxx11_abi: The C++11 ABI that it expects of torch; None if no symbol shows it.
     """
@@ -210,7 +210,7 @@ class BuildTools:
         home_toolkit: The toolkit there, or None.
         path_toolkit: The toolkit of the ``nvcc`` that PATH gives.
         compilers: C compilers, in the order of PATH with the environment's own programs first.
-        python_h: The interpreter's ``Python.h``; None where it is not there.
+        python_h: The interpreter's ``Python.h``; None if it is not there.
     """
 
     home: str | None = None
@@ -227,7 +227,7 @@ class Environment:
     Attributes:
         prefix: Its root directory.
         kind: What made it.
-        program: Its interpreter; None where that is gone, or leads to one that is.
+        program: Its interpreter; None if that is gone, or leads to one that is.
         python: ``3.12.1``, or ``3.12`` where no more is known.
         arch: Architecture of its interpreter, ``x86_64``.
         base: Prefix of the Python that it is made from; ``prefix`` itself where it has its own.
@@ -236,7 +236,7 @@ class Environment:
         conda: Records of ``conda-meta``.
         torches: Every ``torch`` package on the path; the first is the one that is imported.
         libraries: All that it holds, each file once.
-        extensions: Packages with code of their own; None where they were not looked at.
+        extensions: Packages with code of their own; None if they were not looked at.
         numpy_1: By name of a package beside NumPy 2, its first library that was compiled against NumPy 1.
         loader: Directories outside that the loader searches, in its order.
         tools: What compiling would find.
@@ -356,6 +356,6 @@ def release(version: str | None) -> tuple[int, ...]:
 
 
 def pinned_version(requirement: Requirement) -> str | None:
-    """The one version that a requirement takes; None where it takes several."""
+    """The one version that a requirement takes; None if it takes several."""
     exact = [s.version for s in requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
     return exact[0] if exact else None

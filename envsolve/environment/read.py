@@ -270,7 +270,7 @@ def _python_library(site: Path, prefix: Path) -> tuple[tuple[str, ...] | None, b
 
 
 def numpy_major(library: Path) -> int | None:
-    """The major of NumPy's headers that a library was compiled with; None where it uses no NumPy, or not readable."""
+    """The major of NumPy's headers that a library was compiled with; None if it uses no NumPy, or not readable."""
     try:
         # Mapped, not read into memory: libraries of extensions reach hundreds of megabytes.
         with open_regular(library) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

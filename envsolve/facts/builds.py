@@ -41,17 +41,17 @@ class Build(Fact, frozen=True, gc=False):
         pythons: Interpreter and ABI parts of the file names, ``cp312``, ``cp313t`` (free-threaded), ``py3-none``.
         index: ``default`` for the default package index, else a key of ``indexes.json`` (``pytorch``).
         local: The local version in the file name (``+cu126``), empty on the default index.
-        code: SASS and PTX of the main library: ``("sm_90", "compute_90")``; None where unknown, empty where it has no
+        code: SASS and PTX of the main library: ``("sm_90", "compute_90")``; None if unknown, empty if it has no
             kernels of its own.
-        requires: Requires-Dist lines; None where only the index knows them.
+        requires: Requires-Dist lines; None if only the index knows them.
         requires_python: Requires-Python, if known.
         torch: For companions: a specifier on torch's public version that the ABI asks for, even if METADATA is silent.
-        torch_cuda: For companions that choose by it: a specifier on torch's CUDA version, ``>=12.8,<13``; None where
+        torch_cuda: For companions that choose by it: a specifier on torch's CUDA version, ``>=12.8,<13``; None if
             the family's rule says it (:class:`FamilyMember`).
         cuda: The toolkit version inside, ``13.0``; None for ``cpu``.
         cudnn: cuDNN that it was built with and that it pins or carries, ``9.10.2``; None if it has or shows none.
         nccl: NCCL in the same form, ``2.27.5``.
-        cxx11_abi: Whether libstdc++'s C++11 ABI is used; None where unknown, and on Windows.
+        cxx11_abi: Whether libstdc++'s C++11 ABI is used; None if unknown, and on Windows.
         own_ptxas: Version of a ptxas inside this very wheel that inductor uses before Triton's (torch +cu118).
         libc: The libc that the files need where their platform tag asks for less or nothing, ``glibc 2.17``.
         released: ISO date on which the first file of this version and platform was uploaded.
@@ -122,7 +122,7 @@ class SourceProject(Fact, frozen=True):
 
     Attributes:
         package: Normalised name; ``versions`` is a specifier on its versions.
-        torch: Specifier on torch's version, None where torch is not needed.
+        torch: Specifier on torch's version, None if torch is not needed.
         cuda: Specifier on the toolkit's version, ``>=12.3``.
         min_cc: Lowest compute capability it compiles for.
         cxx_standard: C++ standard that its sources ask of the host compiler, ``17``.
@@ -139,7 +139,7 @@ class SourceProject(Fact, frozen=True):
             option it would compile for the CPU only. None if it does not need one, or if ``variables`` are enough.
         build_requires: Packages to install before it if it is built without isolation.
         wheel_packages: The same project as wheels, by CUDA major: ``cupy-cuda13x``.
-        requires: What it depends on where only its build says so, so that its tree cannot be asked; None where that was
+        requires: What it depends on where only its build says so, so that its tree cannot be asked; None if that was
             not read.
     """
 
@@ -228,7 +228,7 @@ class TorchExtension(Fact, frozen=True):
         cxx_standard: The newer of the C++ standard that its headers demand and that it passes to the compiler, ``17``.
         archs: Entries that ``TORCH_CUDA_ARCH_LIST`` may hold, ``9.0a``; others are an error.
         gcc: Major of the gcc that compiled the wheel itself.
-        gcc_min: Oldest gcc major that the headers accept by name; None where they name none.
+        gcc_min: Oldest gcc major that the headers accept by name; None if they name none.
         gcc_below: By CUDA version, the gcc major from which on ``torch.utils.cpp_extension`` refuses to compile.
     """
 
@@ -338,7 +338,7 @@ class CondaBuild(Fact, frozen=True):
         subdir: ``linux-64``, ``linux-aarch64``, ``win-64``.
         build: Pattern of its build strings as a match spec takes it, ``cuda129_*``.
         number: Build number of the recipe. conda-forge adds 200 to it for CUDA and 100 for MKL.
-        pythons: Python versions, ``3.12``; empty where they are not known.
+        pythons: Python versions, ``3.12``; empty if they are not known.
         cuda: CUDA version that it is built with; None for a CPU build.
         code: SASS and PTX, written as for :class:`envsolve.facts.builds.Build`.
         libc: The libc that it asks for, ``glibc 2.17``.

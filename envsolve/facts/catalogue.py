@@ -338,7 +338,7 @@ def check_python(text: str, catalogue: Catalogue) -> str:
 
 
 def python_named(text: str) -> str | None:
-    """The Python 3 that a text names, as major and minor; None where it names none that is planned for."""
+    """The Python 3 that a text names, as major and minor; None if it names none that is planned for."""
     match = _read_python(text)
     return f"3.{int(match[2])}" if match and match[1] == "3" and match[2] and not match[3] else None
 

@@ -111,7 +111,7 @@ class VendorRoute(msgspec.Struct, frozen=True):
 
 
 class JobLabel(msgspec.Struct, frozen=True):
-    """What a scheduler calls a fact of a node, in the requirements of jobs.
+    """A scheduler's name for a fact of a node, in the requirements of jobs.
 
     Attributes:
         engine: ``kubernetes`` or ``htcondor``.
@@ -230,16 +230,16 @@ class TritonRelease(Fact, frozen=True):
     Attributes:
         min_cc: Lowest compute capability that it serves.
         arch_specific_from: Lowest compute capability for which it asks its ptxas for arch-specific code (``sm_90a``);
-            None where the wheel's sources do not show it.
+            None if the wheel's sources do not show it.
         needs: Requirements that it imports without declaring them.
         host_needs: What its launcher needs of the host at run time: ``c-compiler``, ``python-headers``, and
             ``libcuda-link`` for a ``libcuda.so`` that a linker finds.
-        targets: Compute capabilities that its compiler writes PTX for, whichever ptxas then reads it; empty where that
+        targets: Compute capabilities that its compiler writes PTX for, whichever ptxas then reads it; empty if that
             was not tried.
         no_matrix_product: Compute capabilities for which it was tried and compiles only simpler kernels: every
             ``tl.dot`` ends in an error of its compiler, with either ptxas.
         ptxas_first: Oldest CUDA version whose ptxas it was tried with in place of its own, and works with.
-        ptxas_last: Newest CUDA version whose PTX its table knows; None where it knows all that are to come.
+        ptxas_last: Newest CUDA version whose PTX its table knows; None if it knows all that are to come.
     """
 
     version: str
@@ -314,9 +314,9 @@ class Image(Fact, frozen=True):
         version: First part of the tags: the version of the toolkit (``12.9.1``), of torch, or of Python (``3.12``).
         kinds: Middle parts of the tags: ``base``, ``runtime``, ``cudnn-devel``, ``cuda12.6-cudnn9-runtime``.
         cuda: Toolkit version inside; empty if the kinds give it or the image has none.
-        distribution: Last part of the tags and key of ``distributions.json``, ``ubuntu22.04``; empty where tags
+        distribution: Last part of the tags and key of ``distributions.json``, ``ubuntu22.04``; empty if tags
             end with the kind.
-        cudnn: cuDNN in the kinds that have it, ``9.8.0``; None where it is not known.
+        cudnn: cuDNN in the kinds that have it, ``9.8.0``; None if it is not known.
         architectures: ``x86_64``, ``aarch64``.
         retired: Whether its publisher has retired it: such tags get deleted.
     """

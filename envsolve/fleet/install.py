@@ -39,7 +39,7 @@ def install_fleet(fleet: Path, made: FleetPlan, *, manager: str | None, progress
     the first and finds the work done. Nothing is verified here: a login node has other GPUs, or none.
 
     Returns:
-        What was installed for each plan, by its name.
+        The installed environment of each plan, by its name.
 
     Raises:
         ImpossibleError: A plan is for another architecture than this computer's; all others are made first.

@@ -1,4 +1,4 @@
-"""What is known of a fleet: its nodes folded into classes, and the nodes that did not answer."""
+"""The facts about a fleet: its nodes folded into classes, and the nodes that did not answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA: Literal["envsolve.fleet/1"] = "envsolve.fleet/1"
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """What the scheduler calls a node: words that jobs can ask for.
+    """The scheduler's names for a node: words that jobs can ask for.
 
     Attributes:
         features: Slurm's features.
@@ -73,7 +73,7 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What a node printed: its name, its machine, and what is broken."""
+    """The output of a node: its name, its machine, and what is broken."""
 
     node: str | None
     machine: Machine

@@ -68,7 +68,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Upgrade(msgspec.Struct, frozen=True):
-    """What a newer driver on some nodes would save.
+    """The gain from a newer driver on some nodes.
 
     Attributes:
         before: The driver of the nodes, ``after`` the newer one.
@@ -122,7 +122,7 @@ def plan_fleet(
         progress: Called with a line of text for each step.
 
     Raises:
-        UsageError: There is no such class, or none is left; otherwise as :func:`envsolve.plan_groups`.
+        UsageError: The class is unknown, or none is left; otherwise as :func:`envsolve.plan_groups`.
         IndexUnavailableError: As there.
     """
     names = {one.name for one in inventory.classes}
@@ -152,7 +152,7 @@ def read_plan(fleet: Path) -> FleetPlan:
     """Read the plan of a fleet.
 
     Raises:
-        UsageError: There is none, or it cannot be read.
+        UsageError: It is missing or cannot be read.
     """
     path = fleet / _PLAN
     try:

@@ -95,7 +95,7 @@ def read_inventory(fleet: Path) -> Inventory:
     """Read the inventory of a fleet.
 
     Raises:
-        UsageError: There is none, or it cannot be read.
+        UsageError: It is missing or cannot be read.
     """
     path = fleet / _INVENTORY
     try:

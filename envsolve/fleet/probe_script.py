@@ -120,7 +120,7 @@ def libc(root: Path) -> Optional[str]:
 
 
 def container(root: Path) -> Optional[str]:
-    """Return the container runtime around this process, None if there is no sign of one."""
+    """Return the container runtime around this process, None without a sign of one."""
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return "kubernetes"
     marks = (

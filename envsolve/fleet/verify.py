@@ -32,7 +32,7 @@ _MOST_WORDS = 200
 
 
 class NodeResult(msgspec.Struct, frozen=True):
-    """What verifying a node gave.
+    """The result of verifying a node.
 
     Attributes:
         status: ``pass``; ``fail`` for a check that failed or a node unlike its class; ``missing`` without a report.
@@ -48,7 +48,7 @@ class NodeResult(msgspec.Struct, frozen=True):
 
 
 class FleetReport(msgspec.Struct, frozen=True):
-    """What verifying a fleet gave.
+    """The result of verifying a fleet.
 
     Attributes:
         made: When, ISO 8601.

@@ -85,7 +85,7 @@ def locked(plan: Plan) -> tuple[PlannedPackage, ...]:
 
 
 def no_lock(packages: Iterable[PlannedPackage], warnings: Iterable[PlanWarning]) -> EnvsolveError | None:
-    """Why no hash or commit can be written down for every package; None where it can.
+    """Why no hash or commit can be written down for every package; None if it can.
 
     Args:
         packages: Those of a plan.
@@ -298,7 +298,7 @@ def count(number: int, noun: str = "package") -> str:
 
 
 def worst_level(support: tuple[Support, ...]) -> str | None:
-    """The least of the levels; None where nothing was judged."""
+    """The least of the levels; None if nothing was judged."""
     return max((item.level for item in support), key=list(LEVELS).index, default=None)
 
 

@@ -49,7 +49,7 @@ class Compiling:
 
     Attributes:
         toolkit: Where nvcc is.
-        arch_list: Default of ``TORCH_CUDA_ARCH_LIST``; None where the GPUs are not known.
+        arch_list: Default of ``TORCH_CUDA_ARCH_LIST``; None if the GPUs are not known.
         build_requires: Installed into the environment before the sources, which are compiled against its torch; without
             packages that are in the plan.
         variables: Other variables of the builds.
@@ -71,19 +71,19 @@ class Recipe:
         platform: ``linux/amd64`` or ``linux/arm64``.
         python: ``3.12``.
         wheels: Requirements with hashes of what is installed as it is.
-        sources: Likewise of what is built from source distributions; None where nothing is.
+        sources: Likewise of what is built from source distributions; None if nothing is.
         compiled: Likewise of those that are compiled in the environment itself.
         trees: Repositories that are built, ``name @ git+https://...``.
         compiled_trees: Likewise of those that are compiled in the environment itself.
         build_apt: Debian packages that the stage which builds takes beside the base.
         constraints: What later installs must keep, one a line.
-        compiling: None where no CUDA code is compiled.
-        compat: A ``libcuda`` that is newer than the driver; None where the driver serves.
+        compiling: None if no CUDA code is compiled.
+        compat: A ``libcuda`` that is newer than the driver; None if the driver serves.
         environment: Variables that the environment needs where it runs, ``PATH`` left out.
         path: Folders of programs, before all others.
         runtime_apt: Debian packages that it needs where it runs.
         driver: Oldest NVIDIA driver on the host; None for a plan without CUDA code.
-        driver_cuda: CUDA version that no older driver reports; None where none such is known.
+        driver_cuda: CUDA version that no older driver reports; None if none such is known.
         gpus: Compute capabilities that the plan was judged for, lowest first.
         without_triton: Those of them that its Triton does not support, if it has one.
         logins: Hosts of package indexes that are not the public ones, and may ask who is there.

@@ -137,7 +137,7 @@ def _folder(tree: Tree) -> PackageDirectory | None:
 
 
 def platform_markers(machines: Sequence[Machine]) -> tuple[str, ...]:
-    """The platforms of machines, as markers, sorted; empty where one of them is not known."""
+    """The platforms of machines, as markers, sorted; empty if one of them is not known."""
     found: set[str] = set()
     for machine in machines:
         platform = machine.platform
@@ -171,7 +171,7 @@ class _Class:
     Attributes:
         packages: What its environment holds, by name.
         cell: The marker of its system and Python, as far as the classes differ in them.
-        group: Its dependency group; None where no other class has the same cell.
+        group: Its dependency group; None if no other class has the same cell.
     """
 
     packages: Mapping[str, PlannedPackage]
@@ -292,7 +292,7 @@ def _merged(entries: Sequence[_Entry], classes: _Classes) -> list[_Entry]:
 
 
 def _marker(members: frozenset[str], classes: _Classes) -> str:
-    """Holds for some of the classes and for no other; empty where it is for all of them."""
+    """Holds for some of the classes and for no other; empty if it is for all of them."""
     if len(members) == len(classes):
         return ""
     alternatives: dict[str, None] = {}

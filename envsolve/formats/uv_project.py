@@ -39,7 +39,7 @@ _HINT = "correct the file, or copy the tables of --format uv-project without --w
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one plan puts into a project.
+    """One plan's entries in a project.
 
     Attributes:
         extra: The extra that installs it; None if every installation does.
@@ -78,7 +78,7 @@ def render(plan: Plan) -> str:
 
 
 def _part(plan: Plan, extra: str | None, names: Mapping[str, str], *, exact: bool) -> Part:
-    """What a plan puts into a project.
+    """A plan's entries in a project.
 
     Args:
         plan: The plan.
@@ -133,7 +133,7 @@ def edit(document: Any, plans: Sequence[Plan], names: Sequence[str], project: st
         project: The name of a new project.
 
     Returns:
-        The extra that installs each plan, by its place; no extras if markers tell the plans apart.
+        The extra that installs each plan, by its place; no extras if markers distinguish the plans.
 
     Raises:
         UsageError: The file does not say what the project requires.
@@ -170,7 +170,7 @@ def _pinned(plans: Iterable[Plan]) -> set[str]:
 
 
 def _extras(plans: Sequence[Plan], names: Sequence[str]) -> dict[int, str]:
-    """The extra of each plan, named after its variant if that is unique; none if the systems tell the plans apart."""
+    """The extra of each plan, named after its variant if that is unique; none if the systems distinguish the plans."""
     systems = [set(_environments(plan)) for plan in plans]
     if len(plans) > 1 and all(systems) and sum(map(len, systems)) == len(set().union(*systems)):
         return {}

@@ -102,7 +102,7 @@ def no_toolkit(building: Building, machine: Machine | None, other_way: str | Non
 
 
 def home_in(building: Building, site_packages: Path) -> Path | None:
-    """The toolkit that packages of the environment make up; None where it is the machine's own."""
+    """The toolkit that packages of the environment make up; None if it is the machine's own."""
     if building.nvcc_from != "pip" or building.cuda_home is None:
         return None
     return Path(building.cuda_home.replace(SITE_PACKAGES, str(site_packages)))
@@ -204,7 +204,7 @@ def _serves(compiler: HostCompiler, building: Building) -> bool:
 
 
 def _pair(compiler: HostCompiler) -> Host | None:
-    """The C and the C++ compiler that belong together; None where one of them is missing."""
+    """The C and the C++ compiler that belong together; None if one of them is missing."""
     if compiler.path is None:
         return None
     name = Path(compiler.path).name

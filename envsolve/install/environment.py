@@ -160,7 +160,7 @@ class Installed:
         python_version: ``3.12.1``.
         manager: What filled it, ``uv 0.13.9``.
         packages: ``(name, version)`` of everything that was asked for.
-        changed: False where it already was as planned and nothing was done.
+        changed: False if it already was as planned and nothing was done.
         warnings: Plain sentences: assumptions of the lock that could not be judged, and the like.
     """
 

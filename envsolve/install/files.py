@@ -138,7 +138,7 @@ class Lock:
 
     Attributes:
         path: Where it lies.
-        assumptions: Of the machine; None where it has none, or where it has those of several ``classes``.
+        assumptions: Of the machine; None if it has none, or where it has those of several ``classes``.
         notes: What is to be said of it.
         classes: The classes of machines that it has parts for (:func:`envsolve.install.lock_classes.for_machine`).
         groups: Its dependency groups that are to be installed; None for its default ones.
@@ -162,7 +162,7 @@ class Wanted:
     """All that an environment is to hold.
 
     Attributes:
-        size: Bytes of all files together; None where that of one is not known.
+        size: Bytes of all files together; None if that of one is not known.
     """
 
     files: tuple[File, ...]

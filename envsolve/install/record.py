@@ -85,7 +85,7 @@ class Proof:
 
     Attributes:
         machine: What it was verified on: the driver and the GPUs.
-        proved: False where no check could prove anything there.
+        proved: False if no check could prove anything there.
     """
 
     machine: str
@@ -100,7 +100,7 @@ class Record:
         python: Full version of its interpreter.
         manager: The package manager that made it, with its version.
         files: Every file that was installed, with addresses free of credentials.
-        proof: What came of verifying it; None where it was not verified.
+        proof: What came of verifying it; None if it was not verified.
         pip: Whether it was given the pip of its Python, which its user may upgrade.
     """
 
@@ -151,7 +151,7 @@ def write_proof(environment: Path, proof: Proof) -> None:
 
 
 def read(environment: Path) -> Record | None:
-    """The record of an environment; None where envsolve did not make it or the record is damaged."""
+    """The record of an environment; None if envsolve did not make it or the record is damaged."""
     try:
         return from_json(read_regular(environment / FOLDER / _RECORD, _LARGEST), Record)
     except (OSError, msgspec.MsgspecError):

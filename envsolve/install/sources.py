@@ -183,7 +183,7 @@ class Sources:
 
     @classmethod
     def of(cls, wanted: Wanted, machine: Machine | None) -> Sources | None:
-        """See that this machine can compile what is to be compiled; None where nothing is.
+        """See that this machine can compile what is to be compiled; None if nothing is.
 
         Raises:
             UsageError: No host compiler within the limits is here, or no nvcc of the right version, nor what brings it.
@@ -226,7 +226,7 @@ class Sources:
         return building.variables(self.building, home, self.host, stage.environment, packages, before)
 
     def _inside(self, packages: Path) -> Path | None:
-        """The toolkit in the environment; None where it is the machine's own."""
+        """The toolkit in the environment; None if it is the machine's own."""
         if self.from_conda:
             return packages / place(self.building)
         return building.home_in(self.building, packages)

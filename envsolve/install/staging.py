@@ -158,7 +158,7 @@ def opened(prefix: Path, *, wait: float, progress: Progress) -> Iterator[Staging
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap two folders in one step (renameat2, Linux 3.15); False where the kernel or the file system cannot."""
+    """Swap two folders in one step (renameat2, Linux 3.15); False if the kernel or the file system cannot."""
     renameat2 = getattr(_LIBC, "renameat2", None)
     if renameat2 is None:
         return False
@@ -222,7 +222,7 @@ def _locked(path: Path, prefix: Path, *, wait: float, progress: Progress) -> Ite
 
 
 def _try_lock(path: Path) -> int | None:
-    """A descriptor that holds the lock, or None where another process does."""
+    """A descriptor that holds the lock, or None if another process does."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:

@@ -206,7 +206,7 @@ def _attempt(
     progress: Progress,
     told: Mapping[str, str] = MappingProxyType({}),
 ) -> EnvsolveError | None:
-    """One run of the manager; what went wrong, or None where every package is there whole.
+    """One run of the manager; what went wrong, or None if every package is there whole.
 
     Args:
         told: Variables in addition to those that the manager has.

@@ -199,7 +199,7 @@ def detect(
 
     Returns:
         The machine, with ``sources`` for what was read. ``gpus`` is empty only if it is known that no GPU is there
-        or visible; None where there are signs of one that did not answer.
+        or visible; None if there are signs of one that did not answer.
     """
     environ = dict(os.environ if environ is None else environ)
     search = [*folders(environ, root), Path(sys.executable).parent]

@@ -120,7 +120,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
     @property
     def cc(self) -> ComputeCapability | None:
-        """The compute capability as a comparable value, or None where unknown."""
+        """The compute capability as a comparable value, or None if unknown."""
         return ComputeCapability.parse(self.compute_capability) if self.compute_capability else None
 
     @property

@@ -52,7 +52,7 @@ def visible(devices: Sequence[Device], value: str | None) -> tuple[Gpu, ...]:
 
     Args:
         devices: All GPUs, in the order that indices refer to.
-        value: The variable; None where it is not set.
+        value: The variable; None if it is not set.
 
     Returns:
         Unset: all. Empty, or invalid from the start (``-1``, ``all``, ``NoDevFiles``): none. Otherwise the devices
@@ -129,7 +129,7 @@ class NvmlAnswer:
         driver_version: Of the kernel driver, ``550.54.15``.
         cuda: CUDA version of the ``libcuda`` that NVML loads, ``12.4``: a compat library's, if one is found first.
         devices: GPUs by PCI bus, as this process may use them; None if NVML could not list them.
-        error: Why NVML did not answer, in its words; None where it did.
+        error: Why NVML did not answer, in its words; None if it did.
     """
 
     driver_version: str | None = None
@@ -171,7 +171,7 @@ def cuda_version(number: int | None) -> str | None:
 
 
 def _device(api: Any, index: int) -> Device | None:
-    """One GPU; None where this process may not use it (CUDA does not count such a GPU either)."""
+    """One GPU; None if this process may not use it (CUDA does not count such a GPU either)."""
     try:
         handle = api.nvmlDeviceGetHandleByIndex(index)
     except api.NVMLError as error:
@@ -265,7 +265,7 @@ class Libcuda:
     Attributes:
         path: The file, symbolic links resolved; None if the system does not report it.
         cuda: Its CUDA version, ``12.4``.
-        devices: The GPUs that it sees, in CUDA's own order; None where not asked or where CUDA did not start. UUIDs
+        devices: The GPUs that it sees, in CUDA's own order; None if not asked or where CUDA did not start. UUIDs
             have no ``GPU-`` or ``MIG-`` prefix.
     """
 

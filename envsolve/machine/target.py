@@ -43,7 +43,7 @@ _Reader: TypeAlias = "Callable[[re.Match[str]], Target]"
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A machine as a person names it; None where the string does not say.
+    """A machine as a person names it; None if the string does not say.
 
     Attributes:
         gpus: (count, name) pairs; empty for "no gpu".

@@ -175,7 +175,7 @@ def find_compilers(environ: Mapping[str, str], root: Path = Path("/")) -> list[P
 
 
 def read_compiler(path: Path, environ: Mapping[str, str]) -> HostCompiler | None:
-    """Kind and version of the compiler at ``path``; None where it does not run.
+    """Kind and version of the compiler at ``path``; None if it does not run.
 
     macOS and some clusters call clang ``gcc``: the answer, not the name, decides on the kind.
     """
@@ -211,7 +211,7 @@ def find_interpreters(environ: Mapping[str, str], root: Path = Path("/")) -> lis
 
 
 def read_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
-    """Version of the interpreter at ``path``; None where it does not run."""
+    """Version of the interpreter at ``path``; None if it does not run."""
     match = _INTERPRETERS_VERSION.search(_ask_own([str(path), *_QUESTION], environ) or "")
     return Interpreter(match[0], str(path)) if match else None
 
@@ -272,7 +272,7 @@ def read_installer(name: str, path: Path, environ: Mapping[str, str], *, limit: 
 
 
 def tool_version(name: str, path: Path) -> str | None:
-    """Version by the installed metadata of the prefix that holds the program; None where that is not certain."""
+    """Version by the installed metadata of the prefix that holds the program; None if that is not certain."""
     if is_shim(path):
         return None
     prefix = real_path(path).parent.parent

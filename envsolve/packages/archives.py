@@ -293,7 +293,7 @@ def members_ending(file: IO[bytes], suffix: str) -> list[Member]:
 
 
 def _directory(file: IO[bytes]) -> bytes | None:
-    """The table of contents; None where it takes a closer look."""
+    """The table of contents; None if it takes a closer look."""
     size = file.seek(0, os.SEEK_END)
     if size < _END.size:
         return None

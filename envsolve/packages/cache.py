@@ -125,7 +125,7 @@ class CachedPage(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         fresh_until: Seconds since the epoch; until then nobody asks again.
-        listing: None where the index had no such project.
+        listing: None if the index had no such project.
         etag: For a conditional request.
         last_modified: For a conditional request.
     """
@@ -142,7 +142,7 @@ class CachedPage(msgspec.Struct, array_like=True, frozen=True):
 
 
 def freshness(headers: Mapping[str, str], now: float) -> float | None:
-    """Until when an answer is fresh, by its Cache-Control; None where it must not be kept."""
+    """Until when an answer is fresh, by its Cache-Control; None if it must not be kept."""
     control = headers.get("Cache-Control", "").lower()
     if "no-store" in control:
         return None

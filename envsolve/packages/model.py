@@ -31,7 +31,7 @@ class IndexFile(msgspec.Struct, frozen=True, gc=False):
         yanked: Reason (may be empty) if yanked, otherwise None.
         upload_time: ISO 8601, or None if the index does not say.
         size: Bytes, or None.
-        metadata_hashes: Hashes of the ``.metadata`` sibling (PEP 658), possibly empty; None where it is not offered.
+        metadata_hashes: Hashes of the ``.metadata`` sibling (PEP 658), possibly empty; None if it is not offered.
         index: URL of the index that listed it, without credentials.
     """
 
@@ -55,7 +55,7 @@ class CoreMetadata(msgspec.Struct, frozen=True):
         requires_dist: Requirement lines that packaging can read.
         requires_python: A specifier that packaging can read, or None.
         provides_extra: Extras as the file spells them.
-        exact: False where an sdist's PKG-INFO marks its dependencies dynamic, so that they are only the best guess.
+        exact: False if an sdist's PKG-INFO marks its dependencies dynamic, so that they are only the best guess.
     """
 
     name: str
@@ -220,7 +220,7 @@ def specifier_text(text: str | None) -> str | None:
 
 
 def requirement_text(line: str) -> str | None:
-    """A ``Requires-Dist`` line that packaging accepts, or None where it cannot be read."""
+    """A ``Requires-Dist`` line that packaging accepts, or None if it cannot be read."""
     if not is_sane(line):
         return None
     line = " ".join(line.split())

@@ -33,13 +33,13 @@ class Tree(msgspec.Struct, frozen=True):
         repository: URL of its git repository, ``https://github.com/Dao-AILab/flash-attention``; None for a directory
             and for another kind of repository.
         revision: What was asked for of it, a branch, a tag or a commit; None for its default branch.
-        commit: The commit that this was; None where the repository was not read.
+        commit: The commit that this was; None if the repository was not read.
         folder: Absolute path of the folder; None for a repository.
         subdirectory: The folder of the project in it; None for its top.
-        exact: Whether what it depends on was read; False where only its build knows it.
-        needs_torch: Whether its build imports torch; None where it was not read.
+        exact: Whether what it depends on was read; False if only its build knows it.
+        needs_torch: Whether its build imports torch; None if it was not read.
         build_requires: What its pyproject.toml says of its build.
-        unread: Why it was not read; None where it was.
+        unread: Why it was not read; None if it was.
     """
 
     repository: str | None = None
@@ -68,7 +68,7 @@ class Tree(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A tree with its metadata, of which the version is empty where only its build knows it."""
+    """A tree with its metadata, of which the version is empty if only its build knows it."""
 
     tree: Tree
     metadata: CoreMetadata
@@ -130,7 +130,7 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
     Args:
         name: The package that was asked for, for a tree that does not name itself.
         tree: Where it is.
-        read: Gives the content of a file of the project by its path; None where it is not there.
+        read: Gives the content of a file of the project by its path; None if it is not there.
 
     Returns:
         Metadata of its PKG-INFO (an unpacked sdist) or of ``[project]`` in its pyproject.toml, which is exact unless
@@ -250,7 +250,7 @@ class Commit:
         self._git = git
 
     def read(self, path: str) -> bytes | None:
-        """A file's content; None where it is not there.
+        """A file's content; None if it is not there.
 
         Raises:
             GitError: It is there, and cannot be had.

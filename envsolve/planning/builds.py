@@ -44,7 +44,7 @@ class BuildLine:
     """One build on one GPU.
 
     Attributes:
-        gpu: The GPU that the verdict is for; None where the machine has none or they are not known.
+        gpu: The GPU that the verdict is for; None if the machine has none or they are not known.
         codes: GPU code that it carries.
         triton: Whether kernels of its own Triton run there.
         local: Local version in its file name, ``+cu12torch2.8cxx11abiTRUE``.

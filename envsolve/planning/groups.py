@@ -190,7 +190,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     Attributes:
         change: As asked, ``driver 580``.
         now: The plan for the machines as they are; ``then`` is the one after the change.
-        differences: Empty where the change gives nothing.
+        differences: Empty if the change gives nothing.
     """
 
     change: str

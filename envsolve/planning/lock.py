@@ -33,12 +33,12 @@ class Building:
 
     Attributes:
         packages: Those that are compiled as they are installed.
-        nvcc: CUDA version of the nvcc that compiles them, ``13.0``; None where no plan could name one.
+        nvcc: CUDA version of the nvcc that compiles them, ``13.0``; None if no plan could name one.
         nvcc_from: ``pip`` where packages of the lock are that nvcc, ``machine`` where it was the machine's own.
         cuda_home: Where it was.
         gcc_min: The oldest gcc major that serves, ``gcc_max`` the newest; None for no bound that is known.
         environment: Variables to be set.
-        conda: Match specs, with their channels, of conda packages that are that nvcc; empty where ``pip`` has it.
+        conda: Match specs, with their channels, of conda packages that are that nvcc; empty if ``pip`` has it.
     """
 
     packages: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ def classes_to_table(classes: Classes) -> dict[str, Any]:
 
 
 def classes_from_table(table: Mapping[str, Any] | None) -> Classes:
-    """Read the classes out of a ``[tool.envsolve]`` table; empty where the lock is of one class.
+    """Read the classes out of a ``[tool.envsolve]`` table; empty if the lock is of one class.
 
     Raises:
         UsageError: They are not such that this version understands them.
@@ -264,7 +264,7 @@ def _compat_of(plan: Plan) -> str | None:
 
 
 def oldest_libc(filenames: Iterable[str], stated: Iterable[str] = ()) -> str | None:
-    """The oldest libc that runs every one of these wheels, ``glibc 2.28``; None where none of them asks.
+    """The oldest libc that runs every one of these wheels, ``glibc 2.28``; None if none of them asks.
 
     Args:
         filenames: Those that are not wheels are passed over.

@@ -120,7 +120,7 @@ def _published(family: Family, python: str, name: str, specifier: SpecifierSet) 
 
 
 def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterator[PlanWarning]:
-    """Machines without which a better torch would be chosen; nothing where something else decides."""
+    """Machines without which a better torch would be chosen; nothing if something else decides."""
     torch = solution.chosen.get("torch")
     chosen = torch.candidate.option if torch else None
     if chosen is None or len(family.machines) < 2:

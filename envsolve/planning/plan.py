@@ -63,7 +63,7 @@ class CondaTerms(msgspec.Struct, frozen=True):
         pins: What gives the plan again, also when newer packages are there, and never a CPU variant of what has a CUDA
             variant in it.
         pip: Exact requirements that pip installs on top, those of what conda installed among them, so that pip keeps
-            it; empty where there is nothing for pip.
+            it; empty if there is nothing for pip.
     """
 
     channels: tuple[str, ...]
@@ -85,7 +85,7 @@ class Plan(msgspec.Struct, frozen=True):
         environment: Variables that must be set where the environment runs; a value may begin with
             :data:`envsolve.toolchain.model.SITE_PACKAGES`.
         catalogue_date: ISO date of the newest fact of the catalogue.
-        own_catalogue_date: Likewise of the user's own catalogue folder; None where nothing of it was used.
+        own_catalogue_date: Likewise of the user's own catalogue folder; None if nothing of it was used.
         conda: Only in a plan of conda packages.
     """
 

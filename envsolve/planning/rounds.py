@@ -190,7 +190,7 @@ class Resolved(msgspec.Struct, frozen=True):
         return chosen.candidate.option if chosen else None
 
     def version(self, package: str) -> str | None:
-        """The version of a package in the solution; None where it is not in it."""
+        """The version of a package in the solution; None if it is not in it."""
         chosen = self.solution.chosen.get(package)
         return str(chosen.candidate.version) if chosen else None
 

@@ -53,7 +53,7 @@ class VirtualPackage:
     """Virtual packages that a solver assumes a machine to have.
 
     Attributes:
-        assumed: Why it had to be assumed, in words; None where the machine says it.
+        assumed: Why it had to be assumed, in words; None if the machine says it.
     """
 
     name: str
@@ -132,7 +132,7 @@ def needs_cuda(candidate: Candidate) -> bool:
 
 
 def cuda_of(candidate: Candidate) -> str | None:
-    """The CUDA version that a CUDA variant is built with, ``12.9``; None where it does not say."""
+    """The CUDA version that a CUDA variant is built with, ``12.9``; None if it does not say."""
     for line in candidate.depends:
         name, _, rest = line.partition(" ")
         bound = re.search(r"(?:>=|=|^)?(\d+\.\d+)", rest)

@@ -34,7 +34,7 @@ def assumed(platform: Platform | None) -> Platform:
 
 
 def libc_of(platform: Platform | None) -> tuple[str, tuple[int, int]] | None:
-    """A platform's libc as ``("glibc", (2, 35))``, or None where unknown."""
+    """A platform's libc as ``("glibc", (2, 35))``, or None if unknown."""
     match = re.match(r"^(glibc|musl)\D*(\d+)\.(\d+)", platform.libc) if platform and platform.libc else None
     return (match[1], (int(match[2]), int(match[3]))) if match else None
 
@@ -70,7 +70,7 @@ def wheel_tags(python: str, platform: Platform) -> tuple[Tag, ...]:
 
 
 def libc_needed(platform_tag: str) -> tuple[str, tuple[int, int]] | None:
-    """The libc that a wheel's platform tag asks for, as ``("glibc", (2, 28))``; None where it asks for none.
+    """The libc that a wheel's platform tag asks for, as ``("glibc", (2, 28))``; None if it asks for none.
 
     Of a compressed tag (``a.b``) the lowest counts, since the wheel runs where any part fits. Source: PEP 600, PEP 656.
     """
@@ -184,7 +184,7 @@ def admits_python(requires_python: str | None, python: str) -> bool:
 
 
 def python_tag(pythons: Sequence[str], python: str) -> str | None:
-    """The entry of ``pythons`` that serves CPython ``python``, the most specific one; None where none does."""
+    """The entry of ``pythons`` that serves CPython ``python``, the most specific one; None if none does."""
     wanted = "cp" + python.replace(".", "")
     if wanted in pythons:
         return wanted

@@ -62,10 +62,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
     Attributes:
         level: See :class:`Level`.
-        code: The code that runs, ``sm_86`` or ``compute_90``; None where none does or it is not known.
+        code: The code that runs, ``sm_86`` or ``compute_90``; None if none does or it is not known.
         driver_required: Oldest driver version that runs the build.
-        driver_mode: How this driver runs it; None where unknown or not needed.
-        triton: Whether kernels that the build's own Triton compiles run on the GPU; None where unknown or not paired.
+        driver_mode: How this driver runs it; None if unknown or not needed.
+        triton: Whether kernels that the build's own Triton compiles run on the GPU; None if unknown or not paired.
         reasons: Every rule's word.
     """
 

@@ -159,7 +159,7 @@ class CandidateSelector(msgspec.Struct, eq=False):
                     yield place
 
     def _file(self, name: str, listing: Listing, place: int) -> IndexFile | None:
-        """The best file of a version; None where it has none for every environment."""
+        """The best file of a version; None if it has none for every environment."""
         key = name, place
         if key not in self._chosen:
             self.visited += 1
@@ -296,7 +296,7 @@ def parsed(line: str) -> Requirement | None:
 
 @lru_cache(maxsize=16384)
 def only_for(line: str) -> str | None:
-    """The extra without which a requirement line does not hold, normalised; None where that takes a closer look.
+    """The extra without which a requirement line does not hold, normalised; None if that takes a closer look.
 
     Most lines of large packages are of extras that nobody asked for, and reading each costs more than all else.
     """

@@ -182,7 +182,7 @@ class DirectReferences:
         return metadata
 
     def tree(self, name: str, url: str) -> Tree | None:
-        """The source tree at an address; None where a file is there."""
+        """The source tree at an address; None if a file is there."""
         return self._tree(name, url).tree if file_at(url) is None else None
 
     def file(self, url: str) -> IndexFile | None:

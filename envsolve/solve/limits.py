@@ -127,7 +127,7 @@ def without_flavour(specifier: SpecifierSet) -> SpecifierSet:
 
 
 def driver_name(machine: Machine) -> str | None:
-    """A machine's driver by its version, else by its CUDA: ``550.54``, ``for CUDA 12.4``; None where not known."""
+    """A machine's driver by its version, else by its CUDA: ``550.54``, ``for CUDA 12.4``; None if not known."""
     driver = machine.driver
     if driver is None or not (driver.version or driver.cuda):
         return None
@@ -207,7 +207,7 @@ class Fleet:
             self._alone.append({torch.identity: torch for torch in torches})
 
     def best(self, part: Sequence[int]) -> Option | None:
-        """The best torch that runs on all machines of a part, given by their places; None where none does."""
+        """The best torch that runs on all machines of a part, given by their places; None if none does."""
         places = tuple(part)
         if places not in self._best:
             lists = [self._alone[place] for place in places]

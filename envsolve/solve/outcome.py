@@ -19,8 +19,8 @@ class PlannedPackage(msgspec.Struct, frozen=True):
         variant: Accelerator variant of the code inside, None for packages without one.
         index: Address of the index that serves it; None for a direct reference.
         filename: Wheel or sdist file name.
-        url: Where the file is; None where only the catalogue knows of it and no index was reached.
-        hashes: Algorithm to hex digest; empty where unknown.
+        url: Where the file is; None if only the catalogue knows of it and no index was reached.
+        hashes: Algorithm to hex digest; empty if unknown.
         kind: ``wheel`` or ``sdist``, or ``conda`` in a plan of conda packages.
         size: Bytes, if known.
         requires: Names of the packages of this plan that it depends on.

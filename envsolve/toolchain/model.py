@@ -30,9 +30,9 @@ class Toolchain(msgspec.Struct, frozen=True):
     """Requirements for compiling the plan's CUDA sources, or a package whose wheel is on no index.
 
     Attributes:
-        nvcc: CUDA version of the nvcc to compile with, ``12.8``; None where that is not known.
+        nvcc: CUDA version of the nvcc to compile with, ``12.8``; None if that is not known.
         host_compiler: The host compiler to take, ``gcc 13``: the machine's own where it is within all limits.
-        TORCH_CUDA_ARCH_LIST: The variable's value for the plan's GPUs, ``8.6;8.9``; None where they are not known.
+        TORCH_CUDA_ARCH_LIST: The variable's value for the plan's GPUs, ``8.6;8.9``; None if they are not known.
         host_compilers: Every host compiler within the limits, ``gcc 9 to 13``.
         compiles: The packages that are compiled as they are installed.
         compiles_at_use: The packages that compile CUDA code where they run, and need the toolchain there.
@@ -75,7 +75,7 @@ class Compiled(msgspec.Struct, frozen=True):
     """A package that compiles CUDA code.
 
     Attributes:
-        project: What that takes; None where it is not recorded.
+        project: What that takes; None if it is not recorded.
         when: While it is installed, when it is used, or at both times.
         build_requires: What must be installed before it is built without isolation.
     """
@@ -229,7 +229,7 @@ def reach_of(cuda: str, machines: Sequence[Machine], compilers: Sequence[Compile
 
 
 def own_toolkit(cuda: str, machines: Sequence[Machine]) -> str | None:
-    """Where every one of the machines has a toolkit with an nvcc of a CUDA version; None where one has none there."""
+    """Where every one of the machines has a toolkit with an nvcc of a CUDA version; None if one has none there."""
     places = [
         {
             t.path

@@ -43,10 +43,10 @@ def toolchain_for(
     """The toolchain that compiles packages for all machines, and what to know about it.
 
     Args:
-        compiled: What is compiled; empty where the toolchain is only to be named.
+        compiled: What is compiled; empty if the toolchain is only to be named.
         torch: The build that it is compiled against; None for packages that need none.
         machines: Those that it is compiled on and for.
-        driver_cuda: The newest CUDA that the drivers of all machines know in full; None where that is not known.
+        driver_cuda: The newest CUDA that the drivers of all machines know in full; None if that is not known.
         catalogue: The facts.
     """
     facts = CompilerFacts.of(catalogue)

@@ -163,7 +163,7 @@ def _own_ptxas(
 def _measured_code(
     assumed: Assumptions, torch: Sequence[str], machine: Machine, catalogue: Catalogue
 ) -> Mapping[str, Code]:
-    """The code that the pinned torch carries for each GPU of a lock; nothing where its builds do not agree on it."""
+    """The code that the pinned torch carries for each GPU of a lock; nothing if its builds do not agree on it."""
     arch = assumed.arch or (machine.platform.arch if machine.platform else None) or ""
     codes = {
         build.code
@@ -328,7 +328,7 @@ def _same_path(seen: str, wanted: str) -> bool:
 
 
 def _capability(check: Check) -> str:
-    """The compute capability of the check's GPU; empty where it has none."""
+    """The compute capability of the check's GPU; empty if it has none."""
     match = _CAPABILITY.fullmatch(check.gpu or "")
     return match[1] if match else ""
 

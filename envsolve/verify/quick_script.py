@@ -85,7 +85,7 @@ def there(name):
 
 
 def chosen(number):
-    """Path and version of the ptxas that Triton takes, by its own function for that; None where it has none known."""
+    """Path and version of the ptxas that Triton takes, by its own function for that; None if it has none known."""
     for module, name, arguments in CHOICES:
         try:
             answer = getattr(importlib.import_module(module), name)(*((number,) if arguments is None else arguments))

@@ -53,8 +53,8 @@ class Check:
         command: The shell command that repeats just this check; None if none was started.
         seen: What else it saw, by name: ``code`` of torch (``sass``, ``ptx``), version and ``mode`` of a driver,
             ``ptxas`` and its release, ``nvcc``, ...
-        expected: What a plan says of these, by the same names, in words; empty where no plan was held against it.
-        imports: Seconds of importing torch within ``seconds``; None where it was not imported.
+        expected: What a plan says of these, by the same names, in words; empty if no plan was held against it.
+        imports: Seconds of importing torch within ``seconds``; None if it was not imported.
     """
 
     name: str
@@ -164,7 +164,7 @@ class Report:
 
     @property
     def import_seconds(self) -> float | None:
-        """Seconds that importing torch took the process that had to wait least for it; None where none imported it."""
+        """Seconds that importing torch took the process that had to wait least for it; None if none imported it."""
         return min((check.imports for check in self.checks if check.imports is not None), default=None)
 
 

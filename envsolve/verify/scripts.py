@@ -167,7 +167,7 @@ def _made() -> tuple[Path, int | None]:
 
 
 def _lock(path: Path, *, wait: bool) -> int | None:
-    """An open, locked descriptor of a directory; None where another holds it, or the system has no such locks."""
+    """An open, locked descriptor of a directory; None if another holds it, or the system has no such locks."""
     if sys.platform == "win32":
         return None
     import fcntl

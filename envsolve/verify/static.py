@@ -246,7 +246,7 @@ def prove(prefix: Path, explain: Explain = unexplained) -> bool:
     """Run the checks; skipped ones (no GPU here) are not failures.
 
     Returns:
-        Whether anything was proved: False where every check was skipped.
+        Whether anything was proved: False if every check was skipped.
 
     Raises:
         VerificationError: A check failed.

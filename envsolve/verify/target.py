@@ -114,7 +114,7 @@ class Ran:
 
     Attributes:
         ended: How its process ended.
-        result: What it left as its result, unread; None where that is nothing.
+        result: What it left as its result, unread; None if that is nothing.
         token: What only a result of this run can hold.
         command: What was started.
     """

@@ -34,7 +34,7 @@ def report_checks() -> tuple[FromReport, ...]:
 
 @cache
 def environment_checks(stops: Stops) -> tuple[FromEnvironment, ...]:
-    """What each cause makes of an environment, of the causes that stop one thing."""
+    """The findings on an environment, from the causes that stop one thing."""
     names = [name for name in _directories() if causes().files[code_of(name)].stops == stops]
     modules = (importlib.import_module(f"{__name__}.{name}") for name in names)
     checks = (getattr(module, "from_environment", None) for module in modules)

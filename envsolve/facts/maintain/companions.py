@@ -324,7 +324,7 @@ def _dependencies(builds: Sequence[Build]) -> Iterator[str]:
 
 
 def _named(names: Iterable[str]) -> tuple[int, ...] | None:
-    """The CUDA major, and the minor where there is one, in the names; None where none has any, or they disagree."""
+    """The CUDA major, and the minor where there is one, in the names; None if none has any, or they disagree."""
     found = {tuple(int(n) for n in match.groups() if n) for match in map(_NAMED.search, names) if match}
     return found.pop() if len(found) == 1 else None
 

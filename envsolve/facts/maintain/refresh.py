@@ -62,7 +62,7 @@ class PublishedFile(Protocol):
 
     @property
     def yanked(self) -> str | None:
-        """Reason, None where it is not yanked."""
+        """Reason, None if it is not yanked."""
 
 
 class WheelMetadata(Protocol):

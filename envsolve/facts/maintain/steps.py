@@ -259,7 +259,7 @@ def _torch_extensions(index: Index, wanted: Wanted) -> list[TorchExtension]:
 
 
 def _torch_extension(index: Index, release: Release) -> TorchExtension | None:
-    """None where a new torch puts it in words that nobody can read yet: the rest of it can be used all the same."""
+    """None if a new torch puts it in words that nobody can read yet: the rest of it can be used all the same."""
     file = release.representative
     try:
         with closing(index.open(file)) as stream:

@@ -17,7 +17,7 @@ from envsolve.fleet.model import Labels
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What an engine knows of a node before anything runs on it.
+    """An engine's facts about a node before anything runs on it.
 
     Attributes:
         dead: Why nothing can run on it; None if something can.
@@ -52,14 +52,14 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a command on a node: what it printed, or why it printed nothing."""
+    """The result of a command on a node: its output, or why it has none."""
 
     text: bytes | None = None
     failure: str | None = None
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What is to run.
+    """A command to run.
 
     Attributes:
         commands: A shell command for each node.

@@ -143,7 +143,7 @@ class Manager(Protocol):
     unisolated: Sequence[str]
 
     def program(self, python: Path, target: Target, pip: File | None) -> Sequence[str] | None:
-        """The start of the command line that runs it; None where it is not present.
+        """The start of the command line that runs it; None if it is not present.
 
         Args:
             python: The environment's own interpreter.
@@ -201,7 +201,7 @@ print(max((path for folder in folders if folder for path in glob.glob(os.path.jo
 
 
 def bundled_pip(target: Target) -> File | None:
-    """The pip wheel that the interpreter carries for ``ensurepip``; None where its maker removed it.
+    """The pip wheel that the interpreter carries for ``ensurepip``; None if its maker removed it.
 
     An environment gets this pip, so that ``python -m pip`` works in it, unless the plan has one.
     """

@@ -57,7 +57,7 @@ class Pip:
 
 
 def _own_pip(target: Target) -> Path | None:
-    """The file of envsolve's own pip that another interpreter can run; None where that one is too old for it."""
+    """The file of envsolve's own pip that another interpreter can run; None if that one is too old for it."""
     try:
         own = distribution("pip")
     except PackageNotFoundError:

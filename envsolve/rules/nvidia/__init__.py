@@ -181,7 +181,7 @@ class Nvidia:
         return Verdict(level, code, None, None, reason.ok if reason else None, told)
 
     def _compiles(self, version: str | None, cc: ComputeCapability | None) -> Reason | None:
-        """Rule 6; None where that Triton, or the GPU, is not known."""
+        """Rule 6; None if that Triton, or the GPU, is not known."""
         facts = self._facts
         release = facts.tritons.get(version) if version else None
         if release is None or cc is None:

@@ -200,7 +200,7 @@ def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
 
 
 def triton_pin(build: Build) -> str | None:
-    """The Triton version that a build pins, ``3.6.0``; None where it pins none."""
+    """The Triton version that a build pins, ``3.6.0``; None if it pins none."""
     return _triton_pin(build.requires or ())
 
 

@@ -247,7 +247,7 @@ def through_compat(alone: DriverFit, cuda: str, driver: Driver | None, raised: D
 
 
 def _no_gpu_for_it(gpu: Gpu, library: str, driver: Driver, facts: ForwardFacts) -> Reason | None:
-    """Why a GPU cannot use the library, or that it is not known whether it can; None where it can."""
+    """Why a GPU cannot use the library, or that it is not known whether it can; None if it can."""
     model = facts.model(gpu)
     if model is None:
         text = f"{library} serves data-centre GPUs only; whether {gpu.label} is one is not known"

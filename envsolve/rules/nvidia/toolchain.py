@@ -78,7 +78,7 @@ def nvcc_without_torch(
     the one that is nearest at hand, and of those the newest.
 
     Args:
-        driver_cuda: The newest CUDA version that every driver knows, ``13.0``; None where it is not known.
+        driver_cuda: The newest CUDA version that every driver knows, ``13.0``; None if it is not known.
         GPUs: Those to compile for.
         reach: How near at hand the nvcc of a CUDA version is, 0 for the nearest.
         facts: The tables.
@@ -143,7 +143,7 @@ def arch_list(torch: Build, cards: Iterable[ComputeCapability], facts: CompilerF
     has none, the entry whose code runs on it (rule 3) is used.
 
     Returns:
-        ``8.0;9.0``, None where no GPU is known or one cannot be served; and why.
+        ``8.0;9.0``, None if no GPU is known or one cannot be served; and why.
     """
     wanted = sorted(set(cards))
     if not wanted:
@@ -190,7 +190,7 @@ def written_archs(project: SourceProject, cards: Iterable[ComputeCapability], fa
     """The value of a project's own variable for the GPUs to compile for, in its own form.
 
     Returns:
-        ``80;90``; None where no GPU is known, or one that it cannot be asked to compile for is among them.
+        ``80;90``; None if no GPU is known, or one that it cannot be asked to compile for is among them.
     """
     wanted = sorted(set(cards))
     entries = [ComputeCapability.parse(name) for name in project.archs] or wanted

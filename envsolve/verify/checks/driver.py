@@ -135,7 +135,7 @@ def versions(kernel, library):
 
 
 def kernel_driver():
-    """The version of the kernel's driver; None where it does not say."""
+    """The version of the kernel's driver; None if it does not say."""
     try:
         text = Path("/proc/driver/nvidia/version").read_text()
     except OSError:
@@ -145,7 +145,7 @@ def kernel_driver():
 
 
 def loaded_library():
-    """The file of the libcuda that this process has loaded; None where the system does not say."""
+    """The file of the libcuda that this process has loaded; None if the system does not say."""
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
