@@ -7,6 +7,7 @@ The limits of messages are the strictest: people read them when they already hav
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,8 +66,13 @@ def messages() -> Iterator[tuple[str, str]]:
             yield path, text
 
 
-def strings() -> Iterator[tuple[str, str | None, str | None]]:
-    """Every string literal of the package, as a message or as a docstring."""
+@functools.cache
+def strings() -> tuple[tuple[str, str | None, str | None], ...]:
+    """Every string literal of the package, as a message or as a docstring; parsing the package takes a second."""
+    return tuple(_strings())
+
+
+def _strings() -> Iterator[tuple[str, str | None, str | None]]:
     for path in ROOT.glob("envsolve/**/*.py"):
         tree = ast.parse(path.read_text())
         found = set()
