@@ -20,7 +20,7 @@ from envsolve.errors import UsageError
 from envsolve.packages.model import CoreMetadata, parse_metadata, requirement_text, specifier_text
 from envsolve.packages.project_files import ProjectTable
 from envsolve.packages.urls import redact, without_logins
-from envsolve.system.files import is_folder, read_regular
+from envsolve.system.files import MAX_BYTES, is_folder, read_regular
 from envsolve.system.processes import capture
 
 # What a source tree is, and what is known of it.
@@ -257,6 +257,8 @@ class Commit:
         """
         if self._git("ls-tree", self.identity, "--", path).split(b" ")[1:2] != [b"blob"]:
             return None
+        if int(self._git("cat-file", "-s", f"{self.identity}:{path}")) > MAX_BYTES:
+            raise GitError(f"{path} in it is larger than {MAX_BYTES // 2**20} MiB")
         return self._git("cat-file", "blob", f"{self.identity}:{path}")
 
 

@@ -103,8 +103,12 @@ def depth(text: str) -> int:
 
 
 def is_sane(text: str) -> bool:
-    """Whether a version, specifier or requirement is short enough for packaging to take and compare it."""
-    return len(text) <= REQUIREMENT_LENGTH and _LONG_NUMBER.search(text) is None
+    """Whether a version, specifier or requirement is one that packaging can compare and any file can hold.
+
+    It is short, without numbers that are too long to convert, and without control characters, which a URL in it would
+    carry into every output.
+    """
+    return len(text) <= REQUIREMENT_LENGTH and not (_LONG_NUMBER.search(text) or _CONTROL.search(text.strip()))
 
 
 def printable(text: str) -> str:

@@ -75,6 +75,12 @@ def _endless() -> Iterator[bytes]:
         yield b" " * 2**20
 
 
+def test_a_requirement_with_control_characters_is_left_out() -> None:
+    """Its URL would carry them into every lock and requirements file."""
+    assert requirement_text("demo @ https://h/demo-1.0-py3-none-any.whl?\x1b]0;pwned\x07") is None
+    assert requirement_text("demo>=1.0 \r") == "demo>=1.0"
+
+
 def test_a_body_without_end_is_left_at_the_limit() -> None:
     with pytest.raises(LimitError, match="larger than 16 MiB"):
         joined(_endless(), limits.METADATA_BYTES, "it")

@@ -135,6 +135,15 @@ def test_a_branch_a_tag_and_a_commit_are_one_commit(tmp_path: Path) -> None:
 
 
 @needs_git
+def test_a_file_of_a_repository_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envsolve.packages.source_trees.MAX_BYTES", 10)
+    folder = tmp_path / "repository"
+    repository(folder, {"pyproject.toml": PROJECT})
+    with pytest.raises(UsageError, match=r"pyproject\.toml in it is larger than"):
+        read_tree("my-kernels", f"git+{folder.as_uri()}", offline=True)
+
+
+@needs_git
 def test_what_cannot_be_reached_is_told() -> None:
     read = read_tree("x", "git+https://me:s3cret@example.org/r", offline=False)
     assert "transport 'https' not allowed" in (read.tree.unread or "") and "s3cret" not in (read.tree.unread or "")
