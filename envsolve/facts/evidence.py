@@ -113,6 +113,7 @@ class CompiledAgainst(msgspec.Struct, frozen=True):
         package: Normalised name; ``versions`` is a specifier on its versions.
         module: The package that is called.
         module_versions: A specifier on the versions of ``module`` that have the ABI, ``<2``.
+        published_before: Of all packages (``*``), only files from before this day, when ``module`` first had a new ABI.
     """
 
     package: str
@@ -121,6 +122,7 @@ class CompiledAgainst(msgspec.Struct, frozen=True):
     module_versions: str
     evidence: Evidence
     source: str
+    published_before: str | None = None
 
 
 class FirstUse(msgspec.Struct, frozen=True):

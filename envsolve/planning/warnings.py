@@ -22,6 +22,7 @@ from envsolve.rules.nvidia.code import arch_asked, cuda_suffix, triton_pin
 from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
 from envsolve.solve.candidate_selector import Ready, only_for, torches_served
+from envsolve.solve.claims import about_age
 from envsolve.solve.family import Family, Option
 from envsolve.solve.needs import Candidate
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
@@ -221,6 +222,7 @@ def about_packages(packages: Sequence[PlannedPackage], solution: Solution, provi
             text = f"{package.name} {package.version}: no public file names this build; that it exists is inferred"
             yield PlanWarning("build-inferred", text, "run again where its index can be reached")
     yield from _about_candidates(packages, [chosen.candidate for chosen in solution.chosen.values()], provider)
+    yield from about_age(solution.chosen, provider.family)
     flavour = solution.flavour
     for chosen in solution.chosen.values():
         option = chosen.candidate.option

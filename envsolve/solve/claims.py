@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import SpecifierSet
@@ -11,6 +12,10 @@ from packaging.specifiers import SpecifierSet
 from envsolve.rules.nvidia.code import cuda_suffix
 from envsolve.solve.family import Family
 from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, FlavourNeed, PackageNeed
+from envsolve.solve.outcome import PlanWarning
+
+if TYPE_CHECKING:
+    from envsolve.solve.resolver import Chosen
 
 # torch_scatter-2.1.2+pt21cu121, flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE; mmcv's dist/cu121/torch2.1.0/.
 _TORCH_IN_VERSION = re.compile(r"(?:torch|pt)[-_.]?(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
@@ -89,3 +94,18 @@ def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family
             oldest = ".".join(map(str, version.release[: 1 if version.major else 2]))
             at_least = SpecifierSet(f">={oldest}")
             yield PackageNeed(need.name, need.extra, at_least, None, f"{need.name}{at_least}", need.origin)
+
+
+def about_age(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarning]:
+    """Binaries from before the ABI of a module beside them; that they use the module at all is only likely."""
+    for one in (one for one in family.catalogue.compiled_against if one.published_before):
+        module = chosen[one.module].candidate if one.module in chosen else None
+        if module is None or SpecifierSet(one.module_versions).contains(module.version, prereleases=True):
+            continue
+        for package in (other.candidate for other in chosen.values() if one.module in other.requires):
+            file = package.file
+            if file is None or not file.filename.endswith(".whl") or file.filename.endswith("-any.whl"):
+                continue
+            if file.upload_time and file.upload_time < (one.published_before or ""):
+                text = f"{package.label} is older than {module.label}'s interface; if it uses that, it does not import"
+                yield PlanWarning("older-than-abi", text, f'then add "{one.module}{one.module_versions}"')

@@ -296,3 +296,13 @@ def test_nothing_says_measured_without_a_measured_source(name: str) -> None:
     for record in file.records:
         if getattr(record, "evidence", None) is Evidence.MEASURED:
             assert re.search(r"measure|read|envsolve", file.sources[record.source].title, re.IGNORECASE)
+
+
+def test_what_a_companion_needs_of_torch_is_in_its_metadata_or_measured_or_published(catalogue: Catalogue) -> None:
+    """Otherwise it is at most a warning; a build of PyTorch's own index may follow the same release elsewhere."""
+    for package in catalogue.family:
+        builds = [build for build in catalogue.builds(package) if build.torch and build.needs_its_torch]
+        known = {(b.version, b.torch) for b in builds if b.known("torch").evidence is not Evidence.INFERRED}
+        stated = {(b.version, b.torch) for b in builds if any(Requirement(r).name == "torch" for r in b.requires or ())}
+        unfounded = {(b.version, b.torch) for b in builds} - known - stated
+        assert package == "torch" or not unfounded, (package, unfounded)

@@ -73,3 +73,17 @@ def test_any_package_that_was_compiled_against_numpy_1_gets_numpy_1(torch_world:
     assert chosen(torch_world.plan("torch", "opencv-python"))["numpy"] == "2.5.5"
     assert chosen(torch_world.plan("torch", "opencv-python==4.8.1.78"))["numpy"] == "1.26.4"
     assert torch_world.plan("opencv-python==4.8.1.78", "numpy>=2").status == "impossible"
+
+
+def test_other_binaries_from_before_numpy_2_are_a_warning(torch_world: World) -> None:
+    """Whether a wheel uses NumPy's interface is only known of those that were measured."""
+    index = torch_world.default
+    index.wheel("numpy", "2.5.5", upload_time="2025-01-01T00:00:00Z")
+    tags = "cp312-cp312-manylinux_2_17_x86_64"
+    index.wheel("binary", "1.0", requires=["numpy"], tags=tags, upload_time="2023-01-01T00:00:00Z")
+    index.wheel("newer", "1.0", requires=["numpy"], tags=tags, upload_time="2024-06-01T00:00:00Z")
+    index.wheel("plain", "1.0", requires=["numpy"], upload_time="2023-01-01T00:00:00Z")
+    index.wheel("without", "1.0", tags=tags, upload_time="2023-01-01T00:00:00Z")
+    plan = torch_world.plan("binary", "newer", "plain", "without")
+    found = [warning.message for warning in plan.warnings if warning.code == "older-than-abi"]
+    assert found == ["binary 1.0 is older than numpy 2.5.5's interface; if it uses that, it does not import"]
