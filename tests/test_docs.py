@@ -47,6 +47,13 @@ def test_links_lead_to_files(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "bench" / "README.md"], ids=lambda page: os.path.relpath(page, ROOT))
+def test_paths_of_the_project_exist(page: Path) -> None:
+    """Pages name modules and tests; ``some_name.py`` and ``<name>`` are yours to choose."""
+    named = re.findall(r"`((?:envsolve|tests|bench|index_data|docs|examples)/[\w./-]+)`", page.read_text())
+    assert [path for path in named if "some_name" not in path and not (ROOT / path).exists()] == []
+
+
 def test_the_reference_of_the_commands_is_current() -> None:
     spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
     assert spec and spec.loader
