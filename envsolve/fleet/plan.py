@@ -89,6 +89,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     Attributes:
         groups: The fewest plans; no class is in two of them.
         unserved: Classes that no plan serves, with the reason.
+        left_out: Classes that were left out on request.
         unreachable: Nodes that were not probed, with the reason; nothing is planned for them.
         fewer: Why one plan does not serve all classes; empty if there is one plan.
         upgrades: Driver upgrades that need fewer plans, or serve more nodes.
@@ -99,6 +100,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     python: str | None = None
     groups: tuple[Group, ...] = ()
     unserved: Mapping[str, str] = {}
+    left_out: tuple[str, ...] = ()
     unreachable: Mapping[str, str] = {}
     fewer: tuple[str, ...] = ()
     upgrades: tuple[Upgrade, ...] = ()
@@ -140,6 +142,7 @@ def plan_fleet(
         python=request.python,
         groups=groups,
         unserved=_unserved(made, classes),
+        left_out=tuple(dict.fromkeys(without)),
         unreachable=inventory.unreachable,
         fewer=_why_not_one(made, classes, request),
         upgrades=_upgrades(made, classes, request, progress),
@@ -278,6 +281,8 @@ def describe(made: FleetPlan, inventory: Inventory) -> str:
     if made.unserved:
         lines.append("no plan:")
         lines += [f"  {name} ({len(machines[name].nodes)} nodes): {why}" for name, why in made.unserved.items()]
+    for name in made.left_out:
+        lines.append(f"left out: {name} ({len(machines[name].nodes)}: {names_folded(machines[name].nodes)})")
     if made.unreachable:
         lines.append("not probed, nothing is planned for them:")
         lines += by_reason(made.unreachable)

@@ -83,10 +83,11 @@ def test_a_class_without_a_plan_is_told_with_exit_code_3(
     assert [(up.before, up.unserved) for up in made.upgrades] == [("560.35.03", 0)]
 
 
-def test_classes_can_be_left_out(torches: World, make_fleet: MakeFleet) -> None:
+def test_classes_can_be_left_out(torches: World, make_fleet: MakeFleet, capsys: pytest.CaptureFixture[str]) -> None:
     fleet = make_fleet(*MIXED)
-    plan(fleet, "torch", "--without", "rtx5090-580.95.05", "--format", "json")
+    plan(fleet, "torch", "--without", "rtx5090-580.95.05")
     assert len(read_plan(fleet).groups) == 1
+    assert "left out: rtx5090-580.95.05 (1: gpu03)" in capsys.readouterr().out
     plan(fleet, "torch", "--without", "nope", code=2)
 
 
