@@ -6,6 +6,7 @@ only class and byte order that CUDA supports.
 
 from __future__ import annotations
 
+import io
 import mmap
 import struct
 from collections.abc import Iterator, Mapping
@@ -207,19 +208,21 @@ class Symbols:
         OSError: It cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._name = path.name
-        with open_regular(path) as file:
+    def __init__(self, source: Path | bytes, name: str = "") -> None:
+        self._name = name or getattr(source, "name", "")
+        with io.BytesIO(source) if isinstance(source, bytes) else open_regular(source) as file:
             try:
-                self._headers = _Headers(file, path.name)
-                self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._headers = _Headers(file, self._name)
+                self._data = (
+                    source if isinstance(source, bytes) else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                )
             except (*_DAMAGE, ValueError) as error:
-                raise UsageError(f"{path.name} is not a library, or is cut off: {error}") from error
+                raise UsageError(f"{self._name} is not a library, or is cut off: {error}") from error
         self._tags = self._headers.tags
 
     def close(self) -> None:
         """Give the file back."""
-        self._data.close()
+        self._data.close() if isinstance(self._data, mmap.mmap) else None
 
     def taken(self) -> Iterator[Taken]:
         """The symbols that must be found elsewhere; weak ones need not be.

@@ -40,6 +40,11 @@ _CHECK_FAIL = re.compile(rb"torchCheckFailEPKcS2_jRK(Ss|NSt7__cxx11)")
 _NEW_STRING = b"NSt7__cxx1112basic_string"
 # Members of the std::string from before C++11: in mangled names it is Ss.
 _OLD_STRING = re.compile(rb"\0_ZNK?Ss[0-9A-Z]")
+# Names of torch's stable ABI, which is a C interface; and of C++ in its namespaces, which changes with every release.
+# Source: PyTorch documentation, "LibTorch Stable ABI".
+_STABLE = re.compile(rb"\0(?:aoti_torch_|torch_call_dispatcher|torch_library_(?:init|impl|def)|torch_parallel_for)")
+_UNSTABLE = re.compile(rb"(?:\0|^)_ZNK?(?:2at|3c10|5torch(?!6stable|10headeronly))")
+_LARGEST_READ = 256 << 20  # bytes; extensions are smaller
 PE_MAGIC = b"MZ"
 _PE_SIGNATURE = b"PE\0\0"
 _COFF = struct.Struct("<HHIIIHH")
@@ -66,6 +71,7 @@ class Extension:
         cuda_major: CUDA major of the runtime that they need; None if they need none, or do not say.
         needs_torch: Whether they need torch's own libraries; a Windows DLL does not say.
         cxx11_abi: Which C++11 ABI they share with torch; None if no symbol shows it.
+        stable_abi: Whether they use torch only through its stable ABI; None if they do not use it, or do not say.
     """
 
     code: tuple[str, ...]
@@ -74,6 +80,7 @@ class Extension:
     cuda_major: int | None
     needs_torch: bool
     cxx11_abi: bool | None
+    stable_abi: bool | None = None
 
 
 def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | None:
@@ -88,11 +95,14 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
     needed: list[str] = []
     of_dlls: set[int | None] = set()
     abis: set[bytes] = set()
+    stable: set[bool | None] = set()
     for path in paths:
         with artefact.open(path) as file:
             if file.read(len(elf.MAGIC)) == elf.MAGIC:
                 needed += elf.read_elf(file, path).needed
-                abis.update(_CHECK_FAIL.findall(elf.dynamic_strings(file, path)))
+                symbols = elf.dynamic_strings(file, path)
+                abis.update(_CHECK_FAIL.findall(symbols))
+                stable.add(stable_abi(file, path, symbols))
             else:
                 of_dlls.add(major_in_dll(file, path))
             file.seek(0)
@@ -108,6 +118,7 @@ def read_extension(artefact: Artefact, main: re.Pattern[str]) -> Extension | Non
         cuda_major=major_needed(needed) or max(filter(None, of_dlls), default=None),
         needs_torch=any(name.startswith(("libtorch", "libc10")) for name in needed),
         cxx11_abi=abis == {b"NSt7__cxx11"} if len(abis) == 1 else None,
+        stable_abi=False if False in stable else True if True in stable else None,
     )
 
 
@@ -134,7 +145,7 @@ def read_library(file: IO[bytes], name: str) -> Library:
     Raises:
         UsageError: A library that is damaged.
     """
-    machine, needed, abi = _linkage(file, name)
+    machine, needed, abi, stable = _linkage(file, name)
     file.seek(0)
     lists: Counter[tuple[str, ...]] = Counter()
     isas: dict[str, str] = {}
@@ -155,21 +166,26 @@ def read_library(file: IO[bytes], name: str) -> Library:
         needed=needed,
         cuda_major=major_needed(needed),
         cxx11_abi=abi,
+        stable_abi=stable,
     )
 
 
-def _linkage(file: IO[bytes], name: str) -> tuple[str | None, tuple[str, ...], bool | None]:
-    """The machine, NVIDIA libraries needed, and C++11 ABI; nothing of a file that is neither ELF nor PE."""
+def _linkage(file: IO[bytes], name: str) -> tuple[str | None, tuple[str, ...], bool | None, bool | None]:
+    """The machine, NVIDIA libraries needed, C++11 ABI, and whether only torch's stable ABI is used.
+
+    Nothing is known of a file that is neither ELF nor PE.
+    """
     file.seek(0)
     start = file.read(len(elf.SUPPORTED))
     if start == elf.SUPPORTED:
         header = elf.read_elf(file, name)
-        abi = cxx11_abi(elf.dynamic_strings(file, name))
-        return header.machine, tuple(filter(_CUDA_OR_DLL.match, header.needed)), abi
+        symbols = elf.dynamic_strings(file, name)
+        needed = tuple(filter(_CUDA_OR_DLL.match, header.needed))
+        return header.machine, needed, cxx11_abi(symbols), stable_abi(file, name, symbols)
     if start.startswith(PE_MAGIC) and name.lower().endswith((".dll", ".pyd", ".exe")):
         image = read_pe(file, name)
-        return image.machine, tuple(filter(_CUDA_OR_DLL.match, image.needed)), None
-    return None, (), None
+        return image.machine, tuple(filter(_CUDA_OR_DLL.match, image.needed)), None, None
+    return None, (), None, None
 
 
 def cxx11_abi(symbols: bytes) -> bool | None:
@@ -183,6 +199,31 @@ def cxx11_abi(symbols: bytes) -> bool | None:
         return shared == {b"NSt7__cxx11"} if len(shared) == 1 else None
     new, old = _NEW_STRING in symbols, _OLD_STRING.search(symbols) is not None
     return new if new != old else None
+
+
+def stable_abi(file: IO[bytes], name: str, symbols: bytes) -> bool | None:
+    """Whether a library uses torch only through its stable ABI, so that one build goes with later torches too.
+
+    Args:
+        file: The library.
+        name: For messages.
+        symbols: Its dynamic strings, NUL-separated.
+
+    Returns:
+        None if it names nothing of torch, or is too large to be read.
+    """
+    unstable = _UNSTABLE.search(symbols) is not None
+    if not _STABLE.search(symbols):
+        return False if unstable else None
+    if not unstable:
+        return True
+    # Headers of torch leave C++ names in a library that the library itself defines (torchaudio 2.11, xformers 0.0.35):
+    # only what must be found in torch's own libraries counts.
+    file.seek(0)
+    data = file.read(_LARGEST_READ + 1)
+    if len(data) > _LARGEST_READ:
+        return None
+    return not any(_UNSTABLE.match(taken.name) for taken in elf.Symbols(data, name).taken())
 
 
 def _archs(entries: tuple[FatbinEntry, ...]) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ class Library:
         code: The list that most of its fat binaries have. A few kernels may be for more GPUs, or for only one.
         cuda_major: CUDA major of the runtime that it needs; None if it needs none, or links it statically.
         cxx11_abi: Whether it uses libstdc++'s C++11 ABI; None if no symbol shows it.
+        stable_abi: Whether it uses torch only through its stable ABI; None if it does not use torch, or does not say.
     """
 
     file: str
@@ -55,6 +56,7 @@ class Library:
     code: tuple[str, ...] = ()
     cuda_major: int | None = None
     cxx11_abi: bool | None = None
+    stable_abi: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,8 @@ def _library(found: Library) -> Iterator[str]:
         yield f"    CUDA       {found.cuda_major}"
     if found.cxx11_abi is not None:
         yield f"    C++11 ABI  {_yes(found.cxx11_abi)}"
+    if found.stable_abi is not None:
+        yield f"    stable ABI {_yes(found.stable_abi)}"
     if found.needed:
         yield f"    needs      {' '.join(found.needed)}"
     elif found.code:

@@ -51,6 +51,7 @@ class Build(Fact, frozen=True, gc=False):
         cuda: The toolkit version inside, ``13.0``; None for ``cpu``.
         cudnn: cuDNN that it was built with and that it pins or carries, ``9.10.2``; None if it has or shows none.
         nccl: NCCL in the same form, ``2.27.5``.
+        stable_abi: Whether it uses torch only through its stable ABI; ``torch`` then takes every later release.
         cxx11_abi: Whether libstdc++'s C++11 ABI is used; None if unknown, and on Windows.
         own_ptxas: Version of a ptxas inside this very wheel that inductor uses before Triton's (torch +cu118).
         libc: The libc that the files need where their platform tag asks for less or nothing, ``glibc 2.17``.
@@ -81,6 +82,7 @@ class Build(Fact, frozen=True, gc=False):
     cudnn: str | None = None
     nccl: str | None = None
     cxx11_abi: bool | None = None
+    stable_abi: bool | None = None
     own_ptxas: str | None = None
     released: str | None = None
     build_tag: str = ""

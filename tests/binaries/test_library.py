@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from envsolve.binaries.library import cxx11_abi, read_library, read_pe
 from envsolve.errors import UsageError
 from tests.binaries.artefacts import CUBIN, PTX, container, elf, entry, pe
+from tests.binaries.elves import library
 
 NEW = "_ZN3fooERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE"
 OLD = "_ZNSs6assignEPKcm"
@@ -36,6 +37,31 @@ TORCH_OLD = "_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
 def test_the_abi_is_told_by_symbols_and_by_those_shared_with_torch_first(symbols: list[str], abi: bool | None) -> None:
     assert read_library(io.BytesIO(elf(["libc.so.6"], symbols=symbols)), "lib.so").cxx11_abi is abi
     assert cxx11_abi(b"\0" + b"".join(symbol.encode() + b"\0" for symbol in symbols)) is abi
+
+
+@pytest.mark.parametrize(
+    ("symbols", "stable"),
+    [
+        ([], None),
+        (["cudaMalloc"], None),
+        (["aoti_torch_get_dim", "torch_library_impl"], True),
+        (["aoti_torch_get_dim", "_ZN5torch6stable6TensorD1Ev", "_ZN5torch10headeronly4HalfC1Ef"], True),
+        (["_ZNK2at6Tensor4sizeEl"], False),
+        (["_ZN5torch8autograd4NodeD1Ev"], False),
+    ],
+)
+def test_the_stable_abi_is_told_by_symbols(symbols: list[str], stable: bool | None) -> None:
+    library = read_library(io.BytesIO(elf(["libtorch.so"], symbols=symbols)), "lib.so")
+    assert library.stable_abi is stable
+
+
+@pytest.mark.parametrize(("side", "stable"), [("gives", True), ("takes", False)])
+def test_names_that_a_library_defines_itself_do_not_bind_it_to_one_torch(side: str, stable: bool) -> None:
+    """xformers 0.0.35 and torchaudio 2.11 have such names of torch's headers, and use its stable ABI alone."""
+    symbols = {"takes": ["aoti_torch_get_dim"], "gives": ["x"]}
+    symbols[side] = [*symbols[side], "_ZN3c108BFloat16C1Ef"]
+    found = read_library(io.BytesIO(library(**symbols)), "lib.so")  # type: ignore[arg-type]
+    assert found.stable_abi is stable
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,20 @@ def extension_of(package: str, wheel: Artefact) -> Extension | None:
 
 
 def with_extension(build: Build, extension: Extension | None) -> Build:
-    """Return the build with the GPU code and C++11 ABI of its main libraries."""
+    """Return the build with the GPU code and the ABIs of its main libraries."""
     if extension is None:
         return build
-    return replace(build, code=extension.code if build.cuda else (), cxx11_abi=extension.cxx11_abi)
+    build = replace(build, code=extension.code if build.cuda else (), cxx11_abi=extension.cxx11_abi)
+    if extension.stable_abi:
+        # Rule 9: one wheel serves the torch that it was built for and all later ones.
+        return replace(build, stable_abi=True, torch=_or_later(build.torch))
+    return build
+
+
+def _or_later(torch: str | None) -> str | None:
+    """``>=2.10`` for ``==2.10.*`` and ``==2.10.0``; other specifiers say themselves what they take."""
+    pinned = re.fullmatch(r"==(\d+\.\d+)(?:\.(?:\*|\d+))?", torch or "")
+    return f">={pinned[1]}" if pinned else torch
 
 
 def compiled_with(cuda: str, extension: Extension, toolkits: Sequence[Toolkit]) -> str:
