@@ -47,7 +47,7 @@ _UV_ON = re.compile(
     r"You're on (?P<os>Linux|Windows|macOS) \(\W?[\w]{1,40}?_?(?P<arch>x86_64|aarch64|arm64|amd64)?\W?\)", re.IGNORECASE
 )
 _LABELS = ("os:", "os version", "os |", "os :", "os**", "pretty_name", "description:", "platform:", "operating system")
-_SUBDIR = re.compile(r"\bplatform\s{0,6}[:=] (linux|win)-(64|aarch64)\b", re.IGNORECASE)
+_SUBDIR = re.compile(r"\bplatform\s{0,6}[:=] (linux|win|osx)-(64|aarch64|arm64)\b|/(osx)-(64|arm64)\b", re.IGNORECASE)
 
 
 @READERS.text(Trust.PRINTED, *_LABELS, "linux-", "linux ")
@@ -67,12 +67,13 @@ def _printed(text: str) -> Iterator[Fact]:
         yield from _arch(text)
 
 
-@READERS.text(Trust.PRINTED, "platform")
+@READERS.text(Trust.PRINTED, "platform", "/osx-")
 def _subdir(text: str) -> Iterator[Fact]:
     """conda's name of a platform."""
     if match := _SUBDIR.search(text):
-        yield _WINDOWS if match[1].lower() == "win" else _LINUX
-        yield Scalar(Field.ARCH, "x86_64" if match[2] == "64" else "aarch64")
+        name = (match[1] or match[3]).lower()
+        yield {"win": _WINDOWS, "linux": _LINUX}.get(name, Scalar(Field.OS, "darwin"))
+        yield Scalar(Field.ARCH, "x86_64" if (match[2] or match[4]) == "64" else "aarch64")
 
 
 @READERS.text(Trust.PRINTED, "you're on ")

@@ -51,7 +51,8 @@ def _number(scene: Scene, match: Match) -> Finding:
             "mask", Grounds.CONFIRMED, evidence, fixes, what=what, value=value, count=count, highest=count - 1
         )
     last = CAUSE.words("last-known", highest=count - 1) if count else CAUSE.words("last-unknown")
-    ways = [*fixes, CAUSE.fix("list")]
+    ranks = [CAUSE.fix("one-each", count="N")] if not count and scene.mentions("local_rank", "srun", "torchrun") else []
+    ways = [*fixes, *ranks, CAUSE.fix("list")]
     return CAUSE.finding("number", Grounds.STATED, evidence, ways, what=_what(match), last=last)
 
 

@@ -59,7 +59,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if program and (match := scene.first("cuda-library-missing")):
         library = f"{match.groups['library']}.so.{match.groups['soname']}"
         ways = (*_program_fixes(scene, program, match.groups["soname"]), CAUSE.fix("list-libraries"))
-        yield CAUSE.finding("other-program", Grounds.STATED, lines(match), ways, program=program, library=library)
+        values = {"program": program, "library": library}
+        explained = ["lock-incomplete", *(["mixed-flavours"] if program in match.quote.lower() else [])]
+        yield CAUSE.finding("other-program", Grounds.STATED, lines(match), ways, explained, **values)
     if match := Cause("library-shadowed").first(scene):
         yield from filter(None, (wheels_of_two_majors(scene, match), pinned_otherwise(scene, match)))
 

@@ -208,6 +208,8 @@ def _installed_fixes(environment: Environment, scene: Scene, packages: Sequence[
 # What a missing symbol or library says of the torch that an extension was compiled for.
 
 _WHEEL = re.compile(r"[\w.]{1,80}-[\w.+]{1,80}cxx11abi(?:TRUE|FALSE)[\w.-]{1,120}\.whl", re.IGNORECASE)
+_MADE_FOR = re.compile(r"torch(\d+\.\d+)", re.IGNORECASE)
+_MINOR = re.compile(r"\d+\.\d+")
 
 
 def from_linker(scene: Scene) -> Iterator[Finding]:
@@ -256,10 +258,14 @@ def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
     have, want = ("TRUE", "FALSE") if new else ("FALSE", "TRUE")
     named = [w for w in _WHEEL.findall(scene.report.text) if f"abi{have}".lower() in w.lower()]
     kind = "old (pre-C++11)" if new else "new (C++11)"
-    if named:
+    release = _MINOR.match(scene.torch.version) if scene.torch and scene.torch.version else None
+    made_for = _MADE_FOR.search(named[0]) if named else None
+    if made_for and release and made_for[1] != release[0]:
+        pass  # the wheel is of another torch as well: its twin of the other ABI does not load either
+    elif named:
         wheel = re.sub(f"abi{have}", f"abi{want}", named[0], flags=re.IGNORECASE)
         yield CAUSE.fix("abi-wheel-named", kind=kind, wanted=want, wheel=wheel)
-    else:
+    elif extension_named(scene, match.quote) in CAUSE.words("abi-projects").split():
         yield CAUSE.fix("abi-wheel", kind=kind, wanted=want)
     yield from _rebuild(scene, match)
 
@@ -272,6 +278,9 @@ def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
         if found := pair_with(scene, {"torch": SpecifierSet(exact), package: SpecifierSet()}):
             yield found
             return
+    if package and torch is None and scene.family.follows_torch(package):
+        # Which torch it must go with is not known, and the newest release alone may not go with it.
+        yield from filter(None, [pair_with(scene, {"torch": SpecifierSet(), package: SpecifierSet()})])
     version = public(scene.report.installed, package) if package else None
     label = torch.label if torch else "the installed torch"
     if package:

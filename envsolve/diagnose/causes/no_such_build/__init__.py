@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
-from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
+from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index, vendors_own
 from envsolve.diagnose.fixes import conda_remedies, jetson_remedies, led_by, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
@@ -95,6 +95,9 @@ def _channels(scene: Scene) -> str:
 
 
 def _conda(scene: Scene) -> Iterator[Fix]:
+    if own := vendors_own(scene):
+        yield own
+        return
     for remedy in conda_remedies(scene)[-1:]:
         yield led_by(CAUSE.words("conda-forge"), remedy)
     yield from replacements(scene)[:1]

@@ -31,7 +31,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if (match := scene.first("uv-wheels")) and match.groups["what"].lower() != "platform":
         yield _other_wheels(scene, match)
     if match := scene.first("conda-python"):
-        range_ = match.groups["range"]
+        range_ = match.group("range", "classic") or ""
         yield _out_of_range(scene, [match], range_, [another_python(range_), *_conda(scene)])
 
 
