@@ -115,7 +115,7 @@ def _make(
     extra = [pip] if pip is not None and "pip" not in planned else []
 
     rest = sources.others(aim) if sources else aim
-    ready = replace(rest, files=tuple(file for file in rest.files if file.kind != "tree"))
+    ready = replace(rest, files=_held_to_all_hashes([one for one in rest.files if one.kind != "tree"], stage))
     what = f"installing {packages(len(ready.files))}{_size(aim.size)} with {title}"
     progress(Step("packages", what, aim.size))
     _fill(stage, chosen, program, title, ready, extra, progress)
@@ -128,7 +128,8 @@ def _make(
         if sources.files:
             told = sources.told(stage, managers.child_environment(chosen, stage.folder, stage.temporary))
             progress(Step("packages", in_words(sources, told)))
-            _build(stage, chosen, program, title, sources.files, progress, chosen.unisolated, told)
+            compiled = _held_to_all_hashes(sources.files, stage)
+            _build(stage, chosen, program, title, compiled, progress, chosen.unisolated, told)
     absent = unmet(environment, _names(aim, "tree"), target)
     cited = [file.name for file in aim.files if "git" in file.hashes]
     relocate.relocate(environment, stage.prefix, _names(aim, "sdist", "tree"), cited)
@@ -137,6 +138,37 @@ def _make(
     if pip is None and "pip" not in planned:
         return (*absent, f"{target.executable} carries no pip, so the environment has none")
     return absent
+
+
+def _held_to_all_hashes(files: Sequence[File], stage: Staging) -> tuple[File, ...]:
+    """The files; those of several hashes as copies that have them all, since pip and uv look for any one of them.
+
+    Raises:
+        IndexUnavailableError: A file is not the one that was planned, or cannot be had.
+    """
+    if not any(len(file.hashes) > 1 for file in files):
+        return tuple(files)
+    from envsolve.packages.client import IndexClient
+    from envsolve.packages.model import IndexFile, checked_copy
+    from envsolve.packages.settings import read_settings
+
+    folder = stage.folder / "checked"
+    made: list[File] = []
+    with IndexClient(read_settings(), use_cache=False) as client:
+        for file in files:
+            if len(file.hashes) > 1:
+                place = folder / file.name / file.filename
+                place.parent.mkdir(parents=True)
+                known = IndexFile(file.filename, client.without_login(file.url), "")
+                try:
+                    with client.open(known) as source, place.open("wb") as target:
+                        checked_copy(source, target, file.hashes, file.filename)
+                except ValueError as error:
+                    hint = "the index or the lock was changed: plan again"
+                    raise IndexUnavailableError(f"not the file that was planned: {error}", hint=hint) from None
+                file = replace(file, url=place.as_uri())
+            made.append(file)
+    return tuple(made)
 
 
 def _names(aim: Wanted, *kinds: str) -> list[str]:

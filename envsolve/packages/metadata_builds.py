@@ -6,7 +6,6 @@ wheel (``prepare_metadata_for_build_wheel`` of PEP 517, or ``setup.py egg_info``
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import shutil
 import sys
@@ -21,14 +20,13 @@ from msgspec.structs import replace
 from envsolve.errors import IndexUnavailableError
 from envsolve.packages.cache import DiskCache, Store, default_cache_dir
 from envsolve.packages.client import IndexClient
-from envsolve.packages.model import CoreMetadata, IndexFile, is_file_of, requirement_text, specifier_text
+from envsolve.packages.model import CoreMetadata, IndexFile, checked_copy, is_file_of, requirement_text, specifier_text
 from envsolve.packages.urls import redact
 from envsolve.system.files import from_json
 from envsolve.system.processes import capture
 
 _SECONDS = 600.0
 _PIP = ("install", "--dry-run", "--ignore-installed", "--no-deps", "--no-input", "--quiet", "--report", "-")
-_BLOCK = 1 << 20
 
 
 class MetadataBuildError(Exception):
@@ -93,13 +91,11 @@ class MetadataBuilds:
         return found
 
     def _download(self, file: IndexFile, path: Path) -> None:
-        digest = hashlib.sha256()
         with self._client.open(file) as source, path.open("wb") as target:
-            while block := source.read(_BLOCK):
-                digest.update(block)
-                target.write(block)
-        if file.hashes.get("sha256", digest.hexdigest()).lower() != digest.hexdigest():
-            raise MetadataBuildError(f"{file.filename} has another sha256 than its index says")
+            try:
+                checked_copy(source, target, file.hashes, file.filename)
+            except ValueError as error:
+                raise MetadataBuildError(str(error)) from None
 
     def _pip(self) -> list[str]:
         """pip for the planned Python, or for the one that runs envsolve if that is not on PATH."""

@@ -183,6 +183,7 @@ def is_file_of(filename: str, metadata: CoreMetadata) -> bool:
 
 
 _CHECKED_DIGESTS = ("sha512", "sha384", "sha256", "sha224")
+_BLOCK = 1 << 20
 
 
 def check_hashes(text: bytes, hashes: Mapping[str, str]) -> None:
@@ -191,6 +192,24 @@ def check_hashes(text: bytes, hashes: Mapping[str, str]) -> None:
         expected = hashes.get(algorithm)
         if expected is not None and hashlib.new(algorithm, text).hexdigest() != expected.lower():
             raise ValueError(f"its .metadata file has another {algorithm} than the index says")
+
+
+def checked_copy(source: IO[bytes], target: IO[bytes] | None, hashes: Mapping[str, str], filename: str) -> None:
+    """Copy a file, and hold it to every strong hash that is stated: pip and uv are content with any one of them.
+
+    Raises:
+        ValueError: It has another one.
+    """
+    stated = {name: digest.lower() for name, digest in hashes.items() if name in _CHECKED_DIGESTS}
+    found = {name: hashlib.new(name) for name in stated}
+    while block := source.read(_BLOCK):
+        for digest in found.values():
+            digest.update(block)
+        if target is not None:
+            target.write(block)
+    for name, digest in found.items():
+        if digest.hexdigest() != stated[name]:
+            raise ValueError(f"{filename} has another {name} than its index or lock says")
 
 
 def is_archive(filename: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -131,6 +132,25 @@ def test_a_file_with_another_hash_is_refused(demo: Plan, tmp_path: Path, manager
         install(plan_of(wrong), tmp_path / "env", manager=manager)
     assert not (tmp_path / "env").exists()
     assert beside(tmp_path / "env") == []
+
+
+@pytest.mark.parametrize("manager", ["uv", "pip"])
+@pytest.mark.parametrize("wrong", ["sha256", "sha512"])
+def test_a_wrong_hash_beside_a_right_one_is_refused(demo: Plan, tmp_path: Path, manager: str, wrong: str) -> None:
+    """pip and uv accept a file that has any one of its hashes."""
+    content = (tmp_path / str(demo.packages[0].filename)).read_bytes()
+    right = {name: hashlib.new(name, content).hexdigest() for name in ("sha256", "sha512")}
+    with IndexServer() as server:
+        index = server.index()
+        entry = index.add("demo", str(demo.packages[0].filename), content)
+        one = replace(demo.packages[0], url=index.address(entry))
+        changed = replace(one, hashes={**right, wrong: "0" * len(right[wrong])})
+        with pytest.raises(IndexUnavailableError, match=f"another {wrong}"):
+            install(plan_of(changed), tmp_path / "env", manager=manager)
+        assert not (tmp_path / "env").exists()
+        install(plan_of(replace(one, hashes=right)), tmp_path / "env", manager=manager)
+    assert output(tmp_path / "env" / "bin" / "demo") == "demo 1.0+cu126"
+    assert naming("/checked/demo", tmp_path / "env") == []
 
 
 def test_update_replaces_and_a_failed_update_keeps_the_old(demo: Plan, tmp_path: Path) -> None:
