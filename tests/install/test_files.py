@@ -78,7 +78,7 @@ def test_a_commit_is_pinned_by_its_id_and_a_folder_by_its_content(target: Target
 @pytest.mark.parametrize("lack", [{"url": None}, {"hashes": {}}, {"hashes": {"md5": "b" * 32}}, {"filename": None}])
 def test_a_file_that_only_the_catalogue_knows_is_an_index_failure(lack: dict[str, object], target: Target) -> None:
     package = replace(WHEEL, **lack)
-    with pytest.raises(IndexUnavailableError, match=r"demo 1\.0 from the catalogue alone"):
+    with pytest.raises(IndexUnavailableError, match=r"demo 1\.0 only from the catalogue"):
         wanted(plan_of(package), target)
 
 
