@@ -191,7 +191,8 @@ def agrees(companion: Build, torch: Build, agrees_on: str) -> Reason:
     elif agrees_on == "major" and companion.cuda and torch.cuda:
         same = CudaVersion.parse(companion.cuda).major == CudaVersion.parse(torch.cuda).major
     if not same:
-        return Reason("flavour", False, f"{pair}: different CUDA variants", companion.evidence.value, companion.source)
+        text = f"{pair}: different variants, {companion.variant} and {torch.variant}"
+        return Reason("flavour", False, text, companion.evidence.value, companion.source)
     if companion.torch and not _specifier(companion.torch).contains(torch.version, prereleases=True):
         text = f"{pair}: built against torch{companion.torch}"
         ok = False if companion.needs_its_torch else None

@@ -158,3 +158,15 @@ def test_the_text_and_the_json(tmp_path: Path) -> None:
     assert value["schema"] == "envsolve.environments/1"
     assert [entry["works"] for entry in value["environments"]] == ["yes", None, None]
     assert describe(Survey("envsolve.environments/1", ())) == "No environments were found."
+
+
+def test_a_dependency_of_torch_that_is_missing_is_a_no_and_of_others_none(tmp_path: Path) -> None:
+    prefix = Prefix(tmp_path / "env")
+    torch_of(prefix, requires=["typing-extensions>=4.10"])
+    prefix.add("jupyter", "1.0", requires=["notebook"])
+    (one,) = surveyed(prefix.folder).environments
+    assert (one.works, one.causes) == ("no", ("dependency-missing",))
+    assert "typing-extensions" in one.why
+    prefix.add("typing-extensions", "4.15.0")
+    (one,) = surveyed(prefix.folder).environments
+    assert (one.works, one.causes) == ("yes", ("dependency-missing",))
