@@ -74,6 +74,7 @@ ON_A_GPU: list[Fault] = [
 #: The same for what compiles without a GPU; the architecture is that of 9.0.
 COMPILING: list[Fault] = [
     ("triton-compile", 'GPUTarget("cuda", arch, 32)', 'GPUTarget("cuda", 80, 32)', "the cubin is for sm_80", None),
+    ("torch-extension", "arch=compute_{0},code=sm_{0}", "arch=compute_80,code=sm_80", "the cubin is for sm_80", None),
     ("nvrtc", '"sm_{}".format(arch)', '"sm_{}".format(80)', "the cubin is for sm_80", None),
     ("nvcc", "arch=compute_{0},code=sm_{0}", "arch=compute_80,code=sm_80", "the cubin is for sm_80", None),
 ]

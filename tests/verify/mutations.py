@@ -151,7 +151,7 @@ def linked(python: Path, folder: Path) -> list[Path]:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             link(source, target)
-            for compiled in source.parent.glob(f"__pycache__/{source.stem}.*.pyc"):
+            for compiled in source.parent.glob(f"__pycache__/{source.stem}.*.pyc") if source.suffix == ".py" else ():
                 (target.parent / "__pycache__").mkdir(exist_ok=True)
                 link(compiled, target.parent / "__pycache__" / compiled.name)
             of_stack = distribution.name in STACK or distribution.name.startswith("nvidia-")

@@ -72,7 +72,12 @@ def test_the_quick_the_building_and_the_compiling_ones() -> None:
     scripts = find_scripts()
     assert [s.name for s in scripts if s.quick] == ["driver", "driver-cubin", "driver-jit", "nvrtc", "torch-matmul"]
     assert [s.name for s in scripts if s.builds and s.runs_on == "gpu"] == ["nvcc", "torch-extension"]
-    assert [s.name for s in scripts if s.runs_on == "architecture"] == ["nvrtc", "nvcc", "triton-compile"]
+    assert [s.name for s in scripts if s.runs_on == "architecture"] == [
+        "nvrtc",
+        "nvcc",
+        "triton-compile",
+        "torch-extension",
+    ]
 
 
 @pytest.mark.parametrize("path", [*sorted(BUILT_IN.glob("*.py")), *sorted(SHARED.glob("*.py"))], ids=lambda p: p.stem)
@@ -146,6 +151,7 @@ def test_compiling_without_triton_is_a_skip_and_no_pass(bare: Path) -> None:
         ("nvrtc", "skip"),
         ("nvcc", "skip"),
         ("triton-compile", "skip"),
+        ("torch-extension", "skip"),
     ]
     assert report.checks[2].detail == "triton is not installed in this environment"
     assert not report.passed

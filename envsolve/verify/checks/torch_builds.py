@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 from unittest import SkipTest
 
+from check_driver import expect_architecture
 from check_support import NVCC, assemblers, check, expect_equal, nvcc_path, nvcc_seen, ptxas_seen
 
 COUNT = 10007
@@ -140,3 +145,56 @@ def built(cpp_extension, directory):
         is_python_module=False,
         with_cuda=True,
     )
+
+
+@check(
+    "torch-extension",
+    runs_on="architecture",
+    order=61,
+    needs=("torch",),
+    builds=True,
+    variables=("CUDA_HOME", "CUDA_PATH", "CC", "CXX", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"),
+)
+def extension_for(capability):
+    """Compile the extension's kernel for ``capability`` (``9.0``), and its binding against torch's headers.
+
+    It is not linked: nvcc's packages have no libraries to link with, and there is nothing here to load it with.
+    """
+    program, answered_for = nvcc_path()
+    if program is None or not answered_for:
+        raise SkipTest("there is no nvcc: neither in this environment nor in CUDA_HOME")
+    compiler = shutil.which(os.environ.get("CXX") or "c++")
+    if compiler is None:
+        raise SkipTest("there is no host compiler")
+    import torch
+
+    if torch.version.cuda is None:
+        raise SkipTest("torch {} is not for CUDA".format(torch.__version__))
+    try:
+        from torch.utils import cpp_extension
+    except ImportError as error:
+        raise SkipTest("torch cannot build extensions here: {}".format(error)) from None
+    for name, text in (("kernel.cu", KERNEL), ("binding.cpp", BINDING)):
+        Path(name).write_text(text, encoding="utf-8")
+    arch = int(capability.replace(".", ""))
+    target = "--generate-code=arch=compute_{0},code=sm_{0}".format(arch)
+    run([str(program), "--cubin", target, "kernel.cu"])
+    expect_architecture(Path("kernel.cubin").read_bytes(), arch)
+    # What torch itself passes: older torches want C++17, newer ones C++20.
+    standards = re.findall(r"-std=(c\+\+\d\d)", inspect.getsource(cpp_extension))
+    folders = [*cpp_extension.include_paths(), str(program.parent.parent / "include")]
+    command = [compiler, "-c", "-O0", "-fPIC", "-std=" + max(standards or ["c++17"]), "binding.cpp"]
+    command += ["-D_GLIBCXX_USE_CXX11_ABI={:d}".format(torch._C._GLIBCXX_USE_CXX11_ABI)]
+    run(command + ["-I" + folder for folder in folders])
+    what = nvcc_seen(program)
+    name = "nvcc {}".format(what.get("nvcc_cuda", what["nvcc"]))
+    detail = "{}: kernel for sm_{}; {}: binding with the headers of torch".format(name, arch, Path(compiler).name)
+    return {"detail": "{} {}".format(detail, torch.__version__), "seen": what}
+
+
+def run(command):
+    """Run a compiler; fail in its own words."""
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if ended.returncode:
+        words = ended.stdout.decode(errors="replace").strip()
+        raise RuntimeError("{} ended with exit code {}\n{}".format(command[0], ended.returncode, words))

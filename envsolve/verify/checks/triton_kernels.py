@@ -16,6 +16,8 @@ SIZE = 128
 # Triton compiles simple kernels for older GPUs too, yet supports none of them: PyTorch's inductor refuses them in these
 # words ("Triton only supports devices of CUDA Capability >= 7.0", torch/_inductor/exc.py).
 OLDEST = 70
+# The matrix units multiply 8-bit floats from 8.9 on; Triton refuses e4m3 before.
+OLDEST_FLOAT8 = 89
 
 
 def watched():
@@ -134,12 +136,14 @@ def compile_for(capability):
     ran = watched()
     import triton
 
-    for cubin in compiled(triton, arch):
+    names = []
+    for name, cubin in compiled(triton, arch):
         expect_architecture(cubin, arch)
+        names.append(name)
     if not ran:
         raise RuntimeError("Triton {} made a cubin without running a ptxas".format(triton.__version__))
     detail = "Triton {}: cubins for sm_{} by {}".format(triton.__version__, arch, ptxas_version(ran[-1]))
-    detail = "; ".join([detail, *without_effect(ran[-1])])
+    detail = "; ".join(["{}: {}".format(detail, ", ".join(names)), *without_effect(ran[-1])])
     return {"detail": detail, "seen": ptxas_seen(ran)}
 
 
@@ -152,7 +156,7 @@ def without_effect(program):
 
 
 def compiled(triton, arch):
-    """Compile ahead of time: an element-wise kernel, and one for the matrix units, which may be known for fewer GPUs.
+    """Compile ahead of time, each with its name: kernels of one feature each, which may be known for fewer GPUs.
 
     They have no constants, whose spelling differs between Tritons.
     """
@@ -176,13 +180,46 @@ def compiled(triton, arch):
         tl.store(out + at, tl.load(x + at, mask=inside) * tl.load(y + at, mask=inside) + 1.0, mask=inside)
 
     @triton.jit
-    def multiply(left, right, out):
-        rows, columns = tl.arange(0, 32), tl.arange(0, 32)
-        at = rows[:, None] * 32 + columns[None, :]
-        tl.store(out + at, tl.dot(tl.load(left + at), tl.load(right + at)))
+    def multiply(left, right, out, size):
+        rows = tl.program_id(0) * 64 + tl.arange(0, 64)
+        columns = tl.program_id(1) * 64 + tl.arange(0, 64)
+        total = tl.zeros((64, 64), dtype=tl.float32)
+        for start in range(0, size, 64):
+            inner = start + tl.arange(0, 64)
+            a = tl.load(left + rows[:, None] * size + inner[None, :])
+            b = tl.load(right + inner[:, None] * size + columns[None, :])
+            total += tl.dot(a, b)
+        tl.store(out + rows[:, None] * size + columns[None, :], total)
 
-    for kernel, signature in (
-        (multiply_add, {"x": "*fp32", "y": "*fp32", "out": "*fp32", "count": "i32"}),
-        (multiply, {"left": "*fp16", "right": "*fp16", "out": "*fp32"}),
-    ):
-        yield triton.compile(ASTSource(kernel, signature), target=GPUTarget("cuda", arch, 32)).asm["cubin"]
+    @triton.jit
+    def attend(queries, keys, values, out, length):
+        rows, width = tl.program_id(0) * 64 + tl.arange(0, 64), tl.arange(0, 64)
+        query = tl.load(queries + rows[:, None] * 64 + width[None, :])
+        top = tl.zeros((64,), dtype=tl.float32) - 1e30
+        weight = tl.zeros((64,), dtype=tl.float32)
+        total = tl.zeros((64, 64), dtype=tl.float32)
+        for start in range(0, length, 64):
+            at = start + tl.arange(0, 64)
+            scores = tl.dot(query, tl.load(keys + at[None, :] * 64 + width[:, None]))
+            higher = tl.maximum(top, tl.max(scores, 1))
+            shares, before = tl.exp(scores - higher[:, None]), tl.exp(top - higher)
+            weight = weight * before + tl.sum(shares, 1)
+            value = tl.load(values + at[:, None] * 64 + width[None, :])
+            total = total * before[:, None] + tl.dot(shares.to(tl.float16), value)
+            top = higher
+        tl.store(out + rows[:, None] * 64 + width[None, :], total / weight[:, None])
+
+    half = {"left": "*fp16", "right": "*fp16", "out": "*fp32", "size": "i32"}
+    kernels = [
+        ("element-wise", multiply_add, {"x": "*fp32", "y": "*fp32", "out": "*fp32", "count": "i32"}),
+        ("matmul", multiply, half),
+        (
+            "attention",
+            attend,
+            {"queries": "*fp16", "keys": "*fp16", "values": "*fp16", "out": "*fp32", "length": "i32"},
+        ),
+    ]
+    if arch >= OLDEST_FLOAT8:
+        kernels += [("fp8", multiply, {**half, "left": "*fp8e4nv", "right": "*fp8e4nv"})]
+    for name, kernel, signature in kernels:
+        yield name, triton.compile(ASTSource(kernel, signature), target=GPUTarget("cuda", arch, 32)).asm["cubin"]
