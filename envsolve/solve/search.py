@@ -85,8 +85,9 @@ def _searched(kind: type[_Search], provider: Provider, roots: Sequence[AnyNeed])
     dead_ends: Counter[str] = Counter()
     allowed, rounds = _FIRST, 0
     causes: Sequence[_Information] = ()
+    may_forget = True
     while allowed <= _LAST:
-        attempt = kind(provider, Counter(dead_ends), allowed, roots)
+        attempt = kind(provider, Counter(dead_ends), allowed, roots, may_forget=may_forget)
         try:
             state = attempt.resolve(roots, max_rounds=_MAX_ROUNDS)
         except (_AstrayError, ResolutionTooDeep):
@@ -95,14 +96,32 @@ def _searched(kind: type[_Search], provider: Provider, roots: Sequence[AnyNeed])
             rounds += attempt.rounds
             causes = attempt.causes
         else:
-            return Found(state, rounds + attempt.rounds)
+            if not attempt.has_forgotten or _is_whole(provider, state, roots):
+                return Found(state, rounds + attempt.rounds)
+            may_forget = False
     raise TooLongError(causes)
+
+
+def _is_whole(provider: Provider, state: State[AnyNeed, AnyCandidate, str], roots: Sequence[AnyNeed]) -> bool:
+    """Whether everything that is needed is in an answer."""
+    waiting, seen = list(roots), set[str]()
+    while waiting:
+        need = waiting.pop()
+        chosen = state.mapping.get(need.key)
+        if chosen is None or not provider.is_satisfied_by(need, chosen):
+            return False
+        if need.key not in seen:
+            seen.add(need.key)
+            waiting += provider.get_dependencies(chosen)
+    return True
 
 
 class _Search(Resolution[AnyNeed, AnyCandidate, str]):
     """Where a later resolvelib names these methods otherwise, its own are in force again: slower, the same answers."""
 
-    def __init__(self, provider: Provider, first: Counter[str], allowed: int, roots: Sequence[AnyNeed]) -> None:
+    def __init__(
+        self, provider: Provider, first: Counter[str], allowed: int, roots: Sequence[AnyNeed], *, may_forget: bool
+    ) -> None:
         """Prepare.
 
         Args:
@@ -110,6 +129,7 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
             first: How often earlier searches came to a dead end at a package: the more, the earlier it is settled.
             allowed: Dead ends.
             roots: What is asked.
+            may_forget: Whether what a dropped choice had brought in is forgotten.
         """
         super().__init__(provider, BaseReporter())
         self.rounds = 0
@@ -119,7 +139,9 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
         self._roots = roots
         self._first = first
         self._left = allowed
+        self._may_forget = may_forget
         self._removals = 0
+        self.has_forgotten = False
         self._satisfied: dict[str, tuple[_Criterion, AnyCandidate | None, bool]] = {}
         self._standing: dict[str, tuple[_Criterion, tuple[object, ...]]] = {}
         self._causes: tuple[list[_Information], frozenset[str]] = [], frozenset()
@@ -162,16 +184,22 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
         even if that choice itself had brought it in: otherwise it would be made again.
         """
         self._removals += 1
-        if not parents or self._removals > _MAX_REMOVALS:
+        if not parents or not self._may_forget or self._removals > _MAX_REMOVALS:
             super()._remove_information_from_criteria(criteria, parents)
             return
-        reached = _reached(criteria, parents)
+        # What was settled last must stay the last of the state: resolvelib goes back by it.
+        reached = _reached(criteria, parents, next(reversed(self.state.mapping)))
+        orphans = {*criteria} - reached - {*parents}
+        self.has_forgotten = self.has_forgotten or bool(orphans)
         for key, criterion in list(criteria.items()):
-            gone = parents if key in parents else {*criteria} - reached
+            gone = parents if key in parents else orphans.union(parents)
             kept = [one for one in criterion.information if one.parent is None or one.parent.key not in gone]
             if len(kept) < len(criterion.information):
                 criteria[key] = Criterion(criterion.candidates, kept, criterion.incompatibilities)
-            if not kept and key not in self.state.mapping:
+        for key in orphans:
+            # Chosen anew if it is needed again: its own needs are forgotten.
+            self.state.mapping.pop(key, None)
+            if not criteria[key].information:
                 del criteria[key]
 
     def _get_preference(self, name: str) -> tuple[object, ...]:
@@ -185,13 +213,13 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
         return self._provider.preference(name, known[1], self._first[name], name in self._causes[1])
 
 
-def _reached(criteria: Mapping[str, _Criterion], parents: Collection[str]) -> set[str]:
-    """The packages that the request leads to, other than by way of some packages."""
+def _reached(criteria: Mapping[str, _Criterion], parents: Collection[str], last: str) -> set[str]:
+    """The packages that the request, or the one settled last, leads to other than by way of some packages."""
     brought: dict[str | None, list[str]] = {}
     for key, criterion in criteria.items():
         for _, parent in criterion.information:
             brought.setdefault(parent.key if parent else None, []).append(key)
-    reached, waiting = set[str](), list[str | None]([None])
+    reached, waiting = {last}, [None, *([] if last in parents else [last])]
     while waiting:
         new = [key for key in brought.get(waiting.pop(), ()) if key not in reached]
         reached.update(new)

@@ -81,7 +81,12 @@ def answerable(world: World, asked: list[str]) -> bool:
 SELF_NEEDED: World = {"a": {"3": ()}, "b": {"1": (), "2": ("b>=2",)}, "c": {"1": ("b<2",)}, "d": {"1": ("c",)}}
 
 
+# What a dropped choice brought in is needed by the next one as well.
+NEEDED_AGAIN: World = {"a": {"1": ("d<2",)}, "b": {"1": ()}, "c": {"1": ("a",)}, "d": {"1": ("c",), "2": ("c",)}}
+
+
 @example(SELF_NEEDED, ["b", "d"])
+@example(NEEDED_AGAIN, ["d"])
 @settings(max_examples=100, deadline=None)
 @given(worlds, st.lists(lines, min_size=1, max_size=3))
 def test_the_solver_finds_an_answer_exactly_where_there_is_one(world: World, asked: list[str]) -> None:
