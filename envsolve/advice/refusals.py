@@ -87,7 +87,9 @@ def unsolvable(
 
     asked = {n: s for n, s in limits.asked.items() if family.knows(n, s) or not selector.has(n, s)}
     limits = replace(limits, asked=asked)
-    conflict = explain(family, limits)
+    # Pins of other packages that exclude each other are the whole reason, whatever holds for the family.
+    apart = failure.by_pins and not any(family.owns(cause.need.key) for cause in failure.causes)
+    conflict = None if apart else explain(family, limits)
     needs = [need for need in needs if selector.environment.wants(need.requirement.marker)]
     trials = Trials(solve, needs, failure.causes)
     if conflict is None:

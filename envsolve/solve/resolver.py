@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 from msgspec import structs
@@ -12,6 +13,7 @@ from resolvelib import ResolutionImpossible
 from resolvelib.structs import State, build_iter_view
 
 from envsolve.errors import EnvsolveError, IndexUnavailableError
+from envsolve.packages.model import read_version
 from envsolve.packages.requirements import Need
 from envsolve.solve.claims import settled
 from envsolve.solve.needs import (
@@ -29,6 +31,8 @@ from envsolve.solve.search import Found, TooLongError, search, search_without_ba
 
 #: How long the searches of one solve may take. A user waits no longer.
 SECONDS = 60.0
+# A package that the request limits to so few versions is as good as pinned.
+_FEW = 2
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -67,11 +71,16 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class UnsolvableError(Exception):
-    """No set of candidates satisfies all needs."""
+    """No set of candidates satisfies all needs.
 
-    def __init__(self, causes: Sequence[Cause]) -> None:
+    Attributes:
+        by_pins: Whether the causes are pins, or what these need, that exclude each other whatever else is chosen.
+    """
+
+    def __init__(self, causes: Sequence[Cause], *, by_pins: bool = False) -> None:
         super().__init__("no set of packages satisfies the request")
         self.causes = tuple(causes)
+        self.by_pins = by_pins
 
 
 Solve = Callable[[Sequence[Need], float], Solution]
@@ -95,7 +104,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, second
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
     pins = _Pins(provider, [need for need in roots if isinstance(need, PackageNeed)])
     if pins.causes:
-        raise UnsolvableError(pins.causes)
+        raise UnsolvableError(pins.causes, by_pins=True)
     paired = provider.paired_torch([*roots, *pins.following])
     if flavour:
         roots.append(FlavourNeed(frozenset({flavour})))
@@ -132,8 +141,9 @@ class _Pins:
         self._pins: dict[str, Cause] = {}  # by name
         self._found: dict[str, list[Candidate]] = {}
         waiting = [Cause(need, None) for need in roots]
+        self._contradict(waiting)
         while waiting and not self.causes:
-            pins = [cause for cause in waiting if isinstance(cause.need, PackageNeed) and _is_pin(cause.need)]
+            pins = [cause for cause in waiting if isinstance(cause.need, PackageNeed) and self._is_pin(cause)]
             self._pins |= {cause.need.key.partition("[")[0]: cause for cause in reversed(pins)} | self._pins
             # All are looked up before the first is read, so that their metadata is fetched at the same time.
             new = [key for key in map(self._look_up, waiting) if key]
@@ -143,6 +153,29 @@ class _Pins:
                 for cause in waiting
                 if isinstance(cause.need, PackageNeed) and provider.family.owns(cause.need.name)
             ]
+
+    def _contradict(self, roots: Sequence[Cause]) -> None:
+        """Whether the request excludes by itself what it pins: ``accelerate==0.23.0`` beside ``accelerate<0.23``."""
+        for pin in roots:
+            versions = [v for v in map(read_version, _pinned(pin.need)) if v is not None]
+            for other in roots:
+                if not isinstance(other.need, PackageNeed) or other.need.key != pin.need.key or not versions:
+                    continue
+                if not any(other.need.specifier.contains(version, prereleases=True) for version in versions):
+                    self.causes = [other, pin]
+
+    def _is_pin(self, cause: Cause) -> bool:
+        """Whether one version, or one of very few that the request allows, is what a need can only have."""
+        need = cause.need
+        if not isinstance(need, PackageNeed) or need.url or need.extra or self._provider.family.owns(need.name):
+            return bool(_pinned(need))
+        bounded = any(one.operator in ("<", "<=", "~=", "==") for one in need.specifier)
+        if cause.parent is not None or not bounded or _pinned(need):
+            return bool(_pinned(need))
+        with contextlib.suppress(IndexUnavailableError):
+            matches = self._provider.find_matches(need.key, {need.key: iter([need])}, {need.key: iter(())})
+            return len(list(islice(build_iter_view(matches), _FEW + 1))) <= _FEW
+        return False
 
     def _look_up(self, cause: Cause) -> str | None:
         """The key of a need of a pinned package, if it is new."""
@@ -179,9 +212,12 @@ class _Pins:
         return bool(others) and not any(self._provider.is_satisfied_by(cause.need, other) for other in others)
 
 
-def _is_pin(need: PackageNeed) -> bool:
-    pins = [one for one in need.specifier if one.operator in ("==", "===") and not one.version.endswith(".*")]
-    return bool(pins) and need.url is None
+def _pinned(need: AnyNeed) -> list[str]:
+    """The version that a need pins, in a list; empty if it pins none."""
+    if not isinstance(need, PackageNeed) or need.url:
+        return []
+    pins = [one.version for one in need.specifier if one.operator in ("==", "===")]
+    return [version for version in pins if not version.endswith(".*")]
 
 
 def _last(endless: TooLongError) -> str:

@@ -244,3 +244,27 @@ def test_what_a_dropped_choice_brought_in_does_not_rule_out_the_next_one() -> No
     solution, _ = solved(world, ["a", "b"], CATALOGUE, FACTS, extras={"kit": ["x"]})
     chosen = {name: str(one.candidate.version) for name, one in solution.chosen.items()}
     assert chosen == {"a": "1.9", "b": "1.0", "kit": "1", "lib": "1"}
+
+
+def test_a_pin_that_the_request_itself_excludes_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolver, "search", None)  # nothing is searched
+    with pytest.raises(UnsolvableError) as failure:
+        solved(
+            {"speed": {"0.23.0": (), "0.22.0": ()}}, ["torch==2.1.0", "speed==0.23.0", "speed<0.23"], CATALOGUE, FACTS
+        )
+    assert failure.value.by_pins
+    assert [cause.need.text for cause in failure.value.causes] == ["speed<0.23", "speed==0.23.0"]
+
+
+def test_a_package_with_one_allowed_version_brings_its_torch_like_a_pin() -> None:
+    """``mosaicml>=0.12.1,<0.13`` needs torch below 1.14; there was no answer within 60 s."""
+    world: World = {
+        "mosaic": {"0.12.1": ("torch<2.8,>=2.7",), "0.13.0": ("torch",), "0.11.0": ("torch<2",)},
+        **{f"helper-{n}": {f"1.{v}": (f"helper-{n + 1}>=1.{v}",) for v in range(30)} for n in range(5)},
+        "helper-5": {f"1.{v}": () for v in range(30)},
+        **{name: {"99": ()} for name in ("filelock", "fsspec", "jinja2", "networkx", "numpy", "pillow")},
+        **{name: {"99": ()} for name in ("setuptools", "sympy", "typing-extensions")},
+    }
+    solution, work = solved(world, ["torchvision", "helper-0", "mosaic>=0.12,<0.13"], CATALOGUE, FACTS)
+    assert str(solution.chosen["torch"].candidate.version.public) == "2.7.1"
+    assert work.rounds < 40
