@@ -6,6 +6,8 @@ time at every start.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -40,6 +42,25 @@ class PackageNeed(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """The solver's name for what this asks."""
         return key_of(self.name, self.extra)
+
+
+class Conjunctions:
+    """What needs ask of packages together. A search asks for the same ones thousands of times."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[SpecifierSet, tuple[SpecifierSet, ...]]] = {}
+
+    def of(self, name: str, needs: Iterable[object], constraint: SpecifierSet) -> SpecifierSet:
+        """The conjunction of a constraint, always the same for a package, and of the needs that have a specifier."""
+        asked = {id(need.specifier): need.specifier for need in needs if isinstance(need, PackageNeed)}
+        key = (name, *asked)
+        if key not in self._known:
+            together = constraint
+            for one in asked.values():
+                together &= one
+            # The specifiers are kept, so that no other one can come to have the id of one of them.
+            self._known[key] = together, tuple(asked.values())
+        return self._known[key][0]
 
 
 class SameNeed(msgspec.Struct, frozen=True):

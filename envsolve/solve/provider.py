@@ -32,6 +32,7 @@ from envsolve.solve.needs import (
     Candidate,
     ClaimCandidate,
     ClaimNeed,
+    Conjunctions,
     FlavourCandidate,
     FlavourNeed,
     PackageNeed,
@@ -80,6 +81,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._needs: dict[Candidate, tuple[AnyNeed, ...]] = {}
         self._claims: dict[Candidate, tuple[ClaimNeed, ...]] = {}
         self._walks: dict[tuple[str, SpecifierSet], Walk[Option]] = {}
+        self._conjunctions = Conjunctions()
         self.overrides: Mapping[str, Sequence[Requirement]] = {}  # in place of what anything requires of a package
         self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
         self.claimed: Claimed = "nothing"
@@ -176,11 +178,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         return constraint.contains(candidate.version, prereleases=True)
 
     def _published(self, name: str, extra: str | None, needs: Sequence[AnyNeed]) -> Callable[[], Iterator[Candidate]]:
-        specifier = SpecifierSet()
-        for need in needs:
-            if isinstance(need, PackageNeed):
-                specifier &= need.specifier
-        specifier &= self._constraints.get(name, SpecifierSet())
+        specifier = self._conjunctions.of(name, needs, self._constraints.get(name, SpecifierSet()))
         paired = [need for need in needs if isinstance(need, PairedNeed)]
 
         def family() -> Iterator[Candidate]:
