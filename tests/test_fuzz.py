@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,16 @@ def test_a_saved_state_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".envsolve" / "state-1.json").write_bytes(b'{"schema": "\xd4"}')
     with pytest.raises(UsageError, match="cannot be read"):
         last(tmp_path)
+
+
+def test_a_dockerfile_with_a_hundred_builds_is_judged_soon(tmp_path: Path) -> None:
+    import envsolve
+
+    path = tmp_path / "Dockerfile"
+    builds = "".join(
+        f"RUN git clone https://example.org/x{n} && cd x{n} && python setup.py install\n" for n in range(100)
+    )
+    path.write_text(f"FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN pip install torch==2.6.0\n{builds}")
+    start = time.process_time()
+    envsolve.check_dockerfile(path, [envsolve.describe_target("RTX 4090, driver 550.54, python 3.12")])
+    assert time.process_time() - start < 4

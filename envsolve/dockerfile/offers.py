@@ -218,7 +218,9 @@ class Name:
 
     def image(self, images: Sequence[Image]) -> Image | None:
         """The catalogue's record of it."""
-        return next((i for i in images if i.repository == self.repository and self.tag in i.tags), None)
+        # Checks ask this for every command, and a repository has hundreds of images; a tag begins with its version.
+        of_version = (i for i in images if i.repository == self.repository and self.tag.startswith(i.version))
+        return next((i for i in of_version if self.tag in i.tags), None)
 
     def python(self) -> str | None:
         """The Python of an official image of Python."""
