@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, ImpossibleError, UsageError, VerificationError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.install.errors import explained
+from envsolve.install.interpreters import uv_program
 from envsolve.packages.commands import Command
 from envsolve.protect.dry_run import read_command
 from envsolve.protect.keep import DIRECTORY
@@ -234,6 +237,9 @@ def _step(words: list[str], prefix: str, environ: Mapping[str, str]) -> Step | N
     while words and (match := _VARIABLE.fullmatch(words[0])):
         variables[match[1]] = match[2]
         words = words[1:]
+    if words[:1] == ["uv"] and shutil.which("uv", path=environ.get("PATH", os.defpath)) is None:
+        # An environment of uv has no pip, and the uv beside envsolve need not be on PATH.
+        words[0] = uv_program() or words[0]
     try:
         command = read_command(words, environ)
     except UsageError:

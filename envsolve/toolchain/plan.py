@@ -112,6 +112,7 @@ def where_it_runs(toolchain: Toolchain) -> dict[str, str]:
 
 def _is_met(requirement: Requirement, planned: Mapping[str, str]) -> bool:
     version = planned.get(canonicalize_name(requirement.name))
+    # A planned pre-release was allowed by the request, so it also counts here.
     return version is not None and requirement.specifier.contains(version, prereleases=True)
 
 
@@ -125,6 +126,7 @@ def _cuda(
     """The CUDA version of the nvcc, and whether it serves."""
     facts = CompilerFacts.of(catalogue)
     if torch is not None:
+        # torch.utils.cpp_extension refuses an nvcc of another CUDA major than torch's.
         return nvcc_for(torch, cards, facts)
     return nvcc_without_torch(
         driver_cuda, cards, lambda cuda: reach_of(str(CudaVersion.parse(cuda)), machines, catalogue.compilers), facts
@@ -137,6 +139,7 @@ def _variables(
     """Variables to set while sources are compiled, without ``CUDA_HOME``."""
     found = {_ARCH_LIST: archs} if archs else {}
     for project in projects:
+        # Variables of several projects are merged: all of them are compiled in one environment.
         found |= project.variables
         own = written_archs(project, cards, facts) if project.arch_variable not in (None, _ARCH_LIST) else None
         if own and project.arch_variable:
@@ -176,6 +179,7 @@ def _host_compiler(gcc: GccRange, machines: Sequence[Machine]) -> str | None:
     """The machines' own gcc where it is within the limits, else the one nearest to torch's own."""
     if gcc.empty:
         return None
+    # A machine may have several gcc: the newest that fits.
     own = max((major for major in _gccs(machines) if gcc.holds(major)), default=gcc.preferred or gcc.last)
     return f"gcc {own}" if own is not None else None
 
@@ -230,6 +234,7 @@ def _about_host(toolchain: Toolchain, gcc: GccRange, machines: Sequence[Machine]
         yield PlanWarning("host-compiler", f"no gcc compiles this: {bounds}")
         return
     majors = set(_gccs(machines))
+    # Without a description of the compilers nothing is known, and a warning would be wrong more often than right.
     if majors and not any(gcc.holds(major) for major in majors):
         have = " and ".join(f"gcc {major}" for major in sorted(majors))
         yield PlanWarning(
@@ -272,6 +277,7 @@ def _other_flavours(
     told = {"machine": "for the nvcc that is there", "pip": "whose nvcc is in packages of the default index"}
     same = (b for b in catalogue.builds("torch") if b.version == torch.version and b.platform == torch.platform)
     for variant, cuda in dict.fromkeys((b.variant, b.cuda) for b in same):
+        # Rule 1: a driver runs every minor of its own CUDA major, and none of a newer major.
         if cuda is None or driver_cuda is None or CudaVersion.parse(cuda).major > CudaVersion.parse(driver_cuda).major:
             continue
         origin = nvcc_of(cuda, (), machines, catalogue.compilers).nvcc_from

@@ -143,6 +143,7 @@ def _checks_here(target: Target, scripts: Sequence[Script], arguments: tuple[str
     """
     host = [Step(script) for script in scripts if script.runs_on == "host"]
     devices: tuple[str, ...] = ()
+    # By itself: a driver that hangs or crashes would otherwise take checks beside it along.
     for check, listed in _run(target, host[:1], 1):
         devices = listed or ()
         yield check
@@ -161,6 +162,7 @@ def _checks_here(target: Target, scripts: Sequence[Script], arguments: tuple[str
         if len(devices) < 2:
             yield Check(script.name, None, "skip", 0.0, f"needs two GPUs; the driver lists {len(devices)}")
         else:
+            # One at a time: these use all GPUs, so checks beside them would take memory and time from both.
             yield from (check for check, _ in _run(target, [Step(script, (str(len(devices)),))], 1))
 
 
@@ -242,6 +244,7 @@ def _judge(ended: Ended, result: _Result | None, time_limit: float) -> tuple[Sta
         return "fail", _with_tail(f"did not end within {time_limit:g} s and was killed", ended)
     if result is None:
         return "fail", _with_tail(f"{ending(ended.returncode)} and left no valid result", ended)
+    # A crash after the result, while libraries are unloaded, is one that the user's programs get as well.
     if result.status != "fail" and ended.returncode != 0:
         return "fail", _with_tail(f"reported {result.status}, yet {ending(ended.returncode)}", ended)
     return result.status, _bounded(result.detail)
@@ -252,6 +255,7 @@ def _read_result(ran: Ran) -> _Result | None:
         result = msgspec.json.decode(ran.result or b"", type=_Result)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    # A program under test can write to the file as well; it does not know the token of this run.
     return result if result.token == ran.token else None
 
 
@@ -270,6 +274,7 @@ def _with_tail(sentence: str, ended: Ended) -> str:
 
 
 def _bounded(text: str) -> str:
+    # The start of an error names it, the end says where: the middle is what a long one can lose.
     half = _DETAIL_CHARACTERS // 2
     return text if len(text) <= _DETAIL_CHARACTERS else f"{text[:half]}\n[...]\n{text[-half:]}"
 
@@ -313,11 +318,13 @@ def _steps(target: Target, scripts: Mapping[str, Script]) -> Iterator[Probe]:
     yield imported
     if imported.outcome != "works":
         return
+    # The machine has no GPU: torch would only repeat that.
     if driver.outcome == "skipped":
         yield Probe("torch-cuda", None, "skipped", driver.detail)
         return
     started, _ = _tried(target, _QUICK, "torch-cuda", "torch_cuda")
     yield started
+    # One GPU of each kind is enough for a diagnosis, the first of its kind.
     cards = {device: ordinal for ordinal, device in reversed(list(enumerate(devices)))} if not started.failed else {}
     for card, ordinal in reversed(cards.items()):
         gpu = f"{ordinal}: {card}"
