@@ -23,7 +23,7 @@ from envsolve.packages.shell import edit
 from envsolve.rules.nvidia.toolchain import CompilerFacts
 from envsolve.rules.nvidia.toolchain import arch_list as entries_for
 from envsolve.rules.platform import python_fits
-from envsolve.solve.family import Family, Option
+from envsolve.solve.family import DEFAULT, Family, Option
 from envsolve.system.files import is_folder
 from envsolve.values import CudaVersion
 
@@ -231,9 +231,15 @@ def jetson_remedies(scene: Scene) -> tuple[Fix, ...]:
 # Commands for one package, chosen among what the catalogue knows and the rules accept.
 
 
-def companions_for_torch(scene: Scene, packages: Sequence[str]) -> Fix | None:
-    """The best builds of companions for the torch at hand, which stays unchanged; None if one has none."""
-    options = companions(scene, {package: SpecifierSet() for package in packages})
+def companions_for_torch(scene: Scene, packages: Sequence[str], *, from_default: bool = False) -> Fix | None:
+    """The best builds of companions for the torch at hand, which stays unchanged; None if one has none.
+
+    Args:
+        scene: With the torch.
+        packages: Names of the companions.
+        from_default: Take them from the default index if it has them, because torch came from there.
+    """
+    options = companions(scene, {package: SpecifierSet() for package in packages}, from_default=from_default)
     if not options:
         return None
     command = edit(install_command(scene, options), lambda found, _: _alone(found))
@@ -249,19 +255,25 @@ def _alone(command: Command) -> Command:
     return command.without("force_reinstall").adding(*again)
 
 
-def companions(scene: Scene, asked: Mapping[str, SpecifierSet]) -> tuple[Option, ...]:
+def companions(scene: Scene, asked: Mapping[str, SpecifierSet], *, from_default: bool = False) -> tuple[Option, ...]:
     """The best builds of companions for the torch at hand; empty if one of them has none.
 
     Args:
         scene: With the torch.
         asked: The releases that are wanted, by name.
+        from_default: Keep to the default index if it has all of them.
     """
     torch = scene.torch
     if torch is None or torch.version is None or not all(name in scene.catalogue.family for name in asked):
         return ()
-    family = _on_cpu(scene) if torch.variant == "cpu" else scene.family
+    family, known = _on_cpu(scene) if torch.variant == "cpu" else scene.family, True
+    if torch.variant != "cpu" and not scene.gpus:
+        # The pair follows from torch, which is installed already: a host without its GPU, as a login node, can tell.
+        family, known = scene.on(gpus=None, accelerators=None), False
     for option, *found in family.pairings({"torch": SpecifierSet(f"=={torch.version}"), **asked}):
-        if option.build.variant == torch.variant and all(one.verdict.level.usable for one in found):
+        if option.build.variant == torch.variant and all(one.verdict.level.usable or not known for one in found):
+            if from_default and all(one.build.index == DEFAULT for one in found):
+                return tuple(found)
             return tuple(on_named_index(one, family) for one in found)
     return ()
 

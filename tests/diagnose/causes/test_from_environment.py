@@ -259,6 +259,24 @@ def test_damage_is_named(
         assert command in (found.remedies[0].command or ""), found.remedies
 
 
+def test_a_companion_is_paired_with_torch_on_a_host_without_its_gpu(world: World) -> None:
+    vision_of_another_cuda(world)
+    world.target = "no gpu, linux-x86_64"
+    found = next(d for d in world.diagnoses().diagnoses if d.cause == "mixed-flavours")
+    assert "torchvision==0.23.0+cu128" in (found.remedies[0].command or ""), found.remedies
+
+
+def test_a_companion_comes_from_the_index_that_torch_came_from(world: World) -> None:
+    vision_of_another_cuda(world)
+    # Wheels of the default index name no variant in METADATA.
+    metadata = next(world.prefix.site.glob("torch-2.8.0*.dist-info")) / "METADATA"
+    metadata.write_text(metadata.read_text().replace("2.8.0+cu128", "2.8.0"))
+    found = next(d for d in world.diagnoses().diagnoses if d.cause == "mixed-flavours")
+    command = found.remedies[0].command or ""
+    assert "torchvision==0.23.0" in command, found.remedies
+    assert "+cu128" not in command and "--index" not in command, command
+
+
 def test_what_torch_loads_itself_is_not_shadowed(world: World) -> None:
     preload = '        _preload_cuda_deps("cudnn", "libcudnn_graph.so.*[0-9]")'
     world.prefix.site.joinpath("torch/__init__.py").write_text(preload)

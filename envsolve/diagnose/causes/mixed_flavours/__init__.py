@@ -196,7 +196,10 @@ def _cuda_reasons(environment: Environment, torch: TorchFiles, distribution: Dis
 
 
 def _installed_fixes(environment: Environment, scene: Scene, packages: Sequence[str]) -> Iterator[Fix]:
-    if found := companions_for_torch(scene, packages):
+    torch = environment.distribution("torch")
+    # Wheels of the variants' own indexes have the variant in METADATA, those of the default index do not.
+    from_default = torch is not None and "+" not in (torch.version or "+")
+    if found := companions_for_torch(scene, packages, from_default=from_default):
         yield found
         return
     for package in packages:
