@@ -32,7 +32,7 @@ def command(
     offline: Annotated[bool, option("--offline", help="Use only the cache and the catalogue.")] = False,
     form: Form = None,
 ) -> None:
-    """Move a lock to the newest releases that run on its machines.
+    """Move a lock to the newest releases for its machines.
 
     The lock remembers its requirements and machines. A lock that nothing newer fits is not touched.
     """
