@@ -17,19 +17,20 @@ Progress = Callable[[str], None]
 _REPORT_SECONDS = 5.0
 
 
-def run_on(engine: Engine, work: Work, progress: Progress) -> Mapping[str, Outcome]:
+def run_on(engine: Engine, work: Work, progress: Progress, *, fresh: float) -> Mapping[str, Outcome]:
     """Run commands on nodes and return what came of each; every node is in the result.
 
     Args:
         engine: Runs them.
         work: The commands. Nodes with a result in its directory are not run again.
         progress: Called now and then with a line of text.
+        fresh: Seconds for which a result is good: somebody may have changed the node since.
     """
     work.directory.mkdir(parents=True, exist_ok=True)
-    outcomes = {node: Outcome(text=text) for node in work.commands if (text := _result(work.directory, node))}
+    outcomes = {node: Outcome(text=text) for node in work.commands if (text := _result(work.directory, node, fresh))}
     left = {node: command for node, command in work.commands.items() if node not in outcomes}
     if outcomes and left:
-        progress(f"{len(outcomes)} of {len(work.commands)} nodes have a result from before")
+        progress(f"{len(outcomes)} of {len(work.commands)} nodes have a result from an interrupted run")
     said = time.monotonic()
 
     def ended(node: str, outcome: Outcome) -> None:
@@ -48,9 +49,13 @@ def run_on(engine: Engine, work: Work, progress: Progress) -> Mapping[str, Outco
     return {node: (outcomes | missing)[node] for node in work.commands}
 
 
-def _result(directory: Path, node: str) -> bytes | None:
+def _result(directory: Path, node: str, fresh: float) -> bytes | None:
+    path = directory / f"{node}.json"
     try:
-        return read_regular(directory / f"{node}.json") or None
+        if time.time() - path.stat().st_mtime > fresh:
+            path.unlink()
+            return None
+        return read_regular(path) or None
     except OSError:
         return None
 

@@ -26,6 +26,8 @@ from envsolve.system.files import dump, from_json, is_folder, read_regular, repl
 SCRIPT = Path(__file__).with_name("probe_script.py")
 _INVENTORY, _MACHINES, _WORK = "nodes.json", "machines", ".probe"
 _NAME = re.compile(r"\w[\w.-]*")  # what a name may be that becomes the name of a file
+# An interrupted probe is finished, but not after the time in which somebody may have installed another driver.
+_FRESH_SECONDS = 3600.0
 _MOST_BYTES = 4 * 2**20
 _HINT = "run envsolve fleet probe first, with the same --fleet"
 
@@ -48,7 +50,7 @@ def probe_nodes(fleet: Path, engine: Engine, progress: Progress, *, python: str 
     command = f"{shlex.quote(python)} -"
     name = f"envsolve-probe-{hashlib.sha256(str(fleet.absolute()).encode()).hexdigest()[:8]}"
     work = Work(dict.fromkeys(known.keys() - dead.keys(), command), SCRIPT.read_bytes(), fleet / _WORK, name)
-    outcomes = run_on(engine, work, progress)
+    outcomes = run_on(engine, work, progress, fresh=_FRESH_SECONDS)
     inventory, profiles = _written(fleet, outcomes, dead, labels)
     for path in (fleet / _WORK).iterdir():
         profile = profiles.get(path.stem) if path.suffix == ".json" else None

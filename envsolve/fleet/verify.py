@@ -29,6 +29,8 @@ from envsolve.verify.report import Report, read_report
 SCHEMA: Literal["envsolve.fleet-checks/1"] = "envsolve.fleet-checks/1"
 _REPORTS, _WORK = "reports", ".verify-"
 _MOST_WORDS = 200
+# Jobs may wait in a queue for most of a day.
+_FRESH_SECONDS = 24 * 3600.0
 
 
 class NodeResult(msgspec.Struct, frozen=True):
@@ -136,7 +138,8 @@ def _run(fleet: Path, engine: Engine, commands: Mapping[str, str], progress: Pro
     for old in fleet.glob(f"{_WORK}*"):
         if old != directory:
             shutil.rmtree(old, ignore_errors=True)
-    outcomes = run_on(engine, Work(commands, b"", directory, f"envsolve-verify-{key}"), progress)
+    work = Work(commands, b"", directory, f"envsolve-verify-{key}")
+    outcomes = run_on(engine, work, progress, fresh=_FRESH_SECONDS)
     shutil.rmtree(directory, ignore_errors=True)
     return outcomes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -114,6 +115,15 @@ def test_a_killed_probe_goes_on_where_it_was(nodes: Path) -> None:
     assert run(command(nodes, "a[1-2],b1")).startswith("3 of 3 nodes answered")
     assert sorted(count.read_text().split()) == ["a1", "a2"]
     assert not work.exists()
+
+
+def test_what_an_interrupted_probe_found_long_ago_is_not_used(nodes: Path) -> None:
+    (nodes / "a1.sh").write_text(printing(nodes, "a1", driver="580.95.05"))
+    old = nodes.parent / "fleet/.probe/a1.json"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(profile("a1", "H100", "535.104.05"))
+    os.utime(old, (time.time() - 4000, time.time() - 4000))
+    assert "driver 580.95.05" in run(command(nodes, "a1"))
 
 
 def test_nothing_outlives_ctrl_c_and_the_time_limit(nodes: Path) -> None:
