@@ -104,3 +104,10 @@ def test_a_wrong_option_in_a_page_is_found() -> None:
     assert found == [["plan", "torch", "--no-such"], ["diagnose", "--log", "-"]]
     with pytest.raises(Exception, match="no-such"):
         parse(found[0])
+
+
+def test_the_threat_table_names_tests_that_exist() -> None:
+    rows = [line for line in (ROOT / "SECURITY.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    named = [re.findall(r"`(tests/[\w/]+\.py)`", row) for row in rows[1:]]
+    assert len(named) > 20 and all(named)
+    assert [name for names in named for name in names if not (ROOT / name).is_file()] == []
