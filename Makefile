@@ -12,17 +12,21 @@ READY := $(VENV)/.ready
 $(READY): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
 		echo "envsolve needs Python 3.10 or newer; run: make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12" >&2; exit 1; }
-	@echo "setting up $(VENV) with $(PYTHON) (once)" >&2
+	@echo "setting up $(VENV) with $(PYTHON), once: envsolve and what its tests need, 60 packages, 470 MB;" \
+		"a minute of processor time, more behind a slow link" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --upgrade pip
 	@$(BIN)/python -m pip install -q --editable '.[test]'
 	@touch $@
 
 demo: $(READY)
+	@echo "a plan of torch and torchvision, for this machine or a sample one: seconds; it installs nothing" >&2
 	@$(BIN)/python examples/demo.py
 
 # One process a core: most of the time goes to starting Pythons.
 test: $(READY) lint
+	@echo "the tests without network and GPU: about three minutes on two quiet cores; small packages of their own" \
+		"are installed into temporary directories" >&2
 	$(BIN)/python -m pytest -n auto
 
 lint: $(READY)
