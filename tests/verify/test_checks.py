@@ -314,6 +314,8 @@ def test_a_broken_compiling_check_fails(
     path = file_of(name)
     shutil.copy(path, tmp_path)
     (sound,) = run_compile_checks(compilers, [ComputeCapability(9, 0)], folder=tmp_path, only=[name]).checks
+    if name == "torch-extension" and sound.status == "skip":
+        pytest.skip(sound.detail)  # torch and its libraries take 3 GB
     assert sound.status == "pass", sound.detail
     (tmp_path / path.name).write_text(path.read_text().replace(old, new))
     (check,) = run_compile_checks(compilers, [ComputeCapability(9, 0)], folder=tmp_path, only=[name]).checks
