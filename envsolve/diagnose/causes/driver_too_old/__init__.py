@@ -10,6 +10,7 @@ from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.tool_fixes import driver_running
 from envsolve.rules.nvidia.driver import DriverFit
+from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
 
@@ -46,8 +47,21 @@ def _says_unavailable(scene: Scene) -> bool:
 
 def _fixes(scene: Scene) -> tuple[Fix, ...]:
     driver = driver_running(scene, scene.toolkit) if scene.toolkit else None
-    found = [*replacements(scene), with_another_python(scene), _cudatoolkit(scene), driver]
-    return tuple(filter(None, found)) or (CAUSE.fix("other-build"),)
+    # A container that was started without GPUs sees no driver at all, which the runtime calls too old.
+    blind = scene.in_container and not scene.driver and not scene.mentions("--gpus", "--nv", "nvidia.com/gpu")
+    hidden = [CAUSE.fix("container")] if blind else []
+    # The best build for an unknown driver is the newest, which needs the newest driver.
+    variants = None if scene.driver else _of_older_families(scene)
+    found = [*hidden, *replacements(scene, variants=variants), with_another_python(scene), _cudatoolkit(scene), driver]
+    known = tuple(filter(None, found))
+    return known if len(known) > len(hidden) else (*known, CAUSE.fix("other-build"))
+
+
+def _of_older_families(scene: Scene) -> list[str]:
+    """The variants of CUDA families older than torch's own, or than the newest if torch is not known."""
+    found = {build.variant: CudaVersion.parse(build.cuda).major for build in scene.published("torch") if build.cuda}
+    own = CudaVersion.parse(scene.toolkit).major if scene.toolkit else max(found.values(), default=0)
+    return [variant for variant, major in found.items() if major < own]
 
 
 def _cudatoolkit(scene: Scene) -> Fix | None:

@@ -105,6 +105,8 @@ def _container(scene: Scene) -> Iterator[Fix]:
 
 
 def _host(scene: Scene) -> Iterator[Fix]:
+    if re.search(r"\bwsl ?1\b", scene.report.text, re.IGNORECASE):
+        yield CAUSE.fix("wsl-1")
     yield CAUSE.fix("look")
     if scene.mentions("slurm", "srun", "sbatch", "login node", "cluster"):
         yield CAUSE.fix("cluster")
