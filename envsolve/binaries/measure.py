@@ -271,7 +271,7 @@ def measure_environment(folder: Path, *, every: bool = False) -> Measurement:
     infos = {real_path(path): path.parent for site in sites for path in sorted(site.glob("*.dist-info/METADATA"))}
     if not infos:
         raise UsageError(
-            f"nothing is installed in {folder}", hint="name a site-packages folder, or an environment that has one"
+            f"nothing is installed in {folder}", hint="name a site-packages directory, or an environment that has one"
         )
     parts = (_distribution(info, every) for info in infos.values())
     carrying = tuple(part for part in parts if part.carries_cuda)

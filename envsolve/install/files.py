@@ -63,7 +63,7 @@ def of_lock(lock: Path, name: str, source: PackageVcs | PackageDirectory) -> Tre
     url = source.url or real_path(real_path(lock).parent / (source.path or "")).as_uri()
     read = read_address(f"git+{url}")
     if read.repository is None or read.unread or not is_commit(source.commit_id):
-        raise UsageError(f"the lock has no address and commit of {name} that git could fetch: {url}", hint=again)
+        raise UsageError(f"the lock has no URL and commit of {name} that git could fetch: {url}", hint=again)
     return Tree(repository=url, commit=source.commit_id, subdirectory=subdirectory)
 
 

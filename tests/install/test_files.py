@@ -144,8 +144,8 @@ _MD5 = '[[packages]]\nname = "demo"\n[packages.archive]\nurl = "https://h/demo-1
     [
         (_OTHER, ImpossibleError, "does not satisfy"),
         (_WRONG_WHEEL, ImpossibleError, "No wheel found"),
-        (_GIT, UsageError, "no address and commit of demo"),
-        (_EXT, UsageError, "no address and commit of demo"),
+        (_GIT, UsageError, "no URL and commit of demo"),
+        (_EXT, UsageError, "no URL and commit of demo"),
         (_HG, UsageError, "from a repository of hg"),
         (_OUT, UsageError, "is not in its tree"),
         (_FOLDER, UsageError, "/gone, which is not there"),

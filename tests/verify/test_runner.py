@@ -364,7 +364,7 @@ def test_no_place_for_temporary_files(tmp_path: Path, monkeypatch: pytest.Monkey
         run_checks(PYTHON, folder=tmp_path)
     assert "TMPDIR" in (caught.value.hint or "")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "gone"))
-    with pytest.raises(EnvsolveError, match=r"no folder can be made in .*gone: No such file"):
+    with pytest.raises(EnvsolveError, match=r"no directory can be made in .*gone: No such file"):
         run_checks(PYTHON, folder=tmp_path)
 
 
