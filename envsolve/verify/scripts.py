@@ -157,7 +157,7 @@ def _made() -> tuple[Path, int | None]:
         try:
             path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_place()))
         except OSError as error:
-            reason = f"no folder can be made in {_place()}: {error.strerror or error}"
+            reason = f"no directory can be made in {_place()}: {error.strerror or error}"
             raise EnvsolveError(reason, hint=_HINT) from error
         lock = _lock(path, wait=True)
         if path.exists():
