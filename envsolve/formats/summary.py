@@ -75,12 +75,17 @@ def body(plan: Plan, *, sources: bool = False) -> str:
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines)
 
 
+# An exported file has hundreds of requirements; the table below lists every package that was requested.
+_ASKED = 20
+
+
 def _heading(plan: Plan) -> Iterator[str]:
     for machine, number in Counter(map(one_line, plan.machines)).items():
         yield f"For       {machine}" + (f" ({number} machines)" if number > 1 else "")
     if plan.python:
         yield f"Python    {plan.python}"
-    yield f"Asked     {', '.join(plan.requirements) or 'nothing'}"
+    asked, more = plan.requirements[:_ASKED], len(plan.requirements) - _ASKED
+    yield f"Asked     {', '.join(asked) or 'nothing'}" + (f" and {more} more" if more > 0 else "")
     if plan.status == "impossible":
         return
     if plan.status == "unknown":

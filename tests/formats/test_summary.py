@@ -233,3 +233,10 @@ def test_facts_of_the_users_own_are_told_with_their_date() -> None:
     assert "Facts     of 2026-11-28, today; of 2026-11-28 in your own catalogue\n" in summary(
         plan, today=datetime.date(2026, 11, 28)
     )
+
+
+def test_hundreds_of_requirements_are_folded() -> None:
+    many = replace(GOOD, requirements=tuple(f"package-{number}" for number in range(120)))
+    line = next(line for line in summary(many, today=DAY).splitlines() if line.startswith("Asked"))
+    assert line.startswith("Asked     package-0, package-1, ")
+    assert line.endswith("package-19 and 100 more")
