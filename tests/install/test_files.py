@@ -105,7 +105,7 @@ HEAD = 'lock-version = "1.0"\ncreated-by = "tests"\n'
         (HEAD.replace("1.0", "9.0") + "packages = []", "9.0 is not supported"),
         (HEAD + "packages = []\n[tool.envsolve]\ndriver_required = 5", r"tool\.envsolve.*driver_required"),
         (HEAD + "packages = []\n[tool.envsolve]\ndriver_required = 'new'", "driver_required is no driver version"),
-        (HEAD + "packages = []\n[tool.envsolve]\nlibc = 'some'", "libc is none"),
+        (HEAD + "packages = []\n[tool.envsolve]\nlibc = 'some'", "libc is not in a form"),
         (HEAD + "packages = []\n[tool.envsolve]\ngpus = ['fast']", "gpus: not a compute capability"),
         (HEAD + "packages = []\n[tool.envsolve]\npython = '3'", "python is no version"),
         (HEAD + "packages = []\n[tool.envsolve.environment]\n'A=B' = 'x'", "sets A=B to 'x', which no plan does"),
