@@ -33,6 +33,7 @@ ext 1.0  (wheel ext-1.0.whl)
     PTX        compute_90 in version 8.7
     CUDA       12
     C++11 ABI  yes
+    stable ABI no
     needs      libcudart.so.12
   requires   torch==2.9.*
   requires   1 more, see --format json
