@@ -49,7 +49,8 @@ _LISTED = re.compile(r'"\w+": "(lib[\w-]+)\.so')
 _WHOLE_LIST = re.compile(r"(?m)^\s+_preload_[a-z]+_deps\((?:required=\w+)?\)")
 _ANY_LIBRARY = re.compile(r".*\.(?:so(?:\.\d+)*|pyd)")
 #: Where C extensions look for NumPy's interface: headers of NumPy 2 try the new place first, those of 1 only the old.
-_NUMPY_2, _NUMPY_1 = b"numpy._core._multiarray_umath", b"numpy.core._multiarray_umath"
+#: rust-numpy and pybind11, which support both, put the name of the module together from its parts.
+_NUMPY_2, _NUMPY_1 = b"numpy._core", b"numpy.core._multiarray_umath"
 #: A message of the same headers; those before NumPy 1.17 do not name either module.
 _NUMPY_HEADERS = b"module compiled against ABI version"
 _NVCC = re.compile(r"nvcc")

@@ -16,7 +16,7 @@ import envsolve
 from envsolve.diagnose.environment import diagnose_environment
 from envsolve.diagnose.model import ReportFacts
 from envsolve.environment.model import Environment, Kind
-from envsolve.environment.read import read_environment, read_outline
+from envsolve.environment.read import numpy_major, read_environment, read_outline
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from tests.binaries.artefacts import CUBIN, PTX, container, elf, entry
@@ -289,3 +289,20 @@ def test_damage_is_an_answer_and_no_error(
     assert found.prefix == str(prefix.folder)
     assert diagnose_environment(found, ReportFacts("", H100), (), CATALOGUE).schema == "envsolve.diagnosis/1"
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "major"),
+    [
+        (b"numpy._core._multiarray_umath\0numpy.core._multiarray_umath", 2),
+        (b"numpy.core._multiarray_umath\0module compiled against ABI version", 1),
+        (b"module compiled against ABI version", 1),
+        # tokenizers 0.23.2, by way of rust-numpy 0.29
+        (b"module compiled against ABI version\0numpy.corenumpy._corecalled", 2),
+        (b"nothing of NumPy", None),
+        (b"", None),
+    ],
+)
+def test_the_numpy_that_a_library_was_compiled_against(tmp_path: Path, content: bytes, major: int | None) -> None:
+    (tmp_path / "library.so").write_bytes(content)
+    assert numpy_major(tmp_path / "library.so") == major
