@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from pathlib import Path
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -16,9 +17,30 @@ from envsolve.machine.known import parse_machine
 from envsolve.machine.model import Machine, one_line
 from envsolve.machine.target import complete
 from envsolve.solve.limits import kind_of
+from envsolve.system.files import from_json, read_regular
 from envsolve.values import PythonVersion
 
 SCHEMA: Literal["envsolve.fleet/1"] = "envsolve.fleet/1"
+_MOST_BYTES = 2**28  # of a saved value; the inventory of 100,000 nodes is smaller
+Saved = TypeVar("Saved", bound=msgspec.Struct)
+
+
+def read_saved(path: Path, kind: type[Saved], what: str, hint: str) -> Saved:
+    """Read a value that an earlier step saved in the fleet's directory.
+
+    Args:
+        what: The value in words, for errors: ``the plan of a fleet``.
+        hint: How to make the file.
+
+    Raises:
+        UsageError: The file is missing or cannot be read.
+    """
+    try:
+        return from_json(read_regular(path, _MOST_BYTES), kind)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", hint=hint) from error
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is not {what}: {error}", hint=hint) from error
 
 
 class Labels(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.fleet import constraints
 from envsolve.fleet.jobs import Progress
-from envsolve.fleet.model import Inventory, NodeClass, by_reason, names_folded
+from envsolve.fleet.model import Inventory, NodeClass, by_reason, names_folded, read_saved
 from envsolve.formats import group_names, remarks
 from envsolve.machine.model import Driver, Machine, one_line
 from envsolve.machine.target import complete
@@ -28,7 +28,7 @@ from envsolve.planning.groups import Plans
 from envsolve.planning.lock import Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
-from envsolve.system.files import dump, from_json, read_regular, replace_file
+from envsolve.system.files import dump, replace_file
 from envsolve.values import DriverVersion, PythonVersion
 
 SCHEMA: Literal["envsolve.fleet-plan/1"] = "envsolve.fleet-plan/1"
@@ -157,13 +157,7 @@ def read_plan(fleet: Path) -> FleetPlan:
     Raises:
         UsageError: It is missing or cannot be read.
     """
-    path = fleet / _PLAN
-    try:
-        return from_json(read_regular(path, 2**28), FleetPlan)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", hint=_HINT) from error
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"{path} is not the plan of a fleet: {error}", hint=_HINT) from error
+    return read_saved(fleet / _PLAN, FleetPlan, "the plan of a fleet", _HINT)
 
 
 def common_python(classes: Sequence[NodeClass], catalogue: Catalogue) -> str | None:

@@ -20,8 +20,8 @@ from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.fleet.engines import Engine, Outcome, Work
 from envsolve.fleet.jobs import Progress, run_on
-from envsolve.fleet.model import Inventory, Labels, Profile, Reader, folded
-from envsolve.system.files import dump, from_json, is_folder, read_regular, replace_file
+from envsolve.fleet.model import Inventory, Labels, Profile, Reader, folded, read_saved
+from envsolve.system.files import dump, is_folder, read_regular, replace_file
 
 SCRIPT = Path(__file__).with_name("probe_script.py")
 _INVENTORY, _MACHINES, _WORK = "nodes.json", "machines", ".probe"
@@ -99,13 +99,7 @@ def read_inventory(fleet: Path) -> Inventory:
     Raises:
         UsageError: It is missing or cannot be read.
     """
-    path = fleet / _INVENTORY
-    try:
-        return from_json(read_regular(path, 2**28), Inventory)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", hint=_HINT) from error
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"{path} is not the inventory of a fleet: {error}", hint=_HINT) from error
+    return read_saved(fleet / _INVENTORY, Inventory, "the inventory of a fleet", _HINT)
 
 
 def _written(

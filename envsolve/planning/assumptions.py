@@ -21,6 +21,7 @@ from envsolve.rules.nvidia import Facts
 from envsolve.solve.family import Family
 from envsolve.solve.limits import Limits, best_of
 from envsolve.solve.outcome import PlanWarning
+from envsolve.solve.preferences import parse_exclude_newer
 
 
 def plan_assuming(
@@ -54,17 +55,29 @@ def _with_newer_driver(
     asked: Asked, machines: Sequence[Machine], plan: Plan, request: Request, catalogue: Catalogue
 ) -> str | None:
     """``with driver 580.65.06 or newer: torch 2.15.0 [cu132]``; None if a newer driver gives nothing better."""
-    judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine in machines)
-    family = Family(catalogue, Facts.of(catalogue), judged, plan.python)
-    wanted: dict[str, SpecifierSet] = {}
-    for requirement in (need.requirement for need in asked.needs if need.requirement.marker is None):
-        name = canonicalize_name(requirement.name)
-        if family.owns(name):
-            wanted[name] = wanted.get(name, SpecifierSet()) & requirement.specifier
-    best = next(iter(best_of(family, Limits(wanted, request.cuda)) or ()), None)
+    family, limits = family_and_limits(machines, asked, replace(request, python=plan.python), catalogue)
+    best = next(iter(best_of(family, limits) or ()), None)
     if best is None or best.build.package != "torch" or not best.verdict.driver_required:
         return None
     torch = next((package for package in plan.packages if package.name == "torch"), None)
     if torch is None or (Version(torch.version).public, torch.variant) == (best.build.version, best.build.variant):
         return None
     return f"with driver {best.verdict.driver_required} or newer: {best.label}"
+
+
+def family_and_limits(
+    machines: Sequence[Machine], asked: Asked, request: Request, catalogue: Catalogue
+) -> tuple[Family, Limits]:
+    """The torch family on machines, and what a request asks of it."""
+    exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
+    judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine in machines)
+    pythons = {machine.python for machine in machines}
+    python = request.python or (pythons.pop() if len(pythons) == 1 else None)
+    family = Family(catalogue, Facts.of(catalogue), judged, python, exclude_newer)
+    wanted: dict[str, SpecifierSet] = {}
+    # Those with markers may not hold for all machines; left out, they make more seem possible than is, never less.
+    for requirement in (need.requirement for need in asked.needs if need.requirement.marker is None):
+        name = canonicalize_name(requirement.name)
+        if family.owns(name):
+            wanted[name] = wanted.get(name, SpecifierSet()) & requirement.specifier
+    return family, Limits(wanted, request.cuda)

@@ -7,8 +7,6 @@ from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
@@ -16,15 +14,11 @@ from envsolve.machine.model import Machine, changed
 from envsolve.machine.target import machine_from_target, parse_target
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked
-from envsolve.planning.assumptions import plan_assuming
+from envsolve.planning.assumptions import family_and_limits, plan_assuming
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
-from envsolve.rules.judge import as_judged
-from envsolve.rules.nvidia import Facts
 from envsolve.rules.platform import assumed
-from envsolve.solve.family import Family
-from envsolve.solve.limits import Fleet, Limits, by_kind
-from envsolve.solve.preferences import parse_exclude_newer
+from envsolve.solve.limits import Fleet, by_kind
 
 SCHEMA: Literal["envsolve.plans/1"] = "envsolve.plans/1"
 Part = frozenset[int]
@@ -73,7 +67,8 @@ def make_plans(
         alone = [frozenset({place}) for place in members]
         served = [place for part, place in zip(alone, members, strict=True) if works(part)]
         has_torch = all(_has_torch(plan(frozenset({place}))) for place in served)
-        fleet = _fleet([kinds[place][0] for place in served], asked, request, catalogue) if has_torch else None
+        kept = [kinds[place][0] for place in served]
+        fleet = Fleet(*family_and_limits(kept, asked, request, catalogue)) if has_torch else None
         groups += _smallest(served, works, fleet)
         unserved += [part for part in alone if not works(part)]
     return Plans(
@@ -140,21 +135,6 @@ def _divisions(members: Sequence[int], count: int, may_work: Callable[[Part], bo
             yield from extended((*parts, frozenset({first})), rest)
 
     yield from extended((), members)
-
-
-def _fleet(machines: Sequence[Machine], asked: Asked, request: Request, catalogue: Catalogue) -> Fleet:
-    exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
-    judged = tuple(as_judged(machine, request.cuda, catalogue.drivers) for machine in machines)
-    pythons = {machine.python for machine in machines}
-    python = request.python or (pythons.pop() if len(pythons) == 1 else None)
-    family = Family(catalogue, Facts.of(catalogue), judged, python, exclude_newer)
-    wanted: dict[str, SpecifierSet] = {}
-    # Those with markers may not hold for all machines; left out, they make more seem possible than is, never less.
-    for requirement in (need.requirement for need in asked.needs if need.requirement.marker is None):
-        name = canonicalize_name(requirement.name)
-        if family.owns(name):
-            wanted[name] = wanted.get(name, SpecifierSet()) & requirement.specifier
-    return Fleet(family, Limits(wanted, request.cuda))
 
 
 def _has_torch(plan: Plan) -> bool:
