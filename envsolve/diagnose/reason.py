@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec.structs import replace
-
 from envsolve.diagnose.causes import report_checks
 from envsolve.diagnose.fixes import as_uv_takes_it
 from envsolve.diagnose.model import (
@@ -109,10 +107,7 @@ def in_order(findings: Sequence[Finding], scene: Scene) -> list[Finding]:
 
 def _diagnosis(finding: Finding, certainty: Certainty, trial: Trial, project: Project | None) -> Diagnosis:
     scene = trial.scene
-    fixes = [in_project(fix, project, scene) for fix in tried(finding, trial)]
-    if fixes and fixes[0].text.startswith("Or "):
-        # The fixes that it was an alternative to did not pass the trial.
-        fixes[0] = replace(fixes[0], text=fixes[0].text[3:4].upper() + fixes[0].text[4:])
+    fixes = (in_project(fix, project, scene) for fix in tried(finding, trial))
     precision = scene.catalogue.precisions[finding.grounds.value]
     return Diagnosis(
         cause=finding.cause,

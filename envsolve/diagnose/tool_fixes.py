@@ -32,9 +32,7 @@ def nvcc_remedies(scene: Scene, cuda: str | None) -> Iterator[Fix]:
     for packages in sorted(whole, key=lambda c: order[c.manager]):
         yield Fix(_text(packages, wanted, cuda is not None), _command(packages, wanted, scene))
     if scene.in_container:
-        yield Fix(
-            f"Or build in an image of the devel kind of CUDA {wanted}: those named runtime and base have no nvcc."
-        )
+        yield Fix(f"Build in an image of the devel kind of CUDA {wanted}: those named runtime and base have no nvcc.")
 
 
 def ptxas_remedy(scene: Scene, cuda: str, variable: str) -> Fix | None:
