@@ -26,6 +26,29 @@ EXIT_CODES = """\
 | 4 | a check failed, nothing could be checked, or an install would harm torch |
 | 5 | an index or the network failed |
 """
+ERRORS = """\
+With `--format json`, a command that fails before it has a result prints `envsolve.error/1` on standard output.
+The message also goes to standard error, and the exit code is the same as without the option.
+
+```json
+{
+  "exit_code": 2,
+  "hint": "write torch; --allow-unknown-names plans the name as it is",
+  "kind": "usage",
+  "message": "trch: did you mean torch?",
+  "schema": "envsolve.error/1"
+}
+```
+
+| field | |
+|---|---|
+| `kind` | `usage`, `impossible`, `check-failed`, `index-unavailable`, `interrupted` or `failure` |
+| `message` | what happened |
+| `hint` | what to do, or `null` |
+| `exit_code` | as in the table above; `interrupted` has 128 plus the number of the signal |
+
+A command that has a result prints only that, whatever its exit code: a plan of status `impossible` holds its conflict.
+"""
 
 
 def pages() -> Mapping[str, str]:
@@ -42,6 +65,7 @@ def pages() -> Mapping[str, str]:
         *("| command | |", "|---|---|", *rows, ""),
         *("## Options of every command", "", *_table(app), ""),
         *("## Exit codes", "", EXIT_CODES),
+        *("## Errors as JSON", "", ERRORS),
     ]
     return {"commands.md": "\n".join(lines), **found}
 

@@ -66,3 +66,7 @@ class IndexUnavailableError(EnvsolveError):
     """A package index or the network failed, or ``--offline`` lacks what the cache does not hold."""
 
     exit_code = 5
+
+
+#: The kinds of errors in JSON by their exit code; signals are ``interrupted``, all others ``failure``.
+KINDS = {2: "usage", 3: "impossible", 4: "check-failed", 5: "index-unavailable"}

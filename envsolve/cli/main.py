@@ -36,7 +36,9 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         setattr(SETTINGS, name, any(_ANYWHERE[word] == name for word in said))
     for word in said:
         given.remove(word)
-    SETTINGS.words = list(given)
+    SETTINGS.words, SETTINGS.delivered = list(given), False
+    # Read from the words themselves: an error may be that the command line cannot be parsed.
+    as_json = "--format=json" in given[:end] or "\0--format\0json\0" in "\0".join(["", *given[:end], ""])
     try:
         code = _run_command(given)
     except BrokenPipeError:
@@ -44,12 +46,11 @@ def run(arguments: list[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except KeyboardInterrupt:
-        print("envsolve: interrupted", file=sys.stderr)
-        code = 130
+        code = _end("interrupted", None, 130, as_json)
     except Exception as error:
         if SETTINGS.debug:
             raise
-        code = _failed(error)
+        code = _failed(error, as_json)
     sys.exit(code)
 
 
@@ -60,7 +61,7 @@ def _run_command(given: list[str]) -> int:
     import typer
 
     from envsolve.cli.output import SETTINGS
-    from envsolve.errors import interrupt_once
+    from envsolve.errors import EnvsolveError, interrupt_once
     from envsolve.system.progress import shown
 
     # A shell lets its background jobs ignore Ctrl-C, which is for the job in the foreground.
@@ -75,20 +76,18 @@ def _run_command(given: list[str]) -> int:
     except typer.Abort as ended:
         if isinstance(ended.__cause__, KeyboardInterrupt):
             raise ended.__cause__ from None
-        print("envsolve: nothing was changed", file=sys.stderr)
-        return 1
+        raise EnvsolveError("nothing was changed") from None
     if code == 130:
         # typer ends with this code on a KeyboardInterrupt, and prints nothing.
         raise KeyboardInterrupt
     return code
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: Exception, as_json: bool) -> int:
     """Print what happened and what to do, and return the exit code."""
     import typer
 
     from envsolve.errors import EnvsolveError
-    from envsolve.system.limits import printable
 
     hint: str | None
     if isinstance(error, typer.TyperException) and type(error).__name__ == "NoArgsIsHelpError":
@@ -108,9 +107,27 @@ def _failed(error: Exception) -> int:
     else:
         message = f"unexpected failure: {type(error).__name__}: {error}"
         hint, code = "run it again with --debug and report what it prints", 1
+    return _end(message, hint, code, as_json)
+
+
+def _end(message: str, hint: str | None, code: int, as_json: bool) -> int:
+    """Print an error for people, and for programs if they asked for JSON and have none yet; return the exit code."""
+    from envsolve.cli.output import SETTINGS, deliver
+    from envsolve.system.limits import printable
+
     print(printable(f"envsolve: {message}"), file=sys.stderr)
     if hint:
         print(printable(f"  what to do: {hint}"), file=sys.stderr)
+    if as_json and not SETTINGS.delivered:
+        from contextlib import suppress
+
+        from envsolve.errors import KINDS, EnvsolveError
+        from envsolve.system.files import dump
+
+        kind = KINDS.get(code, "interrupted" if code > 128 else "failure")
+        value = {"schema": "envsolve.error/1", "kind": kind, "message": message, "hint": hint, "exit_code": code}
+        with suppress(EnvsolveError):  # nothing can be written to a full disk; the message above is out
+            deliver(dump(value), None)
     return code
 
 

@@ -24,7 +24,10 @@ class Settings:
 
     def __init__(self) -> None:
         self.debug = False
+        #: The words of the command line, without these settings.
         self.words: list[str] = []
+        #: Whether something was written to the standard output.
+        self.delivered = False
         self.quiet = False
         self.verbose = False
 
@@ -210,6 +213,7 @@ def _write(text: str) -> None:
     if sys.stdout is None:
         raise EnvsolveError("the standard output is closed", hint="name a file with -o")
     phase("")
+    SETTINGS.delivered = True
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

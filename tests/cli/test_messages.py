@@ -120,6 +120,32 @@ def test_the_environment_is_the_active_one_or_that_of_the_directory(
     assert "active (VIRTUAL_ENV)" in say("guard", "--write").err
 
 
+@pytest.mark.parametrize(
+    ("line", "kind", "code"),
+    [
+        (["plan", "trch", "--format", "json"], "usage", 2),
+        (["plan", "--format=json", "trch"], "usage", 2),
+        (["builds", "torch", "--format", "json", "--nonsense"], "usage", 2),
+        (["plam", "torch", "--format", "json"], "usage", 2),
+        (["plan", "six", "--format", "json", "--offline", "--target", MACHINE], "index-unavailable", 5),
+    ],
+)
+def test_an_error_is_json_beside_its_text_if_json_is_requested(
+    say: Say, line: list[str], kind: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said = say(*line)
+    error = json.loads(said.out)
+    assert (error["schema"], error["kind"], error["exit_code"], said.code) == ("envsolve.error/1", kind, code, code)
+    assert said.err.startswith(f"envsolve: {error['message']}\n")
+    assert error["hint"] in said.err
+
+
+def test_an_error_is_no_json_unless_the_option_is_envsolve_s_own(say: Say) -> None:
+    assert say("plan", "trch").out == ""
+    assert say("guard", "--dry-run", "--cuda", "cu1", "--", "pip", "install", "--format", "json").out == ""
+
+
 def test_misspelt_commands_are_suggested(say: Say) -> None:
     assert "did you mean: envsolve plan" in say("plna", "torch").err
 
