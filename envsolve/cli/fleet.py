@@ -11,7 +11,7 @@ import typer
 from envsolve.cli.install import ShownSteps
 from envsolve.cli.options import Asked, Form, OutputFile, argument, option, path
 from envsolve.cli.output import check_target, deliver, deliver_as, form_of, remark
-from envsolve.errors import ImpossibleError, UsageError, VerificationError
+from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError, VerificationError
 
 if TYPE_CHECKING:
     from envsolve.fleet.engines import Engine
@@ -148,7 +148,8 @@ def plan(
 
     Writes a lock for each plan into the fleet's directory, and shows which class gets which plan, what jobs must ask
     for, and what a driver upgrade would save. Without --python it uses the newest Python that all nodes have. Exit
-    code 3 if a class gets no plan.
+    code 3 if a class gets no plan; 5 if an index cannot be reached, also if the catalogue answers in its place: the
+    plan is then shown and not saved, because locks require hashes.
     """
     from envsolve.fleet.jobs import only_one
     from envsolve.fleet.plan import describe, plan_fleet
@@ -161,6 +162,11 @@ def plan(
     with only_one(fleet):
         made = plan_fleet(fleet, inventory, request, without=without or (), progress=remark)
     deliver_as(form, made, lambda: describe(made, inventory), output)
+    if made.unlocked:
+        raise IndexUnavailableError(
+            f"the plan is shown, and not saved: {made.unlocked}",
+            hint="run the same command again when the index can be reached",
+        )
     if made.unserved:
         raise typer.Exit(ImpossibleError.exit_code)
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from envsolve.errors import UsageError
+from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.fleet import constraints
 from envsolve.fleet.jobs import Progress
@@ -93,6 +93,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
         unreachable: Nodes that were not probed, with the reason; nothing is planned for them.
         fewer: Why one plan does not serve all classes; empty if there is one plan.
         upgrades: Driver upgrades that need fewer plans, or serve more nodes.
+        unlocked: Why hashes are missing; such a plan is returned, and not written.
     """
 
     schema: Literal["envsolve.fleet-plan/1"] = SCHEMA
@@ -104,6 +105,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
     unreachable: Mapping[str, str] = {}
     fewer: tuple[str, ...] = ()
     upgrades: tuple[Upgrade, ...] = ()
+    unlocked: str | None = None
 
     @property
     def group_of(self) -> Mapping[str, Group]:
@@ -115,6 +117,9 @@ def plan_fleet(
     fleet: Path, inventory: Inventory, request: Request, *, without: Sequence[str] = (), progress: Progress
 ) -> FleetPlan:
     """Make the fewest plans that serve all classes, and write them with their locks.
+
+    If the catalogue answers for an index that cannot be reached, hashes are missing. The plan is then returned, and
+    what an earlier call wrote stays as it is: jobs run in those environments.
 
     Args:
         fleet: The fleet's directory.
@@ -136,7 +141,8 @@ def plan_fleet(
     request = replace(request, python=request.python or common_python(classes, Catalogue()))
     progress(f"planning for {len(classes)} classes of nodes")
     made = planning.plan_groups(request, [one.machine for one in classes])
-    groups = _groups(fleet, made, classes, inventory)
+    locks, unlocked = _locks(made)
+    groups = _groups(made, locks, classes, inventory)
     fleet_plan = FleetPlan(
         requirements=tuple(request.requirements),
         python=request.python,
@@ -146,8 +152,13 @@ def plan_fleet(
         unreachable=inventory.unreachable,
         fewer=_why_not_one(made, classes, request),
         upgrades=_upgrades(made, classes, request, progress),
+        unlocked=unlocked,
     )
-    replace_file(fleet / _PLAN, dump(fleet_plan))
+    if not unlocked:
+        (fleet / _LOCKS).mkdir(parents=True, exist_ok=True)
+        for group, text in zip(groups, locks, strict=True):
+            replace_file(group.lock(fleet), text)
+        replace_file(fleet / _PLAN, dump(fleet_plan))
     return fleet_plan
 
 
@@ -170,26 +181,31 @@ def common_python(classes: Sequence[NodeClass], catalogue: Catalogue) -> str | N
     return str(max(common)) if (common := {one for one in common if str(one) in catalogue.pythons}) else None
 
 
-def _groups(fleet: Path, made: Plans, classes: Sequence[NodeClass], inventory: Inventory) -> tuple[Group, ...]:
+def _locks(made: Plans) -> tuple[Sequence[str], str | None]:
+    """The lock of each plan, or why there are none."""
+    try:
+        return [plan.render("pylock") for plan in made.plans], None
+    except IndexUnavailableError as error:
+        return [""] * len(made.plans), error.message
+
+
+def _groups(made: Plans, locks: Sequence[str], classes: Sequence[NodeClass], inventory: Inventory) -> tuple[Group, ...]:
     catalogue = Catalogue()
-    (fleet / _LOCKS).mkdir(parents=True, exist_ok=True)
     groups = []
-    for name, plan in zip(group_names(made), made.plans, strict=True):
+    for name, plan, text in zip(group_names(made), made.plans, locks, strict=True):
         own = [one for one in classes if one.machine in plan.machines]
         nodes = tuple(node for one in own for node in one.nodes)
-        text = plan.render("pylock")
         assumes = assumptions_of(plan)
         group = Group(
             name=name,
             classes=tuple(one.name for one in own),
             nodes=nodes,
-            digest=hashlib.sha256(text.encode()).hexdigest()[:12],
+            digest=hashlib.sha256(text.encode()).hexdigest()[:12] if text else "",
             status=plan.status,
             assumes=assumes,
             constraints=_constraints(assumes, nodes, inventory, catalogue),
             remarks=tuple(remarks(plan)),
         )
-        replace_file(group.lock(fleet), text)
         groups.append(group)
     return tuple(groups)
 

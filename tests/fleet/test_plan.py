@@ -91,6 +91,22 @@ def test_classes_can_be_left_out(torches: World, make_fleet: MakeFleet, capsys: 
     plan(fleet, "torch", "--without", "nope", code=2)
 
 
+def test_without_the_index_the_plan_is_shown_and_the_earlier_one_stays(
+    torches: World, make_fleet: MakeFleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = make_fleet(("gpu01", "V100", "580.95.05"))
+    (fleet / "plan.json").write_text("an earlier plan")
+    before = {path.name for path in fleet.iterdir()}
+    torches.server.fault("/whl/cu126/torch/", status=503)
+    plan(fleet, "torch", code=5)
+    told = capsys.readouterr()
+    assert told.out.startswith("1 plan for 1 of 1 nodes")
+    assert "torch 2.11.0+cu126" in told.out
+    assert "the plan is shown, and not saved: " in told.err and "has no sha256 of torch" in told.err
+    assert (fleet / "plan.json").read_text() == "an earlier plan"
+    assert {path.name for path in fleet.iterdir()} - before == {".lock"}
+
+
 def test_no_plan_is_read_before_one_is_made(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"plan\.json"):
         read_plan(tmp_path)
