@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint network gpu slow cluster grid fuzz bench catalogue-docs docs dist clean
+.PHONY: demo test lint network gpu slow cluster grid fuzz bench catalogue-docs man docs dist clean
 
 $(READY): pyproject.toml hatch_build.py
 	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
@@ -66,6 +66,11 @@ bench: $(READY)
 catalogue-docs: $(READY)
 	$(BIN)/python -m envsolve.facts.maintain.summary docs
 	$(BIN)/python -m envsolve.diagnose.cause_files docs
+
+# Man pages, from the command line: docs/man. The wheel installs them, so pipx makes `man envsolve` work.
+man: $(READY)
+	$(BIN)/python docs/reference.py
+	@echo "try: man -l docs/man/envsolve.1"
 
 # The site, in build/site; its links are checked. Also the pages that are generated from the command line.
 docs: $(READY)

@@ -1,19 +1,23 @@
 """Write the reference of all commands from the definitions of the command line: python docs/reference.py
 
-One page for each command in ``docs/reference/``. ``tests/test_docs.py`` fails if a page is not what this writes.
+One page for each command in ``docs/reference/``, and one man page in ``docs/man/``. ``tests/test_docs.py`` fails if a
+page is not what this writes.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import envsolve
 from envsolve.cli import main
 
 HERE = Path(__file__).parent / "reference"
+MAN = Path(__file__).parent / "man"
 #: Pages of a command that are not named after it.
 DETAILS = {"index": "index-command", "run": "fleet"}
 EXIT_CODES = """\
@@ -119,6 +123,75 @@ def _context(command: Any) -> Any:
     return command.context_class(command, terminal_width=10_000, max_content_width=10_000)
 
 
+def man_pages() -> Mapping[str, str]:
+    """Return the text of every man page by its file name."""
+    app = main._app()
+    commands = {name: app.get_command(None, name) for name in app.list_commands(None)}
+    rows = [(f"envsolve-{name}(1)", _sentence(command)) for name, command in commands.items()]
+    summary = [".SH COMMANDS", *_tagged(rows)]
+    found = {
+        "envsolve.1": "\n".join([*_man("envsolve", app, [".B envsolve", "COMMAND [OPTIONS]"]), *summary, *_ending()])
+    }
+    for name, command in commands.items():
+        parts = getattr(command, "commands", None)
+        if parts is None:
+            lines = _man(f"envsolve-{name}", command, _synopsis(f"envsolve {name}", command))
+        else:
+            synopsis = [
+                line for part, one in parts.items() for line in (".br", *_synopsis(f"envsolve {name} {part}", one))
+            ]
+            lines = _man(f"envsolve-{name}", command, synopsis[1:], options=False)
+            for part, one in parts.items():
+                lines += [f".SH {_roff(f'{name} {part}').upper()}", *_paragraphs(one.help), *_tagged(_parameters(one))]
+        found[f"envsolve-{name}.1"] = "\n".join([*lines, *_ending()])
+    return found
+
+
+def _man(page: str, command: Any, synopsis: list[str], options: bool = True) -> list[str]:
+    # Without a date: the pages change only if the command line does.
+    head = f'.TH {_roff(page).upper()} 1 "" "envsolve {envsolve.__version__}" "User commands"'
+    name = _roff(f"{page} - {_sentence(command).rstrip('.')}").replace("\n", " ")
+    lines = [head, ".SH NAME", name, ".SH SYNOPSIS", *synopsis, ".SH DESCRIPTION", *_paragraphs(command.help)]
+    return [*lines, ".SH OPTIONS", *_tagged(_parameters(command))] if options else lines
+
+
+def _synopsis(path: str, command: Any) -> list[str]:
+    arguments = (_metavar(command, one) for one in command.params if one.param_type_name == "argument")
+    return [f".B {_roff(path)}", _roff(" ".join(["[OPTIONS]", *arguments]))]
+
+
+def _parameters(command: Any) -> Iterator[tuple[str, str]]:
+    context = _context(command)
+    for one in command.params:
+        if one.param_type_name == "argument":
+            yield one.make_metavar(context), one.help or ""
+        elif record := one.get_help_record(context):
+            yield record
+
+
+def _tagged(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for tag, text in rows:
+        yield from (".TP", f".B {_roff(' '.join(tag.split()))}", _roff(" ".join(text.split())))
+
+
+def _paragraphs(text: str | None) -> list[str]:
+    parts = (" ".join(part.split()) for part in (text or "").split("\n\n"))
+    return "\n.PP\n".join(_roff(part) for part in parts if part).split("\n")
+
+
+def _ending() -> Iterator[str]:
+    codes = re.findall(r"^\| (\d) \| (.*) \|$", EXIT_CODES, re.MULTILINE)
+    yield from (".SH EXIT STATUS", *_tagged(codes), ".SH SEE ALSO", ".BR envsolve (1)", "")
+
+
+def _roff(text: str) -> str:
+    text = re.sub(r"\\([<*])", r"\1", text).replace("\\", "\\e").replace("-", "\\-")
+    text = re.sub(r"`([^`]*)`", r"\\fB\1\\fR", text)
+    lines = textwrap.wrap(text, 78, break_on_hyphens=False, break_long_words=False)
+    # A dot or a quote at the start of a line would begin a request.
+    return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in lines)
+
+
 def _sentence(command: Any) -> str:
     return _escaped(" ".join((command.help or "").split("\n\n")[0].split()))
 
@@ -134,10 +207,10 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     os.environ.pop("COLUMNS", None)
-    HERE.mkdir(exist_ok=True)
-    written = pages()
-    for old in HERE.glob("*.md"):
-        if old.name not in written:
-            old.unlink()
-    for file, page in written.items():
-        (HERE / file).write_text(page, encoding="utf-8")
+    for directory, written in ((HERE, pages()), (MAN, man_pages())):
+        directory.mkdir(exist_ok=True)
+        for old in directory.iterdir():
+            if old.name not in written:
+                old.unlink()
+        for file, page in written.items():
+            (directory / file).write_text(page, encoding="utf-8")

@@ -7,6 +7,8 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,6 @@ def test_the_examples_of_a_page_run(name: str) -> None:
 
 @pytest.mark.network
 def test_the_examples_of_the_api_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shutil
-
     shutil.copytree(ROOT / "index_data", tmp_path / "index_data")
     monkeypatch.chdir(tmp_path)
     failed, tried = doctest.testfile(str(ROOT / "docs" / "api.md"), module_relative=False)
@@ -59,9 +59,21 @@ def test_the_reference_of_the_commands_is_current() -> None:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    folder = ROOT / "docs" / "reference"
-    found = {page.name: page.read_text() for page in folder.glob("*.md")}
-    assert found == module.pages(), "run: python docs/reference.py"
+    for directory, written in (("reference", module.pages()), ("man", module.man_pages())):
+        found = {page.name: page.read_text() for page in (ROOT / "docs" / directory).iterdir()}
+        assert found == written, "run: python docs/reference.py"
+
+
+def test_the_man_pages_are_sound() -> None:
+    mandoc, groff = shutil.which("mandoc"), shutil.which("groff")
+    if mandoc is None and groff is None:
+        pytest.skip("neither mandoc nor groff is installed")
+    for page in sorted((ROOT / "docs" / "man").iterdir()):
+        check = [mandoc, "-Tlint", "-Wwarning"] if mandoc else [str(groff), "-man", "-Tutf8", "-ww", "-z"]
+        done = subprocess.run([*check, str(page)], capture_output=True, text=True)
+        # The pages have no date, so that they change only with the command line.
+        faults = [line for line in (done.stdout + done.stderr).splitlines() if "missing date" not in line]
+        assert faults == []
 
 
 def test_every_page_is_in_the_menu_of_the_site() -> None:
