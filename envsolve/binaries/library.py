@@ -12,7 +12,8 @@ from typing import IO
 from envsolve.binaries import elf
 from envsolve.binaries.elf import read_at
 from envsolve.binaries.files import Artefact, WheelFile
-from envsolve.binaries.model import CUDA_NAME, LIBRARY_FILE, FatbinEntry, Kind, Library, arch_order, containers
+from envsolve.binaries.model import FatbinEntry, Kind, Library, arch_order, containers
+from envsolve.binaries.names import CUDA_NAME, LIBRARY_FILE
 from envsolve.errors import UsageError
 
 _CUDA_OR_DLL = re.compile(

@@ -22,7 +22,8 @@ from packaging.utils import canonicalize_name
 from envsolve.binaries import tools
 from envsolve.binaries.files import Artefact, FolderFiles, WheelFile, read_text
 from envsolve.binaries.library import read_library
-from envsolve.binaries.model import LIBRARY_FILE, Assembler, Library, Measurement
+from envsolve.binaries.model import Assembler, Library, Measurement
+from envsolve.binaries.names import LIBRARY_FILE
 from envsolve.errors import UsageError
 from envsolve.system.files import open_regular, read_regular, real_path
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,21 +10,9 @@ from enum import Enum
 from itertools import islice
 from typing import IO, Literal
 
-SCHEMA: Literal["envsolve.measurement/1"] = "envsolve.measurement/1"
+from envsolve.binaries.names import is_runtime_package
 
-# Patterns of names: here because reading an environment takes them and not the ELF reader, which is slow to import.
-LIBRARY_FILE = re.compile(r"\.(?:so(?:\.\d+)*|dll|pyd)$")
-"""How the name of a library's file ends."""
-CUDA_NAME = r"lib(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|pti|file|dss|tensor)|nv|nccl)"
-"""How the names of the toolkit's and the driver's libraries begin."""
-ACCELERATOR_LIBRARY = re.compile(CUDA_NAME + r"[\w-]*\.so\.\d+")
-"""The soname of a library of CUDA or of its driver, ``libcublas.so.12``."""
-DRIVER_LIBRARY = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid|nvoptix)\.so(?:\.\d+)*")
-"""The file name of a library that comes with the driver, which a machine without a GPU need not have."""
-GPU_LIBRARY = re.compile(rf"lib(?:torch|c10)|{CUDA_NAME}")
-"""How the names of torch's and NVIDIA's libraries begin."""
-VENDOR_PREFIX = "nvidia-"
-"""How the names of the packages begin that hold the toolkit's libraries."""
+SCHEMA: Literal["envsolve.measurement/1"] = "envsolve.measurement/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +143,7 @@ def _lines(found: Measurement) -> Iterator[str]:
     for library in found.libraries:
         yield from _library(library)
     if found.requires:
-        wanted = [line for line in found.requires if line.startswith(("torch", "triton", "nvidia-", "cuda-", "jax"))]
+        wanted = [line for line in found.requires if is_runtime_package(line) or line.startswith(("torch", "jax"))]
         for line in wanted:
             yield f"  requires   {line}"
         if others := len(found.requires) - len(wanted):

@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envsolve._default_index import DEFAULT_INDEX
+from envsolve.binaries.names import is_toolkit_package
 from envsolve.diagnose.model import Finding, Fix, RuledOut, Seen
 from envsolve.diagnose.scene import Scene, public, scene_of
 from envsolve.facts.builds import Build
@@ -223,7 +224,7 @@ class _State:
                 self._choose(other, {other: both}, command, chosen, requested=False)
                 if other in chosen:
                     self._require(other, chosen[other], wanted, command, chosen)
-            elif other.startswith("nvidia-"):
+            elif is_toolkit_package(other):
                 self._pin(other, found.specifier)
 
     def _applies(self, requirement: Requirement) -> bool:

@@ -21,7 +21,7 @@ from typing import Literal
 
 import msgspec
 
-from envsolve.binaries.model import LIBRARY_FILE
+from envsolve.binaries.names import LIBRARY_FILE, is_runtime_package
 from envsolve.environment.model import Distribution
 from envsolve.system.files import from_json, open_regular, read_regular
 
@@ -33,7 +33,7 @@ _TESTS = re.compile(r"(?:^|/)(?:tests?|testing|_?test_\w+)(?:/|\.py$)|(?:^|/)tes
 _CONDA_STACK = re.compile(
     r"(?:lib)?torch\w*|pytorch[\w-]*|triton|cuda-[\w-]+|cudatoolkit|cudnn|nccl|lib(?:cu|nv|magma)\S*"
 )
-_STACK = re.compile(r"torch|torchvision|torchaudio|triton|pytorch-triton\S*|(?:nvidia|cuda)-[\w-]+")
+_FAMILY = ("torch", "torchvision", "torchaudio")
 _CHUNK = 1 << 22
 _Kind = Literal["missing", "truncated", "altered"]
 
@@ -120,9 +120,10 @@ def packages_of_stack(
     """
     first: dict[str, Distribution] = {}
     for distribution in distributions:
+        name = distribution.name
         # conda edits libraries after pip wrote RECORD; its own record has the sizes that count.
-        if (_STACK.fullmatch(distribution.name) or distribution.name in also) and distribution.installer != "conda":
-            first.setdefault(distribution.name, distribution)
+        if (name in also or name in _FAMILY or is_runtime_package(name)) and distribution.installer != "conda":
+            first.setdefault(name, distribution)
     return (*(_of_wheel(one, uv) for one in first.values()), *_of_conda(prefix))
 
 

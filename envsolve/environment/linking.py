@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from envsolve.binaries.elf import Symbols, Taken
-from envsolve.binaries.model import ACCELERATOR_LIBRARY, DRIVER_LIBRARY
+from envsolve.binaries.names import ACCELERATOR_LIBRARY, DRIVER_LIBRARY
 from envsolve.environment.loader import OF_TORCH, Loader
 from envsolve.environment.model import Library
 from envsolve.errors import UsageError

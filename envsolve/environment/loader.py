@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from envsolve.binaries.elf import MAGIC, SUPPORTED, read_elf
-from envsolve.binaries.model import ACCELERATOR_LIBRARY, DRIVER_LIBRARY, LIBRARY_FILE, VENDOR_PREFIX
+from envsolve.binaries.names import ACCELERATOR_LIBRARY, DRIVER_LIBRARY, LIBRARY_FILE, is_toolkit_package
 from envsolve.environment.model import Distribution, Environment, Library, LoaderDirectory
 from envsolve.errors import UsageError
 from envsolve.machine.tools import below
@@ -249,7 +249,7 @@ class Loader:
 
 
 def _of_stack(library: Library) -> bool:
-    return (library.owner or "").startswith(("torch", VENDOR_PREFIX))
+    return library.owner is not None and (library.owner.startswith("torch") or is_toolkit_package(library.owner))
 
 
 def loader_of(environment: Environment) -> Loader:

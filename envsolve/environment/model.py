@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from envsolve.binaries.model import GPU_LIBRARY
+from envsolve.binaries.names import GPU_LIBRARY
 from envsolve.machine.model import Machine, Platform, Toolkit
 from envsolve.rules.platform import Environment as Markers
 from envsolve.values import PythonVersion

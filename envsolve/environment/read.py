@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from envsolve.binaries.files import FolderFiles
 from envsolve.binaries.library import read_extension
 from envsolve.binaries.measure import read_python_library, read_version
-from envsolve.binaries.model import LIBRARY_FILE, VENDOR_PREFIX
+from envsolve.binaries.names import LIBRARY_FILE, is_toolkit_package
 from envsolve.environment.installed import LARGEST_RECORD, record_rows
 from envsolve.environment.layout import read_layout
 from envsolve.environment.loader import read_directories, read_libraries
@@ -285,7 +285,7 @@ def numpy_major(library: Path) -> int | None:
 def read_extensions(distributions: Sequence[Distribution], libraries: Sequence[Library]) -> Iterator[ExtensionFiles]:
     """The code of every package built on torch or on a GPU toolkit, these themselves left out."""
     owners = {library.owner for library in libraries if library.owner and library.on_gpu}
-    standing = {name for name in owners - _NO_EXTENSIONS if not name.startswith(VENDOR_PREFIX)}
+    standing = {name for name in owners - _NO_EXTENSIONS if not is_toolkit_package(name)}
     seen: set[str] = set()
     for distribution in distributions:
         if distribution.name in standing and distribution.name not in seen:
@@ -324,7 +324,7 @@ def _compiled_for_numpy_1(environment: Environment) -> dict[str, str]:
     for library in environment.libraries:
         owner = library.owner
         # The vendor's libraries are gigabytes without Python; torch is read by itself.
-        if owner is None or owner in {"numpy", "torch", *found} or owner.startswith(VENDOR_PREFIX):
+        if owner is None or owner in {"numpy", "torch", *found} or is_toolkit_package(owner):
             continue
         if numpy_major(Path(library.path)) == 1:
             found[owner] = library.path

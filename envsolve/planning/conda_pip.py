@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from envsolve.binaries.names import is_toolkit_package
 from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked, Need
@@ -141,7 +142,7 @@ def _is_second(name: str, runtime: frozenset[str], catalogue: Catalogue) -> bool
 def _runtime(catalogue: Catalogue) -> frozenset[str]:
     """The CUDA libraries that torch's wheels depend on, ``nvidia-cublas-cu12``."""
     lines = {line for build in catalogue.builds("torch") for line in build.requires or ()}
-    return frozenset(Requirement(line).name for line in lines if line.startswith(("nvidia-", "cuda-")))
+    return frozenset(Requirement(line).name for line in lines if is_toolkit_package(line))
 
 
 def _exactly(package: PlannedPackage, default: str) -> str:

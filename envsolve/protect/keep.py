@@ -13,6 +13,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from envsolve.binaries.names import is_runtime_package
 from envsolve.environment.layout import expect_directory
 from envsolve.environment.model import Environment, needs, torch_distribution
 from envsolve.environment.read import read_outline
@@ -173,7 +174,7 @@ def _replace(files: Mapping[Path, str]) -> None:
 def family_of(environment: Environment, catalogue: Catalogue) -> frozenset[str]:
     """The names of torch, of the packages that must agree with it, and of its GPU libraries in this environment."""
     own = needs(environment, torch_distribution(environment))
-    bound = {name for name in own if name.startswith(("nvidia-", "triton", "pytorch-triton"))}
+    bound = {name for name in own if is_runtime_package(name)}
     return frozenset({*catalogue.family, *_CONDA, *bound})
 
 

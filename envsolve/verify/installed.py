@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envsolve.binaries.model import LIBRARY_FILE
+from envsolve.binaries.names import LIBRARY_FILE
 from envsolve.environment.installed import Damage, Package, damages, packages_of_stack
 from envsolve.environment.layout import Layout, prefix_of, read_layout
 from envsolve.environment.model import Distribution

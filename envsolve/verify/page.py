@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 
-from envsolve.binaries.model import VENDOR_PREFIX
+from envsolve.binaries.names import is_toolkit_package
 from envsolve.machine.model import describe as describe_machine
 from envsolve.verify.report import Check, Report, again, change_line, summary, writable
 
@@ -129,7 +129,7 @@ def _machine(report: Report) -> Iterator[str]:
 def _versions(versions: Mapping[str, str]) -> Iterator[str]:
     if not versions:
         return
-    deciding = [name for name in versions if name in _DECIDING or name.startswith(VENDOR_PREFIX)]
+    deciding = [name for name in versions if name in _DECIDING or is_toolkit_package(name)]
     yield from _table(("", ""), ((_cell(name), _cell(versions[name])) for name in sorted(deciding)))
     others = sorted(set(versions) - set(deciding))
     if others:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from envsolve.binaries.elf import MAGIC
 from envsolve.binaries.library import read_library
-from envsolve.binaries.model import LIBRARY_FILE, arch_order
+from envsolve.binaries.model import arch_order
+from envsolve.binaries.names import LIBRARY_FILE
 from envsolve.environment.layout import interpreter_of, prefix_of
 from envsolve.environment.linking import Linking, Problem, read_linking
 from envsolve.environment.loader import Loader, loader_of, shadows

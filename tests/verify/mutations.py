@@ -29,7 +29,7 @@ from unittest.mock import patch
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from envsolve.binaries.model import LIBRARY_FILE
+from envsolve.binaries.names import LIBRARY_FILE
 from envsolve.diagnose.signatures import explain
 from envsolve.environment.installed import record_rows
 from envsolve.environment.layout import prefix_of, read_layout

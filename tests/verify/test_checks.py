@@ -13,7 +13,7 @@ from unittest import SkipTest
 import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
-from envsolve.binaries.model import ACCELERATOR_LIBRARY
+from envsolve.binaries.names import ACCELERATOR_LIBRARY
 from envsolve.diagnose.signatures import explain
 from envsolve.values import ComputeCapability
 from envsolve.verify import runner

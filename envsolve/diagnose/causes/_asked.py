@@ -10,6 +10,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from envsolve.binaries.names import is_toolkit_package
 from envsolve.diagnose.fixes import pair_with, with_another_python
 from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene
@@ -73,7 +74,7 @@ class Asked:
             return "never"
         if self.of_torch and self.torch_index:
             return "torch-index"
-        if self.name.startswith("nvidia-") and self.about_torch:
+        if is_toolkit_package(self.name) and self.about_torch:
             # Torch pins it exactly, and uv looks no further than the first index that has the name.
             return "pinned"
         if not self.known:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
-from envsolve.binaries.model import VENDOR_PREFIX
+from envsolve.binaries.names import is_toolkit_package
 
 Meaning = Literal[
     "backend",
@@ -187,7 +187,7 @@ class Change:
 
 def changes_in_words(changes: Sequence[Change]) -> str:
     """``torch 2.14.1 -> 2.15.0 (cu132), triton 3.5.1 -> 3.6.0 and 15 NVIDIA libraries``."""
-    libraries = [change for change in changes if change.name.startswith(VENDOR_PREFIX)]
+    libraries = [change for change in changes if is_toolkit_package(change.name)]
     if len(libraries) < _FOLDED:
         libraries = []
     words = [change.text for change in changes if change not in libraries]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from envsolve.binaries.names import is_runtime_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed
 from envsolve.diagnose.model import Finding, Grounds
 from envsolve.diagnose.scene import Scene
@@ -17,7 +18,6 @@ from envsolve.facts.catalogue import Catalogue
 CAUSE = Cause.of(__name__)
 #: These change the requirements of what they package, and keep their own.
 _OTHER_RULES = ("conda", "debian")
-_VENDORS = ("nvidia-", "triton", "pytorch-triton", "cuda-")
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ def _gaps(environment: Environment, catalogue: Catalogue) -> Iterator[tuple[Dist
         seen.add(distribution.name)
         for name, requirement in needs(environment, distribution).items():
             # The vendor's libraries may come from the system; `lock-incomplete` looks for the files themselves.
-            if name in there or twins.get(name, name) in owners or name.startswith(_VENDORS):
+            if name in there or twins.get(name, name) in owners or is_runtime_package(name):
                 continue
             if not _importable(environment, name):
                 yield distribution, requirement

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
-from envsolve.binaries.model import LIBRARY_FILE
+from envsolve.binaries.names import LIBRARY_FILE, is_toolkit_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
 from envsolve.diagnose.fixes import led_by, release_for, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
@@ -229,12 +229,10 @@ def _numpy_fixes(environment: Environment) -> Iterator[Fix]:
 
 # Wheels of GPU libraries that overwrite each other, or are not those that torch pins.
 
-_GPU_WHEEL = re.compile(r"nvidia-[a-z0-9-]+")
-
 
 def overlapping_wheels(environment: Environment) -> Iterator[Finding]:
     """The first fault among the wheels; overlaps explain the rest."""
-    wheels = [d for d in environment.distributions if _GPU_WHEEL.fullmatch(d.name)]
+    wheels = [d for d in environment.distributions if is_toolkit_package(d.name)]
     wanted = needs(environment, torch_distribution(environment))
     found = chain(_overlaps(environment, wheels), _twice(wheels, wanted), _others(wheels, wanted))
     return islice(found, 1)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from envsolve.binaries.model import ACCELERATOR_LIBRARY
+from envsolve.binaries.names import ACCELERATOR_LIBRARY
 from envsolve.diagnose.causes._shared import Cause, lines, shown_variable
 from envsolve.diagnose.causes.library_mismatch import own_is_older, wheels_of_two_majors
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
 
-from envsolve.binaries.model import LIBRARY_FILE
+from envsolve.binaries.names import LIBRARY_FILE, is_runtime_package, is_toolkit_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
 from envsolve.diagnose.fixes import led_by, replacements, very_torch
 from envsolve.diagnose.model import Finding, Fix, Grounds
@@ -87,9 +87,9 @@ def _incomplete(scene: Scene, missing: Match, about_lock: bool) -> Iterator[Find
 
 
 def _pins(scene: Scene) -> list[str]:
-    """The nvidia packages that this torch pins and that are not installed."""
+    """The packages of the toolkit that this torch pins and that are not installed."""
     build = scene.torch.build if scene.torch else None
-    names = [Requirement(line) for line in (build.requires if build else None) or () if line.startswith("nvidia-")]
+    names = [Requirement(line) for line in (build.requires if build else None) or () if is_toolkit_package(line)]
     return [f"{r.name}{r.specifier}" for r in names if r.name not in scene.report.installed]
 
 
@@ -114,8 +114,6 @@ def _new_lock(scene: Scene) -> Fix:
 
 
 # What torch needs to be loaded and is not there: never installed, or partly removed.
-
-_RUNTIME = re.compile(r"nvidia-[a-z0-9-]+|triton|pytorch-triton|cuda-bindings|cuda-toolkit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +150,7 @@ def missing_parts(environment: Environment, scene: Scene) -> Iterator[Finding]:
 
 def _gaps(environment: Environment, torch: TorchFiles) -> _Gaps:
     own = torch_distribution(environment)
-    wanted = {name: r for name, r in needs(environment, own).items() if _RUNTIME.fullmatch(name)}
+    wanted = {name: r for name, r in needs(environment, own).items() if is_runtime_package(name)}
     there = [d for d in (own, *map(environment.distribution, wanted)) if d is not None]
     names = {d.name for d in there}
     # Late: a diagnosis of a text reads no libraries.
