@@ -81,6 +81,10 @@ _BOARD = r"\d+(?:g|gb|gib)|hbm\d?e?|sxm\d?|pcie|pci|oem|max|q|with|design|gddr\d
 _OWN_MAKER = r"(?i)nvidia|geforce|quadro|tesla|[gr]tx"
 # Other makers whose builds of torch are not described: nothing but the name is known.
 _OTHER_MAKERS = r"(?i)\b(?:amd|rx ?\d{3,4}\w*|mi\d{2,3}[a-z]?|intel|arc|iris|gaudi\d?|apple|tpu)\b"
+# A word for all GPUs of a generation, as the names of the architectures have it.
+_GENERATION = re.compile(
+    r"(?:nvidia )?([a-z]{3,12}(?: lovelace| ultra)?)(?: (?:gpus?|generation|architecture))?", re.IGNORECASE
+)
 # Too short to be a model's number; only a part of one ("DGX-1").
 _SHORT_NUMBER = re.compile(r"\W*(\d{1,2})\W*", re.ASCII)
 _SEPARATE_SIZE = re.compile(r"(\d+)\s+(?=gi?b\b)", re.IGNORECASE)
@@ -104,6 +108,8 @@ def find_gpu(text: str, catalogue: Catalogue) -> GpuModel:
         return _by_compute_capability(match[1] or match[2], catalogue)
     if match := _SHORT_NUMBER.fullmatch(text):
         raise UsageError(f'"{text}" names no GPU', hint=_how_numbers_are_written(match[1], catalogue))
+    if generation := _generation(text, catalogue):
+        return generation
     words = _words(text)
     found = _with_pci_id(text, catalogue) or next(filter(None, _readings(text, catalogue)), [])
     if not found and not re.search(_OWN_MAKER, text):
@@ -147,6 +153,33 @@ def _readings(text: str, catalogue: Catalogue) -> Iterator[list[GpuModel]]:
     for name in names(text):
         words = _words(name)
         yield _named(words, catalogue) or _named(_without_board(words), catalogue)
+
+
+def _generation(text: str, catalogue: Catalogue) -> GpuModel | None:
+    """A GPU of the generation that a text names (``Turing``), if all discrete GPUs of it have one compute capability.
+
+    Raises:
+        UsageError: They have several.
+    """
+    named = _GENERATION.fullmatch(text.strip())
+    if named is None:
+        return None
+    word = named[1].lower()
+    # The GPUs of a Jetson have names of their own, and a person who means one says so.
+    of_it = [cc for cc, one in catalogue.architectures.items() if not one.island and _is_of(word, one.name.lower())]
+    if len(of_it) == 1:
+        return _by_compute_capability(of_it[0], catalogue)
+    listed = [(cc, next((m.name for m in catalogue.gpus if m.compute_capability == cc), None)) for cc in of_it]
+    choice = "; ".join(f"{cc} (such as {name})" if name else cc for cc, name in listed)
+    if not listed:
+        return None
+    raise UsageError(
+        f'"{text}" is a generation with GPUs of different compute capabilities', hint=f"say which: {choice}"
+    )
+
+
+def _is_of(word: str, architecture: str) -> bool:
+    return architecture == word or architecture.startswith(f"{word} ")
 
 
 def _how_numbers_are_written(number: str, catalogue: Catalogue) -> str:

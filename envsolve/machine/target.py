@@ -22,7 +22,7 @@ from envsolve.values import processor
 
 GRAMMAR = """\
 a target is a list of parts, separated by commas, in any order and case:
-  GPUs      RTX 4090 | 2x RTX 4090 | A100 + T4 | sm_90 | 8.6 | no gpu
+  GPUs      RTX 4090 | 2x RTX 4090 | A100 + T4 | Turing | sm_90 | 8.6 | no gpu
   driver    driver 550.54.15 | driver 550
   CUDA      cuda 12.4           the newest CUDA that the driver supports
   Python    python 3.12 | py312

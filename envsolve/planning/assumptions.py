@@ -32,7 +32,8 @@ def plan_assuming(
     Such a plan is right on every newer driver, so that it has a definite status instead of ``unknown``.
     """
     supposed = tuple(with_assumed_driver(machine, catalogue.architectures, catalogue.drivers) for machine in machines)
-    if supposed == tuple(machines):
+    # To plan takes seconds: not for a driver on which no build of the torch family is allowed anyway.
+    if supposed == tuple(machines) or best_of(*family_and_limits(supposed, asked, request, catalogue)) is None:
         return make_plan(asked, machines, request, catalogue, client)
     plan = make_plan(asked, supposed, request, catalogue, client)
     if plan.status != "ok":

@@ -146,6 +146,23 @@ def test_ambiguous_names_give_the_choice(catalogue: Catalogue, text: str, names:
     assert all(name in (caught.value.hint or "") for name in names)
 
 
+@pytest.mark.parametrize(
+    ("text", "cc"), [("Turing", "7.5"), ("hopper", "9.0"), ("Ada Lovelace", "8.9"), ("NVIDIA Volta GPU", "7.0")]
+)
+def test_a_generation_of_one_compute_capability(text: str, cc: str) -> None:
+    assert find_gpu(text, Catalogue()).compute_capability == cc
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [("Ampere", "8.0 (such as NVIDIA A"), ("Blackwell", "12.0 (such as NVIDIA "), ("Pascal GPUs", "6.0 (such as ")],
+)
+def test_a_generation_of_several_gives_the_choice(text: str, choice: str) -> None:
+    with pytest.raises(UsageError, match="is a generation with GPUs of different compute capabilities") as caught:
+        find_gpu(text, Catalogue())
+    assert choice in (caught.value.hint or "")
+
+
 def test_a_machine_from_a_target(catalogue: Catalogue) -> None:
     machine = machine_from_target(
         parse_target("2x 4090 + sm_80, driver 550.54, py312, linux-x86_64, glibc 2.35"), catalogue

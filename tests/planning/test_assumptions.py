@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import envsolve
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Driver
 from envsolve.packages.requirement_files import read_requirements
+from envsolve.packages.requirements import Asked
+from envsolve.planning import assumptions
 from envsolve.planning.assumptions import plan_assuming
+from envsolve.planning.make import make_plan
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
 from envsolve.rules.judge import with_assumed_driver
@@ -65,3 +70,17 @@ def test_a_request_for_a_newer_driver_has_the_status_unknown(torch_world: World)
     plan = planned(torch_world, "RTX 4090", "torch", cuda="cu130")
     assert plan.status == "unknown"
     assert "whether it runs this CUDA is not known" in warning(plan)
+
+
+def test_nothing_is_planned_for_a_driver_that_runs_no_build(
+    torch_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Plan] = []
+
+    def counted(asked: Asked, *given: Any) -> Plan:
+        made.append(make_plan(asked, *given))
+        return made[-1]
+
+    monkeypatch.setattr(assumptions, "make_plan", counted)
+    assert planned(torch_world, "RTX 4090", "torch", cuda="cu130") is made[0]
+    assert len(made) == 1
