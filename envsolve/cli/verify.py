@@ -40,7 +40,7 @@ def command(
     ] = None,
     quick: Annotated[bool, option("--quick", help="Run only the fastest, most telling checks.")] = False,
     hashes: Annotated[
-        bool, option("--hashes", help="Also compare the hashes of installed files, not only their sizes.")
+        bool, option("--hashes", help="Hash all installed files, however long it takes, also with --quick.")
     ] = False,
     fast_paths: Annotated[
         bool, option("--fast-paths", help="Try each fast path of the GPU and the stack, and measure it.")

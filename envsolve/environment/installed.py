@@ -7,15 +7,17 @@ Both are read from outside: nothing of the environment runs, so nothing in it ca
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import csv
 import hashlib
 import os
 import re
 import stat
+import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -127,27 +129,92 @@ def packages_of_stack(
     return (*(_of_wheel(one, uv) for one in first.values()), *_of_conda(prefix))
 
 
-def damages(packages: Sequence[Package], *, hashes: bool = False) -> tuple[Damage, ...]:
-    """Compare files with their records.
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The end of a comparison.
+
+    Attributes:
+        hashed: How many files were compared by hash, and their bytes.
+        left: How many files of the recorded size were not, although they have a hash, and their bytes.
+        seconds: How long it took.
+    """
+
+    damages: tuple[Damage, ...]
+    hashed: tuple[int, int] = (0, 0)
+    left: tuple[int, int] = (0, 0)
+    seconds: float = 0.0
+
+
+class Comparison:
+    """Files compared with their records: their sizes at once, their hashes in threads beside other work.
+
+    A context manager, whose threads stop when the block is left.
 
     Args:
         packages: Those to check.
         hashes: Whether to also hash files of the recorded size, at about 1 GB/s a core.
     """
-    judge = partial(_judge, hashes=hashes)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashlib releases the interpreter's lock
-        all_records = [(package, record) for package in packages for record in package.records]
-        records = [record for _, record in all_records]
-        kinds = list(pool.map(judge, records) if hashes else map(judge, records))
-        found = [(*one, kind) for one, kind in zip(all_records, kinds, strict=True) if kind]
-        others = _claims(packages, {record.file for _, record, kind in found if kind != "missing"})
-        return tuple(
+
+    def __init__(self, packages: Sequence[Package], *, hashes: bool) -> None:
+        self._began, self._stopped = time.monotonic(), threading.Event()
+        self._packages = packages
+        self._records = [(package, record) for package in packages for record in package.records]
+        self._kinds = [_by_size(record) for _, record in self._records]
+        numbers = range(len(self._records)) if hashes else ()
+        waiting = [i for i in numbers if self._kinds[i] is None and self._records[i][1].sha256]
+        # Small ones first: if time ends, few files are left, and all that Python imports was compared.
+        waiting.sort(key=self._size)
+        # hashlib releases the interpreter's lock; half of the cores are left to the work beside.
+        self._pool = ThreadPoolExecutor(min(8, max(1, (os.cpu_count() or 1) // 2)))
+        self._hashing = {i: self._pool.submit(_hash, self._records[i][1].file, self._stopped) for i in waiting}
+
+    def __enter__(self) -> Comparison:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    def finish(self, seconds: float | None = None) -> Compared:
+        """Wait for the hashes and return all that differs.
+
+        Args:
+            seconds: When to stop, from the start on; never if None.
+        """
+        left = None if seconds is None else max(0.0, self._began + seconds - time.monotonic())
+        ended, open_ones = concurrent.futures.wait(self._hashing.values(), left)
+        taken = time.monotonic() - self._began
+        for number, job in self._hashing.items():
+            if job in ended and job.result() != self._records[number][1].sha256:
+                self._kinds[number] = "altered"
+        found = [(*one, kind) for one, kind in zip(self._records, self._kinds, strict=True) if kind]
+        others = _claims(self._packages, {record.file for _, record, kind in found if kind != "missing"})
+        damaged = tuple(
             Damage(record.file, kind, package, _writer(others.get(record.file, ()), package))
             for package, record, kind in found
         )
+        return Compared(damaged, self._counted(ended), self._counted(open_ones), taken)
+
+    def _counted(self, jobs: Collection[Future[str | None]]) -> tuple[int, int]:
+        numbers = [number for number, job in self._hashing.items() if job in jobs]
+        return len(numbers), sum(map(self._size, numbers))
+
+    def _size(self, number: int) -> int:
+        return self._records[number][1].size or 0
 
 
-def _judge(record: Record, *, hashes: bool) -> _Kind | None:
+def compare(packages: Sequence[Package], *, hashes: bool = False) -> Compared:
+    """Compare files with their records, to the end.
+
+    Args:
+        packages: Those to check.
+        hashes: As for :class:`Comparison`.
+    """
+    with Comparison(packages, hashes=hashes) as comparison:
+        return comparison.finish()
+
+
+def _by_size(record: Record) -> _Kind | None:
     try:
         status = os.stat(record.file)  # noqa: PTH116  thousands of files
     except OSError:
@@ -156,16 +223,14 @@ def _judge(record: Record, *, hashes: bool) -> _Kind | None:
         return "altered"
     if record.size is not None and status.st_size != record.size:
         return "truncated" if status.st_size < record.size and LIBRARY_FILE.search(record.path) else "altered"
-    if not hashes or record.sha256 is None:
-        return None
-    return None if _hash(record.file) == record.sha256 else "altered"
+    return None
 
 
-def _hash(path: str) -> str | None:
+def _hash(path: str, stopped: threading.Event) -> str | None:
     value = hashlib.sha256()
     try:
         with open_regular(Path(path)) as file:
-            while chunk := file.read(_CHUNK):
+            while not stopped.is_set() and (chunk := file.read(_CHUNK)):
                 value.update(chunk)
     except OSError:  # a damaged file system: what cannot be read is not what was installed
         return None
@@ -184,7 +249,12 @@ def _claims(packages: Sequence[Package], files: Collection[str]) -> Mapping[str,
 def _writer(claims: Sequence[tuple[Package, Record]], owner: Package) -> str | None:
     """The package that overwrote another one's file: both list it, and it fits the record of the other."""
     others = ((package, record) for package, record in claims if package is not owner and record.size is not None)
-    return next((package.label for package, record in others if _judge(record, hashes=True) is None), None)
+    return next((package.label for package, record in others if _fits(record)), None)
+
+
+def _fits(record: Record) -> bool:
+    sound = _by_size(record) is None
+    return sound and record.sha256 in (None, _hash(record.file, threading.Event()))
 
 
 def _of_wheel(distribution: Distribution, uv: bool) -> Package:

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envsolve.binaries.names import LIBRARY_FILE
-from envsolve.environment.installed import Damage, Package, damages, packages_of_stack
+from envsolve.environment.installed import Compared, Comparison, Damage, Package, compare, packages_of_stack
 from envsolve.environment.layout import Layout, prefix_of, read_layout
 from envsolve.environment.model import Distribution
 from envsolve.environment.read import read_distributions
 from envsolve.errors import UsageError
 from envsolve.system.files import is_file, read_regular
+from envsolve.system.progress import phase
 from envsolve.verify.report import FILES, Check, Explain, Report, unexplained
 from envsolve.verify.runner import run_checks
 from envsolve.verify.scripts import expect_known, find_scripts
@@ -29,6 +30,8 @@ from envsolve.verify.target import find_target
 #: The code of the root cause: files of a package are gone, or are not those of the package.
 _CAUSE = "lock-incomplete"
 _NAMED = 8
+#: The checks of a full ladder take as long on a fast machine; what is not hashed by then waits for a slow disk.
+_HASH_SECONDS = 20.0
 #: Python imports these before every program, where they may replace anything.
 _CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
 #: A line of a ``.pth`` file that Python runs (documentation of the module ``site``).
@@ -45,20 +48,21 @@ class Files:
         packages: Those that GPU programs run on.
         foreign: Lines about a torch that hides the installed one.
         customize: Modules that run before every program.
+        unread: Why nothing was read: the interpreter belongs to no environment.
     """
 
-    packages: tuple[Package, ...]
-    foreign: tuple[str, ...]
-    customize: tuple[str, ...]
+    packages: tuple[Package, ...] = ()
+    foreign: tuple[str, ...] = ()
+    customize: tuple[str, ...] = ()
+    unread: str | None = None
 
 
 def read_files(python: Path) -> Files:
-    """Read the records of an interpreter's environment.
-
-    Raises:
-        UsageError: It belongs to no environment.
-    """
-    layout = read_layout(prefix_of(python), os.environ)
+    """Read the records of an interpreter's environment."""
+    try:
+        layout = read_layout(prefix_of(python), os.environ)
+    except UsageError as error:
+        return Files(unread=error.message)
     distributions = tuple(found for site in layout.sites for found in read_distributions(Path(site.path)))
     built_on_torch = {one.name for one in distributions if _is_extension(one)}
     packages = packages_of_stack(layout.prefix, distributions, built_on_torch, uv=layout.kind == "uv")
@@ -91,24 +95,32 @@ def _hidden(layout: Layout, distributions: Sequence[Distribution]) -> Iterator[s
 
 def check_files(python: Path, *, hashes: bool = False) -> Check:
     """Compare the installed files of the GPU stack with their records."""
-    started = time.monotonic()
-    try:
-        files = read_files(python)
-    except UsageError as error:
-        return Check(FILES, None, "skip", 0.0, error.message)
-    return _judged(files, damages(files.packages, hashes=hashes), started, hashes=hashes)
+    files = read_files(python)
+    return _judged(files, compare(files.packages, hashes=hashes))
 
 
-def _judged(files: Files, found: Sequence[Damage], started: float, *, hashes: bool) -> Check:
-    seconds = round(time.monotonic() - started, 3)
-    if found or files.foreign:
-        lines = [*files.foreign, *_lines(found)]
-        return Check(FILES, None, "fail", seconds, "\n".join(lines), _CAUSE if found else None)
+def _judged(files: Files, compared: Compared) -> Check:
+    seconds = round(compared.seconds, 3)
+    if files.unread:
+        return Check(FILES, None, "skip", seconds, files.unread)
+    if compared.damages or files.foreign:
+        lines = [*files.foreign, *_lines(compared.damages)]
+        return Check(FILES, None, "fail", seconds, "\n".join(lines), _CAUSE if compared.damages else None)
     count = sum(len(package.records) for package in files.packages)
     if not count:
         return Check(FILES, None, "skip", seconds, "no package of the GPU stack has a record of its files")
-    what = "sizes and hashes" if hashes else "sizes"
-    return Check(FILES, None, "pass", seconds, f"{count} files of {len(files.packages)} packages have their {what}")
+    words = f"{count} files of {len(files.packages)} packages have their sizes"
+    hashed, left = compared.hashed, compared.left
+    if left[0]:
+        words += f"; {hashed[0]} of them ({_gib(hashed)}) have their hashes, and {left[0]} ({_gib(left)}) were not"
+        words += f" hashed within {_HASH_SECONDS:g} s: --hashes compares all"
+    elif hashed[0]:
+        words += f" and hashes ({_gib(hashed)})"
+    return Check(FILES, None, "pass", seconds, words)
+
+
+def _gib(counted: tuple[int, int]) -> str:
+    return f"{counted[1] / (1 << 30):.1f} GiB"
 
 
 def _lines(found: Sequence[Damage]) -> Iterator[str]:
@@ -131,14 +143,15 @@ def check_here(
 ) -> Report:
     """Check an environment on the GPUs at hand, its installed files first.
 
-    If a check fails, files are also compared by hash, and what is damaged is the failure's cause.
+    If a check fails, what is damaged is the failure's cause.
 
     Args:
         python: The environment's interpreter.
         time_limit: Seconds for each check.
         only: Names of the checks to run; all if empty.
         quick: Whether to run only the fastest, most telling checks.
-        hashes: Whether to compare hashes, even if no check fails.
+        hashes: Whether to compare all hashes. Otherwise, without ``quick``, as many as are read beside the checks or
+            within 20 s, and all if a check fails.
         explain: Finds the root cause of a failure in its text.
 
     Raises:
@@ -149,31 +162,31 @@ def check_here(
     expect_known(only, [FILES, *names], "--compile-only has others, for named GPUs")
     others = [name for name in only if name != FILES]
     target = find_target(python, time_limit, None)  # refuses what is no Python before anything is read
-    started = time.monotonic()
-    first = [check_files(target.python, hashes=hashes)] if FILES in only or not only else []
-    if others or not only:
-        ran = run_checks(target, only=others, quick=quick, explain=explain)
-    else:
-        ran = Report(python=str(target.python), versions=target.versions)
-    if any(check.status == "fail" for check in ran.checks):
-        return with_damage(ran, first, target.python, started)
+    started, wanted = time.monotonic(), FILES in only or not only
+    files = read_files(target.python) if wanted else Files()
+    hashing = wanted and (hashes or not quick)
+    # Beside the checks: hashing 5 GB takes a core 3 to 5 s, and reading them from a slow disk far longer.
+    with Comparison(files.packages, hashes=hashing) as comparison:
+        if others or not only:
+            ran = run_checks(target, only=others, quick=quick, explain=explain)
+        else:
+            ran = Report(python=str(target.python), versions=target.versions)
+        phase("hashing installed files" if hashing else "")
+        compared = comparison.finish(None if hashes or ran.failed else _HASH_SECONDS)
+    if ran.failed and not hashing:
+        files = files if wanted else read_files(target.python)
+        compared = compare(files.packages, hashes=True)
+    if ran.failed:
+        ran = replace(ran, checks=tuple(_explained(ran.checks, files, compared)))
+    first = [_judged(files, compared)] if wanted or compared.damages else []
     return replace(ran, checks=(*first, *ran.checks), seconds=round(time.monotonic() - started, 3))
 
 
-def with_damage(ran: Report, first: Sequence[Check], python: Path, started: float) -> Report:
-    """The report with damaged files as the cause of its failures."""
-    try:
-        files = read_files(python)
-    except UsageError:
-        return replace(ran, checks=(*first, *ran.checks))
-    found = damages(files.packages, hashes=True)
-    notes = [*files.foreign, *_lines(found)]
+def _explained(checks: Sequence[Check], files: Files, compared: Compared) -> Iterator[Check]:
+    """Checks with damaged files as the cause of their failures."""
+    notes = [*files.foreign, *_lines(compared.damages)]
     notes += [f"{path} runs before every program of this environment" for path in files.customize]
-    cause = _CAUSE if found else None
-    checks = (
-        replace(one, detail="\n".join([one.detail, *notes]), cause=cause or one.cause) if one.status == "fail" else one
-        for one in ran.checks
-    )
-    if first or found:
-        first = [_judged(files, found, started, hashes=True)]
-    return replace(ran, checks=(*first, *checks), seconds=round(time.monotonic() - started, 3))
+    cause = _CAUSE if compared.damages else None
+    for one in checks:
+        failed = one.status == "fail"
+        yield replace(one, detail="\n".join([one.detail, *notes]), cause=cause or one.cause) if failed else one

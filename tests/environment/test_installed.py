@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envsolve.environment.installed import Damage, damages, packages_of_stack
+from envsolve.environment.installed import Damage, compare, packages_of_stack
 from envsolve.environment.read import read_distributions
 
 
@@ -31,7 +31,7 @@ def put(site: Path, name: str, files: Mapping[str, bytes], *, installer: str = "
 
 def found(site: Path, prefix: Path | None = None, *, hashes: bool = False) -> tuple[Damage, ...]:
     distributions = tuple(read_distributions(site)) if site.exists() else ()
-    return damages(packages_of_stack(prefix or site, distributions), hashes=hashes)
+    return compare(packages_of_stack(prefix or site, distributions), hashes=hashes).damages
 
 
 LIBRARY = "nvidia/cu13/lib/libcufft.so.12"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import time
+import threading
 import venv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from envsolve.environment import installed as files_module
 from envsolve.errors import UsageError
-from envsolve.verify.installed import check_files, check_here, with_damage
+from envsolve.verify import installed
+from envsolve.verify.installed import check_files, check_here
 from envsolve.verify.report import FILES, Check, Report
 from tests.environment.test_installed import LIBRARY, put
 
@@ -29,23 +32,38 @@ def site_of(prefix: Path) -> Path:
     return next(prefix.glob("lib/python3*/site-packages"))
 
 
-def explained(python: Path, check: Check = BUS) -> tuple[Check, ...]:
-    return with_damage(Report(checks=(check,)), [check_files(python)], python, time.monotonic()).checks
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[Check]:
+    """What the checks of the ladder say: at first that one failed."""
+    checks = [BUS]
+    monkeypatch.setattr(installed, "run_checks", lambda *_, **__: Report(checks=tuple(checks)))
+    return checks
+
+
+def explained(python: Path, *, quick: bool = False, only: tuple[str, ...] = ()) -> tuple[Check, ...]:
+    return check_here(python, quick=quick, only=only).checks
+
+
+def altered(python: Path) -> Path:
+    """A library with other bytes at the same size."""
+    path = site_of(python.parent.parent) / LIBRARY
+    path.write_bytes(b"\x7fELF" + b"y" * 100)
+    return path
 
 
 def test_sound_files_pass_and_prove_nothing_of_the_gpu(python: Path) -> None:
     report = check_here(python, only=[FILES], hashes=True)
-    assert [check.detail for check in report.checks] == ["3 files of 2 packages have their sizes and hashes"]
+    assert [check.detail for check in report.checks] == ["3 files of 2 packages have their sizes and hashes (0.0 GiB)"]
     assert (report.passed, report.failed) == (False, False)
 
 
-def test_a_failure_without_damage_keeps_its_cause(python: Path) -> None:
+def test_a_failure_without_damage_keeps_its_cause(python: Path, ran: list[Check]) -> None:
     files, failure = explained(python)
     assert (files.status, failure) == ("pass", BUS)
 
 
 @pytest.mark.parametrize("content", [b"\x7fELF", b"\x7fELF" + b"y" * 100, None])
-def test_a_damaged_file_is_the_cause_of_a_failure(python: Path, content: bytes | None) -> None:
+def test_a_damaged_file_is_the_cause_of_a_failure(python: Path, ran: list[Check], content: bytes | None) -> None:
     path = site_of(python.parent.parent) / LIBRARY
     path.unlink()
     if content is not None:
@@ -58,6 +76,41 @@ def test_a_damaged_file_is_the_cause_of_a_failure(python: Path, content: bytes |
         assert "fix: pip install --force-reinstall --no-deps 'nvidia-cufft==1.0'" in check.detail
 
 
+def test_all_files_are_hashed_beside_the_checks(python: Path, ran: list[Check]) -> None:
+    ran[:] = [replace(BUS, status="pass")]
+    path = altered(python)
+    (files, passed) = explained(python)
+    assert (files.status, passed.status) == ("fail", "pass")
+    assert f"{path} is not the file that was installed: it belongs to nvidia-cufft 1.0" in files.detail
+
+
+def test_the_quick_checks_look_at_sizes(python: Path, ran: list[Check]) -> None:
+    ran[:] = [replace(BUS, status="pass")]
+    altered(python)
+    assert explained(python, quick=True)[0].detail == "3 files of 2 packages have their sizes"
+
+
+@pytest.mark.parametrize(("quick", "only"), [(True, ()), (False, ("torch-matmul",))])
+def test_a_failure_has_all_files_hashed(python: Path, ran: list[Check], quick: bool, only: tuple[str, ...]) -> None:
+    path = altered(python)
+    files, failure = explained(python, quick=quick, only=only)
+    assert (files.name, failure.cause) == (FILES, "lock-incomplete")
+    assert str(path) in failure.detail
+
+
+def test_a_disk_too_slow_for_all_hashes(python: Path, ran: list[Check], monkeypatch: pytest.MonkeyPatch) -> None:
+    ran[:] = [replace(BUS, status="pass")]
+    monkeypatch.setattr(installed, "_HASH_SECONDS", 0.05)
+    hash_file = files_module._hash
+
+    def hash_slowly(path: str, stopped: threading.Event) -> str | None:
+        return hash_file(path, stopped) if path.endswith(".py") or stopped.wait(20) else None
+
+    monkeypatch.setattr(files_module, "_hash", hash_slowly)
+    words = "3 files of 2 packages have their sizes; 2 of them (0.0 GiB) have their hashes, and 1 (0.0 GiB) were not"
+    assert explained(python)[0].detail == f"{words} hashed within 0.05 s: --hashes compares all"
+
+
 def test_another_torch_first_on_the_path(python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine" / "torch").mkdir(parents=True)
     (tmp_path / "mine" / "torch" / "__init__.py").touch()
@@ -67,20 +120,22 @@ def test_another_torch_first_on_the_path(python: Path, tmp_path: Path, monkeypat
     assert f"{tmp_path}/mine/torch is imported (PYTHONPATH) instead of torch 1.0" in check.detail
 
 
-def test_what_runs_before_every_program_is_named(python: Path) -> None:
+def test_what_runs_before_every_program_is_named(python: Path, ran: list[Check]) -> None:
     custom = site_of(python.parent.parent) / "sitecustomize.py"
     custom.touch()
     assert f"{custom} runs before every program" in explained(python)[1].detail
 
 
 @pytest.mark.parametrize(("text", "named"), [("import changing\n", True), ("import_me/\n", False), ("/lib\n", False)])
-def test_a_pth_file_of_no_package_that_runs_code_is_named(python: Path, text: str, named: bool) -> None:
+def test_a_pth_file_of_no_package_that_runs_code_is_named(
+    python: Path, ran: list[Check], text: str, named: bool
+) -> None:
     path = site_of(python.parent.parent) / "changing.pth"
     path.write_text(text)
     assert (f"{path} runs before every program" in explained(python)[1].detail) is named
 
 
-def test_a_pth_file_of_a_package_is_not_named(python: Path) -> None:
+def test_a_pth_file_of_a_package_is_not_named(python: Path, ran: list[Check]) -> None:
     put(site_of(python.parent.parent), "tool", {"tool.pth": b"import os\n"})
     assert "runs before every program" not in explained(python)[1].detail
 
