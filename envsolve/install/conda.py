@@ -196,7 +196,7 @@ class CondaWork:
 
     def _order(self, stage: Staging) -> conda_fill.Order:
         packages = tuple(
-            conda_fill.Package(f"{one.name} =={one.version}", one.url, one.hashes) for one in self.aim.files
+            conda_fill.Package(f"{one.name} =={one.version}", one.url, one.hashes, one.size) for one in self.aim.files
         )
         # An address is CHANNEL/SUBDIR/FILE.
         channels = tuple(dict.fromkeys(one.url.rsplit("/", 2)[0] for one in self.aim.files))
@@ -251,4 +251,4 @@ def _file(package: PlannedPackage) -> File:
     # The one that an explicit lock names, so that an environment of the plan is one of its lock.
     best = "sha256" if "sha256" in package.hashes else "md5"
     hashes = {best: package.hashes[best]}
-    return File(package.name, package.version, "conda", package.filename, package.url, hashes)
+    return File(package.name, package.version, "conda", package.filename, package.url, hashes, package.size)

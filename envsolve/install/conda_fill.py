@@ -28,6 +28,7 @@ class Package:
     spec: str
     url: str
     hashes: Mapping[str, str]
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,9 @@ def _record(package: Package, records: Mapping[str, Any]) -> Any:
     planned = package.hashes.get("sha256") or package.hashes.get("md5")
     if planned and (digest is None or digest.hex() != planned):
         raise _GoneError(f"hash mismatch when reading the index: {url} was planned with {planned}")
+    if package.size is not None and record.size not in (None, package.size):
+        size = f"{record.size} bytes, and was planned with {package.size}"
+        raise _GoneError(f"size mismatch when reading the index: {url} has {size}")
     return record
 
 

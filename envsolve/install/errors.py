@@ -81,6 +81,12 @@ _SIGNS = (
         "a mirror or proxy may serve another file; plan again, or ask who runs the index",
     ),
     _sign(
+        r"size mismatch when ",
+        IndexUnavailableError,
+        "a file is not the one that was planned: its size differs",
+        "the channel may have replaced it; plan again",
+    ),
+    _sign(
         r"HTTP error (401|403)\b|HTTP status client error \((401|403)\b",
         IndexUnavailableError,
         "the index refuses access",

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.formats._packages import strong_hashes
 from envsolve.packages.urls import Credentials, local_path, without_secrets
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.system import progress
+from envsolve.system.limits import DOWNLOAD_BYTES
 
 if TYPE_CHECKING:
     import requests
 
+    from envsolve.install.files import File
     from envsolve.packages.http import Session
     from envsolve.packages.settings import IndexSettings
 
 _BLOCK = 1 << 20
 _ATTEMPTS = 3  # without a byte received in between
 _AT_A_TIME = 4  # files; more would only divide the same bandwidth
+_SIZES_AT_A_TIME = 16
 
 
 class BundledFile(msgspec.Struct, frozen=True):
@@ -59,10 +65,7 @@ class Fetch:
         if self._started is None:
             from envsolve.packages.http import Session
 
-            credentials = Credentials(self._settings.keyring)
-            for url in (self._settings.default, *self._settings.extras):
-                credentials.add(url)
-            self._started = Session(self._settings, credentials, connections=_AT_A_TIME)
+            self._started = Session(self._settings, _credentials(self._settings), connections=_AT_A_TIME)
         return self._started
 
     def all(self, packages: Sequence[PlannedPackage], role: Literal["package", "build"]) -> list[BundledFile]:
@@ -84,24 +87,24 @@ class Fetch:
 
     def _one(self, package: PlannedPackage) -> tuple[int, str]:
         target = self._directory / str(package.filename)
-        hashes = strong_hashes(package)
-        if target.is_file() and (known := _checked(target, hashes)):
+        hashes, size = strong_hashes(package), package.size
+        if target.is_file() and (known := _checked(target, hashes, size)):
             progress.advance(known[0], package.filename)
             return known
         part = target.with_name(f"{target.name}.part")
         if str(package.url).startswith("file:"):
             shutil.copyfile(local_path(str(package.url)), part)
         else:
-            self._download(str(package.url), part)
-        known = _checked(part, hashes)
+            self._download(str(package.url), part, size)
+        known = _checked(part, hashes, size)
         if known is None:
             part.unlink()
-            message = f"{package.filename} is not the file of the plan: its hash is another one"
+            message = f"{package.filename} is not the file of the plan: its hash or size is another one"
             raise IndexUnavailableError(message, hint="plan again; if it stays so, the index or a proxy changes files")
         part.replace(target)
         return known
 
-    def _download(self, url: str, part: Path) -> None:
+    def _download(self, url: str, part: Path, size: int | None) -> None:
         if self._offline:
             raise IndexUnavailableError(f"{url} is not on this machine", hint="run without --offline")
         left = _ATTEMPTS
@@ -109,7 +112,7 @@ class Fetch:
             begun = part.stat().st_size if part.is_file() else 0
             headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={begun}-"} if begun else {})
             try:
-                done = self._session.get(url, _into(part, begun), headers)
+                done = self._session.get(url, _into(part, begun, size or DOWNLOAD_BYTES), headers)
             except IndexUnavailableError:
                 if not begun:
                     raise
@@ -125,8 +128,11 @@ class Fetch:
                 raise IndexUnavailableError(f"{url} breaks off again and again", hint="run again to go on with it")
 
 
-def _into(part: Path, begun: int) -> Callable[[requests.Response], bool]:
-    """What writes a response into a file, from a byte on if the host sends that part; its answer: whether all came."""
+def _into(part: Path, begun: int, limit: int) -> Callable[[requests.Response], bool]:
+    """What writes a response into a file, from a byte on if the host sends that part; its answer: whether all came.
+
+    It stops beyond the limit, where the file has another size and hash than planned.
+    """
 
     def write(response: requests.Response) -> bool:
         from requests import RequestException
@@ -140,6 +146,8 @@ def _into(part: Path, begun: int) -> Callable[[requests.Response], bool]:
             try:
                 for block in response.iter_content(_BLOCK):
                     file.write(block)
+                    if file.tell() > limit:
+                        break
                     progress.advance(len(block), part.name.removesuffix(".part"))
             except (RequestException, HTTPError, OSError):
                 return False
@@ -148,8 +156,74 @@ def _into(part: Path, begun: int) -> Callable[[requests.Response], bool]:
     return write
 
 
-def _checked(path: Path, hashes: Mapping[str, str]) -> tuple[int, str] | None:
-    """The size and the SHA-256 of a file; None if it has not all of some hashes."""
+def _credentials(settings: IndexSettings) -> Credentials:
+    credentials = Credentials(settings.keyring)
+    for url in (settings.default, *settings.extras):
+        credentials.add(url)
+    return credentials
+
+
+def check_sizes(files: Sequence[File]) -> None:
+    """Compare the sizes that a plan or a lock states with those of the files, before any is downloaded.
+
+    pip and uv check hashes only, and only at the end of a download, which may have none. A host that does not answer is
+    not asked again: the files may be in the manager's cache.
+
+    Raises:
+        IndexUnavailableError: A file has another size.
+    """
+    stated = [file for file in files if file.size is not None]
+    remote = [file for file in stated if not file.url.startswith("file:")]
+    found = {file.url: _local_size(file.url) for file in stated if file not in remote}
+    found |= _remote_sizes(remote) if remote else {}
+    for file in stated:
+        size = found.get(file.url)
+        if size not in (None, file.size):
+            what = f"{file.filename} has {size} bytes, and the plan or the lock says {file.size}"
+            hint = "the index or the lock was changed: plan again"
+            raise IndexUnavailableError(f"not the file that was planned: {what}", hint=hint)
+
+
+def _local_size(url: str) -> int | None:
+    try:
+        return local_path(url).stat().st_size
+    except OSError:
+        return None  # the manager says what is wrong with it
+
+
+def _remote_sizes(files: Sequence[File]) -> dict[str, int | None]:
+    """The sizes by URL, as far as hosts say them."""
+    from envsolve.packages.http import Session
+    from envsolve.packages.settings import read_settings
+
+    settings = replace(read_settings(), retries=0)
+    credentials = _credentials(settings)
+    session = Session(settings, credentials, connections=_SIZES_AT_A_TIME)
+    headers = {"Accept-Encoding": "identity", "Range": "bytes=0-0"}
+    found: dict[str, int | None] = {}
+
+    def ask(url: str) -> int | None:
+        return session.get(credentials.add(url), _stated_size, headers, time_limit=settings.answer_timeout)
+
+    pool = ThreadPoolExecutor(_SIZES_AT_A_TIME, thread_name_prefix="size")
+    try:
+        with suppress(IndexUnavailableError):
+            found.update(zip([file.url for file in files], pool.map(ask, [file.url for file in files]), strict=True))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        session.close()
+    return found
+
+
+def _stated_size(response: requests.Response) -> int | None:
+    """The size of the whole file, by the headers of a response to a range or to all of it."""
+    is_part = response.status_code == 206
+    text = response.headers.get("Content-Range" if is_part else "Content-Length", "").rpartition("/")[2]
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+
+
+def _checked(path: Path, hashes: Mapping[str, str], stated: int | None) -> tuple[int, str] | None:
+    """The size and the SHA-256 of a file; None if it has another size, or not all of some hashes."""
     digests = {name: hashlib.new(name) for name in {"sha256", *hashes}}
     size = 0
     with path.open("rb") as file:
@@ -157,6 +231,7 @@ def _checked(path: Path, hashes: Mapping[str, str]) -> tuple[int, str] | None:
             size += len(block)
             for one in digests.values():
                 one.update(block)
-    if any(digests[name].hexdigest() != digest.lower() for name, digest in hashes.items()):
+    wrong = (digests[name].hexdigest() != digest.lower() for name, digest in hashes.items())
+    if stated not in (None, size) or any(wrong):
         return None
     return size, digests["sha256"].hexdigest()

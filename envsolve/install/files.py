@@ -105,6 +105,7 @@ class File:
         filename: Empty for a source tree.
         url: Where it is; ``file:`` for one that lies beside the lock.
         hashes: Algorithm (sha256 or stronger) to hex digest; of a commit, its id by ``git``. Never empty.
+        size: Bytes that the plan or the lock states.
     """
 
     name: str
@@ -113,6 +114,7 @@ class File:
     filename: str
     url: str
     hashes: Mapping[str, str]
+    size: int | None = None
 
     @property
     def requirement(self) -> str:
@@ -219,9 +221,9 @@ def wanted(source: Plan | Lock, target: Target) -> Wanted:
     """
     if isinstance(source, Lock):
         assumptions = source.assumptions
-        files, sizes = _from_lock(source, target)
+        files = _from_lock(source, target)
         environment = assumptions.environment if assumptions else {}
-        return Wanted(files, environment, assumptions, total_size(sizes))
+        return Wanted(files, environment, assumptions, total_size([file.size for file in files]))
     if source.status == "impossible":
         facts = "; ".join(fact.fact for fact in source.conflict)
         raise ImpossibleError(f"the plan is impossible, so there is nothing to install: {facts}")
@@ -253,11 +255,11 @@ def _from_plan(package: PlannedPackage) -> File:
             f"the plan knows {package.name} {package.version} only from the catalogue, without a URL or a hash",
             hint="plan again where the package index can be reached, then install",
         )
-    return File(package.name, version, package.kind, package.filename, package.url, hashes)
+    return File(package.name, version, package.kind, package.filename, package.url, hashes, package.size)
 
 
-def _from_lock(lock: Lock, target: Target) -> tuple[tuple[File, ...], list[int | None]]:
-    """The files that the lock has for an interpreter, and their sizes."""
+def _from_lock(lock: Lock, target: Target) -> tuple[File, ...]:
+    """The files that the lock has for an interpreter."""
     try:
         # The target's own marker values are complete: nothing is filled in from the Python that runs envsolve.
         selected = list(lock.pylock.select(environment=target.markers, tags=target.tags, dependency_groups=lock.groups))
@@ -266,8 +268,7 @@ def _from_lock(lock: Lock, target: Target) -> tuple[tuple[File, ...], list[int |
             f"the lock {lock.path} does not fit Python {target.version} here: {error}",
             hint="make a lock for this machine with: envsolve plan",
         ) from error
-    files = tuple(_locked_file(lock.path, package, source) for package, source in selected)
-    return files, [getattr(source, "size", None) for _, source in selected]
+    return tuple(_locked_file(lock.path, package, source) for package, source in selected)
 
 
 def _locked_file(lock: Path, package: Package, source: object) -> File:
@@ -288,7 +289,8 @@ def _locked_file(lock: Path, package: Package, source: object) -> File:
         raise UsageError(
             f"the lock has no sha256 (or stronger) hash of {filename}", hint="lock again with envsolve plan"
         )
-    return File(package.name, str(package.version) if package.version else None, kind, filename, url, hashes)
+    version = str(package.version) if package.version else None
+    return File(package.name, version, kind, filename, url, hashes, source.size)
 
 
 def _tree(name: str, version: str | None, tree: Tree) -> File:

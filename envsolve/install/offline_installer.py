@@ -44,7 +44,7 @@ def check(bundle):
         path = HERE / "wheels" / file["filename"]
         if not path.is_file():
             stop("{} is missing".format(path))
-        if digest(path) != file["sha256"]:
+        if path.stat().st_size != file["size"] or digest(path) != file["sha256"]:
             stop("{} was damaged on its way: copy it again".format(path))
 
 

@@ -17,6 +17,7 @@ from packaging.version import Version
 from envsolve.errors import EnvsolveError, ImpossibleError, IndexUnavailableError
 from envsolve.install import interpreters, managers, record, relocate
 from envsolve.install.errors import DamagedFilesError, InstallError, Progress, Step, explained
+from envsolve.install.fetch import check_sizes
 from envsolve.install.files import File, Lock, Wanted, wanted
 from envsolve.install.interpreters import Target
 from envsolve.install.managers import Manager
@@ -114,6 +115,7 @@ def _make(
     planned = {file.name for file in aim.files}
     extra = [pip] if pip is not None and "pip" not in planned else []
 
+    check_sizes(aim.files)
     rest = sources.others(aim) if sources else aim
     ready = replace(rest, files=_held_to_all_hashes([one for one in rest.files if one.kind != "tree"], stage))
     what = f"installing {packages(len(ready.files))}{_size(aim.size)} with {title}"

@@ -19,6 +19,8 @@ RANGE_BYTES = 64 * MIB
 """One part of a file. The largest step that is requested has 8 MiB; a table of contents may be larger."""
 SDIST_BYTES = 256 * MIB
 """Limit on decompressed bytes of an sdist before its PKG-INFO is found."""
+DOWNLOAD_BYTES = 16 * 1024 * MIB
+"""A file that is downloaded and whose size its index does not say. The largest wheels have 4 GiB."""
 SLOWEST = 8 * 1024
 """Bytes per second: a response gets its time limit and one second more for each of these."""
 NAME_LENGTH = 255

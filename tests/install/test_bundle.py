@@ -129,6 +129,15 @@ def test_a_file_with_another_hash_is_refused(plan: Plan, tmp_path: Path) -> None
     assert not any(name.endswith(".whl") for name in names(tmp_path / "made"))
 
 
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_file_of_another_size_is_refused(plan: Plan, tmp_path: Path, more: int) -> None:
+    (size,) = {one.size for one in bundled(plan, tmp_path / "right").files if one.name == "es-one"}
+    spoilt = tuple(replace(one, size=size + more) if one.name == "es-one" else one for one in plan.packages)
+    with pytest.raises(IndexUnavailableError, match="is not the file of the plan"):
+        bundled(replace(plan, packages=spoilt), tmp_path / "made")
+    assert not any(name.startswith("es_one") for name in names(tmp_path / "made"))
+
+
 def test_an_archive_has_the_same_bytes_each_time(plan: Plan, tmp_path: Path) -> None:
     contents = []
     for _ in range(2):

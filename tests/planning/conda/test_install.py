@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import envsolve
 from envsolve.errors import IndexUnavailableError, UsageError, VerificationError
@@ -154,6 +155,14 @@ def test_a_file_that_is_not_the_planned_one(
         assert not (tmp_path / "env").exists()
         file.write_bytes(content)
         assert install(made, tmp_path / "env").changed
+
+
+def test_a_file_of_another_size_than_planned_is_refused(made: Plan, tmp_path: Path) -> None:
+    assert all(one.size for one in made.packages)
+    spoilt = tuple(replace(one, size=int(one.size or 0) + (one.name == "hello")) for one in made.packages)
+    with pytest.raises(IndexUnavailableError, match="is not the one that was planned"):
+        install(replace(made, packages=spoilt), tmp_path / "env")
+    assert not (tmp_path / "env").exists()
 
 
 @pytest.mark.parametrize("secret", [{"login": "bob:s3cr%40t"}, {"token": "s3cret"}], ids=["login", "token"])
