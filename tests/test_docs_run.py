@@ -124,7 +124,7 @@ def exit_code(words: list[str]) -> int:
     return ended.value.code
 
 
-def is_answered(command: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def answer(command: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """Run a command as it is shown; one that asks before it changes a file gets the answer that a person would give."""
     code = exit_code([*words, "--yes"] if "--write" in words else words)
     captured = capsys.readouterr()
@@ -133,6 +133,7 @@ def is_answered(command: str, words: list[str], capsys: pytest.CaptureFixture[st
     allowed = {REFUSED[command]} if command in REFUSED else ANSWERS
     assert code in allowed, captured.err
     assert "Traceback" not in captured.err
+    return captured.out + captured.err
 
 
 OFFLINE = {c: w for c, w in shown().items() if reason(c) is None and not NETWORK.match(c)}
@@ -143,14 +144,14 @@ OFFLINE |= {c: w for c, w in shown().items() if c in REFUSED}
 @pytest.mark.parametrize("command", OFFLINE)
 @pytest.mark.usefixtures("work")
 def test_a_command_of_the_pages_runs(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    is_answered(command, OFFLINE[command], capsys)
+    assert answer(command, OFFLINE[command], capsys)
 
 
 @pytest.mark.network
 @pytest.mark.parametrize("command", ONLINE)
 @pytest.mark.usefixtures("work")
 def test_a_command_of_the_pages_runs_with_the_index(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    is_answered(command, ONLINE[command], capsys)
+    assert answer(command, ONLINE[command], capsys)
 
 
 def test_every_reason_not_to_run_a_command_is_needed() -> None:

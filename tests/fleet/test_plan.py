@@ -179,6 +179,8 @@ def test_kubernetes_pods_with_it_are_valid(tmp_path: Path) -> None:
     spec: dict[str, Any] = json.loads(json.dumps(kubernetes.requirements(ASSUMES, ["a"], Inventory(), Catalogue())))
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec}
     validate.validate(pod, "1.37", strict=True)
+    with pytest.raises(validate.ValidationError):
+        validate.validate({**pod, "spec": {**spec, "affinities": {}}}, "1.37", strict=True)
 
 
 def test_htcondor_gets_the_gpus_and_the_cuda_version_of_the_driver() -> None:

@@ -175,8 +175,12 @@ def test_the_manifest_holds_the_probe() -> None:
 
 def test_the_manifest_is_valid() -> None:
     validate = pytest.importorskip("kubernetes_validate")
-    for document in pytest.importorskip("ruamel.yaml").YAML(typ="safe").load_all(kubernetes_manifest()):
+    documents = list(pytest.importorskip("ruamel.yaml").YAML(typ="safe").load_all(kubernetes_manifest()))
+    for document in documents:
         validate.validate(document, "1.37", strict=True)
+    documents[-1]["spec"]["template"]["spec"]["container"] = []
+    with pytest.raises(validate.ValidationError):
+        validate.validate(documents[-1], "1.37", strict=True)
 
 
 def probe_text() -> str:

@@ -129,3 +129,5 @@ def test_another_command_in_the_fleet_is_not_disturbed(fleet: Path) -> None:
 
     with only_one(fleet):
         verify(fleet, code=2)
+    assert not (fleet.parent / "asked").exists()
+    assert verify(fleet) == "4 of 4 nodes pass\n"

@@ -41,7 +41,9 @@ def _conda(path: Path) -> None:
 @pytest.mark.parametrize("make", [lambda path: None, Path.mkdir])
 def test_may_be_taken(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "env")
+    before = list(tmp_path.iterdir())
     environment.claim(tmp_path / "env")
+    assert list(tmp_path.iterdir()) == before, "only the install itself writes"
 
 
 @pytest.mark.parametrize(
