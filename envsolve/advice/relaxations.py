@@ -120,10 +120,15 @@ def relaxations(
 
 def without_one(needs: Sequence[Need], core: Sequence[Need], trials: Trials) -> Iterator[Fix]:
     """Requirements of a core without each of which the rest has an answer."""
-    for name in dict.fromkeys(map(_name, core)):
-        rest = [need for need in needs if _name(need) != name]
-        if rest and trials.anew(rest) is not None:
-            yield Fix(f"give up {name}")
+    names = [*map(_name, core)]
+    for name in dict.fromkeys(names):
+        # Of several requirements on one package, as jax[cuda12] and jax[cuda13], one may go.
+        several = names.count(name) > 1
+        texts = dict.fromkeys(str(need.requirement) for need in core if _name(need) == name)
+        for text in texts if several else [name]:
+            rest = [need for need in needs if (str(need.requirement) if several else _name(need)) != text]
+            if rest and trials.anew(rest) is not None:
+                yield Fix(f"give up {text}")
 
 
 def without_parents(causes: Sequence[Cause]) -> Iterator[Fix]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import SpecifierSet
+from resolvelib.structs import build_iter_view
 
+from envsolve.errors import IndexUnavailableError
 from envsolve.rules.nvidia.code import cuda_suffix
 from envsolve.solve.family import Family
 from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, FlavourNeed, PackageNeed
 from envsolve.solve.outcome import PlanWarning
 
 if TYPE_CHECKING:
+    from envsolve.solve.provider import Provider
     from envsolve.solve.resolver import Chosen
 
 # torch_scatter-2.1.2+pt21cu121, flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE; mmcv's dist/cu121/torch2.1.0/.
@@ -94,6 +98,57 @@ def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family
             oldest = ".".join(map(str, version.release[: 1 if version.major else 2]))
             at_least = SpecifierSet(f">={oldest}")
             yield PackageNeed(need.name, need.extra, at_least, None, f"{need.name}{at_least}", need.origin)
+
+
+# Of how many versions the metadata is read to learn what all of them need.
+_FEW = 12
+
+
+def inevitable(provider: Provider, roots: Sequence[AnyNeed], among: Collection[str]) -> Iterator[ClaimNeed]:
+    """Claims of packages that every answer has, because all versions that are left of what the request names need them.
+
+    Two of them with different holders are a contradiction that a search would only find after it has tried the versions
+    of everything else: 60 s for ``jax[cuda12] jax[cuda13]``.
+
+    Args:
+        provider: Of candidates and dependencies.
+        roots: The request, with what :func:`settled` adds.
+        among: The keys to look at: those that lead to a clash.
+    """
+    needs: dict[str, list[list[PackageNeed]]] = {}  # by key: the alternatives, each with all that is needed
+    for need in roots:
+        if isinstance(need, PackageNeed) and need.key in among:
+            needs.setdefault(need.key, [[]])[0].append(need)
+    waiting = [*needs]
+    for key in waiting:
+        name = key.partition("[")[0]
+        for owner in dict.fromkeys(provider.family.files_of(name, None)):
+            yield ClaimNeed(name, _files(owner), f"installs {_files(owner)}")
+        for common in _common_needs(provider, key, needs[key]):
+            if common[0].key in among and common[0].key not in needs:
+                needs[common[0].key] = [[need] for need in common]
+                waiting.append(common[0].key)
+
+
+def _common_needs(
+    provider: Provider, key: str, alternatives: Sequence[Sequence[PackageNeed]]
+) -> Iterator[list[PackageNeed]]:
+    """The needs, by key, that all versions of a package have; none if it has many versions, or an index fails."""
+    found: dict[Candidate, dict[str, PackageNeed]] = {}
+    for needs in alternatives:
+        matches = provider.find_matches(key, {key: iter(needs)}, {key: iter(())})
+        for candidate in islice(build_iter_view(matches), _FEW + 1 - len(found)):
+            try:
+                own = [need for need in provider.get_dependencies(candidate) if isinstance(need, PackageNeed)]
+            except IndexUnavailableError:
+                return
+            assert isinstance(candidate, Candidate)
+            found[candidate] = {need.key: need for need in own}
+    if 0 < len(found) <= _FEW:
+        first, *others = found.values()
+        for needed in first:
+            if all(needed in other for other in others):
+                yield [other[needed] for other in found.values()]
 
 
 def about_age(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarning]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -15,7 +15,7 @@ from resolvelib.structs import State, build_iter_view
 from envsolve.errors import EnvsolveError, IndexUnavailableError
 from envsolve.packages.model import read_version
 from envsolve.packages.requirements import Need
-from envsolve.solve.claims import settled
+from envsolve.solve.claims import inevitable, settled
 from envsolve.solve.needs import (
     CUDA_MAJOR,
     AnyCandidate,
@@ -247,6 +247,8 @@ def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
         return found
     clash = UnsolvableError(list(_clash_causes(provider, found, next(iter(clashes)))))
     ways = [[*way, *settled(way, found.state.mapping, provider.family)] for way in ways]
+    leading = _leading_to(provider, found, clashes)
+    ways = [[*way, *inevitable(provider, way, leading)] for way in ways]
     try:
         return _without_clash(provider, ways, clashes)
     except (ResolutionImpossible, TooLongError):
@@ -295,8 +297,21 @@ def _claims(provider: Provider, found: Found) -> Iterator[tuple[ClaimNeed, Candi
         yield from ((claim, candidate) for claim in provider.claims(candidate))
 
 
+def _leading_to(provider: Provider, found: Found, clashes: Collection[str]) -> set[str]:
+    """The packages that clash, and all by which the request leads to them."""
+    edges = _edges(found.state)
+    waiting = [candidate.key for claim, candidate in _claims(provider, found) if claim.key in clashes]
+    leading: set[str] = set()
+    while waiting:
+        key = waiting.pop()
+        if key not in leading:
+            leading.add(key)
+            waiting += [edge.parent for edge in edges if edge.need.key == key and edge.parent]
+    return leading
+
+
 def _clash_causes(provider: Provider, found: Found, key: str) -> Iterator[Cause]:
-    """Two packages that claim the same, and who requires them."""
+    """Two packages that claim the same, who requires them, and what of the request leads there."""
     held: dict[str, tuple[ClaimNeed, Candidate]] = {}
     for claim, candidate in _claims(provider, found):
         if claim.key == key:
@@ -304,9 +319,14 @@ def _clash_causes(provider: Provider, found: Found, key: str) -> Iterator[Cause]
     edges = _edges(found.state)
     for claim, candidate in held.values():
         yield Cause(claim, candidate)
-        for edge in edges:
-            if edge.need.key == candidate.key:
+        told, waiting = {candidate.key}, [candidate.key]
+        while waiting:
+            wanted = waiting.pop(0)
+            for edge in (edge for edge in edges if edge.need.key == wanted and isinstance(edge.need, PackageNeed)):
                 yield Cause(edge.need, found.state.mapping[edge.parent] if edge.parent else None)
+                if edge.parent and edge.parent not in told:
+                    told.add(edge.parent)
+                    waiting.append(edge.parent)
 
 
 class _Edge(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from envsolve.solve import resolver
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.needs import ClaimNeed
 from envsolve.solve.resolver import UnsolvableError
+from envsolve.solve.search import _Search
 from tests.solve.worlds import World, solved
 
 CATALOGUE = Catalogue()
@@ -103,6 +104,35 @@ def test_no_old_release_from_before_the_clash_is_taken() -> None:
         solved(MAJORS, ["trainer", "server==2.1"], CATALOGUE, FACTS)
     said = {getattr(clash.parent, "label", "") for clash in nothing.value.causes}
     assert {"nvidia-cudnn-cu12 9.28.0.42", "nvidia-cudnn-cu13 9.28.0.42", "trainer 2.0", "server 2.1"} <= said
+
+
+def test_two_families_of_plugins_are_refused_before_the_versions_of_the_rest_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``jax[cuda12] jax[cuda13]`` took 60 s: the search came upon the clash behind all versions of the helpers."""
+    lines = [f'plugin-cu{major}[libs]=={{0}}; extra == "cuda{major}"' for major in (12, 13)]
+    versions = ("0.4.1", "0.4.2", "0.5.0", "0.5.1")
+    world: World = {
+        "frame": {v: ("helper-0", *(line.format(v) for line in lines)) for v in versions},
+        **{f"plugin-cu{m}": dict.fromkeys(versions, (f'nvidia-cudnn-cu{m}; extra == "libs"',)) for m in (12, 13)},
+        **{f"nvidia-cudnn-cu{m}": {f"9.{n}": ("helper-0",) for n in range(20)} for m in (12, 13)},
+        **{f"helper-{n}": {f"1.{v}": (f"helper-{n + 1}>=1.{v}",) for v in range(30)} for n in range(5)},
+        "helper-5": {f"1.{v}": () for v in range(30)},
+    }
+    extras = {"frame": ["cuda12", "cuda13"], "plugin-cu12": ["libs"], "plugin-cu13": ["libs"]}
+    rounds: list[str] = []
+    pin = _Search._attempt_to_pin_criterion
+
+    def counted(one: _Search, name: str) -> object:
+        rounds.append(name)
+        return pin(one, name)
+
+    monkeypatch.setattr(_Search, "_attempt_to_pin_criterion", counted)
+    with pytest.raises(UnsolvableError) as nothing:
+        solved(world, ["frame[cuda12]", "frame[cuda13]"], CATALOGUE, FACTS, extras=extras)
+    assert len(rounds) < 40
+    said = {cause.need.text for cause in nothing.value.causes}
+    assert said >= {"frame[cuda12]", "frame[cuda13]", "plugin-cu12[libs]==0.5.1", "plugin-cu13[libs]==0.5.1"}
 
 
 def test_packages_that_fight_over_a_pin_end_in_a_conflict_that_names_them() -> None:
