@@ -62,7 +62,7 @@ def _checked(
     for machine in machines:
         judged = as_judged(machine, None, catalogue.drivers)
         version, fault = _python(lock, judged, python, catalogue)
-        case = _Case(path, lock, judged, version, catalogue, facts)
+        case = _Case(path, lock, judged, version, catalogue, facts, Environment.of(judged, version))
         answers.append(_best(case, chosen, fault))
     return LockAnswer(str(path), lock.kind, tuple(answers))
 
@@ -111,7 +111,11 @@ class _Taken(msgspec.Struct, frozen=True):
 
 
 class _Case(msgspec.Struct, frozen=True):
-    """One lock on one machine."""
+    """One lock on one machine.
+
+    Attributes:
+        found: The builds that packages are, as far as it was asked: extras share most packages.
+    """
 
     path: Path
     lock: LockFile
@@ -119,10 +123,8 @@ class _Case(msgspec.Struct, frozen=True):
     python: str
     catalogue: Catalogue
     facts: Facts
-
-    @property
-    def environment(self) -> Environment:
-        return Environment.of(self.machine, self.python)
+    environment: Environment
+    found: dict[Locked, _Taken | None] = {}
 
     @property
     def own_class(self) -> list[str]:
@@ -147,17 +149,16 @@ class _Case(msgspec.Struct, frozen=True):
         else:
             findings += self._assumed()
             findings += self._without_wheel(packages, environment)
-            judge = Judge(self.machine, self.facts)
             known = {*self.catalogue.packages()}
             for package in packages:
-                if package.conda and package.name == "pytorch":
-                    taken.append(self._of_conda(package))
-                elif package.name in known and not package.conda:
-                    build = self._build_of(package, environment)
-                    if build:
-                        taken.append(_Taken(package, build, worst(judge.verdicts(build, self.python))))
-                    else:
-                        findings.append(_unknown_build(package))
+                if not (package.name == "pytorch" if package.conda else package.name in known):
+                    continue
+                if package not in self.found:
+                    self.found[package] = self._of_conda(package) if package.conda else self._of_wheel(package)
+                if one := self.found[package]:
+                    taken.append(one)
+                else:
+                    findings.append(self._unknown(package))
             findings += self._judged(taken)
             findings += self._together(taken, packages, environment)
         ordered = tuple(sorted(dict.fromkeys(findings), key=lambda one: (STATUSES.index(one.status), one.line)))
@@ -171,6 +172,12 @@ class _Case(msgspec.Struct, frozen=True):
 
         (own,) = CondaJudge((self.machine,), self.facts, self.catalogue.conda).judged([conda_candidate(package)])
         return _Taken(package, own.build, own.verdict)
+
+    def _of_wheel(self, package: Locked) -> _Taken | None:
+        build = self._build_of(package, self.environment)
+        if build is None:
+            return None
+        return _Taken(package, build, worst(Judge(self.machine, self.facts).verdicts(build, self.python)))
 
     def _assumed(self) -> Iterator[Finding]:
         """The assumptions of a lock of envsolve's own about the machine."""
@@ -210,17 +217,35 @@ class _Case(msgspec.Struct, frozen=True):
             version = Version(package.version or "")
         except InvalidVersion:
             return None
+        here = self._published(package, version, environment)
+        # One file, or several that differ in nothing that the lock could say: the one that the rules like least.
+        judge = Judge(self.machine, self.facts)
+        return max(here, key=lambda build: worst(judge.verdicts(build, self.python)).level.rank, default=None)
+
+    def _published(self, package: Locked, version: Version, environment: Environment) -> Sequence[Build]:
         builds = (*self.catalogue.builds(package.name), *self.catalogue.builds_outside(package.name))
         same = [b for b in builds if _has_version(b, version) and same_system(b.platform, environment.platform)]
         file = self._file(package, environment)
         if file:
             found = [build for build in same if any(build.filename(tag) == file for tag in build.pythons)]
-        else:
-            found = [b for b in same if not package.hashes.isdisjoint(f.sha256 for f in b.files.values())] or same
-        here = [build for build in found if _is_from(build, package.index, self.catalogue)] or found
-        # One file, or several that differ in nothing that the lock could say: the one that the rules like least.
-        judge = Judge(self.machine, self.facts)
-        return max(here, key=lambda build: worst(judge.verdicts(build, self.python)).level.rank, default=None)
+            return [build for build in found if _is_from(build, package.index, self.catalogue)] or found
+        found = [b for b in same if not package.hashes.isdisjoint(f.sha256 for f in b.files.values())] or same
+        here = [build for build in found if _is_from(build, package.index, self.catalogue)]
+        # A mirror has what an index has; a wheel on a release page is not what an sdist becomes.
+        return here or [build for build in found if self._on_index(build)]
+
+    def _on_index(self, build: Build) -> bool:
+        place = self.catalogue.indexes.get(build.index)
+        return place is None or place.kind == "simple"
+
+    def _unknown(self, package: Locked) -> Finding:
+        text = f"{package.name} {package.version or ''}".strip()
+        if package.source and not package.files and self.lock.kind != "requirements":
+            fix = "envsolve plan, with the same requirements and machine, says what the build takes"
+            what = f"{text} has no wheel in the lock and is built from source on the machine"
+            return Finding("source-build", "unknown", package.line, what, (fix,))
+        what = f"{text}: the catalogue has no facts about this build"
+        return Finding("unknown-build", "unknown", package.line, what)
 
     def _judged(self, taken: Sequence[_Taken]) -> Iterator[Finding]:
         """The rules' answer on each build; companions fail for the same reason as their torch."""
@@ -340,8 +365,3 @@ def _is_from(build: Build, index: str | None, catalogue: Catalogue) -> bool:
 
 def _prefix(url: str) -> str:
     return url.partition("{")[0]
-
-
-def _unknown_build(package: Locked) -> Finding:
-    text = f"{package.name} {package.version or ''}".strip()
-    return Finding("unknown-build", "unknown", package.line, f"{text}: the catalogue has no facts about this build")

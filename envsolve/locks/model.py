@@ -166,6 +166,7 @@ RULES = {
     "platform-wheel": "The lock has no wheel for the machine's system or Python.",
     "python": "The machine has no Python that the lock allows.",
     "requirement-missing": "The lock lacks packages that a locked build requires.",
+    "source-build": "A package with compiled code is built from source on the machine.",
     "triton-does-not-run": "Kernels of the locked Triton do not run on the machine.",
     "unknown": "A fact that decides whether a build runs is not known.",
     "unknown-build": "The catalogue has no facts about a locked build.",

@@ -20,8 +20,7 @@ from envsolve.system.files import parse_toml, read_regular
 
 Table = Mapping[str, Any]
 LOCK_AGAIN = "let the tool that wrote it lock again"
-_NAME_LINE = re.compile(r'^\s*name\s*=\s*"([^"]*)"')
-_VERSION_LINE = re.compile(r'^\s*version\s*=\s*"([^"]*)"')
+_NAMED = re.compile(r'^(?:[ \t]*)(?:name[ \t]*=[ \t]*"([^"]*)"|version[ \t]*=[ \t]*"([^"]*)")', re.MULTILINE)
 
 
 def read_text(path: Path) -> str:
@@ -45,12 +44,13 @@ def read_text(path: Path) -> str:
 def lines_of(text: str) -> dict[tuple[str, str], int]:
     """The line of each package of a TOML lock, by the name and version written there."""
     found: dict[tuple[str, str], int] = {}
-    name, at = "", 1
-    for number, line in enumerate(text.splitlines(), 1):
-        if match := _NAME_LINE.match(line):
-            name, at = match[1], number
-        elif name and (match := _VERSION_LINE.match(line)):
-            found.setdefault((name, match[1]), at)
+    name, line, last = "", 1, 0
+    for match in _NAMED.finditer(text):
+        if match[1] is not None:
+            line, last = line + text.count("\n", last, match.start()), match.start()
+            name = match[1]
+        elif name:
+            found.setdefault((name, match[2]), line)
             name = ""
     return found
 

@@ -95,6 +95,19 @@ def test_variants_that_are_mixed(index: Index, tmp_path: Path) -> None:
     assert (found.status, [one.code for one in found.findings]) == ("does not run", ["variant-mix"])
 
 
+def test_an_sdist_is_not_taken_for_the_wheel_of_a_release_page(index: Index, tmp_path: Path) -> None:
+    path = lock(tmp_path, ONE, index)
+    edge = 'dependencies = [\n    { name = "torch" },\n'
+    sdist = '{ url = "https://files.test/flash_attn-2.8.3.tar.gz", hash = "sha256:' + "0" * 64 + '" }'
+    text = path.read_text().replace(edge, edge + '    { name = "flash-attn" },\n')
+    path.write_text(
+        f'{text}\n[[package]]\nname = "flash-attn"\nversion = "2.8.3"\n'
+        f'source = {{ registry = "https://files.test/simple" }}\nsdist = {sdist}\n'
+    )
+    found = answer(path, ADA)
+    assert [one.code for one in found.findings] == ["source-build"]
+
+
 def test_a_lock_that_is_not_for_the_system(index: Index, tmp_path: Path) -> None:
     text = ONE + "[tool.uv]\nenvironments = [\"sys_platform == 'linux' and platform_machine == 'x86_64'\"]\n"
     path = lock(tmp_path, text, index)
