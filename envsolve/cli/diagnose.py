@@ -91,8 +91,8 @@ def _diagnose(
     probes: tuple[Probe, ...] = ()
     if run_limit is not None and machines is not None:
         raise UsageError("--run tries the environment on this machine", hint="leave out what describes another")
-    listed = _read(str(installed)) if installed else None
-    text = piped or (_read(log) if log else "")
+    listed = read_text(str(installed)) if installed else None
+    text = piped or (read_text(log) if log else "")
     if prefix is not None and run_limit is not None:
         probes = _tried(prefix, run_limit)
     found = envsolve.diagnose(text, machines, installed=listed, prefix=prefix, probes=probes)
@@ -114,7 +114,12 @@ def _words(found: Diagnoses, log: str | None) -> str:
     return describe(found, "No cause is known for this.")
 
 
-def _read(name: str) -> str:
+def read_text(name: str) -> str:
+    """Return the text of a log, or of the standard input for ``-``.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
     from envsolve.diagnose.report.text import read_log
     from envsolve.system.limits import LOG_BYTES, MIB
 
@@ -146,7 +151,7 @@ def _text_named(log: str | None, *, elsewhere: bool) -> tuple[str | None, str]:
     """Return the name of the text, and what was piped in if nothing is named here or elsewhere."""
     if log is not None or elsewhere or not _is_piped():
         return log, ""
-    piped = _read("-")
+    piped = read_text("-")
     return ("-" if piped.strip() else None), piped  # a service's empty pipe says nothing
 
 

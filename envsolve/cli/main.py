@@ -106,7 +106,10 @@ def _failed(error: Exception, as_json: bool) -> int:
         message, hint, code = f"{error.filename}: {error.strerror}", "fix that, or name another place", 1
     else:
         message = f"unexpected failure: {type(error).__name__}: {error}"
-        hint, code = "run it again with --debug and report what it prints", 1
+        hint, code = (
+            "this is a bug: run it again with --debug, and report what it prints with the output of envsolve report",
+            1,
+        )
     return _end(message, hint, code, as_json)
 
 
@@ -181,7 +184,7 @@ def _app() -> Any:
         if wanted:
             print(f"envsolve {envsolve.__version__}")
             if SETTINGS.verbose:
-                print("\n".join(_installation()))
+                print("\n".join(installation()))
             raise typer.Exit
 
     app = typer.Typer(cls=Modules, help=_HELP, no_args_is_help=True, context_settings=help_names, **plain)
@@ -201,7 +204,7 @@ def _app() -> Any:
     return get_command(app)
 
 
-def _installation() -> list[str]:
+def installation() -> list[str]:
     """Facts about this installation for a bug report; nothing that names its user."""
     import platform
     from importlib.metadata import PackageNotFoundError, requires, version
