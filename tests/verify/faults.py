@@ -44,6 +44,8 @@ ON_A_GPU: list[Fault] = [
     ("lib-cusparselt", "(found, (left @ right)", "(found, (right @ left)", "structured sparse product", None),
     ("lib-nccl", "all_reduce(values)", "all_reduce(values.add_(1))", "sum over one process", None),
     ("lib-cupti", "if not on_gpu", "if on_gpu", "recorded no kernel", None),
+    ("lib-nvshmem", "(sent, ctypes.c_void_p(values", "(sent, ctypes.c_void_p(arrived", "sum over one process", None),
+    ("lib-cufile", '"cuFileRead", arrived)', '"cuFileRead", arrived.clone())', "file that cuFile read", None),
     ("torch-convolution", "filters.to(device", "-filters.to(device", "convolution in torch.float32", None),
     (
         "torch-attention",

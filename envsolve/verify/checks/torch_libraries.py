@@ -11,7 +11,7 @@ import os
 import re
 from unittest import SkipTest
 
-from check_libraries import expect_own, mapped, stem_of
+from check_libraries import device_of, expect_own, mapped, stem_of, used
 from check_support import check, expect_equal, library_directories
 
 COUNT = 64
@@ -19,23 +19,6 @@ COUNT = 64
 PLUGINS = re.compile(r"(?:libcufile_rdma|nvshmem_(?:bootstrap|transport)_\w+|libnvshmem_device)\b")
 FUNCTIONS = ("matmul", "mm", "bmm", "addmm", "conv2d", "add", "mul", "sum", "softmax")
 METHODS = ("matmul", "__matmul__", "__add__", "add", "mul", "sum", "to", "cpu", "cuda", "item", "tolist", "double")
-
-
-def device_of(ordinal):
-    """The torch device, which is made the current one: some libraries use no other."""
-    import torch
-
-    if torch.version.cuda is None:
-        raise SkipTest("torch {} is not for CUDA".format(torch.__version__))
-    torch.cuda.set_device(int(ordinal))
-    torch.manual_seed(0)
-    return torch.device("cuda", int(ordinal))
-
-
-def used(what, *stems):
-    """The result of a check that passed."""
-    loaded = expect_own(*stems)
-    return {"detail": what + (" ({})".format(loaded) if loaded else "")}
 
 
 @check("lib-nvrtc", runs_on="gpu", order=38, needs=("torch",), variables=("LD_LIBRARY_PATH",))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from unittest import SkipTest
 
 from check_support import library_directories
 
@@ -91,3 +92,20 @@ def expect_own(*stems):
             brings = "{1} of {0}, which is missing".format(*provider)
         raise RuntimeError("{} was loaded from outside this environment instead of {}".format(outside[0], brings))
     return ", ".join(Path(there[stem][0]).name for stem in stems if stem in there)
+
+
+def device_of(ordinal):
+    """The torch device, which is made the current one: some libraries use no other."""
+    import torch
+
+    if torch.version.cuda is None:
+        raise SkipTest("torch {} is not for CUDA".format(torch.__version__))
+    torch.cuda.set_device(int(ordinal))
+    torch.manual_seed(0)
+    return torch.device("cuda", int(ordinal))
+
+
+def used(what, *stems):
+    """The result of a check that passed."""
+    loaded = expect_own(*stems)
+    return {"detail": what + (" ({})".format(loaded) if loaded else "")}
