@@ -10,7 +10,8 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-_NUMBERS = re.compile(r"\s*(\d+(?:\.\d+)*)")
+# Python refuses to convert 4,300 digits, as a damaged pyvenv.cfg may have them.
+_NUMBERS = re.compile(r"\s*(\d{1,40}(?!\d)(?:\.\d{1,40}(?!\d))*)")
 _VARIANT = re.compile(r"cu(?P<cuda>\d{2,3})|rocm(?P<rocm>\d+(?:\.\d+)*)|(?P<plain>cpu|xpu|mps)")
 _CC = re.compile(r"^(?:(?:sm|compute)_?)?(?P<digits>\d{2,3})[af]?$|^(?P<major>\d{1,2})\.(?P<minor>\d)$", re.IGNORECASE)
 _ARCH = re.compile(r"^(sm|compute)_(\d+)(\d)([af]?)$")

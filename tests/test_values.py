@@ -101,3 +101,10 @@ def test_not_an_arch() -> None:
 @pytest.mark.parametrize(("name", "expected"), [("AMD64", "x86_64"), ("arm64", "aarch64"), ("riscv64", "riscv64")])
 def test_processor(name: str, expected: str) -> None:
     assert processor(name) == expected
+
+
+def test_a_number_that_python_does_not_convert_is_none() -> None:
+    digits = "9" * 5000
+    assert PythonVersion.parse(digits) == (0, 0)
+    assert CudaVersion.parse(f"12.{digits}") == (12, 0)
+    assert DriverVersion.parse(f"{digits}.1") < DriverVersion.parse("1")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from envsolve.formats.pip import Words, install_commands, is_compiled
 from envsolve.install.fetch import BundledFile, Fetch
 from envsolve.install.files import Lock, read_lock
 from envsolve.machine.model import one_line
+from envsolve.packages.model import is_archive
 from envsolve.planning.plan import Plan
 from envsolve.planning.plans import plan as make_plan
 from envsolve.planning.request import Request
@@ -106,7 +108,9 @@ def _plan_of(lock: Lock) -> Plan:
             raise UsageError(f"the lock has no file of {package.name}, only a source tree", hint=hint)
         for file in files[: 1 if package.wheels is None else len(package.wheels)]:
             url = file.url or (lock.path.absolute().parent / file.path).as_uri()
-            name = getattr(file, "name", None) or url.rpartition("/")[2].partition("#")[0]
+            name = getattr(file, "name", None) or urlsplit(url).path.rpartition("/")[2]
+            if not is_archive(name):
+                raise UsageError(f"{name!r} in the lock is not the name of a file of {package.name}", hint="plan again")
             kind: Literal["wheel", "sdist"] = "wheel" if name.endswith(".whl") else "sdist"
             version = str(package.version or name.split("-")[1])
             packages.append(

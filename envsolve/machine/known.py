@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from envsolve.errors import UsageError
 from envsolve.machine.model import NVIDIA, SCHEMA, SCHEMAS, Gpu, Machine
 from envsolve.system.files import dump, is_folder, items, path_of, read_regular
+from envsolve.system.limits import single_line
 from envsolve.values import ComputeCapability, PythonVersion, processor
 
 if TYPE_CHECKING:
@@ -135,15 +136,7 @@ def _printable(value: Any, limit: int = _MAX_CHARACTERS) -> Any:
     if len(value) > limit:
         start = _printable(value[:40])
         raise _TooLongError(f"a text has {len(value)} characters, more than {limit}: {start}...")
-    # One question in C for what nearly all texts are: thousands of profiles of a fleet are read at once.
-    return value if value.isprintable() else "".join(_shown(character) for character in value)
-
-
-def _shown(character: str) -> str:
-    """White space as a space, other control and format characters (ESC, right-to-left marks) as ``?``."""
-    if character.isprintable():
-        return character
-    return " " if character.isspace() else "?"
+    return single_line(value)
 
 
 def _without_null(value: Any) -> Any:

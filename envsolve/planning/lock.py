@@ -148,7 +148,7 @@ def _faults(lock: Assumptions) -> Iterator[str]:
     """Values of a table that have the right type but cannot be judged, or could do harm."""
     building = lock.building or Building()
     yield from _malformed(lock, building)
-    yield from _unsafe(lock, building)
+    yield from unsafe(lock, building)
 
 
 def _malformed(lock: Assumptions, building: Building) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _malformed(lock: Assumptions, building: Building) -> Iterator[str]:
             yield f"gpus: {error}"
 
 
-def _unsafe(lock: Assumptions, building: Building) -> Iterator[str]:
+def unsafe(lock: Assumptions, building: Building) -> Iterator[str]:
     """Values that could do harm: whoever writes a lock must not choose what programs load or run."""
     if building.nvcc_from == "pip" and building.cuda_home is not None and not _is_inside(building.cuda_home):
         yield f"building.cuda_home is outside the environment: {building.cuda_home!r}"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from envsolve.errors import UsageError
 from envsolve.machine.model import Machine
 from envsolve.solve.outcome import ConflictFact, Fix, PlannedPackage, PlanWarning
+from envsolve.system.limits import single_line
 from envsolve.toolchain.model import Toolchain
 
 SCHEMA: Literal["envsolve.plan/1"] = "envsolve.plan/1"
@@ -146,6 +147,19 @@ class Plan(msgspec.Struct, frozen=True):
                     {"text": fix.get("action"), "unlocks": fix.get("unlocks")} if isinstance(fix, dict) else fix
                     for fix in fixes
                 ]
-            return msgspec.convert(raw, type=cls)
-        except msgspec.MsgspecError as error:
+            plan = msgspec.convert(_in_lines(raw), type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"not the JSON of a plan: {error}", hint=hint) from None
+        # What locks and plans may hold is known above: locks are made of plans.
+        for fault in importlib.import_module("envsolve.planning.saved").faults(plan):
+            raise UsageError(f"not the JSON of a plan: {fault}", hint=hint)
+        return plan
+
+
+def _in_lines(value: Any) -> Any:
+    """JSON whose texts are single lines, so that none becomes lines of a Dockerfile or a requirements file."""
+    if isinstance(value, dict):
+        return {single_line(key): _in_lines(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_in_lines(item) for item in value]
+    return single_line(value) if isinstance(value, str) else value

@@ -113,6 +113,14 @@ def is_sane(text: str) -> bool:
     return len(text) <= REQUIREMENT_LENGTH and not (_LONG_NUMBER.search(text) or _CONTROL.search(text.strip()))
 
 
+def single_line(text: str) -> str:
+    """A text with white space as spaces, and ``?`` for others that are invisible (ESC, right-to-left marks)."""
+    # One question in C for what nearly all texts are: thousands of profiles of a fleet are read at once.
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else " " if one.isspace() else "?" for one in text)
+
+
 def printable(text: str) -> str:
     """Escape the characters with which a text could command a terminal; line feeds and tabs stay."""
     return text if text.isprintable() else _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -211,6 +211,16 @@ def test_a_lock_is_a_plan(plan: Plan, tmp_path: Path) -> None:
         read_plan(tmp_path / "no.json")
 
 
+def test_a_file_of_a_lock_that_would_be_written_elsewhere_is_refused(tmp_path: Path) -> None:
+    lock = tmp_path / "pylock.toml"
+    for name in ("..", "x/%2e%2e", ""):
+        archive = f'{{url = "{tmp_path.as_uri()}/{name}", hashes = {{sha256 = "{"a" * 64}"}}}}'
+        package = f'[[packages]]\nname = "demo"\nversion = "1.0"\narchive = {archive}\n'
+        lock.write_text(f'lock-version = "1.0"\ncreated-by = "x"\n{package}')
+        with pytest.raises(UsageError, match="is not the name of a file of demo"):
+            read_plan(lock)
+
+
 def test_a_source_tree_is_refused(plan: Plan, tmp_path: Path) -> None:
     tree = replace(plan.packages[0], filename=None, url="git+https://example.org/x.git", hashes={})
     with pytest.raises((UsageError, IndexUnavailableError)):
