@@ -3,8 +3,8 @@
     python -m tests.verify.mutations [--python EXE] [--workers N] [--seconds N] [--json FILE] [GROUP...]
 
 Groups: ``files`` (every library and program in turn, read only), ``use`` (each library while checks use it, needs a
-GPU), ``custom`` (replaced operators, another torch, other variables), ``sound`` (undamaged, 20 runs of all checks),
-``quick`` (undamaged, three runs of the quick ones).
+GPU), ``custom`` (replaced operators, another torch, other variables), ``conda`` (packages that rattler installed; needs
+the extra ``conda``), ``sound`` (undamaged, 20 runs of all checks), ``quick`` (undamaged, three runs of the quick ones).
 The GPU stack is linked into a new environment; a file is copied before it is changed, so the original stays as it is.
 """
 
@@ -162,7 +162,9 @@ def linked(python: Path, folder: Path) -> list[Path]:
 
 
 def link(source: Path, target: Path) -> None:
-    """A hard link, or a copy on another file system."""
+    """A hard link, or a copy on another file system; a file that is there stays."""
+    if target.exists():
+        return
     try:
         os.link(source, target)
     except OSError:
@@ -236,11 +238,19 @@ def by_file(file: str, change: str) -> Outcome:
     return outcome(f"files: {change} {file}", Report(checks=(check,)), str(path))
 
 
+def by_conda(python: str, file: str, change: str) -> Outcome:
+    """The comparison with conda's records."""
+    path = Path(python).parents[1] / file
+    with damaged(path, change):
+        check = check_files(Path(python), hashes=True)
+    return outcome(f"conda: {change} {file}", Report(checks=(check,)), str(path))
+
+
 def by_use(file: str, change: str, name: str) -> Outcome:
     """A check that uses the file, and the comparison with records."""
     path = Worker.site / file
     with damaged(path, change):
-        report = check_here(Worker.python, only=[FILES, name], hashes=change == "corrupt", time_limit=60)
+        report = check_here(Worker.python, only=[FILES, name], time_limit=60)
     return outcome(f"use: {change} {file} ({name})", report, str(path))
 
 
@@ -293,7 +303,7 @@ def by_path(what: str) -> Outcome:
 def sound(number: int, *, quick: bool = False) -> Outcome:
     """All checks of an environment without damage, or the quick ones."""
     started = time.monotonic()
-    report = check_here(Worker.python, hashes=number == 0 and not quick, quick=quick, explain=explain)
+    report = check_here(Worker.python, quick=quick, explain=explain)
     if report.failed or number == 1:
         print(describe(report), flush=True)
     kind = "quick" if quick else "sound"
@@ -305,8 +315,17 @@ PATHS = ("another torch on PYTHONPATH", "another package's file")
 VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
+def conda_tasks(folder: Path) -> Iterator[Task]:
+    """Every mutation of conda packages. One file after another changes in one environment: not for several workers."""
+    # Late: it needs an extra, which a machine with a GPU may not have.
+    from tests.verify.conda import conda_environment
+
+    python, files = conda_environment(folder)
+    yield from ((by_conda, (str(python), file, change)) for file in files for change in KINDS)
+
+
 def tasks(files: Sequence[str], groups: Sequence[str], *, gpu: bool) -> Iterator[Task]:
-    """Every mutation, as a function of this module and its arguments."""
+    """Every mutation of a virtual environment, as a function of this module and its arguments."""
     if "custom" in groups:
         for number, one in enumerate(CUSTOM):
             if gpu or one.check == "torch-operators":
@@ -352,6 +371,9 @@ def main() -> int:
         subprocess.run([base / "bin" / "python", "-m", "compileall", "-q", "-j", "0", site], check=False)
         files = [str(path.relative_to(site)) for path in paths]
         start = (str(base / "bin" / "python"), folder)
+        ended += [
+            run(*given) for run, given in (conda_tasks(Path(folder) / "conda") if "conda" in options.groups else ())
+        ]
         with ProcessPoolExecutor(options.workers, initializer=Worker.start, initargs=start) as pool:
             gpu = any(Path("/dev").glob("nvidia[0-9]*"))
             waiting = [pool.submit(run, *arguments) for run, arguments in tasks(files, options.groups, gpu=gpu)]

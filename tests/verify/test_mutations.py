@@ -10,6 +10,7 @@ import pytest
 
 from envsolve.verify.installed import check_files
 from tests.environment.test_installed import put
+from tests.verify.conda import FILES as FILES_OF_CONDA
 from tests.verify.mutations import (
     KINDS,
     PATHS,
@@ -19,6 +20,7 @@ from tests.verify.mutations import (
     Worker,
     by_file,
     by_path,
+    conda_tasks,
     linked,
     report_of,
     tasks,
@@ -62,6 +64,18 @@ def test_the_tasks_of_each_group(worker: list[str]) -> None:
     used = [arguments[2] for _, arguments in tasks(worker, ["use"], gpu=True)]
     assert set(used) == {USED_BY["libcufft."], USED_BY["libtorch_cpu"]}
     assert len(list(tasks([], ["sound"], gpu=True))) == 20
+
+
+def test_damage_of_conda_packages_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rattler", reason="pip install 'envsolve[conda]'")
+    monkeypatch.setenv("RATTLER_CACHE_DIR", str(tmp_path / "cache"))
+    ended = [run(*given) for run, given in conda_tasks(tmp_path / "conda")]
+    assert len(ended) == 4 * len(FILES_OF_CONDA)
+    assert [one.what for one in ended if one.named != ("installed-files",)] == []
+    sound = check_files(tmp_path / "conda" / "env" / "bin" / "python", hashes=True)
+    assert sound.detail.startswith(
+        f"{len(FILES_OF_CONDA)} files of {len(FILES_OF_CONDA)} packages have their sizes and"
+    )
 
 
 def test_the_score() -> None:
