@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from envsolve.errors import UsageError
 from envsolve.fleet.engines import Engine, Outcome, Work
+from envsolve.fleet.model import is_node
 from envsolve.system.files import read_regular
 
 Progress = Callable[[str], None]
@@ -26,8 +28,10 @@ def run_on(engine: Engine, work: Work, progress: Progress, *, fresh: float) -> M
         progress: Called now and then with a line of text.
         fresh: Seconds for which a result is good: somebody may have changed the node since.
     """
-    work.directory.mkdir(parents=True, exist_ok=True)
-    outcomes = {node: Outcome(text=text) for node in work.commands if (text := _result(work.directory, node, fresh))}
+    _own(work.directory)
+    outcomes = {node: Outcome(failure="it is not the name of a node") for node in work.commands if not is_node(node)}
+    asked = work.commands.keys() - outcomes.keys()
+    outcomes |= {node: Outcome(text=text) for node in asked if (text := _result(work.directory, node, fresh))}
     left = {node: command for node, command in work.commands.items() if node not in outcomes}
     if outcomes and left:
         progress(f"{len(outcomes)} of {len(work.commands)} nodes have a result from an interrupted run")
@@ -49,10 +53,26 @@ def run_on(engine: Engine, work: Work, progress: Progress, *, fresh: float) -> M
     return {node: (outcomes | missing)[node] for node in work.commands}
 
 
+def _own(directory: Path) -> None:
+    """Make the directory of the results, in which nobody else may write: jobs run a script there, and reports count.
+
+    Raises:
+        UsageError: It is a link, or another user's.
+    """
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        what = "is another user's" if stat.S_ISDIR(status.st_mode) else "is not a directory"
+        raise UsageError(f"{directory} {what}", hint="delete it, or name another directory with --fleet")
+    if status.st_mode & 0o022:
+        directory.chmod(status.st_mode & 0o755)
+
+
 def _result(directory: Path, node: str, fresh: float) -> bytes | None:
     path = directory / f"{node}.json"
     try:
-        if time.time() - path.stat().st_mtime > fresh:
+        status = path.lstat()
+        if time.time() - status.st_mtime > fresh or status.st_uid != os.geteuid() or path.is_symlink():
             path.unlink()
             return None
         return read_regular(path) or None
@@ -75,7 +95,8 @@ def only_one(fleet: Path) -> Iterator[None]:
     """
     try:
         fleet.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(fleet / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(fleet / ".lock", flags, 0o600)
     except OSError as error:
         raise UsageError(f"{fleet}: {error.strerror or error}", hint="name another directory with --fleet") from error
     try:

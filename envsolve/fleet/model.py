@@ -18,6 +18,7 @@ from envsolve.machine.model import Machine, one_line
 from envsolve.machine.target import complete
 from envsolve.solve.limits import kind_of
 from envsolve.system.files import from_json, read_regular
+from envsolve.system.limits import NAME_LENGTH
 from envsolve.values import PythonVersion
 
 SCHEMA: Literal["envsolve.fleet/1"] = "envsolve.fleet/1"
@@ -41,6 +42,11 @@ def read_saved(path: Path, kind: type[Saved], what: str, hint: str) -> Saved:
         raise UsageError(f"{path}: {error.strerror or error}", hint=hint) from error
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} is not {what}: {error}", hint=hint) from error
+
+
+def is_node(name: str) -> bool:
+    """Whether a name may be that of a node: results are files of that name, and a hyphen would begin an option."""
+    return 0 < len(name) <= NAME_LENGTH and "/" not in name and name.isprintable() and not name.startswith("-")
 
 
 class Labels(msgspec.Struct, frozen=True):
@@ -69,6 +75,11 @@ class NodeClass(msgspec.Struct, frozen=True):
     name: str
     nodes: tuple[str, ...]
     machine: Machine
+
+    def __post_init__(self) -> None:
+        """Refuse names that no node has."""
+        if odd := next((name for name in self.nodes if not is_node(name)), None):
+            raise ValueError(f"{odd[:50]!r} is not the name of a node")
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -140,6 +151,8 @@ class Reader:
             key = msgspec.json.encode({name: raw[name] for name in raw if name not in ("node", "faults")})
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, AttributeError, TypeError) as error:
             raise UsageError(f"{name}: not a profile: {error}", hint="write it with envsolve fleet probe") from error
+        if not all(map(is_node, filter(None, [extras.node]))):
+            extras = replace(extras, node=None)
         if key not in self._machines:
             self._machines[key] = parse_machine(key, name=name)
         return Profile(extras.node, self._machines[key], text, extras.faults)

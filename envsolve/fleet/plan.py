@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.fleet import constraints
 from envsolve.fleet.jobs import Progress
-from envsolve.fleet.model import Inventory, NodeClass, by_reason, names_folded, read_saved
+from envsolve.fleet.model import Inventory, NodeClass, by_reason, is_node, names_folded, read_saved
 from envsolve.formats import group_names, remarks
 from envsolve.machine.model import Driver, Machine, one_line
 from envsolve.machine.target import complete
@@ -57,6 +58,14 @@ class Group(msgspec.Struct, frozen=True):
     assumes: Assumptions
     constraints: Mapping[str, Any]
     remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse names that would be another path, and assumptions that no plan makes."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*:[0-9A-Za-z]*", f"{self.name}:{self.digest}"):
+            raise ValueError(f"{self.name[:50]!r} with digest {self.digest[:50]!r} is not a plan of a fleet")
+        if odd := next((name for name in self.nodes if not is_node(name)), None):
+            raise ValueError(f"{odd[:50]!r} is not the name of a node")
+        Assumptions.from_table(self.assumes.to_table())
 
     def lock(self, fleet: Path) -> Path:
         """The lock of the plan."""

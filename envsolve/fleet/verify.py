@@ -95,13 +95,15 @@ def verify_fleet(
         EnvsolveError: The engine fails as a whole.
     """
     known = engine.nodes()
-    groups = made.group_of
+    groups, classes = made.group_of, inventory.class_of
     results: dict[str, NodeResult] = {}
     commands: dict[str, str] = {}
     for node, one in known.items():
         group = groups.get(node)
-        if group is None:
+        if group is None or node not in classes:
             why = made.unreachable.get(node) or "no plan serves it; see envsolve fleet plan"
+            if group is not None:
+                why = "the last probe did not reach it; run envsolve fleet probe and plan again"
             results[node] = NodeResult("missing", None, (why,))
         elif not choice.again and (earlier := _passed(fleet, group, node, inventory, choice)):
             results[node] = earlier
@@ -109,7 +111,7 @@ def verify_fleet(
             results[node] = NodeResult("missing", group.name, (one.dead,))
         else:
             place = environment_of(fleet, group).absolute()
-            commands[node] = _command(place, inventory.class_of[node].machine, choice)
+            commands[node] = _command(place, classes[node].machine, choice)
     for node, outcome in _run(fleet, engine, commands, progress).items():
         results[node] = _kept(fleet, groups[node], node, outcome, inventory, choice)
     return FleetReport(

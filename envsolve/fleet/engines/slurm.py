@@ -17,6 +17,7 @@ from pathlib import Path
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.fleet.engines import Known, Options, Outcome, Work
 from envsolve.fleet.model import Labels, names_expanded
+from envsolve.system.files import read_regular
 from envsolve.system.processes import Ended, capture
 
 _POLL_SECONDS = 1.0
@@ -162,10 +163,17 @@ def _results(directory: Path, nodes: set[str]) -> Iterator[tuple[str, Outcome]]:
     names = {entry.name for entry in os.scandir(directory)}
     for node in sorted(nodes):
         if f"{node}.json" in names:
-            yield node, Outcome(text=(directory / f"{node}.json").read_bytes())
+            yield node, _read(directory / f"{node}.json")
         elif f"{node}.failed" in names:
-            text = (directory / f"{node}.failed").read_text(errors="replace")
-            yield node, Outcome(failure=_explained(text))
+            text = _read(directory / f"{node}.failed").text or b""
+            yield node, Outcome(failure=_explained(text.decode(errors="replace")))
+
+
+def _read(path: Path) -> Outcome:
+    try:
+        return Outcome(text=read_regular(path))
+    except OSError as error:
+        return Outcome(failure=f"{path}: {error.strerror or error}")
 
 
 def _explained(text: str) -> str:

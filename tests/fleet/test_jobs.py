@@ -1,0 +1,134 @@
+"""A fleet's directory is shared: files of others in it choose no paths, no commands and no results."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envsolve.errors import UsageError
+from envsolve.fleet.engines import Known, Outcome, Work
+from envsolve.fleet.jobs import only_one, run_on
+from envsolve.fleet.model import Reader
+from envsolve.fleet.plan import read_plan
+from envsolve.fleet.probe import probe_files, read_inventory
+from tests.fleet.profiles import profile
+
+GROUP: dict[str, Any] = {
+    "name": "cu126-sm90",
+    "classes": ["h100"],
+    "nodes": ["n1"],
+    "digest": "0123456789ab",
+    "status": "ok",
+    "assumes": {"schema": "envsolve.lock/1"},
+    "constraints": {},
+}
+
+
+class Echo:
+    """An engine whose nodes answer with their names."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def nodes(self) -> Mapping[str, Known]:
+        return {}
+
+    def run(self, work: Work, ended: Callable[[str, Outcome], None]) -> None:
+        for node in work.commands:
+            self.ran.append(node)
+            ended(node, Outcome(text=node.encode()))
+
+
+def run(directory: Path, *nodes: str) -> tuple[list[str], Mapping[str, Outcome]]:
+    engine = Echo()
+    work = Work(dict.fromkeys(nodes, "true"), b"", directory, "work")
+    outcomes = run_on(engine, work, lambda _: None, fresh=3600)
+    return engine.ran, outcomes
+
+
+def test_a_name_that_is_another_path_or_an_option_is_not_run(tmp_path: Path) -> None:
+    ran, outcomes = run(tmp_path / "fleet" / "work", "n1", "../../n2", "-oProxyCommand=x", "n\n3", "9" * 5000)
+    assert ran == ["n1"]
+    assert {one.failure for node, one in outcomes.items() if node != "n1"} == {"it is not the name of a node"}
+    assert sorted(path.name for path in tmp_path.rglob("*.json")) == ["n1.json"]
+
+
+def test_a_directory_of_results_that_is_a_link_or_of_another_user_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "work").symlink_to("victim")
+    with pytest.raises(UsageError, match="is not a directory"):
+        run(tmp_path / "work", "n1")
+    assert not any((tmp_path / "victim").iterdir())
+    if os.geteuid() == 0:
+        (tmp_path / "theirs").mkdir()
+        os.chown(tmp_path / "theirs", 65534, 65534)
+        with pytest.raises(UsageError, match="another user's"):
+            run(tmp_path / "theirs", "n1")
+
+
+def test_a_result_that_another_user_or_a_link_left_is_not_taken(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    work.chmod(0o777)
+    (tmp_path / "passed").write_text("passed")
+    (work / "n1.json").symlink_to(tmp_path / "passed")
+    (work / "n2.json").write_text("passed")
+    (work / "n3.json").write_text("mine")
+    if os.geteuid() == 0:
+        os.chown(work / "n2.json", 65534, 65534)
+    ran, outcomes = run(work, "n1", "n2", "n3")
+    assert ran == (["n1", "n2"] if os.geteuid() == 0 else ["n1"])
+    assert outcomes["n3"].text == b"mine"
+    assert work.stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "passed").read_text() == "passed"
+
+
+def test_the_lock_of_a_directory_is_not_opened_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / ".lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(UsageError), only_one(tmp_path):
+        raise AssertionError
+    assert not (tmp_path / "victim").exists()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "../../victim"},
+        {"name": ".."},
+        {"digest": "x/../../victim"},
+        {"nodes": ["../n1"]},
+        {"assumes": {"schema": "envsolve.lock/1", "driver_required": "new"}},
+        {"assumes": {"schema": "envsolve.lock/1", "environment": {"LD_PRELOAD": "/x.so"}}},
+    ],
+)
+def test_a_plan_of_a_fleet_that_names_other_places_is_refused(changed: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"groups": [GROUP]}))
+    assert read_plan(tmp_path).groups[0].environment(tmp_path).parent == tmp_path / "envs"
+    path.write_text(json.dumps({"groups": [GROUP | changed]}))
+    with pytest.raises(UsageError):
+        read_plan(tmp_path)
+
+
+def test_a_node_that_names_itself_oddly_is_named_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    for number, name in enumerate(("../../n", "9" * 5000, "-x", "a\nb")):
+        (tmp_path / "from" / f"f{number}.json").write_bytes(profile(name, "H100"))
+        assert Reader().read(profile(name, "H100"), "x").node is None
+    made = probe_files(tmp_path / "fleet", [tmp_path / "from"])
+    assert list(made.class_of) == ["f0", "f1", "f2", "f3"]
+    assert read_inventory(tmp_path / "fleet") == made
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"classes": [{"name": "x", "nodes": ["../n"], "machine": {}}]}', "\0"]
+)
+def test_a_damaged_inventory_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "nodes.json").write_text(text)
+    with pytest.raises(UsageError, match="is not the inventory of a fleet"):
+        read_inventory(tmp_path)
