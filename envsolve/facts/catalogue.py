@@ -23,7 +23,6 @@ from envsolve.facts.files import (
     read_file,
     read_own_file,
     settle,
-    warn,
 )
 from envsolve.system.files import is_file, user_folder
 from envsolve.values import PythonVersion
@@ -80,6 +79,7 @@ class Catalogue:
     shared_files = _table(kinds.SHARED_FILES)
     compiled_against = _table(kinds.COMPILED_AGAINST)
     first_uses = _optional(kinds.FIRST_USES)
+    gpu_parts = _optional(kinds.GPU_PARTS)
     #: Packages that are compiled against the torch and CUDA at hand.
     source_projects = _table(kinds.SOURCE_PROJECTS)
     images = _table(kinds.IMAGES)
@@ -210,7 +210,7 @@ class Catalogue:
         names = sorted({path.name for folder in self._folders for path in folder.glob("builds/*")})
         unknown = [name for name in names if name != "default" and name not in self.indexes]
         if unknown:
-            warn("builds of places that no index describes are not used: %s", ", ".join(unknown))
+            kinds.warn("builds of places that no index describes are not used: %s", ", ".join(unknown))
         return tuple(name for name in names if name not in unknown)
 
     def _builds_at(self, places: tuple[str, ...], package: str) -> tuple[Build, ...]:

@@ -145,3 +145,34 @@ class FirstUse(msgspec.Struct, frozen=True):
     source: str
     provided_by: tuple[str, ...] = ()
     host_compiler: bool = False
+
+
+class GpuPart(msgspec.Struct, frozen=True):
+    """What a package needs beside it to use a GPU, and that its own requirements do not bring.
+
+    Of several records that apply to one version, the first whose CUDA the machine can run is recommended.
+
+    Attributes:
+        package: Normalised name; ``versions`` is a specifier on its versions.
+        lacks: What is missing, as a sentence ends with it: ``its GPU code, jax-cuda13-plugin``.
+        provided_by: Packages of which any one provides it.
+        ask: The requirements to ask for, ``jax[cuda13]``; None if nothing that is published helps.
+        cuda: A toolkit of the family that these are built with, the last one that serves as many GPUs.
+        system: The only system that the record is about, ``windows``.
+        requested: Whether it counts only if the package was requested by name: others use it on the CPU on purpose.
+        source_build: Whether it counts only if the package is compiled from its sdist.
+        note: What else is to be done.
+    """
+
+    package: str
+    versions: str
+    lacks: str
+    evidence: Evidence
+    source: str
+    provided_by: tuple[str, ...] = ()
+    ask: str | None = None
+    cuda: str | None = None
+    system: str | None = None
+    requested: bool = False
+    source_build: bool = False
+    note: str | None = None

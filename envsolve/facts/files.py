@@ -36,7 +36,7 @@ from envsolve.facts.builds import (
     SourceProject,
     TorchExtension,
 )
-from envsolve.facts.evidence import CompiledAgainst, Evidence, FirstUse, Precision, SharedFiles, Source
+from envsolve.facts.evidence import CompiledAgainst, Evidence, FirstUse, GpuPart, Precision, SharedFiles, Source
 from envsolve.facts.hardware import (
     Architecture,
     ArchName,
@@ -131,6 +131,7 @@ INDEXES = _kind("indexes", IndexPlace, "name")
 PYTHONS = _kind("pythons", PythonRelease, "version")
 SHARED_FILES = _kind("shared_files", SharedFiles, "package", "versions")
 FIRST_USES = _kind("first_uses", FirstUse, "package", "what")
+GPU_PARTS = _kind("gpu_parts", GpuPart, "package", "versions", "lacks", "system")
 COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versions", "module")
 # Wheels of one release may differ in what they say: such records stand together.
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
@@ -356,6 +357,7 @@ _OWN: Mapping[tuple[type, str], Callable[[str], object]] = {
     (SourceProject, "cuda"): SpecifierSet,
     (SourceProject, "versions"): SpecifierSet,
     (SharedFiles, "versions"): SpecifierSet,
+    (GpuPart, "versions"): SpecifierSet,
     (CompiledAgainst, "versions"): SpecifierSet,
     (CompiledAgainst, "module_versions"): SpecifierSet,
 }

@@ -30,7 +30,10 @@ from envsolve.planning.request import Request
 from envsolve.planning.rounds import (
     NothingFitsError,
     Resolved,
+    about_elsewhere,
+    about_off_index,
     compiled_in,
+    off_index,
     toolchain_of,
     with_assembler,
     with_build_tools,
@@ -39,12 +42,11 @@ from envsolve.planning.rounds import (
 )
 from envsolve.planning.warnings import (
     about_compat,
-    about_elsewhere,
     about_extras,
+    about_gpu_parts,
     about_indexes,
     about_machines,
     about_merged,
-    about_off_index,
     about_overrides,
     about_packages,
     about_python,
@@ -52,7 +54,6 @@ from envsolve.planning.warnings import (
     about_systems,
     about_torch,
     about_unjudged,
-    off_index,
 )
 from envsolve.rules.judge import as_judged, python_of
 from envsolve.rules.nvidia import Facts
@@ -390,6 +391,8 @@ def _about_choice(frame: Plan, found: Resolved, compiled: Sequence[Compiled], py
     yield from about_extras(solution, found.provider)
     yield from about_overrides(solution, found.provider)
     yield from about_runtime(solution, family)
+    requested = {canonicalize_name(need.requirement.name) for need in found.needs}
+    yield from about_gpu_parts(pinned.packages, requested, machines, family)
     yield from about_unjudged(solution, family, {one.name for one in compiled})
     yield from about_indexes(pinned.unreached, frame.catalogue_date)
     if found.assembler:

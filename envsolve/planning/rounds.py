@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
+from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import CompilerPackages, Ptxas, Toolkit, TritonRelease
 from envsolve.machine.model import Driver, Machine
 from envsolve.packages.requirements import Need
@@ -23,10 +24,10 @@ from envsolve.rules.nvidia.code import TRITON, chosen_ptxas, triton_runs
 from envsolve.rules.nvidia.driver import lifted
 from envsolve.rules.nvidia.toolchain import ptxas_packages
 from envsolve.rules.verdict import Reason
-from envsolve.solve.candidate_selector import Ready, ready
+from envsolve.solve.candidate_selector import Ready, ready, torches_served
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits
-from envsolve.solve.outcome import Conflict, PlanWarning
+from envsolve.solve.outcome import Conflict, PlannedPackage, PlanWarning
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution
 from envsolve.toolchain.model import (
@@ -302,3 +303,54 @@ def toolchain_of(found: Resolved, compiled: Sequence[Compiled]) -> tuple[Toolcha
     driver_cuda = min(versions, key=CudaVersion.parse) if versions and len(versions) == len(known) else None
     made = toolchain_for(compiled, torch.build if torch else None, family.machines, driver_cuda, family.catalogue)
     return on_windows(*made) if is_windows(family.machines) else made
+
+
+# Wheels that are on no index, and wheels for another torch.
+
+_LISTED = (Evidence.MEASURED.value, Evidence.PUBLISHED.value)
+
+
+def off_index(solution: Solution, family: Family) -> frozenset[str]:
+    """The packages of a solution whose wheel is on no index."""
+    places = family.catalogue.indexes
+    return frozenset(
+        name
+        for name, chosen in solution.chosen.items()
+        if (option := chosen.candidate.option) and (place := places.get(option.build.index)) and place.kind != "simple"
+    )
+
+
+def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -> Iterator[PlanWarning]:
+    """Where such a wheel is, and what is not known of it."""
+    for package in packages:
+        if package.name not in taken:
+            continue
+        text = f"{package.name} {package.version} is a wheel that is on no package index: {package.url}"
+        if package.evidence not in _LISTED:
+            text += "; that it is there is what the project's build workflow says"
+        if not package.hashes:
+            text += "; its sha256 is not known"
+        yield PlanWarning("off-index-wheel", text, "if it is missing there, compile it: the toolchain of this plan can")
+
+
+def about_elsewhere(
+    compiled: Sequence[Compiled], torch: Option, wheels: Ready, family: Family
+) -> Iterator[PlanWarning]:
+    """Ready wheels of what is compiled all the same: those that were not found, and those for another torch.
+
+    Args:
+        compiled: What is compiled.
+        torch: The torch of the plan.
+        wheels: Those that go with it.
+        family: What is published, and the machines.
+    """
+    version = f"torch {torch.build.version} [{torch.build.variant}]"
+    for one in compiled:
+        served = torches_served(one.name, family)
+        if wheels.get(one.name):
+            text = f"{one.name} has a ready wheel for {version}; the page of links that should name it cannot be read"
+            yield PlanWarning("ready-wheel-unread", f"{text}, or does not", "plan again where that page can be reached")
+        elif served:
+            span = served[0] if len(served) == 1 else f"{served[0]} to {served[-1]}"
+            text = f"{one.name} has ready wheels for torch {span}, and none that goes with {version}"
+            yield PlanWarning("ready-wheel-elsewhere", text, f"ask for torch=={served[-1]}.* to compile nothing")

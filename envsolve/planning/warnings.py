@@ -10,7 +10,8 @@ from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import ANY, Build
-from envsolve.facts.evidence import Evidence
+from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.evidence import Evidence, GpuPart
 from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Machine, Platform
 from envsolve.packages.client import IndexClient
@@ -19,21 +20,21 @@ from envsolve.planning.rounds import assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import arch_asked, cuda_suffix, triton_pin
-from envsolve.rules.nvidia.driver import compat_serves, overstated_cuda
+from envsolve.rules.nvidia.driver import compat_serves, driver_runs, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
-from envsolve.solve.candidate_selector import Ready, only_for, torches_served
+from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.claims import about_age
 from envsolve.solve.family import Family, Option
 from envsolve.solve.needs import Candidate
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.solve.provider import Provider
 from envsolve.solve.resolver import Solution
-from envsolve.toolchain.model import Compiled
 from envsolve.values import CudaVersion, DriverVersion
 
 _WITHOUT_TRITON = "torch itself runs; torch.compile and Triton kernels do not"
 _WITHOUT_MATRIX = "torch itself runs; torch.compile and Triton kernels fail where they multiply matrices (tl.dot)"
 _TRITON_RULES = ("triton", "triton-gpu", "triton-matrix", "triton-driver")
+_NO_PART = "no build with it runs on these machines"
 _TRITON_REMEDY = "for hand-written Triton kernels point TRITON_PTXAS_PATH to a ptxas of the driver's CUDA family"
 
 
@@ -292,6 +293,59 @@ def _about_kernels(solution: Solution, torch: Build) -> Iterator[PlanWarning]:
         yield PlanWarning("kernels-not-loaded", f"{text}; the rest of it works", None)
 
 
+def about_gpu_parts(
+    packages: Sequence[PlannedPackage], requested: Collection[str], machines: Sequence[Machine], family: Family
+) -> Iterator[PlanWarning]:
+    """Packages that run on the CPU although the machines have GPUs, because nothing brings what they need for these.
+
+    Args:
+        packages: Those of the plan.
+        requested: Normalised names of what was asked for.
+        machines: As they are judged: without GPUs if a CPU variant was requested.
+        family: The facts.
+    """
+    if not any(machine.gpus for machine in machines):
+        return
+    systems = {machine.platform.os for machine in machines if machine.platform}
+    names = {package.name for package in packages}
+    for package in packages:
+        parts = [part for part in _parts(package, requested, family.catalogue) if _is_for(part, systems)]
+        if not parts or any(name in names for part in parts for name in part.provided_by):
+            continue
+        served = [part for part in parts if part.cuda is None or _all_run(part.cuda, machines, family.facts)]
+        text = f"{package.name} {package.version} does not use the GPU: the plan lacks {(served or parts)[0].lacks}"
+        yield PlanWarning("gpu-unused", text, _ask_for(served[0]) if served else _NO_PART)
+
+
+def _parts(package: PlannedPackage, requested: Collection[str], catalogue: Catalogue) -> list[GpuPart]:
+    named = [part for part in catalogue.gpu_parts if part.package == package.name]
+    if package.name not in requested:
+        named = [part for part in named if not part.requested]
+    if package.kind != "sdist":
+        named = [part for part in named if not part.source_build]
+    return [part for part in named if SpecifierSet(part.versions, prereleases=True).contains(package.version)]
+
+
+def _is_for(part: GpuPart, systems: Collection[str | None]) -> bool:
+    return part.system is None or all(system == part.system for system in systems)
+
+
+def _ask_for(part: GpuPart) -> str | None:
+    return "; ".join(filter(None, (f"ask for {part.ask}" if part.ask else None, part.note))) or None
+
+
+def _all_run(cuda: str, machines: Sequence[Machine], facts: Facts) -> bool:
+    """Whether no machine's driver or GPU excludes libraries of a toolkit."""
+    for machine in machines:
+        system = machine.platform.os if machine.platform else None
+        if driver_runs(cuda, machine.driver, system, facts.toolkits, facts.floors).reason.ok is False:
+            return False
+        cards = [gpu.cc for gpu in machine.gpus or () if gpu.cc]
+        if any(facts.libraries_serve(cuda, cc).ok is False for cc in cards):
+            return False
+    return True
+
+
 def about_unjudged(solution: Solution, family: Family, compiled: Collection[str]) -> Iterator[PlanWarning]:
     """Packages with GPU code that the facts do not cover; what is compiled for the GPUs has none yet."""
     prove = "prove it once installed: envsolve verify --prefix DIR"
@@ -334,52 +388,3 @@ def about_merged(
 
 
 # What a user should know of wheels that are on no package index, taken or not.
-
-
-_LISTED = (Evidence.MEASURED.value, Evidence.PUBLISHED.value)
-
-
-def off_index(solution: Solution, family: Family) -> frozenset[str]:
-    """The packages of a solution whose wheel is on no index."""
-    places = family.catalogue.indexes
-    return frozenset(
-        name
-        for name, chosen in solution.chosen.items()
-        if (option := chosen.candidate.option) and (place := places.get(option.build.index)) and place.kind != "simple"
-    )
-
-
-def about_off_index(packages: Sequence[PlannedPackage], taken: frozenset[str]) -> Iterator[PlanWarning]:
-    """Where such a wheel is, and what is not known of it."""
-    for package in packages:
-        if package.name not in taken:
-            continue
-        text = f"{package.name} {package.version} is a wheel that is on no package index: {package.url}"
-        if package.evidence not in _LISTED:
-            text += "; that it is there is what the project's build workflow says"
-        if not package.hashes:
-            text += "; its sha256 is not known"
-        yield PlanWarning("off-index-wheel", text, "if it is missing there, compile it: the toolchain of this plan can")
-
-
-def about_elsewhere(
-    compiled: Sequence[Compiled], torch: Option, wheels: Ready, family: Family
-) -> Iterator[PlanWarning]:
-    """Ready wheels of what is compiled all the same: those that were not found, and those for another torch.
-
-    Args:
-        compiled: What is compiled.
-        torch: The torch of the plan.
-        wheels: Those that go with it.
-        family: What is published, and the machines.
-    """
-    version = f"torch {torch.build.version} [{torch.build.variant}]"
-    for one in compiled:
-        served = torches_served(one.name, family)
-        if wheels.get(one.name):
-            text = f"{one.name} has a ready wheel for {version}; the page of links that should name it cannot be read"
-            yield PlanWarning("ready-wheel-unread", f"{text}, or does not", "plan again where that page can be reached")
-        elif served:
-            span = served[0] if len(served) == 1 else f"{served[0]} to {served[-1]}"
-            text = f"{one.name} has ready wheels for torch {span}, and none that goes with {version}"
-            yield PlanWarning("ready-wheel-elsewhere", text, f"ask for torch=={served[-1]}.* to compile nothing")

@@ -40,3 +40,70 @@ def test_known_extras_say_nothing(extras: World) -> None:
 def test_an_extra_of_a_build_is_reported(torch_world: World) -> None:
     plan = torch_world.plan("torch[cuda]")
     assert "torch 2.14.1 [cu130] has no extra cuda" in said(plan, "unknown-extra")[0]
+
+
+@pytest.fixture
+def frameworks(world: World) -> World:
+    """Packages whose GPU code or libraries are other packages."""
+    for name in ("jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cublas-cu12", "onnxruntime-gpu"):
+        world.default.wheel(name, "12.9")
+    world.default.wheel(
+        "jax",
+        "0.10.2",
+        extras=["cuda12", "cuda13"],
+        requires=['jax-cuda12-plugin; extra == "cuda12"', 'jax-cuda13-plugin; extra == "cuda13"'],
+    )
+    for name, version in (("flax", "1.0"), ("rembg", "2.0")):
+        world.default.wheel(name, version, requires=["jax" if name == "flax" else "onnxruntime"])
+    for name, version in (("onnxruntime", "1.30"), ("tensorflow", "2.21"), ("ctranslate2", "4.8.5")):
+        world.default.wheel(name, version)
+    return world
+
+
+NEW_LINUX = "RTX 3060, driver 580.95, python 3.12, linux-x86_64"
+OLD_LINUX = "GTX 1080 Ti, driver 535.54, python 3.12, linux-x86_64"
+WINDOWS = "RTX 3060, driver 580.95, python 3.12, windows-x86_64"
+
+
+@pytest.mark.parametrize(
+    ("asked", "target", "advice"),
+    [
+        ("jax", NEW_LINUX, "ask for jax[cuda13]"),
+        ("jax", OLD_LINUX, "ask for jax[cuda12]"),
+        ("flax", NEW_LINUX, "ask for jax[cuda13]"),
+        ("jax", "RTX 2080, driver 450.80, python 3.12, linux-x86_64", "no build with it runs on these machines"),
+        ("jax", WINDOWS, "use WSL 2"),
+        ("tensorflow", NEW_LINUX, "ask for tensorflow[and-cuda]"),
+        ("tensorflow", WINDOWS, "use WSL 2, or a release before 2.11"),
+        ("ctranslate2", OLD_LINUX, "ask for nvidia-cublas-cu12; put its lib directory on LD_LIBRARY_PATH"),
+        ("onnxruntime", NEW_LINUX, "ask for onnxruntime-gpu; leave out onnxruntime, whose files it has"),
+    ],
+)
+def test_a_package_that_runs_on_the_cpu_beside_a_gpu_is_reported(
+    frameworks: World, asked: str, target: str, advice: str
+) -> None:
+    (warning,) = said(frameworks.plan(asked, target=target), "gpu-unused")
+    assert warning.endswith(f"; {advice}")
+
+
+@pytest.mark.parametrize(
+    ("asked", "target"),
+    [
+        (("jax[cuda12]",), NEW_LINUX),
+        (("jax", "jax-cuda13-plugin"), NEW_LINUX),
+        (("ctranslate2", "nvidia-cublas-cu12"), NEW_LINUX),
+        # A package that uses it on the CPU on purpose.
+        (("rembg",), NEW_LINUX),
+        (("jax",), "no GPU, python 3.12, linux-x86_64"),
+    ],
+)
+def test_nothing_is_reported_if_the_gpu_is_used_or_there_is_none(
+    frameworks: World, asked: tuple[str, ...], target: str
+) -> None:
+    plan = frameworks.plan(*asked, target=target)
+    assert plan.packages
+    assert said(plan, "gpu-unused") == []
+
+
+def test_a_cpu_variant_that_was_asked_for_is_no_surprise(frameworks: World) -> None:
+    assert said(frameworks.plan("jax", target=NEW_LINUX, cuda="cpu"), "gpu-unused") == []
