@@ -9,7 +9,7 @@ import typer
 
 import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, path, path_argument
-from envsolve.cli.output import deliver_as
+from envsolve.cli.output import check_output, deliver_as
 
 _FOUND = 4
 
@@ -31,6 +31,7 @@ def command(
     """
     from envsolve.dockerfile.model import describe
 
+    check_output(form, output)
     report = envsolve.check_dockerfile(dockerfile, machines.named_or_host(), context)
     deliver_as(form, report, lambda: describe(report, str(dockerfile)), output)
     if any(finding.level == "error" for finding in report.findings):

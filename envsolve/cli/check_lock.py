@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from envsolve.cli.options import Machines, OutputFile, PythonVersion, option, path_argument, python_version
-from envsolve.cli.output import deliver, deliver_as
+from envsolve.cli.output import check_output, deliver, deliver_as
 
 _FAILS = 4
 
@@ -22,7 +22,10 @@ def command(
         list[str] | None, option("--environment", metavar="NAME", help="An environment of a pixi.lock.")
     ] = None,
     python: PythonVersion = None,
-    form: Annotated[Literal["text", "json", "sarif", "github"], option("--format", help="Output format.")] = "text",
+    form: Annotated[
+        Literal["text", "json", "sarif", "github"] | None,
+        option("--format", help="Output format (default: that of the suffix of -o)."),
+    ] = None,
     output: OutputFile = None,
 ) -> None:
     """Check a lock file for the machines it is meant for.
@@ -34,6 +37,8 @@ def command(
     from envsolve.locks.judge import check_locks
     from envsolve.locks.model import describe, github, sarif
 
+    form = form or ("sarif" if output is not None and output.suffix == ".sarif" else None)
+    check_output(form, output)
     named = (("extra", extra), ("group", group), ("environment", environment))
     chosen = [f"--{kind} {name}" for kind, names in named for name in names or ()]
     report = check_locks(locks, machines.named_or_host(), Catalogue(), chosen, python_version(python))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envsolve.cli.options import Form, OutputFile
-from envsolve.cli.output import check_target, deliver_as
+from envsolve.cli.output import check_output, deliver_as
 from envsolve.errors import UsageError
 from envsolve.system.files import is_file, parse_toml, read_regular, user_folder
 
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
 def command(form: Form = None, output: OutputFile = None) -> None:
     """Show the settings and where each comes from."""
-    check_target(output)
+    check_output(form, output)
     found = settings()
     value = {name: {"value": _shown(one.value), "origin": one.origin} for name, one in found.items()}
     deliver_as(form, {"schema": "envsolve.config/1", "settings": value}, lambda: _words(found), output)

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 import envsolve
 from envsolve.cli.options import option, path
-from envsolve.cli.output import SETTINGS, deliver_as
+from envsolve.cli.output import SETTINGS, deliver_as, form_of
 
 
 def command(
     form: Annotated[
-        Literal["text", "json"] | None, option("--format", help="Output format (default: json with -o).")
+        Literal["text", "json"] | None, option("--format", help="Output format (default: that of the suffix of -o).")
     ] = None,
     output: Annotated[Path | None, path("-o", metavar="FILE", help="Save the machine to FILE, as JSON.")] = None,
 ) -> None:
@@ -23,5 +23,6 @@ def command(
     from envsolve.machine.model import describe
 
     machine = envsolve.detect()
-    chosen = form or ("json" if output else "text")
+    # A file is read by --machine, so its default is JSON.
+    chosen = form or ("json" if output is not None and not output.suffix else form_of(None, output))
     deliver_as(chosen, machine, lambda: describe(machine, verbose=SETTINGS.verbose), output)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
-from envsolve.cli.output import SETTINGS, check_target, confirm, deliver_as, deliver_text, remark
+from envsolve.cli.output import SETTINGS, check_output, confirm, deliver_as, deliver_text, remark
 from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import open_regular
 from envsolve.system.limits import LimitError
@@ -71,10 +71,10 @@ def command(
         if restore:
             _restore(prefix, sure)
         else:
-            check_target(output)
+            check_output(form, output)
             _fix(prefix, machines.named(), sure)
         return
-    check_target(output)
+    check_output(form, output)
     _diagnose(log, piped, machines.named(), installed, prefix, time_limit if run else None, form, output)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from envsolve.cli.options import Form, OutputFile, path_argument
-from envsolve.cli.output import check_target, deliver_as
+from envsolve.cli.output import check_output, deliver_as
 
 
 def command(
@@ -19,7 +19,7 @@ def command(
 
     Reads pylock.toml, uv.lock, poetry.lock, pdm.lock and the JSON of a plan.
     """
-    check_target(output)
+    check_output(form, output)
     from envsolve.locks.compare import compare_files, table
 
     found = compare_files(before, after)

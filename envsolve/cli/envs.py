@@ -7,7 +7,7 @@ from typing import Annotated
 
 import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, path_argument
-from envsolve.cli.output import check_target, deliver_as, form_of, remark
+from envsolve.cli.output import check_output, deliver_as, form_of, remark
 from envsolve.errors import UsageError
 
 
@@ -25,7 +25,7 @@ def command(
     Looks where venv, conda, pixi, uv, pipx and poetry keep environments, and in the directories named. Only reads
     files: nothing is imported or run.
     """
-    check_target(output)
+    check_output(form, output)
     given = machines.named_or_host()
     if len(given) > 1:
         raise UsageError("the environments are judged on one machine", hint="give one --machine")

@@ -10,7 +10,7 @@ import typer
 
 from envsolve.cli.install import ShownSteps
 from envsolve.cli.options import Asked, Form, OutputFile, argument, option, path
-from envsolve.cli.output import check_target, deliver, deliver_as, form_of, remark
+from envsolve.cli.output import check_output, deliver, deliver_as, form_of, remark
 from envsolve.errors import ImpossibleError, IndexUnavailableError, UsageError, VerificationError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def probe(
     from envsolve.fleet.probe import kubernetes_manifest, probe_files, probe_nodes
     from envsolve.system.processes import signals_raised
 
-    check_target(output)
+    check_output(form, output)
     form_of(form, output)
     engine = reach.engine()
     if sum((engine is not None, bool(sources), kubernetes is not None)) != 1:
@@ -155,7 +155,7 @@ def plan(
     from envsolve.fleet.plan import describe, plan_fleet
     from envsolve.fleet.probe import read_inventory
 
-    check_target(output)
+    check_output(form, output)
     form_of(form, output)
     request = asked.request(requirements)
     inventory = read_inventory(fleet)
@@ -215,7 +215,7 @@ def verify(
     from envsolve.fleet.verify import Choice, describe, verify_fleet
     from envsolve.system.processes import signals_raised
 
-    check_target(output)
+    check_output(form, output)
     form_of(form, output)
     if compile_only and quick:
         raise UsageError("--quick is for checks that run on a GPU", hint="leave out --compile-only")

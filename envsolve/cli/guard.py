@@ -12,7 +12,7 @@ import typer
 
 import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
-from envsolve.cli.output import check_target, deliver_as, remark
+from envsolve.cli.output import check_output, deliver_as, remark
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.system.progress import phase
 
@@ -54,7 +54,7 @@ def command(
         raise UsageError("no command to preview", hint="for example: envsolve guard -- pip install X")
     if prefix is not None:
         raise UsageError("--prefix goes with --write and --remove", hint="the command itself names its environment")
-    check_target(output)
+    check_output(form, output)
     named = machines.named()
     try:
         found = envsolve.preview_install(words, named, may_build=run or not dry_run)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import envsolve
 from envsolve.cli.options import Form, OutputFile, argument, option, path
-from envsolve.cli.output import SETTINGS, deliver_as, remark
+from envsolve.cli.output import SETTINGS, check_output, deliver_as, remark
 from envsolve.errors import VerificationError
 
 HELP = "The facts behind the answers, and how to measure them."
@@ -23,6 +23,7 @@ def measure(
 
     Also reads its pins, ABI and tools: no GPU, no import, no full download.
     """
+    check_output(form, output)
     found = envsolve.measure(what, every=every)
     deliver_as(form, found, lambda: envsolve.describe(found), output)
 
@@ -89,6 +90,7 @@ def show(
     from envsolve.facts.maintain.lookup import describe_facts
     from envsolve.facts.maintain.summary import describe_summary
 
+    check_output(form, output)
     if what is None:
         summary = envsolve.facts_summary()
         deliver_as(form, summary, lambda: describe_summary(summary), output)

@@ -68,6 +68,16 @@ def check_target(target: Path | None, option: str = "-o") -> None:
         raise UsageError(f"there is no directory {target.parent}", hint=f"make it, or name another file after {option}")
 
 
+def check_output(form: str | None, target: Path | None) -> None:
+    """Refuse a place, or a suffix that names no format, before work is done for it.
+
+    Raises:
+        UsageError: As :func:`check_target` and :func:`form_of`.
+    """
+    check_target(target)
+    form_of(form, target)
+
+
 def deliver(text: str, target: Path | None) -> None:
     """Print a result, as ``-`` has it, too, or write it whole to a file: a failed write leaves what was there.
 
@@ -155,12 +165,12 @@ _STYLES = {
     r"\b(ptx|possible)\b": "yellow",
     r"\bdoes not run\b|\(certain\)": "bold",
     r"(?<=^ {6})(pip|uv|conda|mamba|pixi|envsolve|python|export|apt-get|docker)\b.*": "cyan",
-    r"(?<=^Next {6})envsolve .*": "cyan",
+    r"(?<=^Next {6})envsolve .*|(?<=^Or {8})pip .*": "cyan",
     r" \[(documented|measured|[a-z]+(-[a-z]+)+)\]$": "dim",
 }
 # What a line begins with: a label, a mark or a number. Its other lines are indented to the text after that.
 _LEAD = re.compile(r"\s*(?:[A-Z][a-z]+ {2,}|(?:pass|fail|skip) {2}|[-+?] |\d+\. )?")
-_VERBATIM = re.compile(r" {4,}|Next ")  # commands, and what is aligned with them
+_VERBATIM = re.compile(r" {4,}|Next |Or  ")  # commands, and what is aligned with them
 
 
 def _wrapped(text: str) -> Iterator[str]:

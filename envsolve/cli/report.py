@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from envsolve.cli.options import DEFAULT_PREFIX, Form, OutputFile, option, path
-from envsolve.cli.output import check_target, deliver_as, remark
+from envsolve.cli.output import check_output, deliver_as, remark
 from envsolve.errors import EnvsolveError
 
 SCHEMA = "envsolve.report/1"
@@ -51,7 +51,7 @@ def command(
     Reads versions, the machine, settings, variables and the packages of an environment, and sends nothing. User names,
     home directories, host names, tokens, logins and device numbers are replaced. Read the report before you post it.
     """
-    check_target(output)
+    check_output(form, output)
     from envsolve.cli.diagnose import read_text
     from envsolve.system.redaction import Redaction
 

@@ -62,8 +62,8 @@ def format_named(name: str) -> Format:
     return cast("Format", importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
 
 
-# What people expect to get by naming a file so, and no format writes.
-_OTHER_SUFFIXES = (".pdf", ".html", ".csv", ".xml", ".svg", ".tar", ".gz", ".zip", ".ps1", ".bat", ".ini")
+# Of files with text for people, besides names without a suffix.
+_TEXT_SUFFIXES = ("", ".md", ".log", ".out")
 
 
 def format_for(output: PurePath | None) -> str:
@@ -84,7 +84,7 @@ def format_for(output: PurePath | None) -> str:
         from envsolve.formats.pylock import check_path
 
         check_path(Path(name))
-    if not found and PurePath(name).suffix.lower() in _OTHER_SUFFIXES:
+    if not found and PurePath(name).suffix.lower() not in _TEXT_SUFFIXES:
         hint = "name the file pylock.toml, requirements.txt, plan.json, ...; or say --format NAME"
         raise UsageError(f"-o {output}: no plan format has files named {PurePath(name).suffix}", hint=hint)
     return max(found, default=(0, "summary"))[1]

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from envsolve._default_index import DEFAULT_INDEX
 from envsolve.formats import group_names
 from envsolve.formats._packages import (
     count,
+    default_index,
     driver_sentence,
     gpu_name,
     in_a_line,
     in_words,
+    is_direct,
     no_lock,
     public,
     public_answer,
@@ -51,7 +54,7 @@ def render(
         plan: Any plan; an impossible one is shown as its conflict and the remedies.
         today: The day from which the age of the catalogue is counted; None for the real one.
         sources: Print the source under each fact of a conflict; the titles are long, so this is optional.
-            Also list every package.
+            Also list every package, and what requires it.
         command: The words of the command that made the plan, for the next step that is printed.
     """
     plan = public(plan)
@@ -109,10 +112,13 @@ def _tools(toolchain: Toolchain) -> Iterator[str]:
 
 
 def _packages(plan: Plan, *, every: bool) -> list[str]:
-    told = {item.package for item in plan.support} | {canonicalize_name(name) for name in _asked(plan)}
+    told = {item.package for item in plan.support} | {canonicalize_name(one.name) for one in _asked(plan)}
     family = [package for package in plan.packages if every or package.variant or package.name in told]
     gpus = list(dict.fromkeys(gpu_name(item) for item in plan.support))
     rows = [("Package", "Version", "Variant", *gpus)] + [_row(plan, package, gpus) for package in family]
+    if every:
+        reasons = ("Why", *(package.why[0] if package.why else "-" for package in family))
+        rows = [(*row, reason) for row, reason in zip(rows, reasons, strict=True)]
     lines = _table(rows) if family else []
     others = len(plan.packages) - len(family)
     if others:
@@ -120,10 +126,10 @@ def _packages(plan: Plan, *, every: bool) -> list[str]:
     return lines
 
 
-def _asked(plan: Plan) -> Iterator[str]:
+def _asked(plan: Plan) -> Iterator[Requirement]:
     for text in plan.requirements:
         with contextlib.suppress(InvalidRequirement):  # conda's match specs
-            yield Requirement(text).name
+            yield Requirement(text)
 
 
 def _row(plan: Plan, package: PlannedPackage, gpus: Sequence[str]) -> tuple[str, ...]:
@@ -180,6 +186,38 @@ def _next(plan: Plan, command: Sequence[str]) -> Iterator[str]:
     else:
         yield "Next      save this plan with -o pylock.toml, then:"
         yield "          envsolve install pylock.toml --prefix DIR"
+    if words := _without_lock(plan):
+        yield f"Or        {shlex.join(words)}"
+
+
+#: A line with more packages than that is a file.
+_SHORT = 8
+
+
+def _without_lock(plan: Plan) -> list[str]:
+    """The command that installs the requested packages with pip; empty if pip would not do what the plan says."""
+    asked: dict[str, Requirement] = {canonicalize_name(one.name): one for one in _asked(plan)}
+    # torch before 2.3 breaks beside NumPy 2, which its metadata does not say.
+    chosen = [one for one in plan.packages if one.variant or one.name in asked or one.name == "numpy"]
+    whole = len(asked) == len(plan.requirements) and asked.keys() <= {one.name for one in chosen}
+    if not whole or plan.conda or plan.toolchain or plan.environment or len(chosen) > _SHORT:
+        return []
+    extras = {name: f"[{','.join(sorted(one.extras))}]" if one.extras else "" for name, one in asked.items()}
+    pins = [f"{one.name}{extras.get(one.name, '')}=={one.version}" for one in chosen]
+    indexes = _indexes(chosen, default_index(plan.packages))
+    return ["pip", "install", *pins, *indexes] if indexes is not None else []
+
+
+def _indexes(chosen: Sequence[PlannedPackage], default: str) -> list[str] | None:
+    """The options of pip for the indexes of packages; None if pip might take another file than the plan."""
+    other = [one for one in chosen if (one.index or default) != default]
+    # Of two indexes pip takes the newest version, and only a local part says which build it is.
+    if any(is_direct(one) or one.kind != "wheel" for one in chosen) or any("+" not in one.version for one in other):
+        return None
+    words = ["--index-url", default] if default != DEFAULT_INDEX else []
+    return words + [
+        word for index in sorted({one.index or "" for one in other}) for word in ("--extra-index-url", index)
+    ]
 
 
 def _next_of_conda(plan: Plan, terms: CondaTerms) -> Iterator[str]:

@@ -141,6 +141,27 @@ def test_an_error_is_json_beside_its_text_if_json_is_requested(
     assert error["hint"] in said.err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "plan six",
+        "builds torch",
+        "detect",
+        "config",
+        "envs",
+        "report",
+        "diff a b",
+        "check-lock a",
+        "check-dockerfile a",
+        "index show",
+    ],
+)
+def test_an_unknown_suffix_is_refused_by_every_command(say: Say, command: str, tmp_path: Path) -> None:
+    said = say(*command.split(), "-o", str(tmp_path / "x.xyz"))
+    assert said.code == 2
+    assert "named .xyz" in said.err
+
+
 def test_an_error_is_no_json_unless_the_option_is_envsolve_s_own(say: Say) -> None:
     assert say("plan", "trch").out == ""
     assert say("guard", "--dry-run", "--cuda", "cu1", "--", "pip", "install", "--format", "json").out == ""

@@ -52,6 +52,30 @@ def test_the_next_step_is_the_command_that_was_given() -> None:
     assert shown.endswith("          envsolve install pylock.toml --prefix .venv\n")
 
 
+def test_a_short_line_for_pip_is_shown_if_pip_does_what_the_plan_says() -> None:
+    def short(plan: Plan) -> str:
+        return summary(plan, today=DAY).partition("\nOr        ")[2].strip()
+
+    good = replace(GOOD, environment={}, requirements=("torch[opt]>=2.4",), packages=(TORCH, FILELOCK))
+    assert short(good) == (
+        f"pip install 'torch[opt]==2.9.0+cu126' --index-url https://mirror.example/simple/ --extra-index-url {CU126}"
+    )
+    assert short(replace(good, environment={"TRITON_PTXAS_PATH": "x"})) == ""
+    assert short(replace(good, requirements=("torch", "foo @ https://example.org/foo-1.tar.gz"))) == ""
+    # pip would take the other index's torch of that version.
+    assert short(replace(good, packages=(replace(TORCH, version="2.9.0"), FILELOCK))) == ""
+    numpy = replace(FILELOCK, name="numpy", version="1.26.4")
+    assert short(replace(good, packages=(TORCH, FILELOCK, numpy))).startswith(
+        "pip install 'torch[opt]==2.9.0+cu126' numpy==1"
+    )
+
+
+def test_verbose_says_why_each_package_is_there() -> None:
+    filelock = replace(FILELOCK, why=("torch 2.9.0 [cu126] needs filelock",))
+    shown = summary(replace(GOOD, packages=(TORCH, filelock)), today=DAY, sources=True)
+    assert shown.partition("\nfilelock ")[2].partition("\n")[0].endswith(" torch 2.9.0 [cu126] needs filelock")
+
+
 def test_what_was_asked_for_is_always_in_the_table() -> None:
     asked = replace(GOOD, requirements=("torch", "filelock"))
     assert "\nfilelock " in summary(asked, today=DAY)
@@ -148,6 +172,7 @@ filelock  3.20.0   -
 
 Next      save this plan with -o pylock.toml, then:
           envsolve install pylock.toml --prefix DIR
+Or        pip install filelock==3.20.0 --index-url https://mirror.example/simple/
 """
     )
 
