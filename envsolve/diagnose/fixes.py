@@ -20,6 +20,7 @@ from envsolve.facts.builds import Build
 from envsolve.machine.model import Gpu
 from envsolve.packages.commands import Argument, Command, translated
 from envsolve.packages.shell import edit
+from envsolve.rules.judge import with_assumed_driver
 from envsolve.rules.nvidia.toolchain import CompilerFacts
 from envsolve.rules.nvidia.toolchain import arch_list as entries_for
 from envsolve.rules.platform import python_fits
@@ -58,10 +59,40 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
     """
     if not scene.about_torch or scene.other_vendor:
         return ()
+    if self_built(scene):
+        return (rebuild_torch(scene),)  # a wheel over it would lose what it was built for
     if scene.by_conda and (by_conda := conda_remedies(scene)):
         return by_conda  # pip's torch over conda's would be the next fault
-    found = advice.replacements(scene.family, installed_by(scene), variants)
-    return tuple(_remedy(scene, options, scene.family) for options in found)
+    for family in (_careful(scene), scene.family):
+        if found := advice.replacements(family, installed_by(scene), variants):
+            return tuple(_remedy(scene, options, family) for options in found)
+    return ()
+
+
+def _careful(scene: Scene) -> Family:
+    """The family on the oldest driver that may be there, if it is not known: what runs there runs on newer ones."""
+    architectures, drivers = scene.catalogue.architectures, scene.catalogue.drivers
+    machines = tuple(with_assumed_driver(machine, architectures, drivers) for machine in scene.machines)
+    known = machines == scene.machines
+    return scene.family if known else Family(scene.catalogue, scene.facts, machines, scene.python)
+
+
+def self_built(scene: Scene) -> bool:
+    """Whether torch was compiled from source: 2.5.0a0+gita8d6afb; containers and Jetson wheels add ``nv``."""
+    seen = scene.report.installed.get("torch")
+    return seen is not None and re.search(r"a0(?:$|\+(?!.*nv\d))|\+git", seen.value) is not None
+
+
+def rebuild_torch(scene: Scene) -> Fix:
+    """The command that builds a torch from source again, for the GPUs at hand."""
+    listed = arch_list(scene.gpus)
+    gpus = listed.replace(";", " and ") if listed else "the compute capability of each GPU"
+    text = (
+        f"This torch was compiled from source: compile it again, on a clean build tree, for {gpus}, with a toolkit "
+        "that knows the GPU and that the driver runs."
+    )
+    command = f'TORCH_CUDA_ARCH_LIST="{listed or "..."}" USE_CUDA=1 pip install --no-build-isolation -v -e .'
+    return Fix(text, f"cd PYTORCH_SOURCE && python setup.py clean && {command}")
 
 
 def pair_with(scene: Scene, asked: Mapping[str, SpecifierSet]) -> Fix | None:
@@ -170,6 +201,10 @@ def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
         text = "Name the GPUs to CMake in place of native, on a clean build tree, wherever it is built."
         numbers = listed.replace(".", "") if listed != "..." else "80;90"
         return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
+    if not scene.about_torch and scene.mentions("nvcc -", "nvcc ", ".cu "):
+        named = listed.replace(".", "").split(";") if listed != "..." else ["XY"]
+        flags = " ".join(f"-gencode arch=compute_{number},code=sm_{number}" for number in named)
+        return (Fix("Compile it again for the GPU, in place of the architecture that was named.", f"nvcc {flags} ..."),)
     command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'
     return (Fix(text, f"{command} --no-deps {what}"),)
 

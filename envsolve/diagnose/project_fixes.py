@@ -32,7 +32,10 @@ Tool = Literal["uv", "poetry", "pixi", "conda"]
 #: counts, because pixi and Poetry projects are also installed with uv's resolver.
 _WORDS: dict[Tool, tuple[re.Pattern[str], tuple[str, ...]]] = {
     "pixi": (
-        re.compile(r"[\\/]\.pixi[\\/]envs|\bpixi (?:run|install|add|update|shell|lock)\b|\bpixi\.(?:toml|lock)\b"),
+        re.compile(
+            r"[\\/]\.pixi[\\/]envs|\bpixi (?:run|install|add|update|shell|lock)\b|\bpixi\.(?:toml|lock)\b"
+            r"|\[+tool\.pixi\b"
+        ),
         ("pixi",),
     ),
     "poetry": (

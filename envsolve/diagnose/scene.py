@@ -33,7 +33,7 @@ from envsolve.values import ComputeCapability, CudaVersion, PythonVersion, Varia
 
 #: Names under which torch is installed, the most telling first; ``libtorch`` is its C++ distribution.
 _NAMES = ("torch", "pytorch", "pytorch-gpu", "libtorch", "pytorch-cpu")
-_VARIANT = re.compile(r"cpu|cu\d{2,3}")
+_VARIANT = re.compile(r"cpu|cu\d{2,3}|xpu|rocm\d[\d.]*")
 _MINOR = re.compile(r"\d+\.\d+")
 
 

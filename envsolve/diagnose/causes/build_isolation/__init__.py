@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, lines
-from envsolve.diagnose.fixes import installer, led_by, pair_with
+from envsolve.diagnose.fixes import installer
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
+from envsolve.diagnose.project_fixes import project_of_report
 from envsolve.diagnose.scene import Scene
 
 CAUSE = Cause.of(__name__)
@@ -18,7 +19,10 @@ _BUILDING = (
 # Their setup.py imports torch, which their build requirements do not name.
 _EXTENSIONS = ("flash-attn", "deepspeed", "apex", "mamba-ssm", "causal-conv1d", "xformers")
 _SOURCES = (*_EXTENSIONS, "flash_attn", "detectron2", "torch-scatter", "git+")
-_INSTALLED = re.compile(r"(?:pip3? install|uv add|uv pip install) (?:-\S+ )*([^\s|&;]+)")
+_INSTALLED = re.compile(r"(?:pip3? install|uv add|uv pip install) (?:-\S+ )*([^\s|&;`'\"]+)")
+_FAILED = re.compile(
+    r"[Ff]ailed to (?:download and )?build:? [`']?([\w.-]+(?:==[\w.+]+)?)|`([\w.-]+)@([\w.+]+)` depends on"
+)
 
 
 def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
@@ -34,14 +38,36 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield CAUSE.ruled_out("not-installed")
 
 
-def _fixes(scene: Scene) -> Iterator[Fix]:
-    # Without isolation the build sees the environment itself, which must have torch by then.
-    if (scene.torch is None or scene.torch.version is None) and (first := pair_with(scene, {})):
-        yield led_by("First of all", first)
+def _package(scene: Scene) -> str:
+    """What was being built, as the installer names it, otherwise as the command did."""
+    failed = _FAILED.search(scene.report.text)
+    if failed:
+        return failed[1] or f"{failed[2]}=={failed[3]}"
     named = _INSTALLED.search(scene.report.text)
-    package = named[1] if named else next((n for n in _EXTENSIONS if scene.mentions(n)), "PACKAGE")
-    yield CAUSE.fix("build", pip=installer(scene), package=package)
-    if scene.mentions("uv sync", "uv add", "uv lock", "pyproject"):
-        yield CAUSE.fix("uv", package=package)
+    if named and named[1] != "torch":
+        return named[1]
+    if cloned := re.search(r"(?:Updat\w+|Cloning|Cloned) (https://\S{1,200}?\.git)\b", scene.report.text):
+        return f"git+{cloned[1]}"
+    return next((name for name in _EXTENSIONS if scene.mentions(name)), "PACKAGE")
+
+
+def _fixes(scene: Scene) -> Iterator[Fix]:
+    package = _package(scene)
+    project = project_of_report(scene)
+    if project and project.tool in ("uv", "pixi"):
+        name = re.split(r"[\[=<>~! @]", package)[0]
+        fix = CAUSE.fix(project.tool, package=name)
+        lines_of = {
+            "uv": (
+                "[tool.uv.extra-build-dependencies]",
+                f'{name} = [{{ requirement = "torch", match-runtime = true }}]',
+            ),
+            "pixi": ("[pypi-options]", f'no-build-isolation = ["{name}"]'),
+        }
+        yield Fix("\n".join((fix.text, *lines_of[project.tool])), fix.command)
+    # Without isolation the build sees the environment itself, which must have torch by then; an installed one stays.
+    # On Windows the default index has torch without CUDA only, and a torch that is there may be of another index.
+    known = scene.os == "windows" or (scene.torch is not None and scene.torch.version is not None)
+    yield CAUSE.fix("build", pip=installer(scene), package=package, torch="" if known else "torch ")
     if scene.mentions("environment.yml", "- pip:"):
         yield CAUSE.fix("environment-yml")

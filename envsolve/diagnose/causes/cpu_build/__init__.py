@@ -57,7 +57,9 @@ def _strong(scene: Scene) -> Match | None:
     """Words that state a CPU build, and are not of one that was requested and not found."""
     found = CAUSE.first(scene)
     not_found = (
-        found and found.signature.id == "cpu-local" and re.search("could not find|no matching", found.quote, re.I)
+        found
+        and found.signature.id == "cpu-local"
+        and re.search("could not find|no matching|can't be installed|no version of", found.quote, re.I)
     )
     return None if not_found else found
 

@@ -8,7 +8,7 @@ from envsolve.diagnose.causes._shared import Cause, lines, shown_variable, torch
 from envsolve.diagnose.causes.nvcc_arch_unknown import another_ran
 from envsolve.diagnose.causes.nvcc_missing import (
     fault_of,
-    nvcc_fixes,
+    look_for_home,
     other_nvccs,
     set_home,
     toolkit_of,
@@ -18,6 +18,7 @@ from envsolve.diagnose.causes.nvcc_torch_mismatch import nvcc_used, unsupported_
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
+from envsolve.diagnose.tool_fixes import nvcc_remedies
 from envsolve.environment.model import Environment
 from envsolve.facts.hardware import Toolkit
 from envsolve.values import CudaVersion
@@ -55,7 +56,11 @@ def from_report(scene: Scene) -> Iterator[Finding]:
             yield CAUSE.finding("several", Grounds.SUGGESTED, evidence, _named(scene, None), versions=several)
         case "path", match:
             path = match.group("path", "other")
-            yield CAUSE.finding("gone", Grounds.STATED, lines(match), nvcc_fixes(scene, scene.toolkit), path=path)
+            # Without the variable torch and CMake look for nvcc on PATH and in /usr/local/cuda.
+            named = [CAUSE.fix("unset", wanted="")] if scene.mentions("cuda_home=", "cuda_path=") else []
+            cuda = scene.toolkit
+            ways = (*named, *look_for_home(scene, cuda), *nvcc_remedies(scene, cuda))
+            yield CAUSE.finding("gone", Grounds.STATED, lines(match), ways, path=path)
 
 
 def _another(scene: Scene, match: Match, toolkit: Toolkit) -> Finding:

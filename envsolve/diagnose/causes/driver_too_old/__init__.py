@@ -27,7 +27,14 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     driver = driver_text(scene)
     if fit is not None and fit.reason.ok and error is not None:
         # Rule 1 says that the driver suffices, so the process may have loaded another libcuda.
-        fixes = (CAUSE.fix("look"), *_fixes(scene))
+        newer = driver_running(scene, f"{CudaVersion.parse(scene.toolkit or '12.0').major + 1}.0")
+        own = scene.mentions("lmdeploy", "onnxruntime", "tensorrt", "cupy", "paddle", "nccl warn", "turbomind")
+        # The torch runs on this driver: what failed is another program, or torch found another libcuda.
+        fixes = (
+            (*filter(None, [newer] if own else []), CAUSE.fix("other-build"), CAUSE.fix("look"))
+            if own
+            else (CAUSE.fix("look"), *_fixes(scene))
+        )
         floor = fit.reason.text
         yield CAUSE.finding("contradicted", Grounds.SUGGESTED, evidence, fixes, (), floor=floor, driver=driver)
         return
@@ -42,7 +49,8 @@ def _fit(scene: Scene) -> DriverFit | None:
 
 def _says_unavailable(scene: Scene) -> bool:
     """Whether a report without an error says that CUDA is not available; False for an environment without a report."""
-    return not scene.report.text.strip() or scene.mentions("is_available", "cuda available", "cuda is not available")
+    words = ("is_available", "cuda available", "cuda_available", "cuda is not available", "cuda unavailable")
+    return not scene.report.text.strip() or scene.mentions(*words)
 
 
 def _fixes(scene: Scene) -> tuple[Fix, ...]:

@@ -11,6 +11,8 @@ from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Environment
 
 CAUSE = Cause.of(__name__)
+#: Variables that name a compiler in place of the one on PATH.
+_VARIABLES = ("CUDAHOSTCXX", "NVCC_CCBIN", "CC", "CXX")
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
@@ -37,6 +39,9 @@ def _fixes(scene: Scene, match: Match) -> Iterator[Fix]:
     if match.signature.id == "msvc-missing" or scene.os == "windows":
         yield CAUSE.fix("msvc")
         return
+    named = [name for name in _VARIABLES if f"{name.lower()}=" in scene.report.text.lower()]
+    if named:
+        yield CAUSE.fix("unset", names=" ".join(named))
     install = system_install(scene)
     packages = "gcc gcc-c++" if "dnf" in install else "gcc" if "pacman" in install else "build-essential"
     where = " in the image that runs the program" if scene.in_container else ""

@@ -10,6 +10,7 @@ from envsolve.diagnose.causes._asked import Asked, looked_up, nearest
 from envsolve.diagnose.causes._shared import Cause, lines, pytorch_index
 from envsolve.diagnose.fixes import installer, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, Seen
+from envsolve.diagnose.project_fixes import project_of_report
 from envsolve.diagnose.scene import Scene, shown
 
 CAUSE = Cause.of(__name__)
@@ -103,6 +104,14 @@ def _bind(scene: Scene) -> Iterator[Fix]:
     match = named or re.search(r"/whl/(?P<variant>cu\d{2,3})\b", scene.report.text)
     variant = match["variant"] if match else next(iter(scene.family.flavours), "cu126")
     index = pytorch_index(scene, variant)
+    project = project_of_report(scene)
+    if project and project.tool == "pixi":
+        version = named["version"] if named else None
+        pin = f"=={version}+{variant}" if version else "*"
+        line = f'torch = {{ version = "{pin}", index = "{index}" }}'
+        first = CAUSE.fix("pixi")
+        yield Fix("\n".join((first.text, "[tool.pixi.pypi-dependencies]", line)), first.command)
+        return
     if named:
         yield CAUSE.fix("ask", variant=variant, version=named["version"], pip=installer(scene), index=index)
     if scene.mentions("poetry"):

@@ -53,10 +53,18 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("infer", Grounds.STATED, lines(match), _for_cudnn8(scene), consequences)
     if match := CAUSE.first(scene, "sublibrary"):
         yield CAUSE.finding("sublibrary", Grounds.STATED, lines(match), _one_cudnn(scene))
+    if match := CAUSE.first(scene, "windows-dll"):
+        newer = [CAUSE.fix("windows-dll-openmp", variant=_variant(scene))] if scene.mentions("fbgemm.dll") else []
+        ways = (*newer, CAUSE.fix("windows-dll"))
+        yield CAUSE.finding("windows-dll", Grounds.STATED, lines(match), ways)
+    if match := CAUSE.first(scene, "tensorflow"):
+        # The lines of the loader that come before name the libraries one by one.
+        consequences = ("mixed-flavours", "lock-incomplete")
+        yield CAUSE.finding("tensorflow", Grounds.STATED, lines(match), _of_tensorflow(scene), consequences)
     if (match := Cause("library-shadowed").first(scene)) and (own := own_is_older(scene, match)):
         yield _own_older(scene, match, own)
     program = next((p for p in _PROGRAMS if scene.mentions(p)), None)
-    if program and (match := scene.first("cuda-library-missing")):
+    if program and not CAUSE.first(scene, "tensorflow") and (match := scene.first("cuda-library-missing")):
         library = f"{match.groups['library']}.so.{match.groups['soname']}"
         ways = (*_program_fixes(scene, program, match.groups["soname"]), CAUSE.fix("list-libraries"))
         values = {"program": program, "library": library}
@@ -64,6 +72,30 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("other-program", Grounds.STATED, lines(match), ways, explained, **values)
     if match := Cause("library-shadowed").first(scene):
         yield from filter(None, (wheels_of_two_majors(scene, match), pinned_otherwise(scene, match)))
+
+
+def _variant(scene: Scene) -> str:
+    """The variant of the torch at hand, otherwise one for the oldest GPUs and drivers in use."""
+    known = scene.torch.variant if scene.torch else None
+    return known or "cu118"
+
+
+#: TensorFlow 1, by its number or by the CUDA that its last release looks for.
+_TENSORFLOW_1 = re.compile(
+    r"tensorflow(?:-gpu)?\W{0,12}1\.1\d\b|nvidia-tensorflow|libcud\w+\.so\.10\.0\b", re.IGNORECASE
+)
+
+
+def _of_tensorflow(scene: Scene) -> Iterator[Fix]:
+    """TensorFlow's libraries by the system, by its major and by how it was installed."""
+    if _TENSORFLOW_1.search(scene.report.text):
+        yield from (CAUSE.fix("tensorflow-1"), CAUSE.fix("tensorflow-1-wheel"))
+    elif scene.os == "windows":
+        yield from (CAUSE.fix("tensorflow-windows"), CAUSE.fix("tensorflow-wsl"))
+    else:
+        if scene.mentions("[and-cuda]"):
+            yield CAUSE.fix("tensorflow-path")
+        yield CAUSE.fix("tensorflow")
 
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
@@ -167,7 +199,7 @@ def _program_fixes(scene: Scene, program: str, soname: str) -> Iterator[Fix]:
 
 
 def _for_cudnn8(scene: Scene) -> Iterator[Fix]:
-    if scene.mentions("ctranslate2", "faster-whisper", "faster_whisper", "whisperx"):
+    if scene.mentions("ctranslate2", "whisper", "transcri"):
         yield CAUSE.fix("ctranslate2")
     if scene.mentions("onnxruntime"):
         yield CAUSE.fix("onnxruntime-cudnn9")

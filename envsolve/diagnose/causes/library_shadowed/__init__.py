@@ -113,7 +113,14 @@ def _shadowed(scene: Scene, match: Match) -> Finding:
         missing = CAUSE.words("built", built=match.groups["built"], found=match.groups["found"])
     library = next((name for name in ("nvjitlink", "cudnn") if name in match.quote.lower()), "cublas")
     module = "jax" if match.signature.id == "jax-older-library" else "torch"
-    fixes = (CAUSE.fix(name, library=library, module=module) for name in ("unset", "first", "look"))
+    fixes = [CAUSE.fix(name, library=library, module=module) for name in ("unset", "first", "look")]
+    if preloaded := shown_variable(scene, "LD_PRELOAD"):
+        path, fixes = (*path, *preloaded), [CAUSE.fix("unset-preload")]
+    elif missing.startswith("nccl") and not path:
+        # The wheels of torch find NCCL by their own RPATH, before LD_LIBRARY_PATH: the copy there is another release.
+        build = scene.torch.build if scene.torch else None
+        pins = [line.split(";")[0].strip() for line in (build.requires if build else None) or () if "-nccl-" in line]
+        fixes = [CAUSE.fix("nccl", pin=next(iter(pins), "nvidia-nccl-cu12")), fixes[0]]
     grounds = Grounds.CONFIRMED if path else Grounds.STATED
     return CAUSE.finding("shadowed", grounds, (*lines(match), *path), fixes, missing=missing)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
 from envsolve.diagnose.fixes import (
@@ -37,7 +38,47 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
         yield from _of_torchao(scene, match)
     if match := scene.first("torchcodec-library"):
         yield from _of_torchcodec(scene, match)
+    if match := CAUSE.first(scene, "sgl-kernel"):
+        yield CAUSE.finding("sgl-kernel", Grounds.STATED, lines(match), _of_sglang(scene, match))
+    if match := CAUSE.first(scene, "bitsandbytes"):
+        values = {"library": match.groups["library"]}
+        yield CAUSE.finding("bitsandbytes", Grounds.STATED, lines(match), _of_bitsandbytes(scene, match), **values)
     yield from from_linker(scene)
+
+
+#: SGLang's kernels had the second name before their release 0.4.
+_SGLANG_KERNELS = ("sglang-kernel", "sgl-kernel")
+
+
+def _of_sglang(scene: Scene, match: Match) -> Iterator[Fix]:
+    """The kernels for this torch; the torch of a SGLang, if torch is not known or no kernels are built for it."""
+    if tree := source_tree(scene, match.quote):
+        yield CAUSE.fix("compile-tree", torch=scene.torch.label if scene.torch else "this torch", tree=tree)
+        return
+    torch = scene.torch
+    if torch and torch.version:
+        exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
+        pairs = (pair_with(scene, {"torch": exact, name: SpecifierSet()}) for name in _SGLANG_KERNELS)
+        if found := next(filter(None, pairs), None):
+            yield found
+    release = public(scene.report.installed, "sglang")
+    yield CAUSE.fix("sgl-kernel", release=f"=={release}" if release else "")
+
+
+def _of_bitsandbytes(scene: Scene, match: Match) -> Iterator[Fix]:
+    """A release that has a library for torch's CUDA; without one, a torch of a CUDA that it has."""
+    if scene.mentions("bnb_cuda_version="):
+        yield CAUSE.fix("bitsandbytes-variable")
+    number = re.search(r"cuda(\d{3})", match.groups["library"])
+    releases = {Version(b.version) for b in scene.published("bitsandbytes")}
+    fitting = {Version(b.version) for b in scene.published("bitsandbytes") if number and b.variant == f"cu{number[1]}"}
+    if number and fitting and max(fitting) < max(releases):
+        yield CAUSE.fix("bitsandbytes-release", version=max(fitting), cuda=f"{number[1][:2]}.{number[1][2]}")
+    elif number and not fitting:
+        yield from replacements(scene)[-1:] or [CAUSE.fix("bitsandbytes-torch", cuda=f"{number[1][:2]}.{number[1][2]}")]
+    yield CAUSE.fix("bitsandbytes")
+    if not scene.mentions("bnb_cuda_version="):
+        yield CAUSE.fix("bitsandbytes-variable")
 
 
 def _of_torchcodec(scene: Scene, match: Match) -> Iterator[Finding]:
@@ -126,8 +167,24 @@ def _stand_in(torch: Torch) -> Build:
     return Build("torch", version, variant, "any", (), "default", Evidence.INFERRED, "", cuda=torch.cuda)
 
 
+def _of_other_vendor(torch: Torch | None, package: str) -> Fix | None:
+    """The companion of an XPU or ROCm torch; None if torch is another."""
+    if torch is None or torch.variant is None or not torch.variant.startswith(("xpu", "rocm")):
+        return None
+    close = package in ("torchvision", "torchaudio", "torchcodec")
+    values = {"package": package, "torch": torch.label, "variant": torch.variant}
+    return CAUSE.fix("vendor-companion" if close else "uninstall", **values)
+
+
 def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
     """The companion for this torch, the torch for this companion, then the nearest pair."""
+    symbol = CAUSE.first(scene, "symbol")
+    if symbol and (tree := source_tree(scene, symbol.quote)):
+        yield CAUSE.fix("compile-tree", torch=torch.label, tree=tree)
+        return
+    if other := _of_other_vendor(torch, name):
+        yield other
+        return
     exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
     companion = SpecifierSet(f"=={scene.report.installed[name].value.partition('+')[0]}")
     every = {other: SpecifierSet() for other in scene.report.installed if scene.family.follows_torch(other)}
@@ -273,9 +330,31 @@ def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
     yield from _rebuild(scene, match)
 
 
+#: A library of a package that Python finds in its source tree: a wheel's lies in site-packages.
+_IN_TREE = re.compile(r"(?<![\w./-])(?P<tree>(?:/|<)[\w.<>/-]{1,160})/(?P<package>\w+)/[\w.-]+\.so(?=\W)")
+
+
+def source_tree(scene: Scene, line: str) -> str | None:
+    """The directory of the sources whose compiled library a line names; None if it is an installed wheel's."""
+    found = _IN_TREE.search(line + " ")
+    if found is None or re.search(r"(?:site|dist)-packages|/usr/|/opt/conda|/lib/python", found["tree"]):
+        return None
+    return re.sub(r"/python$", "", found["tree"])
+
+
+def _only_way(scene: Scene, match: Match, package: str | None) -> Fix | None:
+    """The fix of an extension that has no published build for this torch: it was compiled here, or has none at all."""
+    if tree := source_tree(scene, match.quote):
+        return CAUSE.fix("compile-tree", torch=scene.torch.label if scene.torch else "the installed torch", tree=tree)
+    return _of_other_vendor(scene.torch, package) if package else None
+
+
 def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
     """The build for this torch that the catalogue knows; else how to find one, or to compile it."""
     package, torch = extension_named(scene, match.quote), scene.torch
+    if only := _only_way(scene, match, package):
+        yield only
+        return
     if package and torch and torch.version and scene.family.follows_torch(package):
         exact = f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else "")
         if found := pair_with(scene, {"torch": SpecifierSet(exact), package: SpecifierSet()}):

@@ -13,6 +13,8 @@ CAUSE = Cause.of(__name__)
 #: Words of a CPU build that a machine without a driver gives, too.
 _CPU_BUILD = ("cpu-deserialize", "infer-device", "jax-cpu")
 _UUIDS = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{20,30}")
+#: A variable with an empty value, which the readers of assignments do not take for one.
+_EMPTY = re.compile(r"CUDA_VISIBLE_DEVICES=(?:\"\"|'')?[ \t]*(?:\n|;|$)")
 _NO_GPUS = re.compile(r"docker run\b(?![^\n]*(?:--gpus|--runtime|--device|NVIDIA_VISIBLE))[^\n]*")
 
 
@@ -46,7 +48,10 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     elif scene.in_container or match.signature.id == "docker-no-gpu":
         yield CAUSE.finding("container", grounds, evidence, _container(scene))
     else:
-        yield CAUSE.finding("host", grounds, evidence, _host(scene))
+        # The driver answered nvidia-smi with GPUs, so it is this program that does not see them.
+        seen = scene.driver and scene.driver.version and scene.gpu_count and scene.mentions("nvidia-smi")
+        fixes = [CAUSE.fix("unhide")] if seen else []
+        yield CAUSE.finding("host", grounds, evidence, [*fixes, *_host(scene)])
 
 
 def _mask(scene: Scene) -> str | None:
@@ -56,7 +61,7 @@ def _mask(scene: Scene) -> str | None:
     """
     mask = scene.visible_devices
     if mask is None:
-        return None
+        return "hidden" if _EMPTY.search(scene.report.text) else None
     # Slurm sets NoDevFiles for a job that requested no GPU.
     if mask in ("", "-1", "NoDevFiles", "none", "None"):
         return "hidden"

@@ -7,11 +7,13 @@ from typing import Literal
 
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
 from envsolve.diagnose.fixes import (
+    arch_list,
     companions_for_torch,
     extension_named,
     jetson_remedies,
     rebuild,
     replacements,
+    self_built,
     with_another_python,
 )
 from envsolve.diagnose.fixes import rebuild_package as rebuild_installed
@@ -24,6 +26,8 @@ from envsolve.machine.model import Gpu
 from envsolve.values import ComputeCapability
 
 CAUSE = Cause.of(__name__)
+#: The oldest compute capability that FAISS's wheels for CUDA 12 have code for (its build file names 70 and 80).
+_FAISS_FIRST = (7, 0)
 #: What a kernel's failure says, in TensorFlow's words.
 _FAILED = ("error_invalid_ptx", "error_invalid_handle", "no kernel image", "error_no_binary", "internalerror")
 
@@ -31,6 +35,8 @@ _FAILED = ("error_invalid_ptx", "error_invalid_handle", "no kernel image", "erro
 def from_report(scene: Scene) -> Iterator[Finding]:
     """Find whose code is missing for the GPU, if anyone's."""
     limit, match, missing = CAUSE.first(scene, "limit"), failure(scene), lacking(scene)
+    if faiss := CAUSE.first(scene, "faiss"):
+        yield CAUSE.finding("faiss", Grounds.STATED, (*lines(faiss), *scene.gpu_evidence), _of_faiss(scene))
     if limit and not CAUSE.first(scene):
         evidence = (*lines(limit), *scene.gpu_evidence)
         yield CAUSE.finding("limited", Grounds.STATED, evidence, [CAUSE.fix("attention")], gpus=gpu_names(scene.gpus))
@@ -45,6 +51,17 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield _torch_lacks(scene, match, missing)
     elif match and not harmless(scene):
         yield _another_binary(scene, match)
+
+
+def _of_faiss(scene: Scene) -> Iterator[Fix]:
+    """Its wheels have code from Volta on, its conda packages for newer generations too; an older GPU needs a build."""
+    known = [gpu.cc for gpu in scene.gpus if gpu.cc]
+    if known and min(known) < _FAISS_FIRST:
+        numbers = arch_list(scene.gpus).replace(".", "")
+        yield CAUSE.fix("faiss-build", archs=numbers)
+        yield CAUSE.fix("faiss-cpu")
+        return
+    yield from (CAUSE.fix("faiss-conda"), CAUSE.fix("faiss"))
 
 
 def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding]:
@@ -80,6 +97,8 @@ def _torch_lacks(scene: Scene, match: Match | None, missing: tuple[Gpu, ...]) ->
     torch, another = scene.torch, with_another_python(scene)
     assert torch is not None and torch.code is not None
     fixes = (*filter(None, [another]), *replacements(scene), *_hide_others(scene, missing))
+    if self_built(scene):
+        fixes = (*replacements(scene), *_hide_others(scene, missing))
     return CAUSE.finding(
         "torch",
         Grounds.CONFIRMED if match else Grounds.DERIVED,

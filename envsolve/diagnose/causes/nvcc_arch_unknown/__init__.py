@@ -13,7 +13,7 @@ from envsolve.diagnose.causes._shared import (
     shown_variable,
     torch_evidence,
 )
-from envsolve.diagnose.fixes import archs_for, replacements
+from envsolve.diagnose.fixes import archs_for, rebuild, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
@@ -30,7 +30,7 @@ _LIST = "TORCH_CUDA_ARCH_LIST"
 def from_report(scene: Scene) -> Iterator[Finding]:
     """Look up which toolkits know the architecture, and what else the GPU runs."""
     if match := CAUSE.first(scene, "nvrtc"):
-        yield _of_nvrtc(scene, lines(match))
+        yield _of_cupy(scene, lines(match)) if scene.mentions("cupy") else _of_nvrtc(scene, lines(match))
     if match := CAUSE.first(scene, "table"):
         evidence, entry = (*lines(match), *shown_variable(scene, _LIST), *scene.gpu_evidence), match.groups["cc"]
         yield CAUSE.finding("table", Grounds.STATED, evidence, _shorter(scene, entry), entry=entry)
@@ -88,7 +88,11 @@ def _fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolk
     except ValueError:  # a line that broke off, or a name that a user made up
         return
     if toolkit and gpus and all(gpu.cc != cc for gpu in gpus) and not _required(gpus, cc):
-        yield CAUSE.fix("leave-out", arch=arch, gpus=gpu_names(gpus), list=archs_for(scene, gpus))
+        if scene.about_torch:
+            yield CAUSE.fix("leave-out", arch=arch, gpus=gpu_names(gpus), list=archs_for(scene, gpus))
+        else:
+            yield from rebuild(scene, gpus)
+            return
     if toolkit:
         # Code for an older GPU of the same major runs on it, too.
         level, other = best_code(toolkit.archs, cc, scene.facts.architectures)
@@ -101,15 +105,23 @@ def _fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolk
 def _knowing_fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolkit]) -> Iterator[Fix]:
     """An nvcc of torch's CUDA major that knows the architecture; without one, a torch for another CUDA."""
     torch = scene.toolkit
-    major = CudaVersion.parse(torch or (toolkit.version if toolkit else knowing[-1].version if knowing else "0")).major
+    own = torch or _for_driver(scene, knowing) or (toolkit.version if toolkit else None)
+    major = CudaVersion.parse(own or (knowing[-1].version if knowing else "0")).major
     within = [t for t in knowing if t.cuda_version.major == major]
     if within:
-        yield CAUSE.fix("nvcc", arch=arch, first=within[0].version, last=within[-1].version)
-        own = torch if torch and any(t.cuda_version == CudaVersion.parse(torch) for t in within) else within[0].version
-        yield from nvcc_remedies(scene, own)
+        if torch:
+            yield CAUSE.fix("nvcc", arch=arch, first=within[0].version, last=within[-1].version)
+        known = own and any(t.cuda_version == CudaVersion.parse(own) for t in within)
+        yield from nvcc_remedies(scene, own if own and known else within[0].version)
     elif knowing:
         yield CAUSE.fix("torch", arch=arch, first=knowing[0].version, last=knowing[-1].version)
         yield from replacements(scene)
+
+
+def _for_driver(scene: Scene, knowing: Sequence[Toolkit]) -> str | None:
+    """Without torch, the newest toolkit that the driver supports in full; of an unknown driver, one of CUDA 12."""
+    have = CudaVersion.parse(scene.driver.cuda if scene.driver and scene.driver.cuda else "12.9")
+    return next((t.version for t in reversed(knowing) if t.cuda_version <= have), None)
 
 
 def _required(gpus: Sequence[Gpu], cc: ComputeCapability) -> bool:
@@ -128,6 +140,17 @@ def _shorter(scene: Scene, entry: str) -> Iterator[Fix]:
     else:
         yield CAUSE.fix("measured", entry=entry)
     yield CAUSE.fix("newer-torch")
+
+
+def _of_cupy(scene: Scene, found: Iterable[str]) -> Finding:
+    """CuPy compiles with the NVRTC of the toolkit that its wheel is for: the wheel of a CUDA that knows the GPU."""
+    knowing = [t for t in scene.catalogue.toolkits if all(_knows(t, gpu) for gpu in scene.gpus)]
+    have = CudaVersion.parse(scene.driver.cuda if scene.driver and scene.driver.cuda else "13.9")
+    fitting = [t for t in knowing if t.cuda_version.major <= have.major and t.cuda_version.major >= 11]
+    fixes = [CAUSE.fix("cupy", major=fitting[-1].cuda_version.major)] if scene.gpus and fitting else [CAUSE.fix("plan")]
+    known = CAUSE.words("range-it", first=knowing[0].version, last=knowing[-1].version) if knowing else ""
+    values = {"gpu": gpu_names(scene.gpus), "known": f": {known}" if scene.gpus and known else ""}
+    return CAUSE.finding("cupy", Grounds.STATED, (*found, *scene.gpu_evidence), fixes, **values)
 
 
 def _of_nvrtc(scene: Scene, found: Iterable[str]) -> Finding:

@@ -84,7 +84,13 @@ def set_home(scene: Scene, cuda: str | None) -> Iterator[Fix]:
     if toolkit is not None:
         home = toolkit.path or f"/usr/local/cuda-{cuda}"
         yield CAUSE.fix("set-home", cuda=cuda, home=home)
-    elif cuda and scene.os != "windows":
+    else:
+        yield from look_for_home(scene, cuda)
+
+
+def look_for_home(scene: Scene, cuda: str | None) -> Iterator[Fix]:
+    """Name the toolkit of a CUDA version where it is installed by default, if the machine has it."""
+    if cuda and scene.os != "windows":
         yield CAUSE.fix("look-for-home", cuda=cuda)
 
 

@@ -90,7 +90,9 @@ def _older_package(scene: Scene, have: str | None) -> Iterator[Fix]:
     if have and "cudatoolkit" in scene.report.installed:
         yield CAUSE.fix("cudatoolkit", cuda=have)
     elif have and ("numba" in scene.report.installed or scene.mentions("numba.cuda", "numba-cuda")):
-        yield CAUSE.fix("numba" if CudaVersion.parse(have).major >= 12 else "numba-cudatoolkit", cuda=have)
+        ways = ["numba-wheels", "numba"] if not scene.mentions_conda else ["numba"]
+        for name in ways if CudaVersion.parse(have).major >= 12 else ["numba-cudatoolkit"]:
+            yield CAUSE.fix(name, cuda=have)
 
 
 def _compile(scene: Scene, native: str) -> Fix:
