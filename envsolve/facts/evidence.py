@@ -97,6 +97,7 @@ class SharedFiles(msgspec.Struct, frozen=True):
     Attributes:
         package: Normalised name; ``versions`` is a specifier on its versions.
         owner: The package whose files they are, in all its versions.
+        stands_in: Whether it has all modules of the owner, in the versions of the owner, and so serves who needs that.
     """
 
     package: str
@@ -104,6 +105,7 @@ class SharedFiles(msgspec.Struct, frozen=True):
     owner: str
     evidence: Evidence
     source: str
+    stands_in: bool = False
 
 
 class CompiledAgainst(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked, Need, overridden
-from envsolve.planning.pinning import driver_need, driver_of_code, judged_builds, pin, support_of
+from envsolve.planning.pinning import digests_of, driver_need, driver_of_code, judged_builds, pin, support_of
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
 from envsolve.planning.rounds import (
@@ -222,7 +222,8 @@ def make_plan(
     limits = Limits(of_family, request.cuda)
     if not admits_python(asked.requires_python, python):
         return _impossible(frame, python_not_allowed(family, limits))
-    digests = _digests((*asked.needs, *asked.constraints), environment)
+    stand_ins = family.stand_ins(wanted)
+    digests = digests_of((*asked.needs, *asked.constraints), environment)
     selector = CandidateSelector(
         client, environment, digests, tuple(others), exclude_newer, request.prereleases, preferences
     )
@@ -233,10 +234,11 @@ def make_plan(
         # Of a package whose files are named by hash, no other file may be taken.
         wheels = {name: some for name, some in still_there(ready, family).items() if name not in digests}
         provider = Provider(environment, family, selector, files, direct, client, constraints, wheels)
-        provider.overrides, provider.builds = overrides, builds
+        provider.overrides, provider.builds, provider.stand_ins = overrides, builds, stand_ins
         try:
             solution = solve(provider, needs, request.cuda)
-            return Resolved(needs, solution, pin(solution, files, direct, digests), provider, family, limits, ready)
+            pinned = pin(solution, files, direct, digests, stand_ins)
+            return Resolved(needs, solution, pinned, provider, family, limits, ready)
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
@@ -298,16 +300,6 @@ def _specifiers(needs: Sequence[Need], environment: Environment) -> dict[str, Sp
         if environment.wants(requirement.marker):
             name = canonicalize_name(requirement.name)
             found[name] = found.get(name, SpecifierSet()) & requirement.specifier
-    return found
-
-
-def _digests(needs: Sequence[Need], environment: Environment) -> dict[str, frozenset[str]]:
-    """The files that needs name by hash, by package."""
-    found: dict[str, frozenset[str]] = {}
-    for need in needs:
-        if need.hashes and environment.wants(need.requirement.marker):
-            name = canonicalize_name(need.requirement.name)
-            found[name] = found.get(name, frozenset()) | {*need.hashes}
     return found
 
 

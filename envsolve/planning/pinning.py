@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.builds import ANY, Build
@@ -14,11 +16,13 @@ from envsolve.facts.evidence import Evidence
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.links import hashed
 from envsolve.packages.model import IndexFile
+from envsolve.packages.requirements import Need
 from envsolve.planning.plan import DriverNeed, Support
 from envsolve.rules.judge import Judge
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.nvidia.driver import driver_runs, lifted
+from envsolve.rules.platform import Environment
 from envsolve.rules.verdict import Verdict
 from envsolve.solve.candidate_selector import taken
 from envsolve.solve.family import Option
@@ -35,8 +39,22 @@ class Pinned(msgspec.Struct, frozen=True):
     unreached: tuple[IndexUnavailableError, ...]
 
 
+def digests_of(needs: Sequence[Need], environment: Environment) -> dict[str, frozenset[str]]:
+    """The files that needs name by hash, by package."""
+    found: dict[str, frozenset[str]] = {}
+    for need in needs:
+        if need.hashes and environment.wants(need.requirement.marker):
+            name = canonicalize_name(need.requirement.name)
+            found[name] = found.get(name, frozenset()) | {*need.hashes}
+    return found
+
+
 def pin(
-    solution: Solution, files: FamilyFiles, direct: DirectReferences, digests: Mapping[str, frozenset[str]]
+    solution: Solution,
+    files: FamilyFiles,
+    direct: DirectReferences,
+    digests: Mapping[str, frozenset[str]],
+    stand_ins: Mapping[str, str],
 ) -> Pinned:
     """Find the file of every chosen package.
 
@@ -45,6 +63,7 @@ def pin(
         files: The files of the torch family.
         direct: What is asked for by address; of a repository, the commit that was read.
         digests: Per package, the only files that may be taken; the ordinary packages were chosen by them already.
+        stand_ins: The packages that are installed in place of others that packages require, by the names of these.
 
     Raises:
         BuildGoneError: An index no longer lists a file that the catalogue knows.
@@ -72,7 +91,20 @@ def pin(
         packages.append(replace(package, evidence=Evidence.PUBLISHED.value) if listed else package)
         if failure is not None:
             failures.setdefault(failure.message, failure)
-    return Pinned(tuple(packages), tuple(failures.values()))
+    return Pinned(tuple(_standing_in(package, stand_ins) for package in packages), tuple(failures.values()))
+
+
+def _standing_in(package: PlannedPackage, stand_ins: Mapping[str, str]) -> PlannedPackage:
+    owners = tuple(o for o, own in stand_ins.items() if own == package.name and any(who_needs(o, package.why)))
+    return replace(package, stands_in_for=owners) if owners else package
+
+
+def who_needs(name: str, why: Iterable[str]) -> Iterator[str]:
+    """Of ``insightface 2.1 needs onnxruntime>=1.17``, what says who needs it: ``insightface 2.1``."""
+    for line in why:
+        who, needs, what = line.partition(" needs ")
+        if needs and canonicalize_name(re.split(r"[^\w.-]", what, maxsplit=1)[0]) == name:
+            yield who
 
 
 def _package(chosen: Chosen, file: IndexFile | None) -> PlannedPackage:

@@ -16,6 +16,7 @@ from envsolve.facts.hardware import toolkit_of
 from envsolve.machine.model import Machine, Platform
 from envsolve.packages.client import IndexClient
 from envsolve.packages.settings import MERGED
+from envsolve.planning.pinning import who_needs
 from envsolve.planning.rounds import assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
@@ -222,6 +223,12 @@ def about_packages(packages: Sequence[PlannedPackage], solution: Solution, provi
         if package.evidence == Evidence.INFERRED.value:
             text = f"{package.name} {package.version}: no public file names this build; that it exists is inferred"
             yield PlanWarning("build-inferred", text, "run again where its index can be reached")
+    for package in packages:
+        for owner in package.stands_in_for:
+            who = " and ".join(dict.fromkeys(who_needs(owner, package.why)))
+            text = f"{package.name} {package.version} stands in for {owner}, which {who} needs: it has the same modules"
+            hint = f"install the plan from a lock: pip by itself adds {owner}, whose files overwrite those of the other"
+            yield PlanWarning("stands-in", text, hint)
     yield from _about_candidates(packages, [chosen.candidate for chosen in solution.chosen.values()], provider)
     yield from about_age(solution.chosen, provider.family)
     flavour = solution.flavour

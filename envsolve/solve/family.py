@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -120,6 +120,11 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Requirements that a release is known to have although its metadata does not declare them."""
         release = self.facts.tritons.get(version.public) if package == TRITON else None
         return release.needs if release else ()
+
+    def stand_ins(self, wanted: Collection[str]) -> dict[str, str]:
+        """Of the packages asked for, those with all modules of another one that is not: what serves, by its name."""
+        shared = (one for one in self.catalogue.shared_files if one.stands_in and one.package in wanted)
+        return {one.owner: one.package for one in shared if one.owner not in wanted}
 
     def files_of(self, package: str, version: Version | None) -> Iterator[str]:
         """The packages whose files a release is known to install, itself included if another one installs them.

@@ -83,6 +83,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._walks: dict[tuple[str, SpecifierSet], Walk[Option]] = {}
         self._conjunctions = Conjunctions()
         self.overrides: Mapping[str, Sequence[Requirement]] = {}  # in place of what anything requires of a package
+        self.stand_ins: Mapping[str, str] = {}  # of what anything requires, the package that serves for it
         self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
         self.claimed: Claimed = "nothing"
         self.deadline = float("inf")  # of the searches, by time.monotonic()
@@ -364,7 +365,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         requirement = parsed(line) if isinstance(line, str) else line
         if requirement is None or not self._wants(line, requirement, extra):
             return
-        name = canonicalize_name(requirement.name)
+        name = self.stand_ins.get(own := canonicalize_name(requirement.name), own)
         if (overrides := self.overrides.get(name)) is not None:
             instead = [one for one in overrides if self._environment.wants(one.marker)]
         else:

@@ -87,3 +87,30 @@ def test_other_binaries_from_before_numpy_2_are_a_warning(torch_world: World) ->
     plan = torch_world.plan("binary", "newer", "plain", "without")
     found = [warning.message for warning in plan.warnings if warning.code == "older-than-abi"]
     assert found == ["binary 1.0 is older than numpy 2.5.5's interface; if it uses that, it does not import"]
+
+
+def test_a_package_with_the_same_modules_stands_in_for_the_one_that_is_required(world: World) -> None:
+    """insightface needs onnxruntime, and its users install onnxruntime-gpu: both have the same files."""
+    for version in ("1.26.0", "1.31.1"):
+        world.default.wheel("onnxruntime-gpu", version)
+        world.default.wheel("onnxruntime", version)
+    world.default.wheel("insightface", "2.1", requires=["onnxruntime<1.30"])
+    plan = world.plan("onnxruntime-gpu", "insightface")
+    assert chosen(plan) == {"onnxruntime-gpu": "1.26.0", "insightface": "2.1"}
+    (own,) = [one for one in plan.packages if one.stands_in_for]
+    assert (own.name, own.stands_in_for) == ("onnxruntime-gpu", ("onnxruntime",))
+    (warning,) = [one for one in plan.warnings if one.code == "stands-in"]
+    assert "which insightface 2.1 needs" in warning.message
+
+
+def test_nothing_stands_in_for_a_package_that_is_requested_itself(world: World) -> None:
+    world.default.wheel("onnxruntime-gpu", "1.26.0")
+    world.default.wheel("onnxruntime", "1.26.0")
+    assert world.plan("onnxruntime-gpu", "onnxruntime").status == "impossible"
+
+
+def test_nothing_is_said_of_a_package_that_nobody_would_replace(world: World) -> None:
+    world.default.wheel("onnxruntime-gpu", "1.26.0")
+    plan = world.plan("onnxruntime-gpu")
+    assert not any(one.stands_in_for for one in plan.packages)
+    assert "stands-in" not in [one.code for one in plan.warnings]
