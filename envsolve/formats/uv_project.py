@@ -35,6 +35,8 @@ EDITS = "pyproject.toml"
 _SYSTEMS = {"linux": "linux", "windows": "win32"}
 _MACHINES = {("windows", "x86_64"): "AMD64"}
 _OF_VARIANT = re.compile(r"/(?:cu\d{2,3}|cpu|xpu|rocm[\d.]+)/?$")
+#: An override with which uv does not install a package that others require.
+_NEVER = "{}; sys_platform == 'never'"
 _HINT = "correct the file, or copy the tables of --format uv-project without --write"
 
 
@@ -49,6 +51,7 @@ class Part(msgspec.Struct, frozen=True):
         indexes: Names by URL.
         default: The default index, if it is another one than uv's.
         python: ``3.12``.
+        replaced: Packages that others require, and in whose place the plan has another one.
     """
 
     extra: str | None
@@ -58,6 +61,7 @@ class Part(msgspec.Struct, frozen=True):
     indexes: Mapping[str, str]
     default: str | None
     python: str | None
+    replaced: tuple[str, ...]
 
 
 def render(plan: Plan) -> str:
@@ -72,6 +76,7 @@ def render(plan: Plan) -> str:
         indexes.append({"url": part.default, "default": True})
     pins = [name if version is None else f"{name}=={version}" for name, version in part.pins.items()]
     uv: dict[str, Any] = {"environments": _environments(plan), "sources": part.sources, "index": indexes}
+    uv["override-dependencies"] = [_NEVER.format(name) for name in part.replaced]
     project = {"requires-python": f"=={plan.python}.*", "dependencies": pins}
     tables = {"project": project, "tool": {"uv": {key: value for key, value in uv.items() if value}}}
     return "# to be merged into pyproject.toml; then: uv lock && uv sync\n" + tomli_w.dumps(tables)
@@ -107,7 +112,8 @@ def _part(plan: Plan, extra: str | None, names: Mapping[str, str], *, exact: boo
     }
     marker = " or ".join(_environments(plan)) or None
     other = None if default == DEFAULT_INDEX else default
-    return Part(extra, marker, pins, sources, indexes, other, plan.python)
+    replaced = tuple(sorted({name for one in packages for name in one.stands_in_for}))
+    return Part(extra, marker, pins, sources, indexes, other, plan.python, replaced)
 
 
 def _environments(plan: Plan) -> list[str]:
@@ -151,6 +157,7 @@ def edit(document: Any, plans: Sequence[Plan], names: Sequence[str], project: st
     file.require_python(parts)
     file.require(line for plan in plans for line in plan.requirements)
     (file.pin_in_extras if extras else file.pin)(parts)
+    file.leave_out(sorted({name for part in parts for name in part.replaced}))
     file.set_sources(parts)
     file.set_indexes(parts)
     return extras
@@ -267,6 +274,13 @@ class _File:
                         listed.append(inline({"extra": extra}))
                 return
         conflicts.append(lines_of([{"extra": extra} for extra in extras]))
+
+    def leave_out(self, names: Iterable[str]) -> None:
+        """Keep packages from being installed although others require them."""
+        for name in names:
+            overrides = list_in(self._uv_table(), "override-dependencies")
+            if not _places(overrides, name):
+                overrides.append(_NEVER.format(name))
 
     def set_sources(self, parts: Sequence[Part]) -> None:
         """Say which index or URL each package comes from; entries for other extras stay."""

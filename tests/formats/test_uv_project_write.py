@@ -154,6 +154,24 @@ def test_one_system_is_pinned_and_the_others_keep_the_default_index(world: World
     assert '"torch==2.8.0",  # the model' in default
 
 
+def test_uv_does_not_add_a_package_that_another_stands_in_for(world: World, tmp_path: Path) -> None:
+    for name in ("onnxruntime", "onnxruntime-gpu"):
+        world.default.wheel(name, "1.26.0")
+    world.default.wheel("insightface", "2.1", requires=["onnxruntime"])
+    system = f"{H100}, python {PYTHON}, linux-x86_64, glibc 2.35"
+    asked = read_requirements(["onnxruntime-gpu", "insightface"])
+    with world.client() as client:
+        machine = machine_from_target(parse_target(system), Catalogue())
+        plans = make_plans(asked, [machine], Request(), world.catalogue(), client)
+    text, _ = edited("", plans, "uv-project", "x")
+    assert edited(text, plans, "uv-project", "x")[0] == text
+    (tmp_path / "pyproject.toml").write_text(text)
+    done = uv(world, tmp_path, "lock")
+    assert done.returncode == 0, f"{text}\n{done.stderr}"
+    assert uv(world, tmp_path, "sync", "--frozen").returncode == 0
+    assert installed(tmp_path) == ["insightface-2.1", "onnxruntime_gpu-1.26.0"]
+
+
 def test_extras_that_are_there_are_kept(world: World) -> None:
     project = PROJECT.replace('    "torch>=2.5",  # the model\n', "").replace(
         "[tool.ruff]",
