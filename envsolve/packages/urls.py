@@ -12,7 +12,9 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 from envsolve.errors import UsageError
 
 # A password may hold an `@` that nobody encoded; the last one before the path ends it. What redact() left stays.
-_LOGIN = re.compile(r"(?P<scheme>[a-z0-9+.-]*)://(?!\*{4}@)(?P<user>[^/\s:@]*)[^/\s]*@", re.IGNORECASE)
+# It begins at the slashes: a scheme and a user before them would take cubic time on a long word.
+_LOGIN = re.compile(r"://(?!\*{4}@)(?P<login>[^/\s]*)@")
+_NO_USER = re.compile(r"[:@]")
 
 
 class Login(NamedTuple):
@@ -55,8 +57,9 @@ def without_logins(text: str) -> str:
 
 
 def _without_login(match: re.Match[str]) -> str:
-    user = f"{match['user']}@" if match["scheme"].lower().endswith("ssh") and match["user"] else ""
-    return f"{match['scheme']}://{user}"
+    start, user = match.start(), _NO_USER.split(match["login"], maxsplit=1)[0]
+    is_ssh = match.string[max(start - 3, 0) : start].lower() == "ssh"
+    return f"://{user}@" if is_ssh and user else "://"
 
 
 def origin(url: str) -> str:

@@ -15,7 +15,7 @@ _OWN_HOSTS = frozenset({"", "localhost", "127.0.0.1"})
 _SECRET_NAME = re.compile(
     r"(?i)(?:^|_)(?:tokens?|secrets?|passw(?:or)?d|(?:api|private|access)_?key|credentials?|auth)(?:$|_)"
 )
-_URL = re.compile(r"([a-z][a-z0-9+.-]*://)([^/\s\"'<>?#,)\]]+)", re.IGNORECASE)
+_URL = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)([^/\s\"'<>?#,)\]]+)", re.IGNORECASE)
 _HOME = re.compile(r"(?P<root>(?:/home|/Users|/export/home|[A-Za-z]:\\+Users)[/\\]+)(?P<name>[^/\\\s:\"'<>]+)")
 _SECRETS = (
     # What services issue, by the prefix that they document.
@@ -27,8 +27,8 @@ _SECRETS = (
     re.compile(r"(/t/)[\w-]{8,}(?=/)"),  # conda channels
     re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"),
 )
-_PROMPT = re.compile(r"(?<![\w./-])[\w.-]+@[\w.-]+(?=:[~/]| )")
-_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_PROMPT = re.compile(r"(?<![\w./-])[\w.-]+@[\w.-]{1,253}(?=:[~/]| )")
+_MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 _UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 

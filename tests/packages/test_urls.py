@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from envsolve.packages.urls import join_project, origin, redact, split_login, without_logins
@@ -40,3 +42,11 @@ def test_address_parts() -> None:
     assert split_login("https://me@a.test/x") == ("https://a.test/x", ("me", None))
     assert origin("HTTPS://A.test/x") == origin("https://a.test:443/y") != origin("http://a.test/x")
     assert join_project("https://a.test/simple", "x") == join_project("https://a.test/simple/", "x")
+
+
+@pytest.mark.parametrize("word", ["a" * 50_000, "a://" * 20_000, "://a:" * 20_000, "@" * 50_000, "a" * 50_000 + "://b"])
+def test_a_long_word_without_a_login_takes_linear_time(word: str) -> None:
+    """Five thousand characters of one took nine seconds."""
+    start = time.process_time()
+    assert without_logins(f"{word} @") == f"{word} @"
+    assert time.process_time() - start < 1

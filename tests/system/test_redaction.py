@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 
 import pytest
 
@@ -63,3 +64,11 @@ def test_variables_with_secrets_are_known_by_their_names(name: str) -> None:
     assert is_secret(name)
     assert not is_secret("PWD")
     assert not is_secret("PIP_INDEX_URL")
+
+
+@pytest.mark.parametrize("piece", ["a", "a.", "a@", "://", "a_key", "/t/aaaaaaaaa", "@b."])
+def test_a_long_word_takes_linear_time(piece: str) -> None:
+    text = piece * 20_000
+    start = time.process_time()
+    Redaction({}, ()).text(text)
+    assert time.process_time() - start < 2
