@@ -133,12 +133,13 @@ def _refuse_other_maker(text: str, catalogue: Catalogue) -> None:
     if routes:
         ways = [f"{f'on {r.system.title()}: ' if r.system else ''}{r.command or f'see {r.page}'}" for r in routes]
         first = routes[0]
-        hint = f'for PyTorch\'s {first.build} builds (device "{first.device}"): {"; ".join(ways)}; without it: no gpu'
+        own = f'for PyTorch\'s {first.build} builds (device "{first.device}"): {"; ".join(ways)}'
+        hint = f"{own}; to plan for its CPU, write: no gpu"
         raise UsageError(
             f'"{text}" is not an NVIDIA GPU but one of {first.name}: whether torch runs on it is not judged', hint=hint
         )
     if re.search(_OTHER_MAKERS, text):
-        hint = "only these are known; a machine without one is: no gpu"
+        hint = "envsolve knows only GPUs of NVIDIA; to plan for the CPU, write: no gpu"
         raise UsageError(f'"{text}" is not an NVIDIA GPU', hint=hint)
 
 

@@ -254,7 +254,17 @@ def describe_target(target: str, catalogue: Catalogue | None = None) -> Machine:
     from envsolve.facts.catalogue import Catalogue
     from envsolve.machine.target import machine_from_target, parse_target
 
-    return machine_from_target(parse_target(target), catalogue or Catalogue())
+    facts = catalogue or Catalogue()
+    machine = machine_from_target(parse_target(target), facts)
+    platform = machine.platform
+    known = facts.distributions.get(platform.distro.replace(" ", "")) if platform and platform.distro else None
+    if platform is None or known is None:
+        return machine
+    # People name the system of a machine, not its C library.
+    platform = replace(platform, os=platform.os or "linux", libc=platform.libc or known.libc)
+    return replace(
+        machine, platform=platform, sources={"platform.libc": f"catalogue ({known.name})", **machine.sources}
+    )
 
 
 def load_machines(path: str | os.PathLike[str], catalogue: Catalogue | None = None) -> tuple[Machine, ...]:

@@ -378,7 +378,8 @@ def _targets_gpu(text: str, catalogue: Catalogue) -> Gpu:
         if re.search(r"(?i)\b(?:[gr]tx|geforce|quadro|tesla)|\d{3}", text):
             raise
         # It may be meant as anything: a system, a cloud machine, a word too many.
-        hint = f"{error.hint}; a target is written: RTX 4090, driver 580, python 3.12, linux-x86_64"
+        nearest = f"{error.hint}; " if (error.hint or "").startswith("nearest") else ""
+        hint = f"{nearest}a target is a list such as: RTX 4090, driver 580, python 3.12, linux-x86_64"
         raise UsageError(f'nothing in the catalogue is called "{text}"', hint=hint) from None
     named = model in catalogue.gpus
     return Gpu(name=model.name if named else None, compute_capability=None if named else model.compute_capability)

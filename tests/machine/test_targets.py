@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.gpu_names import find_gpu
+from envsolve.machine.known import describe_target
 from envsolve.machine.model import Driver, Gpu, Machine, Platform
 from envsolve.machine.target import GRAMMAR, complete, driver_branch, machine_from_target, parse_target
 
@@ -343,7 +344,17 @@ def test_gpus_of_other_vendors_get_the_way_to_their_builds(text: str, route: str
 def test_a_word_that_names_nothing_is_not_called_a_gpu() -> None:
     with pytest.raises(UsageError, match='nothing in the catalogue is called "banana"') as caught:
         machine_from_target(parse_target("RTX 4090, banana"), Catalogue())
-    assert "a target is written" in (caught.value.hint or "")
+    assert (caught.value.hint or "").startswith("a target is a list such as")
+
+
+def test_a_distribution_implies_its_c_library() -> None:
+    found = describe_target("RTX 4090, ubuntu 22.04", Catalogue())
+    assert found.platform == Platform("linux", None, "glibc 2.35", "ubuntu 22.04")
+    assert found.sources["platform.libc"] == "catalogue (ubuntu22.04)"
+    assert describe_target("RTX 4090, ubuntu 22.04, glibc 2.39", Catalogue()).platform == replace(
+        found.platform, libc="glibc 2.39"
+    )
+    assert describe_target("RTX 4090, ubuntu 99.04", Catalogue()).platform == Platform(distro="ubuntu 99.04")
 
 
 @pytest.mark.parametrize(
