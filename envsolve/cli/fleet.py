@@ -116,7 +116,7 @@ def probe(
         if engine is None:
             inventory = probe_files(fleet, sources or (), names_expanded(reach.nodes or ""))
         else:
-            inventory = probe_nodes(fleet, engine, remark, python=python)
+            inventory = probe_nodes(fleet, engine, python=python)
     deliver_as(form, inventory, lambda: describe(inventory), output)
     if not inventory.classes:
         raise typer.Exit(VerificationError.exit_code)
@@ -160,7 +160,7 @@ def plan(
     request = asked.request(requirements)
     inventory = read_inventory(fleet)
     with only_one(fleet):
-        made = plan_fleet(fleet, inventory, request, without=without or (), progress=remark)
+        made = plan_fleet(fleet, inventory, request, without=without or ())
     deliver_as(form, made, lambda: describe(made, inventory), output)
     if made.unlocked:
         raise IndexUnavailableError(
@@ -225,7 +225,7 @@ def verify(
     made, inventory = read_plan(fleet), read_inventory(fleet)
     choice = Choice(compile_only, quick, again, python or sys.executable)
     with only_one(fleet), signals_raised(hint="run the same command again to go on"):
-        report = verify_fleet(fleet, made, inventory, engine, choice, remark)
+        report = verify_fleet(fleet, made, inventory, engine, choice)
     deliver_as(form, report, lambda: describe(report), output)
     if not report.passed:
         raise typer.Exit(VerificationError.exit_code)

@@ -6,7 +6,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,18 +14,16 @@ from envsolve.errors import UsageError
 from envsolve.fleet.engines import Engine, Outcome, Work
 from envsolve.fleet.model import is_node
 from envsolve.system.files import read_regular
-
-Progress = Callable[[str], None]
-_REPORT_SECONDS = 5.0
+from envsolve.system.progress import advance, phase, say
 
 
-def run_on(engine: Engine, work: Work, progress: Progress, *, fresh: float) -> Mapping[str, Outcome]:
+def run_on(engine: Engine, work: Work, what: str, *, fresh: float) -> Mapping[str, Outcome]:
     """Run commands on nodes and return what came of each; every node is in the result.
 
     Args:
         engine: Runs them.
         work: The commands. Nodes with a result in its directory are not run again.
-        progress: Called now and then with a line of text.
+        what: What is done, for a person: ``probing``.
         fresh: Seconds for which a result is good: somebody may have changed the node since.
     """
     _own(work.directory)
@@ -34,21 +32,12 @@ def run_on(engine: Engine, work: Work, progress: Progress, *, fresh: float) -> M
     outcomes |= {node: Outcome(text=text) for node in asked if (text := _result(work.directory, node, fresh))}
     left = {node: command for node, command in work.commands.items() if node not in outcomes}
     if outcomes and left:
-        progress(f"{len(outcomes)} of {len(work.commands)} nodes have a result from an interrupted run")
-    said = time.monotonic()
-
-    def ended(node: str, outcome: Outcome) -> None:
-        nonlocal said
-        outcomes[node] = outcome
-        if outcome.text is not None and not (work.directory / f"{node}.json").exists():
-            _keep(work.directory, node, outcome.text)
-        if time.monotonic() - said >= _REPORT_SECONDS:
-            said = time.monotonic()
-            failed = sum(one.failure is not None for one in outcomes.values())
-            progress(f"{len(outcomes)} of {len(work.commands)} nodes done, {failed} failed")
-
+        say(f"{len(outcomes)} of {len(work.commands)} nodes have a result from an interrupted run")
     if left:
-        engine.run(Work(left, work.stdin, work.directory, work.name), ended)
+        phase(f"{what} {len(work.commands)} nodes", len(work.commands))
+        advance(len(outcomes))
+        engine.run(Work(left, work.stdin, work.directory, work.name), _Counted(work.directory, outcomes))
+        phase("")
     missing = {node: Outcome(failure="the engine reported nothing for it") for node in left if node not in outcomes}
     return {node: (outcomes | missing)[node] for node in work.commands}
 
@@ -66,6 +55,30 @@ def _own(directory: Path) -> None:
         raise UsageError(f"{directory} {what}", hint="delete it, or name another directory with --fleet")
     if status.st_mode & 0o022:
         directory.chmod(status.st_mode & 0o755)
+
+
+class _Counted:
+    """Keeps the outcomes of nodes, and shows how many have ended, failed and run."""
+
+    def __init__(self, directory: Path, outcomes: dict[str, Outcome]) -> None:
+        self._directory, self._outcomes = directory, outcomes
+        self._running: set[str] = set()
+        self._failed = 0
+
+    def started(self, node: str) -> None:
+        self._running.add(node)
+        self._show(0)
+
+    def ended(self, node: str, outcome: Outcome) -> None:
+        self._outcomes[node] = outcome
+        self._running.discard(node)
+        self._failed += outcome.failure is not None
+        if outcome.text is not None and not (self._directory / f"{node}.json").exists():
+            _keep(self._directory, node, outcome.text)
+        self._show(1)
+
+    def _show(self, count: int) -> None:
+        advance(count, f"{self._failed} failed, {len(self._running)} running")
 
 
 def _result(directory: Path, node: str, fresh: float) -> bytes | None:

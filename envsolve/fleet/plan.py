@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from envsolve.errors import IndexUnavailableError, UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.fleet import constraints
-from envsolve.fleet.jobs import Progress
 from envsolve.fleet.model import Inventory, NodeClass, by_reason, is_node, names_folded, read_saved
 from envsolve.formats import group_names, remarks
 from envsolve.machine.model import Driver, Machine, one_line
@@ -30,6 +29,7 @@ from envsolve.planning.lock import Assumptions, assumptions_of
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
 from envsolve.system.files import dump, replace_file
+from envsolve.system.progress import say
 from envsolve.values import DriverVersion, PythonVersion
 
 SCHEMA: Literal["envsolve.fleet-plan/1"] = "envsolve.fleet-plan/1"
@@ -122,9 +122,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
         return {node: group for group in self.groups for node in group.nodes}
 
 
-def plan_fleet(
-    fleet: Path, inventory: Inventory, request: Request, *, without: Sequence[str] = (), progress: Progress
-) -> FleetPlan:
+def plan_fleet(fleet: Path, inventory: Inventory, request: Request, *, without: Sequence[str] = ()) -> FleetPlan:
     """Make the fewest plans that serve all classes, and write them with their locks.
 
     If the catalogue answers for an index that cannot be reached, hashes are missing. The plan is then returned, and
@@ -135,7 +133,6 @@ def plan_fleet(
         inventory: Its nodes.
         request: What each plan is to contain. Without a Python, it is the newest one that all nodes have.
         without: Classes to leave out.
-        progress: Called with a line of text for each step.
 
     Raises:
         UsageError: The class is unknown, or none is left; otherwise as :func:`envsolve.plan_groups`.
@@ -148,7 +145,7 @@ def plan_fleet(
     if not classes:
         raise UsageError("no class of nodes is left to plan for", hint="envsolve fleet show lists the nodes")
     request = replace(request, python=request.python or common_python(classes, Catalogue()))
-    progress(f"planning for {len(classes)} classes of nodes")
+    say(f"planning for {len(classes)} classes of nodes")
     made = planning.plan_groups(request, [one.machine for one in classes])
     locks, unlocked = _locks(made)
     groups = _groups(made, locks, classes, inventory)
@@ -160,7 +157,7 @@ def plan_fleet(
         left_out=tuple(dict.fromkeys(without)),
         unreachable=inventory.unreachable,
         fewer=_why_not_one(made, classes, request),
-        upgrades=_upgrades(made, classes, request, progress),
+        upgrades=_upgrades(made, classes, request),
         unlocked=unlocked,
     )
     if not unlocked:
@@ -247,7 +244,7 @@ def _why_not_one(made: Plans, classes: Sequence[NodeClass], request: Request) ->
     return tuple(fact.fact for fact in planning.plan(request, served).conflict)
 
 
-def _upgrades(made: Plans, classes: Sequence[NodeClass], request: Request, progress: Progress) -> tuple[Upgrade, ...]:
+def _upgrades(made: Plans, classes: Sequence[NodeClass], request: Request) -> tuple[Upgrade, ...]:
     """Plan again with each older driver replaced by the newest one of the fleet."""
     drivers = sorted({d for one in classes if (d := _driver(one.machine))}, key=DriverVersion.parse)
     if len(drivers) < 2 or (len(made.plans) < 2 and not made.unserved):
@@ -256,7 +253,7 @@ def _upgrades(made: Plans, classes: Sequence[NodeClass], request: Request, progr
     now = len(made.plans), _lost(made, classes)
     found = []
     for driver in drivers[:-1]:
-        progress(f"planning for driver {newest} in place of {driver}")
+        say(f"planning for driver {newest} in place of {driver}")
         after = [
             replace(one, machine=complete(replace(one.machine, driver=Driver(newest)), catalogue))
             if _driver(one.machine) == driver

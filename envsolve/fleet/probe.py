@@ -19,7 +19,7 @@ import msgspec
 from envsolve.errors import UsageError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.fleet.engines import Engine, Outcome, Work
-from envsolve.fleet.jobs import Progress, run_on
+from envsolve.fleet.jobs import run_on
 from envsolve.fleet.model import Inventory, Labels, Profile, Reader, folded, read_saved
 from envsolve.system.files import dump, is_folder, read_regular, replace_file
 
@@ -32,13 +32,12 @@ _MOST_BYTES = 4 * 2**20
 _HINT = "run envsolve fleet probe first, with the same --fleet"
 
 
-def probe_nodes(fleet: Path, engine: Engine, progress: Progress, *, python: str = "python3") -> Inventory:
+def probe_nodes(fleet: Path, engine: Engine, *, python: str = "python3") -> Inventory:
     """Ask every node that an engine knows, and write the inventory.
 
     Args:
         fleet: The fleet's directory.
         engine: Runs the probe.
-        progress: Called now and then with a line of text.
         python: The Python of the nodes.
 
     Raises:
@@ -50,7 +49,7 @@ def probe_nodes(fleet: Path, engine: Engine, progress: Progress, *, python: str 
     command = f"{shlex.quote(python)} -"
     name = f"envsolve-probe-{hashlib.sha256(str(fleet.absolute()).encode()).hexdigest()[:8]}"
     work = Work(dict.fromkeys(known.keys() - dead.keys(), command), SCRIPT.read_bytes(), fleet / _WORK, name)
-    outcomes = run_on(engine, work, progress, fresh=_FRESH_SECONDS)
+    outcomes = run_on(engine, work, "probing", fresh=_FRESH_SECONDS)
     inventory, profiles = _written(fleet, outcomes, dead, labels)
     for path in (fleet / _WORK).iterdir():
         profile = profiles.get(path.stem) if path.suffix == ".json" else None

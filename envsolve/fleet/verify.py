@@ -19,7 +19,7 @@ import msgspec
 from envsolve.errors import UsageError
 from envsolve.fleet.engines import Engine, Outcome, Work
 from envsolve.fleet.install import environment_of
-from envsolve.fleet.jobs import Progress, run_on
+from envsolve.fleet.jobs import run_on
 from envsolve.fleet.model import Inventory, by_reason
 from envsolve.fleet.plan import FleetPlan, Group
 from envsolve.machine.model import Machine
@@ -85,9 +85,7 @@ class Choice(msgspec.Struct, frozen=True):
     python: str = sys.executable
 
 
-def verify_fleet(
-    fleet: Path, made: FleetPlan, inventory: Inventory, engine: Engine, choice: Choice, progress: Progress
-) -> FleetReport:
+def verify_fleet(fleet: Path, made: FleetPlan, inventory: Inventory, engine: Engine, choice: Choice) -> FleetReport:
     """Run the checks on every node that the engine reaches, each in the environment that was planned for it.
 
     Raises:
@@ -112,7 +110,7 @@ def verify_fleet(
         else:
             place = environment_of(fleet, group).absolute()
             commands[node] = _command(place, classes[node].machine, choice)
-    for node, outcome in _run(fleet, engine, commands, progress).items():
+    for node, outcome in _run(fleet, engine, commands).items():
         results[node] = _kept(fleet, groups[node], node, outcome, inventory, choice)
     return FleetReport(
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -131,7 +129,7 @@ def _command(place: Path, machine: Machine, choice: Choice) -> str:
     return shlex.join(words)
 
 
-def _run(fleet: Path, engine: Engine, commands: Mapping[str, str], progress: Progress) -> Mapping[str, Outcome]:
+def _run(fleet: Path, engine: Engine, commands: Mapping[str, str]) -> Mapping[str, Outcome]:
     """Run the commands; what a killed run with the same commands has finished is not done again."""
     if not commands:
         return {}
@@ -141,7 +139,7 @@ def _run(fleet: Path, engine: Engine, commands: Mapping[str, str], progress: Pro
         if old != directory:
             shutil.rmtree(old, ignore_errors=True)
     work = Work(commands, b"", directory, f"envsolve-verify-{key}")
-    outcomes = run_on(engine, work, progress, fresh=_FRESH_SECONDS)
+    outcomes = run_on(engine, work, "verifying", fresh=_FRESH_SECONDS)
     shutil.rmtree(directory, ignore_errors=True)
     return outcomes
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.fleet.engines import Known, Outcome, Work
+from envsolve.fleet.engines import Known, Outcome, Watcher, Work
 from envsolve.fleet.jobs import only_one, run_on
 from envsolve.fleet.model import Reader
 from envsolve.fleet.plan import read_plan
 from envsolve.fleet.probe import probe_files, read_inventory
+from envsolve.system import progress
 from tests.fleet.profiles import profile
 
 GROUP: dict[str, Any] = {
@@ -38,16 +41,16 @@ class Echo:
     def nodes(self) -> Mapping[str, Known]:
         return {}
 
-    def run(self, work: Work, ended: Callable[[str, Outcome], None]) -> None:
+    def run(self, work: Work, watcher: Watcher) -> None:
         for node in work.commands:
             self.ran.append(node)
-            ended(node, Outcome(text=node.encode()))
+            watcher.ended(node, Outcome(text=node.encode()))
 
 
 def run(directory: Path, *nodes: str) -> tuple[list[str], Mapping[str, Outcome]]:
     engine = Echo()
     work = Work(dict.fromkeys(nodes, "true"), b"", directory, "work")
-    outcomes = run_on(engine, work, lambda _: None, fresh=3600)
+    outcomes = run_on(engine, work, "testing", fresh=3600)
     return engine.ran, outcomes
 
 
@@ -132,3 +135,47 @@ def test_a_damaged_inventory_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "nodes.json").write_text(text)
     with pytest.raises(UsageError, match="is not the inventory of a fleet"):
         read_inventory(tmp_path)
+
+
+# Progress, and what is kept of an interrupted run.
+
+
+class Scripted:
+    """An engine on which two nodes start, one of them fails, and one is never heard of."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def nodes(self) -> Mapping[str, Known]:
+        return {}
+
+    def run(self, work: Work, watcher: Watcher) -> None:
+        self.asked = sorted(work.commands)
+        watcher.started("a")
+        watcher.started("b")
+        watcher.ended("a", Outcome(failure="it burns"))
+        time.sleep(0.3)
+        watcher.ended("b", Outcome(text=b"{}"))
+
+
+def work(directory: Path) -> Work:
+    return Work(dict.fromkeys("abc", "true"), b"", directory, "test")
+
+
+def test_nodes_done_failed_and_running_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PERIODS", (0.1, 10.0))
+    shown = io.StringIO()
+    with progress.shown(shown):
+        outcomes = run_on(Scripted(), work(tmp_path), "probing", fresh=60)
+    assert shown.getvalue() == "probing 3 nodes: 1 of 3, 0 s, 1 failed, 1 running\n"
+    assert outcomes["a"].failure == "it burns" and outcomes["b"].text == b"{}"
+    assert outcomes["c"].failure == "the engine reported nothing for it"
+
+
+def test_what_an_interrupted_run_has_finished_is_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text("[]")
+    engine, shown = Scripted(), io.StringIO()
+    with progress.shown(shown):
+        run_on(engine, work(tmp_path), "probing", fresh=60)
+    assert engine.asked == ["a", "c"]
+    assert shown.getvalue() == "1 of 3 nodes have a result from an interrupted run\n"

@@ -7,7 +7,7 @@ and ClusterShell decide what runs when.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -74,6 +74,16 @@ class Work(msgspec.Struct, frozen=True):
     name: str
 
 
+class Watcher(Protocol):
+    """Hears of the nodes while commands run on them."""
+
+    def started(self, node: str) -> None:
+        """A command begins to run; engines that cannot tell do not call this."""
+
+    def ended(self, node: str, outcome: Outcome) -> None:
+        """A command has ended, or cannot run."""
+
+
 class Engine(Protocol):
     """Runs commands on nodes."""
 
@@ -84,8 +94,8 @@ class Engine(Protocol):
             EnvsolveError: The engine is not installed, or fails.
         """
 
-    def run(self, work: Work, ended: Callable[[str, Outcome], None]) -> None:
-        """Run each command on its node, and call ``ended`` once for each node.
+    def run(self, work: Work, watcher: Watcher) -> None:
+        """Run each command on its node, and call ``ended`` of the watcher once for each node.
 
         Whatever ends this function leaves nothing behind that waits, or runs for longer than its time limit.
 

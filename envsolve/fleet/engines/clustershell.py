@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import importlib
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from envsolve.errors import UsageError
-from envsolve.fleet.engines import Known, Options, Outcome, Work
+from envsolve.fleet.engines import Known, Options, Outcome, Watcher, Work
 
 _CONNECT_SECONDS = 10
 _SSH_FAILED = 255  # ssh(1), EXIT STATUS
 _NOT_FOUND = 127  # the shell's
 # Of timeout(1): the time limit was reached, and it had to kill. What was printed by then is not whole.
 _LATE, _KILLED = 124, 137
+# What ends a connection does not end the command behind it. So standard input stays open after what the command reads,
+# and if it is closed, by Ctrl-C or because this process was killed, the shell on the node ends the command. `timeout`
+# also ends what the command has started, and has limits of its own.
+# The input is read whole first: two readers of one pipe would take bytes from each other. All this is in a shell below
+# the one that ClusterShell started, and may kill at any moment. The process group is ended, too: a `timeout` that gets
+# a signal while it starts its child ends without the child (coreutils 9.1).
+_LEASH = (
+    "exec 3<&0; {{ input=$(head -c {size} <&3); "
+    "printf '%s\\n' \"$input\" 2>/dev/null | timeout -k 5 {limit} sh -c {command} 3<&- & command=$!; "
+    "{{ while read -r _; do :; done; trap '' TERM; kill $command; "
+    "kill -s TERM -- -$command; sleep 5; kill -s KILL -- -$command; }} <&3 >/dev/null 2>&1 3<&- & watch=$!; "
+    "exec 3<&-; wait $command; code=$?; kill $watch 2>/dev/null; exit $code; }} & wait $!"
+)
 
 
 class ClusterShell:
@@ -38,7 +51,7 @@ class ClusterShell:
         except Exception as error:
             raise UsageError(f"{text!r} does not name nodes: {error}", hint="write it as: gpu[01-64]") from error
 
-    def run(self, work: Work, ended: Callable[[str, Outcome], None]) -> None:
+    def run(self, work: Work, watcher: Watcher) -> None:
         """Run the commands, as many at a time as the fan-out allows."""
         task = self._tasks.task_self()
         task.set_info("fanout", self._options.fanout)
@@ -50,19 +63,20 @@ class ClusterShell:
         groups: dict[str, list[str]] = {}
         for node, command in work.commands.items():
             groups.setdefault(command, []).append(node)
-        events = _Events(work.commands, self._options.time_limit, ended)
+        events = _Events(work.commands, self._options.time_limit, watcher)
         for command, names in groups.items():
             nodes = self._sets.NodeSet.fromlist(names)
-            # What ends a connection does not end the command: the node itself limits its time.
-            text = f"timeout -k 5 {int(self._options.time_limit) + 1} sh -c {shlex.quote(command)}"
+            text = _LEASH.format(
+                size=len(work.stdin), limit=int(self._options.time_limit) + 1, command=shlex.quote(command)
+            )
             if self._options.worker == "exec":
-                # The worker that stays on this computer writes the node's name for %h. The shell must outlive
-                # `timeout`, because ClusterShell kills the process that it started and none below it.
-                text = f"export ENVSOLVE_NODE=%h; {text.replace('%', '%%')}; exit $?"
+                # The worker that stays on this computer writes the node's name for %h.
+                text = f"export ENVSOLVE_NODE=%h; {text.replace('%', '%%')}"
+            else:
+                text = f"exec sh -c {shlex.quote(text)}"  # the login shell may be another one
             worker = kind(nodes, handler=events.handler(), timeout=self._options.time_limit, command=text, stderr=True)
             task.schedule(worker)
-            worker.write(work.stdin)
-            worker.set_write_eof()
+            worker.write(work.stdin)  # and no end of file, see _LEASH
         try:
             task.resume()
         finally:
@@ -83,14 +97,17 @@ class ClusterShell:
 class _Events:
     """Turns ClusterShell's events into outcomes, one for each node."""
 
-    def __init__(self, nodes: Mapping[str, str], limit: float, ended: Callable[[str, Outcome], None]) -> None:
+    def __init__(self, nodes: Mapping[str, str], limit: float, watcher: Watcher) -> None:
         self._left = dict.fromkeys(nodes)
         self._limit = limit
-        self._ended = ended
+        self._watcher = watcher
 
     def handler(self) -> Any:
         """Return an event handler of ClusterShell."""
         from ClusterShell.Event import EventHandler
+
+        def picked_up(_: Any, __: Any, node: str) -> None:
+            self._watcher.started(str(node))
 
         def hung_up(_: Any, worker: Any, node: str, code: int) -> None:
             self.end(str(node), _outcome(code, worker.node_buffer(node), worker.node_error(node)))
@@ -100,13 +117,13 @@ class _Events:
                 self.end(str(node), Outcome(failure=f"it took longer than {self._limit:.0f} s"))
 
         # Not a class statement: its base has no types.
-        return type("Handler", (EventHandler,), {"ev_hup": hung_up, "ev_close": closed})()
+        return type("Handler", (EventHandler,), {"ev_pickup": picked_up, "ev_hup": hung_up, "ev_close": closed})()
 
     def end(self, node: str, outcome: Outcome) -> None:
         """Report a node once."""
         if node in self._left:
             del self._left[node]
-            self._ended(node, outcome)
+            self._watcher.ended(node, outcome)
 
     def rest(self) -> None:
         """Report the nodes of which no event came."""

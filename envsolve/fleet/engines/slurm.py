@@ -11,11 +11,11 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envsolve.errors import EnvsolveError, UsageError
-from envsolve.fleet.engines import Known, Options, Outcome, Work
+from envsolve.fleet.engines import Known, Options, Outcome, Watcher, Work
 from envsolve.fleet.model import Labels, names_expanded
 from envsolve.system.files import read_regular
 from envsolve.system.processes import Ended, capture
@@ -24,6 +24,7 @@ _POLL_SECONDS = 1.0
 # Results on NFS appear after the job that wrote them: a client may keep a directory for up to a minute (acdirmax).
 _LATE_SECONDS = 10.0
 _COMMAND_SECONDS = 60.0
+_RUNNING = "its job is running"
 # Base states in which a node starts no job (sinfo(1), NODE STATE CODES).
 _DEAD = re.compile(
     r"(down|drain|drained|draining|fail|failing|error|unknown|future|maint|reboot|power(ed|ing)_down)", re.I
@@ -76,7 +77,7 @@ class Slurm:
         self._known = found
         return found
 
-    def run(self, work: Work, ended: Callable[[str, Outcome], None]) -> None:
+    def run(self, work: Work, watcher: Watcher) -> None:
         """Submit a job for each node, and wait for the results."""
         # Jobs start in the directory and find it by this path on every node.
         directory = work.directory.resolve()
@@ -95,34 +96,33 @@ class Slurm:
                     jobs[node] = submitted.stdout.decode().split(";")[0].strip()
                 else:
                     left.discard(node)
-                    ended(node, Outcome(failure=f"sbatch: {_last_line(submitted.stderr)}"))
-            self._waited(work, directory, left, deadline, ended)
+                    watcher.ended(node, Outcome(failure=f"sbatch: {_last_line(submitted.stderr)}"))
+            self._waited(work, directory, left, deadline, watcher)
         finally:
             if running := [jobs[node] for node in sorted(left & jobs.keys())]:
                 capture(["scancel", "--quiet", *running], os.environ, limit=_COMMAND_SECONDS)
 
-    def _waited(
-        self, work: Work, directory: Path, left: set[str], deadline: float, ended: Callable[[str, Outcome], None]
-    ) -> None:
+    def _waited(self, work: Work, directory: Path, left: set[str], deadline: float, watcher: Watcher) -> None:
         gone: dict[str, float] = {}
         while left:
             for node, outcome in _results(directory, left):
                 left.discard(node)
-                ended(node, outcome)
+                watcher.ended(node, outcome)
             queue = _queue(work.name)
             now = time.monotonic()
             for node in sorted(left):
                 if node in queue:
                     gone.pop(node, None)
+                    if queue[node][1] == _RUNNING:
+                        watcher.started(node)
                 elif now - gone.setdefault(node, now) > _LATE_SECONDS:
                     left.discard(node)
-                    ended(
-                        node, Outcome(failure="its job ended without a result: the node failed, or cannot write here")
-                    )
+                    why = "its job ended without a result: the node failed, or cannot write here"
+                    watcher.ended(node, Outcome(failure=why))
             if now > deadline:
                 for node in sorted(left):
                     state = queue[node][1] if node in queue else "its job ended without a result"
-                    ended(node, Outcome(failure=f"no result after {self._options.wait:.0f} s: {state}"))
+                    watcher.ended(node, Outcome(failure=f"no result after {self._options.wait:.0f} s: {state}"))
                 return  # what is left is cancelled
             if left:
                 time.sleep(_POLL_SECONDS)

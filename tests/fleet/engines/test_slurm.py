@@ -45,7 +45,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_node_is_a_class_or_a_reason(state: Path, tmp_path: Path) -> None:
-    inventory = probe_nodes(tmp_path / "fleet", slurm.Slurm(Options(wait=1)), lambda _: None)
+    inventory = probe_nodes(tmp_path / "fleet", slurm.Slurm(Options(wait=1)))
     assert [one.nodes for one in inventory.classes] == [("gpu01", "gpu02")]
     assert inventory.unreachable == {
         "empty07": "exit code 3: python3: bad magic",
@@ -85,7 +85,7 @@ def test_jobs_of_a_killed_command_are_found_and_not_submitted_twice(state: Path,
             finished()
             super()._waited(*arguments)  # type: ignore[arg-type]
 
-    inventory = probe_nodes(fleet, Finishing(Options(wait=20)), lambda _: None)
+    inventory = probe_nodes(fleet, Finishing(Options(wait=20)))
     assert [one.nodes for one in inventory.classes] == [("gpu01",)]
     assert not (state / "sbatch.log").exists()
     assert not (state / "scancel.log").exists(), "it has a result"
