@@ -200,7 +200,7 @@ def test_a_machine_with_another_vendors_gpu_gets_no_certain_plan(torch_world: Wo
         ("no gpu, driver 580.95.05, linux-x86_64, glibc 2.39", "torch", None, "unknown", "cu132"),
         ("no gpu, driver 580.95.05, linux-x86_64, glibc 2.39", "torch", "cpu", "ok", "cpu"),
         ("no gpu, linux-x86_64, glibc 2.39", "torch", None, "ok", "cpu"),
-        ("no gpu, linux-x86_64, glibc 2.39", "xformers", None, "unknown", "cu130"),
+        ("no gpu, linux-x86_64, glibc 2.39", "xformers", None, "unknown", "cu132"),
     ],
 )
 def test_a_gpu_out_of_sight_is_asked_for(
