@@ -58,6 +58,7 @@ class World:
         pythons: tuple[str, ...] = ("cp312",),
         platform: str = LINUX,
         torch: str | None = None,
+        torch_cuda: str | None = None,
         released: str | None = "2025-06-01",
         served: bool = True,
     ) -> None:
@@ -77,6 +78,7 @@ class World:
             code=code,
             requires=tuple(requires),
             torch=torch,
+            torch_cuda=torch_cuda,
             cuda=cuda,
             released=released,
         )

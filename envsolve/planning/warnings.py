@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -20,11 +20,11 @@ from envsolve.planning.pinning import who_needs
 from envsolve.planning.rounds import assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.nvidia.code import arch_asked, cuda_suffix, triton_pin
+from envsolve.rules.nvidia.code import arch_asked, triton_pin
 from envsolve.rules.nvidia.driver import compat_serves, driver_runs, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
 from envsolve.solve.candidate_selector import only_for
-from envsolve.solve.claims import about_age
+from envsolve.solve.claims import about_age, about_borrowed, runtime_libraries
 from envsolve.solve.family import Family, Option
 from envsolve.solve.needs import Candidate
 from envsolve.solve.outcome import PlannedPackage, PlanWarning
@@ -271,14 +271,14 @@ def about_overrides(solution: Solution, provider: Provider) -> Iterator[PlanWarn
 
 
 def about_runtime(solution: Solution, family: Family) -> Iterator[PlanWarning]:
-    """Libraries of the CUDA runtime of another major than torch's: two of them in one process clash (rule 9)."""
+    """Libraries of the CUDA runtime that are missing, or of another major than torch's: two clash (rule 9)."""
+    yield from about_borrowed(solution.chosen, family)
     torch = solution.chosen.get("torch")
     option = torch.candidate.option if torch else None
     if option is None or option.build.cuda is None:
         return
     major = CudaVersion.parse(option.build.cuda).major
-    suffixes = {name: suffix for name in solution.chosen if (suffix := cuda_suffix(name))}
-    others = [name for name, (project, other) in suffixes.items() if project in family.runtime and other != major]
+    others = [name for name, other in runtime_libraries(solution.chosen, family).items() if other != major]
     if others:
         askers = [n for n, chosen in solution.chosen.items() if n not in others and {*chosen.requires} & {*others}]
         whose = f"; {', '.join(askers)} needs them" if askers else ""
@@ -383,6 +383,12 @@ def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -
     for failure in failures:
         text = f"{failure.message}; its files are taken from the catalogue of {date}, unconfirmed"
         yield PlanWarning("index-unreachable", text, failure.hint)
+
+
+def about_unread(failures: Iterable[IndexUnavailableError]) -> Iterator[PlanWarning]:
+    """Pages of ``--find-links`` that cannot be read: pip plans without them, uv stops."""
+    for failure in failures:
+        yield PlanWarning("links-unreachable", f"{failure.message}; the plan has no file of it", failure.hint)
 
 
 def about_merged(

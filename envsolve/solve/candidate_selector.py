@@ -99,6 +99,12 @@ class CandidateSelector(msgspec.Struct, eq=False):
             return any(specifier.contains(version, prereleases=True) for version in self.versions(name))
         return False
 
+    def lists(self, requirement: Requirement, family: Family) -> bool:
+        """Whether the catalogue, or an index that can be reached, has what a requirement asks for."""
+        name, specifier = canonicalize_name(requirement.name), requirement.specifier
+        known = family.owns(name) and family.knows(name, specifier)
+        return bool(known or requirement.url or self.has(name, specifier))
+
     def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
         """Versions that the specifier takes, those kept first, then the newest; with the best file.
 

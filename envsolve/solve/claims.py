@@ -12,7 +12,9 @@ from packaging.specifiers import SpecifierSet
 from resolvelib.structs import build_iter_view
 
 from envsolve.errors import IndexUnavailableError
+from envsolve.facts.builds import Build
 from envsolve.rules.nvidia.code import cuda_suffix
+from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.family import Family
 from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, FlavourNeed, PackageNeed
 from envsolve.solve.outcome import PlanWarning
@@ -43,6 +45,8 @@ def claims_of(candidate: Candidate, family: Family) -> Iterator[ClaimNeed]:
     elif name == "cuda-toolkit" or (suffix and suffix[0] in family.runtime):
         major = suffix[1] if suffix else version.major
         yield ClaimNeed(str(major), CUDA_MAJOR, f"is a library of CUDA {major}")
+    elif build and (borrowed := family.borrows(build)):
+        yield ClaimNeed(str(borrowed), CUDA_MAJOR, f"loads the libraries of CUDA {borrowed}")
     against = family.catalogue.compiled_against
     for one in (one for one in against if one.package == name):
         limit = f"{one.module}{one.module_versions}"
@@ -164,3 +168,42 @@ def about_age(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarn
             if file.upload_time and file.upload_time < (one.published_before or ""):
                 text = f"{package.label} is older than {module.label}'s interface; if it uses that, it does not import"
                 yield PlanWarning("older-than-abi", text, f'then add "{one.module}{one.module_versions}"')
+
+
+def runtime_libraries(chosen: Mapping[str, Chosen], family: Family) -> dict[str, int]:
+    """The packages that hold libraries of the CUDA runtime, each with its CUDA major."""
+    suffixes = {name: suffix for name in chosen if (suffix := cuda_suffix(name))}
+    return {name: major for name, (project, major) in suffixes.items() if project in family.runtime}
+
+
+def about_borrowed(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarning]:
+    """Builds that load libraries of a CUDA major, or torch, and have nothing beside them that brings these."""
+    builds = [one.candidate.option.build for one in chosen.values() if one.candidate.option]
+    majors = {*runtime_libraries(chosen, family).values()}
+    majors |= {build.cuda_version.major for build in builds if build.package == "torch" and build.cuda_version}
+    if "cuda-toolkit" in chosen:
+        majors.add(chosen["cuda-toolkit"].candidate.version.major)
+    lacking: dict[int, list[Build]] = {}
+    for build in builds:
+        needed = family.borrows(build)
+        if needed and needed not in majors and not _on_machines(needed, family):
+            lacking.setdefault(needed, []).append(build)
+        if build.torch_cuda and "torch" not in chosen:
+            text = f"{build.package} {build.version} imports torch and does not require it"
+            yield PlanWarning("torch-not-required", text, "add torch to the requirements, unless it is there already")
+    for major, some in lacking.items():
+        names = " and ".join(f"{build.package} {build.version}" for build in some)
+        text = f"nothing in the plan brings the libraries of CUDA {major}, which {names} needs"
+        asked = [f"ask for {build.package}[{','.join(extras)}]" for build in some if (extras := _bringing(build))]
+        yield PlanWarning("cuda-libraries-missing", text, ", or ".join([*asked[:1], f"install CUDA {major} there"]))
+
+
+def _bringing(build: Build) -> list[str]:
+    """The extras with which a build requires libraries of the CUDA runtime."""
+    lines = [line for line in build.requires or () if line.startswith("cuda-toolkit") or cuda_suffix(line)]
+    return [*dict.fromkeys(extra for line in lines if (extra := only_for(line)))]
+
+
+def _on_machines(major: int, family: Family) -> bool:
+    """Whether every machine is known to have a toolkit of a CUDA major."""
+    return all(any((t.version or "").startswith(f"{major}.") for t in m.toolkits or ()) for m in family.machines)

@@ -184,10 +184,15 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         agrees_on = self.catalogue.family[companion.build.package].agrees_on
         return agrees(companion.build, torch.build, agrees_on).ok
 
-    def brings_torch(self, package: str) -> bool:
-        """Whether the builds of a package require torch, so that asking for the package asks for torch."""
-        builds = (option.build for option in self.options(package))
+    def brings_torch(self, package: str, specifier: SpecifierSet) -> bool:
+        """Whether the builds of a package that a specifier takes require torch: asking for these asks for torch."""
+        builds = (option.build for option in self.options(package) if option.matches(specifier))
         return any(b.torch or any(line.startswith("torch") for line in b.requires or ()) for b in builds)
+
+    def borrows(self, build: Build) -> int | None:
+        """The CUDA major whose libraries a build loads from torch or another package; None if it needs none of them."""
+        alone = self.catalogue.family[build.package].agrees_on == "nothing" and build.torch is None
+        return build.cuda_version.major if alone and build.variant != ANY and build.cuda_version else None
 
     @cached_property
     def flavours(self) -> tuple[str, ...]:

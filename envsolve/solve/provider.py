@@ -353,7 +353,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
                 limits = need.specifier & self._constraints.get(need.name, SpecifierSet())
                 asked[need.name] = asked.get(need.name, SpecifierSet()) & limits
         companions = [name for name in asked if self.family.follows_torch(name)]
-        wanted = "torch" in asked or any(map(self.family.brings_torch, companions))
+        wanted = "torch" in asked or any(self.family.brings_torch(name, asked[name]) for name in companions)
         options = [torch.identity for torch, *_ in self.family.pairings(asked)] if companions and wanted else []
         text = f"torch for {', '.join(companions)}"
         return [PairedNeed(frozenset(some), text) for some in (options[:1], options) if some]

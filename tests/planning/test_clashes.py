@@ -114,3 +114,25 @@ def test_nothing_is_said_of_a_package_that_nobody_would_replace(world: World) ->
     plan = world.plan("onnxruntime-gpu")
     assert not any(one.stands_in_for for one in plan.packages)
     assert "stands-in" not in [one.code for one in plan.warnings]
+
+
+def test_what_needs_libraries_of_a_cuda_major_gets_a_torch_that_brings_them(torch_world: World) -> None:
+    """cupy-cuda12x requires no library: beside a torch for CUDA 13 its import fails."""
+    extra = 'nvidia-cublas-cu12; extra == "ctk"'
+    torch_world.build("cupy-cuda12x", "14.2.0", "cu129", requires=["numpy", extra], code=NEW)
+    torch_world.default.wheel("nvidia-cublas-cu12", "12.9")
+    plan = torch_world.plan("torch", "cupy-cuda12x")
+    assert (chosen(plan)["torch"], "cuda-libraries-missing" in codes(plan)) == ("2.14.1+cu126 cu126", False)
+    for asked, cuda in ((["cupy-cuda12x"], None), (["cupy-cuda12x", "torch"], "cu130")):
+        [warning] = [w for w in torch_world.plan(*asked, cuda=cuda).warnings if w.code == "cuda-libraries-missing"]
+        assert warning.message == "nothing in the plan brings the libraries of CUDA 12, which cupy-cuda12x 14.2.0 needs"
+        assert warning.remedy == "ask for cupy-cuda12x[ctk], or install CUDA 12 there"
+
+
+def test_a_release_that_does_not_require_torch_brings_none_though_newer_ones_do(torch_world: World) -> None:
+    """As bitsandbytes, which requires torch since 0.43."""
+    for version, requires in (("0.41.1", []), ("0.50.2", ["torch"])):
+        torch_world.build("bitsandbytes", version, "cu126", requires=requires, torch_cuda="==12.6", code=NEW)
+    plan = torch_world.plan("bitsandbytes==0.41.1")
+    assert (set(chosen(plan)), "torch-not-required" in codes(plan)) == ({"bitsandbytes"}, True)
+    assert chosen(torch_world.plan("bitsandbytes"))["torch"] == "2.14.1+cu126 cu126"
