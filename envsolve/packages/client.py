@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard, cast
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.packages.cache import CachedPage, DiskCache, Store, default_cache_dir, freshness
-from envsolve.packages.links import WHOLE, Divided, at_hand, is_page, local_page, merged, own_listing, wrong_page
+from envsolve.packages.links import WHOLE, Divided, Links, at_hand, is_page, local_page, merged, own_listing, wrong_page
 from envsolve.packages.model import (
     CoreMetadata,
     DeniedError,
@@ -50,6 +50,7 @@ class IndexClient:
         known: What is known of files without asking.
         offline: Whether only the cache and local indexes answer.
         settings: Which indexes, and how to reach them; may hold credentials.
+        links: What ``--find-links`` names.
     """
 
     def __init__(
@@ -78,7 +79,8 @@ class IndexClient:
         self._credentials = Credentials(settings.keyring)
         self._places = tuple(map(self._credentials.add, (settings.default, *settings.extras)))
         self._pinned = {name: (self._credentials.add(url),) for name, url in settings.pinned.items()}
-        self._links = tuple(map(self._credentials.add, settings.links))
+        places = map(self._credentials.add, settings.links)
+        self.links = Links(places, lambda place: self._join(("links", place), partial(self._divided, place)))
         self._store = Store(DiskCache((cache_dir or default_cache_dir()) / "index") if use_cache else None)
         self._concurrency = concurrency
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="index")
@@ -103,14 +105,11 @@ class IndexClient:
             self._started.close()
 
     def project(self, name: str, index: str | None = None) -> tuple[IndexFile, ...]:
-        """The files of a project.
+        """The files of a project, oldest version first; empty if no index that was asked has the project.
 
         Args:
             name: In any spelling.
             index: The only index to ask; None for the default index and, if it lacks the project, the extras.
-
-        Returns:
-            Oldest version first; empty if no index that was asked has the project.
 
         Raises:
             IndexUnavailableError: An index that had to be asked did not answer.
@@ -124,13 +123,14 @@ class IndexClient:
         if index is not None:
             return self._listed(canonical, (self._credentials.add(index),))
         ways = self.settings.ways(self._pinned.get(canonical, self._places))
-        return merged((self.linked(canonical), *(self._listed(canonical, places) for places in ways)))
+        found = merged((self.linked(canonical), *(self._listed(canonical, places) for places in ways)))
+        if not found:
+            self.links.refuse_unread()
+        return found
 
     def linked(self, name: str) -> Listing:
         """The files of a project in the directories and on the pages that ``--find-links`` names."""
-        canonical = normalised(name)
-        found = (self._join(("links", place), partial(self._divided, place)) for place in self._links)
-        return own_listing((file for divided in found for file in divided.of(canonical)), canonical)
+        return self.links.of(normalised(name))
 
     def _listed(self, name: str, places: Sequence[str]) -> Listing:
         """The files of a normalised name on the first of some indexes that has it."""

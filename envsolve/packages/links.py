@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -151,6 +151,41 @@ def own_listing(files: Iterable[IndexFile], name: str) -> Listing:
     # Their URLs are absolute; the base only lets files of this machine be named.
     base = "file:///" if any(entry.url.startswith("file:") for entry in entries) else ""
     return listing(entries, base, "", name)
+
+
+class Links:
+    """The directories and pages that ``--find-links`` names, each read once.
+
+    One that cannot be read counts as empty, as in pip; uv stops. A project that no other place has is an error then.
+
+    Attributes:
+        unread: Why places cannot be read, by URL.
+    """
+
+    def __init__(self, places: Iterable[str], read: Callable[[str], Divided]) -> None:
+        """Args: read: Reads a place, or raises IndexUnavailableError."""
+        self._places = tuple(places)
+        self._read = read
+        self.unread: dict[str, IndexUnavailableError] = {}
+
+    def of(self, name: str) -> Listing:
+        """The files of a project, by its normalised name."""
+        files: list[IndexFile] = []
+        for place in self._places:
+            try:
+                files += self._read(place).of(name)
+            except IndexUnavailableError as failure:
+                self.unread[place] = failure
+        return own_listing(files, name)
+
+    def refuse_unread(self) -> None:
+        """Fail if a place could not be read, which may have what is missing.
+
+        Raises:
+            IndexUnavailableError: Why the first of them cannot be read.
+        """
+        for failure in self.unread.values():
+            raise failure
 
 
 def merged(listings: Sequence[Listing]) -> Listing:

@@ -19,22 +19,8 @@ from envsolve.errors import UsageError
 from envsolve.packages.links import places_of
 from envsolve.packages.project_files import Project, load_project, misshapen
 from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, Source, combine, read_requirement, wrong
-from envsolve.packages.settings import MERGED
-from envsolve.packages.urls import VARIANT_INDEX, redact
+from envsolve.packages.urls import VARIANT_INDEX
 from envsolve.system.files import is_file, is_folder, read_regular, real_path
-
-
-def about_extra_indexes(urls: Sequence[str], strategy: str) -> Iterator[str]:
-    """Which packages the extra indexes of files are used for: pip merges all indexes, uv asks the extra ones first."""
-    for url in urls:
-        # What torch is taken from is settled by the machines.
-        if VARIANT_INDEX.search(url):
-            continue
-        if strategy == MERGED:
-            yield f"the extra index {redact(url)} is merged with the default index: the best version of all wins"
-        else:
-            text = "is asked only for packages that the default index does not have, so that it cannot replace them"
-            yield f"the extra index {redact(url)} {text}; --index-strategy {MERGED} merges all indexes, as pip does"
 
 
 def ask_project(project: Project, extras: Sequence[str], groups: Sequence[str]) -> Asked:
@@ -186,8 +172,8 @@ def _of_uv(project: Project, table: Mapping[str, Any], chosen: _Chosen) -> Asked
     settings = {**table.get("pip", {}), **table}
     notes = [f"{place} {key} is set aside: {why}" for key, why in _UV_UNREAD.items() if settings.get(key)]
     listed = table.get("index", ())
-    default = [entry["url"] for entry in listed if entry.get("default")]
-    default += [settings["index-url"]] if "index-url" in settings else []
+    default = [settings["index-url"]] if "index-url" in settings else []
+    default += [entry["url"] for entry in listed if entry.get("default")]
     extra = [entry["url"] for entry in listed if not (entry.get("explicit") or entry.get("default"))]
     extra += settings.get("extra-index-url", ())
     # What torch is taken from is settled by the machines; the index of a variant would only repeat its packages.

@@ -13,7 +13,7 @@ from msgspec import structs
 from envsolve.errors import UsageError
 from envsolve.packages.config_files import Layer, pip_layers, uv_layers, with_login
 from envsolve.packages.links import place_of
-from envsolve.packages.urls import VARIANT_INDEX, local_path, split_login
+from envsolve.packages.urls import VARIANT_INDEX, local_path, redact, split_login
 
 _TRUE = ("1", "true", "yes", "on", "y", "t")  # of pip's flags in files and variables
 _MAY_HOLD_CREDENTIALS = ("default", "extras", "pinned", "links", "proxy")
@@ -280,3 +280,23 @@ def first_value(layers: Iterable[Layer], names: Sequence[str]) -> tuple[str, str
             if value := layer.values.get(name, "").strip():
                 return value, layer.place
     return None
+
+
+def about_indexes_of(defaults: Sequence[str], extras: Sequence[str], strategy: str) -> Iterator[str]:
+    """Which index of files is the default one, and for which packages the extra ones are used.
+
+    Of several ``--index-url`` lines pip takes the last, and uv refuses them. pip merges all indexes, uv asks the extra
+    ones first.
+    """
+    *others, default = dict.fromkeys(defaults) or ("",)
+    for url in others:
+        yield f"--index-url {redact(url)} is ignored: as in pip, the last one counts, {redact(default)}"
+    for url in extras:
+        # What torch is taken from is settled by the machines.
+        if VARIANT_INDEX.search(url):
+            continue
+        if strategy == MERGED:
+            yield f"the extra index {redact(url)} is merged with the default index: the best version of all wins"
+        else:
+            text = "is asked only for packages that the default index does not have, so that it cannot replace them"
+            yield f"the extra index {redact(url)} {text}; --index-strategy {MERGED} merges all indexes, as pip does"

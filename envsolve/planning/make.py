@@ -46,9 +46,9 @@ from envsolve.planning.warnings import (
     about_gpu_parts,
     about_indexes,
     about_machines,
-    about_merged,
     about_overrides,
     about_packages,
+    about_places,
     about_python,
     about_runtime,
     about_systems,
@@ -242,6 +242,7 @@ def make_plan(
         except BuildGoneError as gone:
             return resolve(needs, family.without(gone.filename), ready)
         except UnsolvableError as failure:
+            selector.refuse_unread(needs, family)
 
             def again(changed: Sequence[Need], seconds: float) -> Solution:
                 return solve(provider, changed, request.cuda, seconds)
@@ -256,9 +257,9 @@ def make_plan(
     except NothingFitsError as nothing:
         return _impossible(frame, nothing.conflict())
     declared = about_environments(asked.environments, (environment, *others))
-    merged = about_merged(plan.packages, client, catalogue.family)
+    places = about_places(plan.packages, client, catalogue.family)
     sources = about_sources(asked.sources, plan.cuda, family)
-    return structs.replace(plan, warnings=(*plan.warnings, *merged, *declared, *sources))
+    return structs.replace(plan, warnings=(*plan.warnings, *places, *declared, *sources))
 
 
 def _with_hidden_gpus(

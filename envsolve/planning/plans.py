@@ -89,8 +89,8 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
         UsageError: As :func:`plan`.
     """
     from envsolve.facts.catalogue import Catalogue
-    from envsolve.packages.projects import about_extra_indexes
     from envsolve.packages.requirement_files import read_requirements
+    from envsolve.packages.settings import about_indexes_of
 
     if request.manager == "conda":
         raise UsageError("only single plans can be of conda packages", hint="plan one by one")
@@ -104,9 +104,8 @@ def _ready(request: Request) -> Iterator[tuple[Request, Asked, Catalogue, IndexC
     )
     request.expect_something()
     settings = _settings(request, asked)
-    asked = structs.replace(
-        asked, notes=(*asked.notes, *about_extra_indexes(asked.extra_index_urls, settings.strategy))
-    )
+    about = about_indexes_of(asked.index_urls, asked.extra_index_urls, settings.strategy)
+    asked = structs.replace(asked, notes=(*asked.notes, *about))
     catalogue = Catalogue()
     checked = _checked(request, catalogue)
     if not request.allow_unknown_names:
@@ -142,7 +141,7 @@ def _settings(request: Request, asked: Asked) -> IndexSettings:
 
     settings = read_settings(
         request.environ,
-        index_url=request.index_url or next(iter(asked.index_urls), None),
+        index_url=request.index_url or next(reversed(asked.index_urls), None),
         extra_index_urls=(*request.extra_index_urls, *asked.extra_index_urls),
         find_links=(*request.find_links, *asked.find_links),
     )

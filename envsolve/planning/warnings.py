@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -385,16 +385,15 @@ def about_indexes(failures: Sequence[IndexUnavailableError], date: str | None) -
         yield PlanWarning("index-unreachable", text, failure.hint)
 
 
-def about_unread(failures: Iterable[IndexUnavailableError]) -> Iterator[PlanWarning]:
-    """Pages of ``--find-links`` that cannot be read: pip plans without them, uv stops."""
-    for failure in failures:
-        yield PlanWarning("links-unreachable", f"{failure.message}; the plan has no file of it", failure.hint)
-
-
-def about_merged(
+def about_places(
     packages: Sequence[PlannedPackage], client: IndexClient, family: Collection[str]
 ) -> Iterator[PlanWarning]:
-    """Packages of another index than the default one, which has them as well: only a merge of indexes takes these."""
+    """Pages of ``--find-links`` that cannot be read, and packages that only a merge of indexes takes.
+
+    The latter are of another index than the default one, which has them as well.
+    """
+    for failure in client.links.unread.values():
+        yield PlanWarning("links-unreachable", f"{failure.message}; the plan has no file of it", failure.hint)
     if client.settings.strategy != MERGED:
         return
     own = client.without_login(client.settings.default)
@@ -402,6 +401,3 @@ def about_merged(
         if package.index not in (None, "", own) and package.name not in family and client.listing(package.name, own):
             text = f"{package.name} {package.version} is taken from {package.index}; the default index has it as well"
             yield PlanWarning("indexes-merged", text, "--index-strategy first-index takes it from the default index")
-
-
-# What a user should know of wheels that are on no package index, taken or not.

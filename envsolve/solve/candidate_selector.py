@@ -21,6 +21,7 @@ from envsolve.packages.client import IndexClient
 from envsolve.packages.links import hashed
 from envsolve.packages.model import IndexFile, read_version
 from envsolve.packages.pages import Listing
+from envsolve.packages.requirements import Need
 from envsolve.rules.platform import Environment
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
@@ -99,11 +100,17 @@ class CandidateSelector(msgspec.Struct, eq=False):
             return any(specifier.contains(version, prereleases=True) for version in self.versions(name))
         return False
 
-    def lists(self, requirement: Requirement, family: Family) -> bool:
-        """Whether the catalogue, or an index that can be reached, has what a requirement asks for."""
-        name, specifier = canonicalize_name(requirement.name), requirement.specifier
-        known = family.owns(name) and family.knows(name, specifier)
-        return bool(known or requirement.url or self.has(name, specifier))
+    def refuse_unread(self, needs: Iterable[Need], family: Family) -> None:
+        """Fail if a place of ``--find-links`` that cannot be read may have what no other place lists.
+
+        Raises:
+            IndexUnavailableError: Why it cannot be read.
+        """
+        for requirement in (need.requirement for need in needs):
+            name, specifier = canonicalize_name(requirement.name), requirement.specifier
+            known = family.owns(name) and family.knows(name, specifier)
+            if not (known or requirement.url or self.has(name, specifier)):
+                self.client.links.refuse_unread()
 
     def candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:
         """Versions that the specifier takes, those kept first, then the newest; with the best file.

@@ -183,9 +183,10 @@ def about_borrowed(chosen: Mapping[str, Chosen], family: Family) -> Iterator[Pla
     majors |= {build.cuda_version.major for build in builds if build.package == "torch" and build.cuda_version}
     if "cuda-toolkit" in chosen:
         majors.add(chosen["cuda-toolkit"].candidate.version.major)
+    told = {part.package for part in family.catalogue.gpu_parts}  # `gpu-unused` says what these lack
     lacking: dict[int, list[Build]] = {}
     for build in builds:
-        needed = family.borrows(build)
+        needed = None if build.package in told else family.borrows(build)
         if needed and needed not in majors and not _on_machines(needed, family):
             lacking.setdefault(needed, []).append(build)
         if build.torch_cuda and "torch" not in chosen:

@@ -83,14 +83,25 @@ def test_pages_in_a_directory_and_archives_count(server: IndexServer, make_clien
     assert client.listing("other").versions == ("2.0", "9.0")
 
 
-def test_a_page_that_is_gone_is_empty_and_one_that_fails_is_not(server: IndexServer, make_client: MakeClient) -> None:
+def test_a_page_that_is_gone_is_empty(server: IndexServer, make_client: MakeClient) -> None:
     index = server.index()
     index.wheel("demo", "1.0")
-    gone = page(server, "/gone.html", status=404)
-    assert make_client(index, links=(gone,)).listing("demo").versions == ("1.0",)
+    client = make_client(index, links=(page(server, "/gone.html", status=404),))
+    assert (client.listing("demo").versions, client.links.unread) == (("1.0",), {})
+
+
+def test_a_page_that_fails_is_an_error_only_for_what_no_other_place_has(
+    server: IndexServer, make_client: MakeClient
+) -> None:
+    """pip goes on without such a page, and uv stops."""
+    index = server.index()
+    index.wheel("demo", "1.0")
     down = page(server, "/down.html", status=500)
-    with pytest.raises(IndexUnavailableError):
-        make_client(index, links=(down,), retries=0).listing("demo")
+    client = make_client(index, links=(down,), retries=0)
+    assert client.listing("demo").versions == ("1.0",)
+    assert [*client.links.unread] == [down]
+    with pytest.raises(IndexUnavailableError, match="down"):
+        client.listing("other")
 
 
 def test_a_place_is_a_url_or_what_is_beside_the_file_that_names_it(

@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from envsolve.errors import UsageError
 from envsolve.packages.project_files import load_project
-from envsolve.packages.projects import about_extra_indexes, ask_project
+from envsolve.packages.projects import ask_project
 from envsolve.packages.requirement_files import read_requirements
 from envsolve.packages.requirements import Asked
 
@@ -265,13 +265,3 @@ def test_overrides_and_prereleases_of_uv_and_pdm(tmp_path: Path) -> None:
     asked = read(tmp_path, '[tool.uv]\nprerelease = "allow"\n[tool.pdm.resolution.overrides]\na = "1.5"\nb = ">=2"\n')
     assert asked.prereleases
     assert [str(one.requirement) for one in asked.overrides] == ["a==1.5", "b>=2"]
-
-
-def test_what_an_extra_index_is_asked_for_is_said(tmp_path: Path) -> None:
-    urls = ["https://download.pytorch.org/whl/cu121", "https://user:secret@own.test/simple"]
-    (note,) = about_extra_indexes(urls, "first-index")
-    assert "own.test" in note and "secret" not in note
-    assert "only for packages that the default index does not have" in note
-    assert "--index-strategy unsafe-best-match" in note
-    (note,) = about_extra_indexes(urls, "unsafe-best-match")
-    assert "is merged with the default index" in note

@@ -9,7 +9,7 @@ import pytest
 
 from envsolve._default_index import DEFAULT_INDEX
 from envsolve.errors import UsageError
-from envsolve.packages.settings import IndexSettings, read_settings
+from envsolve.packages.settings import IndexSettings, about_indexes_of, read_settings
 
 A, B, C, D = (f"https://{letter}.test/simple" for letter in "abcd")
 
@@ -203,3 +203,21 @@ def test_a_pipe_is_no_configuration_file(place: Place) -> None:
     os.mkfifo(place.prefix / "pip.conf")
     with pytest.raises(UsageError, match=r"pip\.conf cannot be read: it is a pipe"):
         place.read()
+
+
+def test_what_an_extra_index_is_asked_for_is_said() -> None:
+    urls = ["https://download.pytorch.org/whl/cu121", "https://user:secret@own.test/simple"]
+    (note,) = about_indexes_of((), urls, "first-index")
+    assert "own.test" in note and "secret" not in note
+    assert "only for packages that the default index does not have" in note
+    assert "--index-strategy unsafe-best-match" in note
+    (note,) = about_indexes_of((), urls, "unsafe-best-match")
+    assert "is merged with the default index" in note
+
+
+def test_of_several_default_indexes_in_files_the_last_counts_as_in_pip() -> None:
+    urls = ["https://download.pytorch.org/whl/cu121", "https://user:secret@own.test/simple", "https://last.test/"]
+    first, second = about_indexes_of(urls, (), "first-index")
+    assert first.startswith("--index-url https://download.pytorch.org/whl/cu121 is ignored")
+    assert "secret" not in second and "the last one counts, https://last.test/" in second
+    assert not [*about_indexes_of(urls[:1] * 2, (), "first-index")]

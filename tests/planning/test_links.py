@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from envsolve.errors import IndexUnavailableError
 from envsolve.formats import render
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirement_files import read_requirements
@@ -81,6 +82,17 @@ def test_a_hash_chooses_among_local_files(torch_world: World, wheels: Path) -> N
     given = read_requirements(["demo"])
     asked = replace(given, needs=(replace(given.needs[0], hashes=(f"sha256:{digest}",)),))
     assert package(planned(torch_world, wheels, asked=asked), "demo").version == "1.0"
+
+
+def test_a_page_that_cannot_be_read_is_an_error_only_if_it_may_have_what_is_asked_for(torch_world: World) -> None:
+    down = "http://127.0.0.1:9/links.html"
+    plan = planned(torch_world, down, "torch", "numpy")
+    [warning] = [w for w in plan.warnings if w.code == "links-unreachable"]
+    assert (plan.status, down in warning.message) == ("ok", True)
+    for asked in ("numpy==9.0+cu121", "on-that-page"):
+        with pytest.raises(IndexUnavailableError, match="links"):
+            planned(torch_world, down, "torch", asked)
+    assert planned(torch_world, down, "torch==2.11.0", "torchvision==0.29.0").status == "impossible"
 
 
 @pytest.mark.parametrize("local", ["pt29cu128", "cu128torch2.9", "cu12torch2.9cxx11abitrue", "2.9"])
