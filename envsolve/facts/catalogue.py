@@ -5,25 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.facts import files as kinds
 from envsolve.facts.builds import Build, KnownMetadata
 from envsolve.facts.evidence import Source
-from envsolve.facts.files import (
-    CatalogueFile,
-    Kind,
-    Record,
-    check_forms,
-    data_folder,
-    read_file,
-    read_own_file,
-    settle,
-)
+from envsolve.facts.files import CatalogueFile, Kind, Record, check_forms, data_folder, read_own_file
 from envsolve.system.files import is_file, user_folder
 from envsolve.values import PythonVersion
 
@@ -234,11 +225,13 @@ class Catalogue:
         own = None if self._overlay is None else read_own_file(self._overlay / f"{file}.json", kind.record)
         bundled: tuple[Record, ...] = ()
         if kind.name != kinds.BUILDS.name or is_file(path):
-            bundled = self._settled(path, file, read_file(path, kind.record))
+            bundled, sources = _read_once(path, _written(path), file, cast(Any, kind.record))
+            self._sources |= sources
         if own is None or self._overlay is None:
             return bundled
         own_path = self._overlay / f"{file}.json"
-        mine = self._settled(own_path, f"own/{file}", own)
+        mine, sources = _settled(own_path, f"own/{file}", own)
+        self._sources |= sources
         check_forms(mine, own_path)
         holding = in_force(kind, bundled, mine, self._date)
         self._own_dates += map(self._date, holding)
@@ -248,17 +241,29 @@ class Catalogue:
         source = self._sources.get(record.source)
         return source.date if source else ""
 
-    def _settled(self, path: Path, name: str, file: CatalogueFile[Record]) -> tuple[Record, ...]:
-        """The records of one file as the whole catalogue has them."""
-        keys = {source: f"{name}:{source}" for source in file.sources}
-        self._sources.update({keys[key]: source for key, source in file.sources.items()})
-        try:
-            for record in file.records:
-                settle(record, keys, file.requires)
-        except KeyError as error:
-            hint = f"delete {path}, or bring it back as it was"
-            raise EnvsolveError(f"the catalogue file {path.name} names {error}, which it lacks", hint=hint) from error
-        return file.records
+
+def _written(path: Path) -> tuple[int, int, int] | None:
+    """What differs once a file is written anew; None if it is missing."""
+    found = path.stat() if is_file(path) else None
+    return found and (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _read_once(path: Path, written: object, name: str, record: Any) -> tuple[tuple[Any, ...], dict[str, Source]]:
+    # A process that asks many questions makes a catalogue for each; decoding was a sixth of the time of a diagnosis.
+    return _settled(path, name, kinds.read_file(path, record))
+
+
+def _settled(path: Path, name: str, file: CatalogueFile[Record]) -> tuple[tuple[Record, ...], dict[str, Source]]:
+    """The records of one file as the whole catalogue has them, and their sources."""
+    keys = {source: f"{name}:{source}" for source in file.sources}
+    try:
+        for record in file.records:
+            kinds.settle(record, keys, file.requires)
+    except KeyError as error:
+        hint = f"delete {path}, or bring it back as it was"
+        raise EnvsolveError(f"the catalogue file {path.name} names {error}, which it lacks", hint=hint) from error
+    return file.records, {keys[key]: source for key, source in file.sources.items()}
 
 
 # For which variants and Pythons torch was ever published, and what people write for them.
@@ -292,14 +297,9 @@ def check_flavour(text: str, catalogue: Catalogue) -> str:
     plain = text.strip().lower()
     match = re.fullmatch(_CUDA, plain)
     meant = next((name for name in (f"cu{match[1]}{match[2]}" if match else plain, plain) if name in known), None)
-    listed = f"there are {', '.join(known)}"
+    what = "not the name of a variant" if meant else "torch was never published for it"
     guess = f"did you mean {meant}? " if meant else ""
-    raise UsageError(
-        f"--cuda {quote(text)}: torch was never published for it"
-        if meant is None
-        else f"--cuda {quote(text)}: not the name of a variant",
-        hint=guess + listed,
-    )
+    raise UsageError(f"--cuda {quote(text)}: {what}", hint=f"{guess}there are {', '.join(known)}")
 
 
 def nearest_flavours(name: str, catalogue: Catalogue) -> tuple[str, ...]:
