@@ -87,9 +87,8 @@ def _about_platform(platform: Platform | None) -> Iterator[PlanWarning]:
 def _about_gpus(machine: Machine) -> Iterator[PlanWarning]:
     if machine.gpus is None:
         text = "the machine's GPUs are not known, so no build could be judged for them"
-        yield PlanWarning(
-            "gpu-unknown", text, "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine"
-        )
+        hint = "name them: --gpu, --target, or `envsolve detect -o FILE` on the machine"
+        yield PlanWarning("gpu-unknown", text, hint)
     for other in dict.fromkeys(one for one in machine.accelerators or () if one.vendor not in VENDORS):
         text = f"{other.label}: GPUs of this vendor are not judged, so no build is known to use it"
         yield PlanWarning("accelerator-not-judged", text, None)
@@ -108,14 +107,12 @@ def _about_driver(machine: Machine, facts: Facts) -> Iterator[PlanWarning]:
     newest = branches[-1].branch if branches else None
     if newest and driver.version and DriverVersion.parse(driver.version).branch > DriverVersion.parse(newest).branch:
         text = f"driver {driver.version} is newer than the newest branch that the facts know (R{newest})"
-        yield PlanWarning(
-            "driver-newer-than-facts", text, "newer drivers run older CUDA; whether it exists is not known"
-        )
+        hint = "newer drivers run older CUDA; whether it exists is not known"
+        yield PlanWarning("driver-newer-than-facts", text, hint)
     if branch := overstated_cuda(driver, branches):
         text = f"driver {driver.version} supports CUDA {branch.cuda} of its own, not {driver.cuda}"
-        yield PlanWarning(
-            "driver-cuda-overstated", text, "a cuda-compat libcuda may report more; the driver was judged"
-        )
+        hint = "a cuda-compat libcuda may report more; the driver was judged"
+        yield PlanWarning("driver-cuda-overstated", text, hint)
 
 
 def about_compat(machines: Sequence[Machine], facts: Facts) -> Iterator[PlanWarning]:
