@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import envsolve
 from envsolve.cli.options import Machines, OutputFile, PythonVersion, argument, option, python_version
 from envsolve.cli.output import SETTINGS, STDOUT, deliver, deliver_as, form_of, print_styled
+from envsolve.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,6 +50,9 @@ def command(
     every: Annotated[
         bool, option("--all", help="List every build, with the reasons of those that do not run.")
     ] = False,
+    fast_paths: Annotated[
+        bool, option("--fast-paths", help="Show the fast paths that the kernels in the wheels offer on the GPU.")
+    ] = False,
     form: Annotated[
         Literal["text", "json", "markdown", "csv", "html", "svg"] | None,
         option("--format", help="Output format (default: that of the suffix of -o)."),
@@ -60,11 +64,16 @@ def command(
     Prints a table of the releases and variants of a package of the torch family that run on the machine. With --all
     or --verbose, prints a list of all builds with reasons.
     """
-    from envsolve.planning.builds import describe
+    from envsolve.planning.builds import describe, describe_fast_paths
 
     by_suffix = _SUFFIXES.get(output.suffix.lower()) if output is not None and output != STDOUT else None
     chosen = form or by_suffix or form_of(None, output)
     found = envsolve.builds(package, machines.named_or_host(), python=python_version(python))
+    if fast_paths:
+        if chosen not in ("text", "json") or every:
+            raise UsageError("--fast-paths is text or JSON", hint="leave out --all, and --format or the suffix of -o")
+        deliver_as(chosen, found, lambda: describe_fast_paths(found), output)
+        return
     listed = every or SETTINGS.verbose or all(line.verdict == "none" for line in found.builds)
     if chosen == "json" or (chosen == "text" and listed):
         deliver_as(chosen, found, lambda: describe(found, every=every, reasons=SETTINGS.verbose), output)

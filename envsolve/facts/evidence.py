@@ -127,6 +127,40 @@ class CompiledAgainst(msgspec.Struct, frozen=True):
     published_before: str | None = None
 
 
+class PackageNames(msgspec.Struct, frozen=True):
+    """Names by which people ask for packages.
+
+    Attributes:
+        names: Normalised. They are real packages in wide use, or if ``means`` or ``note`` is given, mistakes.
+        means: The package that is meant.
+        note: What else to do.
+    """
+
+    names: tuple[str, ...]
+    evidence: Evidence
+    source: str
+    means: str | None = None
+    note: str | None = None
+
+
+class FastPath(msgspec.Struct, frozen=True):
+    """GPUs that a build has kernels of its own for, on one fast path.
+
+    Attributes:
+        package: Normalised name; ``version`` and ``variant`` are those of the build.
+        path: Name of the path, ``flash attention``.
+        code: Architectures of the kernels, ``sm_90a``; empty if the build has none.
+    """
+
+    package: str
+    version: str
+    variant: str
+    path: str
+    code: tuple[str, ...]
+    evidence: Evidence
+    source: str
+
+
 class FirstUse(msgspec.Struct, frozen=True):
     """Something that a package downloads or compiles when it is first used, and not when it is installed.
 

@@ -36,7 +36,16 @@ from envsolve.facts.builds import (
     SourceProject,
     TorchExtension,
 )
-from envsolve.facts.evidence import CompiledAgainst, Evidence, FirstUse, GpuPart, Precision, SharedFiles, Source
+from envsolve.facts.evidence import (
+    CompiledAgainst,
+    FastPath,
+    FirstUse,
+    GpuPart,
+    PackageNames,
+    Precision,
+    SharedFiles,
+    Source,
+)
 from envsolve.facts.hardware import (
     Architecture,
     ArchName,
@@ -61,22 +70,6 @@ from envsolve.system.files import is_folder, read_regular
 
 
 Record = TypeVar("Record")
-
-
-class PackageNames(msgspec.Struct, frozen=True):
-    """Names by which people ask for packages.
-
-    Attributes:
-        names: Normalised. They are real packages in wide use, or if ``means`` or ``note`` is given, mistakes.
-        means: The package that is meant.
-        note: What else to do.
-    """
-
-    names: tuple[str, ...]
-    evidence: Evidence
-    source: str
-    means: str | None = None
-    note: str | None = None
 
 
 class Kind(msgspec.Struct, Generic[Record], frozen=True):
@@ -130,6 +123,7 @@ FAMILY = _kind("family", FamilyMember, "package")
 INDEXES = _kind("indexes", IndexPlace, "name")
 PYTHONS = _kind("pythons", PythonRelease, "version")
 SHARED_FILES = _kind("shared_files", SharedFiles, "package", "versions")
+FAST_PATHS = _kind("fast_paths", FastPath, "package", "version", "variant", "path")
 FIRST_USES = _kind("first_uses", FirstUse, "package", "what")
 GPU_PARTS = _kind("gpu_parts", GpuPart, "package", "versions", "lacks", "system")
 COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versions", "module")

@@ -17,12 +17,14 @@ from packaging.version import Version
 from envsolve.errors import UsageError
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue, check_python
+from envsolve.facts.files import FAST_PATHS
 from envsolve.machine.known import machines_or_host
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.requirements import Asked, Need
 from envsolve.planning.request import check_python_text
 from envsolve.rules.judge import Judge, as_judged, python_of, with_assumed_driver, worst
 from envsolve.rules.nvidia import Facts
+from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.verdict import Verdict
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of
@@ -40,6 +42,21 @@ class ReasonLine:
 
 
 @dataclass(frozen=True, slots=True)
+class FastPathLine:
+    """A fast path of a build on one GPU, by the code in the wheel.
+
+    Attributes:
+        path: Name of the path, ``flash attention``.
+        code: The code that the GPU runs, ``sm_90a``; None if there is none for it.
+        codes: All that the build has of it.
+    """
+
+    path: str
+    code: str | None
+    codes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BuildLine:
     """One build on one GPU.
 
@@ -50,6 +67,7 @@ class BuildLine:
         local: Local version in its file name, ``+cu12torch2.8cxx11abiTRUE``.
         torch: Specifier on the torch that it was compiled for, if it is for certain ones.
         cxx11_abi: Whether it uses libstdc++'s C++11 ABI, if known; torch must use the same.
+        fast_paths: What its own kernels offer, if that was measured.
     """
 
     package: str
@@ -67,6 +85,7 @@ class BuildLine:
     local: str = ""
     torch: str | None = None
     cxx11_abi: bool | None = None
+    fast_paths: tuple[FastPathLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +219,19 @@ def _lines(
                     build.local,
                     build.torch,
                     build.cxx11_abi,
+                    tuple(_fast_paths(build, gpu, facts, catalogue)) if gpu and verdict.level.usable else (),
                 )
             )
     return found
+
+
+def _fast_paths(build: Build, gpu: Gpu, facts: Facts, catalogue: Catalogue) -> Iterator[FastPathLine]:
+    if gpu.cc is None or not catalogue.has(FAST_PATHS):
+        return
+    for known in catalogue.records(FAST_PATHS):
+        if (known.package, known.version, known.variant) == (build.package, build.version, build.variant):
+            _, arch = best_code(known.code, gpu.cc, facts.architectures)
+            yield FastPathLine(known.path, arch.name if arch else None, known.code)
 
 
 def _reasons(verdict: Verdict, catalogue: Catalogue) -> tuple[ReasonLine, ...]:
@@ -240,6 +269,29 @@ def describe(found: BuildList, *, every: bool = False, reasons: bool = False) ->
         lines += _unknowns(shown)
     if len(shown) < len(running):
         lines.append(_older(running[len(shown) :]))
+    return "\n".join(lines)
+
+
+def describe_fast_paths(found: BuildList) -> str:
+    """The fast paths of the builds that run, by the code in their wheels; builds with the same ones share a section."""
+    sections: dict[tuple[str | None, tuple[FastPathLine, ...]], list[str]] = {}
+    for build in found.builds:
+        if build.fast_paths:
+            name = f"{_version(build)} {build.variant}"
+            names = sections.setdefault((build.gpu, build.fast_paths), [])
+            names += [] if name in names else [name]
+    package = found.builds[0].package
+    if not sections:
+        return f"no build of {package} that was measured for fast paths runs on the machine"
+    lines = []
+    for (gpu, paths), names in sections.items():
+        lines.append(f"{package} {', '.join(names)} on {gpu}")
+        for one in paths:
+            has = f"it has {' '.join(one.codes)}" if one.codes else "the build has none"
+            lines.append(f"    {one.path:<26} " + (f"yes, {one.code}" if one.code else f"no: {has}"))
+    lines.append(
+        "By the kernels in the wheel. Those of cuBLAS and cuDNN are not listed: envsolve verify --fast-paths runs them."
+    )
     return "\n".join(lines)
 
 

@@ -79,6 +79,30 @@ def test_what_is_no_question(package: str, said: str, capsys: pytest.CaptureFixt
     assert said in capsys.readouterr().err
 
 
+def test_the_fast_paths_of_the_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    target = ("--target", "RTX 5090 + H100, driver 580.95, linux-x86_64")
+    sections = out(capsys, "torch==2.11.0", *target, "--fast-paths").split("torch 2.11.0 cu130 on ")
+    blackwell, hopper = ({line[4:30].strip(): line[31:] for line in one.splitlines()[1:10]} for one in sections[1:])
+    assert blackwell["fp8 with scales by row"] == "yes, sm_120a"
+    assert blackwell["grouped bf16"] == "no: it has sm_90a sm_100a sm_103a"
+    assert (hopper["grouped bf16"], hopper["fp8 with scales by row"]) == ("yes, sm_90a", "yes, sm_90a")
+    listed = json.loads(out(capsys, "torch==2.11.0", *target, "--fast-paths", "--format", "json"))
+    codes = {path["path"]: path["code"] for path in listed["builds"][0]["fast_paths"]}
+    assert codes["grouped MXFP8"] is None
+
+
+def test_fast_paths_of_builds_that_were_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert out(capsys, "torchvision", "--target", TURING, "--fast-paths").startswith("no build of torchvision that was")
+
+
+@pytest.mark.parametrize("option", ["--all", "--format=csv"])
+def test_fast_paths_are_no_table(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        run(["builds", "torch", "--target", TURING, "--fast-paths", option])
+    assert left.value.code == 2
+    assert "--fast-paths is text or JSON" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
 def test_a_narrow_terminal_drops_the_oldest_variants(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
