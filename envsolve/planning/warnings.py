@@ -73,9 +73,8 @@ def _about_platform(platform: Platform | None) -> Iterator[PlanWarning]:
     if platform is None or platform.os is None or platform.arch is None:
         named = assumed(platform)
         # "Windows 11" says all but the processor.
-        what, value = (
-            ("processor", named.arch) if platform and platform.os else ("platform", f"{named.os}-{named.arch}")
-        )
+        known = platform and platform.os
+        what, value = ("processor", named.arch) if known else ("platform", f"{named.os}-{named.arch}")
         text = f"the machine's {what} is not known; {value} is assumed"
         yield PlanWarning("platform-unknown", text, "name it: --platform, or in the target")
     if libc_of(platform) is None and not (platform and platform.os == "windows"):
