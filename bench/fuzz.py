@@ -32,15 +32,23 @@ import envsolve
 from envsolve import dockerfile
 from envsolve.binaries.library import read_pe
 from envsolve.binaries.measure import measure
+from envsolve.cli.remembered import recall
 from envsolve.diagnose.environment import answer
 from envsolve.dockerfile.offers import Offer, in_container, offers
 from envsolve.dockerfile.read import read_file
 from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError
 from envsolve.facts.catalogue import Catalogue
+from envsolve.fleet.install import choose
+from envsolve.fleet.model import Reader as Profiles
+from envsolve.fleet.model import describe as fleet_words
+from envsolve.fleet.plan import read_plan as read_fleet_plan
+from envsolve.fleet.probe import read_inventory
+from envsolve.install.bundle import read_plan
 from envsolve.install.conda import read_conda_lock
 from envsolve.install.files import read_lock
 from envsolve.install.record import read as read_record
+from envsolve.locks.compare import compare_files
 from envsolve.machine.known import parse_machine
 from envsolve.packages.archives import ARCHIVE_ERRORS, sdist_metadata, wheel_metadata
 from envsolve.packages.conda_inputs import read_asked
@@ -53,6 +61,7 @@ from envsolve.protect.restore import last
 from envsolve.rules.judge import as_judged
 from envsolve.rules.platform import Environment, assumed
 from envsolve.system.limits import LimitError
+from envsolve.verify.report import read_report
 from tests.binaries.artefacts import CUBIN, container, elf, entry, pe, wheel
 from tests.distributions import make_sdist
 
@@ -63,6 +72,22 @@ _OWN = (EnvsolveError, LimitError, PageError)
 _ROOT = Path(__file__).parents[1]
 _SEEDS = _ROOT / "bench/seeds"
 _KINDS = 20  # failures of one target that are kept
+_FORMATS = [
+    "requirements",
+    "pip",
+    "uv",
+    "pylock",
+    "uv-project",
+    "dockerfile",
+    "dockerfile-snippet",
+    "apptainer",
+    "environment-yml",
+    "pixi",
+    "conda-lock",
+    "summary",
+    "json",
+]
+_FOREIGN = ("FOREIGN", "RUN touch")
 _TARGET = "RTX 4090, driver 550.54, python 3.12, linux-x86_64, glibc 2.35"
 # Escapes as in Python, a line each; and what is only long or deep.
 _LINES = (_SEEDS / "tokens.txt").read_text(encoding="ascii").splitlines()
@@ -169,6 +194,29 @@ def _lock(path: Path) -> None:
     for read in (
         lambda: envsolve.describe(envsolve.check_lock([path], [MACHINE])),
         lambda: read_conda_lock(path) if path.suffix in (".lock", ".txt") else read_lock(path),
+        lambda: compare_files(path, path),
+        lambda: recall(path),
+        lambda: read_plan(path),
+    ):
+        with _own_errors():
+            read()
+
+
+def _plan(data: bytes) -> None:
+    plan = envsolve.Plan.from_json(data)
+    for form in _FORMATS:
+        with _own_errors():
+            text = envsolve.render(plan, form)
+            if any(line.startswith(_FOREIGN) for line in text.splitlines()):
+                raise AssertionError(f"a text became a line of {form}")
+
+
+def _fleet(path: Path) -> None:
+    for read in (
+        lambda: fleet_words(read_inventory(path.parent)),
+        lambda: choose(read_fleet_plan(path.parent), "gpu01", MACHINE).environment(path.parent),
+        lambda: Profiles().read(path.read_bytes(), path.name),
+        lambda: read_report(path),
     ):
         with _own_errors():
             read()
@@ -260,6 +308,8 @@ def _targets() -> dict[str, tuple[Reader, list[bytes]]]:
         "requirements": _in_files("requirements", lambda path: read_requirements((), (path,))),
         "project": _in_files("project", _project),
         "lock": _in_files("lock", _lock),
+        "plan": (_plan, _seeds("plan")),
+        "fleet": _in_files("fleet", _fleet),
         "log": (lambda data: envsolve.describe(answer(data, (MACHINE,), None, None, CATALOGUE, {})), _reports()),
         "dockerfile": _in_files("dockerfile", _dockerfile),
         "page": (_page, _seeds("page")),

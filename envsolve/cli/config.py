@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from envsolve.cli.options import Form, OutputFile
 from envsolve.cli.output import check_output, deliver_as
 from envsolve.errors import UsageError
-from envsolve.system.files import is_file, parse_toml, read_regular, user_folder
+from envsolve.system.files import is_file, own_table, parse_toml, read_regular, user_folder
 
 #: The names of settings, which are those of options, and their types.
 SETTINGS_OF_PLANS: Mapping[str, type] = {
@@ -32,8 +32,11 @@ SETTINGS_OF_PLANS: Mapping[str, type] = {
     "pre": bool,
     "python": str,
 }
+# It runs code of packages, which whoever wrote a project must not decide.
+_NOT_OF_PROJECTS = ("build-metadata",)
 # A lock says everything else itself.
 _BESIDE_A_LOCK = ("manager", "python")
+_PROJECT = "pyproject.toml"
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -99,6 +102,9 @@ def settings() -> dict[str, Setting]:
             if name not in SETTINGS_OF_PLANS:
                 hint = f"settings: {', '.join(SETTINGS_OF_PLANS)}"
                 raise UsageError(f"{path}: unknown setting {name}", hint=hint)
+            if name in _NOT_OF_PROJECTS and path.name == _PROJECT:
+                hint = f"remove it there; pass --{name}, or set it in your own {user_folder('config') / 'config.toml'}"
+                raise UsageError(f"{path}: {name} runs code of packages, so a project cannot set it", hint=hint)
             kind = SETTINGS_OF_PLANS[name]
             parts = value if isinstance(value, list) else ()
             if not isinstance(value, kind) or not all(isinstance(one, str) for one in parts):
@@ -122,8 +128,8 @@ def _from_text(variable: str, text: str, kind: type) -> object:
 def _files() -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """The files with settings, the project's before the user's."""
     here = Path.cwd()
-    project = next((one for folder in (here, *here.parents) if is_file(one := folder / "pyproject.toml")), None)
-    if project and isinstance(table := _read(project).get("tool", {}).get("envsolve"), dict):
+    project = next((one for folder in (here, *here.parents) if is_file(one := folder / _PROJECT)), None)
+    if project and (table := own_table(_read(project), project)):
         yield project, table
     user = user_folder("config") / "config.toml"
     if is_file(user):

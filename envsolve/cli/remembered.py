@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
+
+from msgspec import ValidationError, convert
 
 from envsolve.cli.options import Asked, Machines
 from envsolve.errors import UsageError
-from envsolve.system.files import is_file, parse_toml, read_regular
+from envsolve.system.files import is_file, own_table, parse_toml, read_regular
 
-#: Options that are a matter of the moment, or of the format.
-_PASSING = ("offline", "manager", "channel")
-_PATHS = ("requirement", "constraint", "machine")
+#: Options that are a matter of the moment or of the format, and the one that runs code: no lock chooses that.
+_PASSING = ("offline", "manager", "channel", "build_metadata")
 _HINT = "name the requirements and machines once more, with -o; the new lock remembers them"
 
 
@@ -63,25 +64,26 @@ def recall(lock: Path) -> Remembered:
         text = read_regular(lock).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the lock {lock} cannot be read: {error}", hint="name a pylock.toml") from None
-    request = parse_toml(text, lock).get("tool", {}).get("envsolve", {}).get("request")
+    request = own_table(parse_toml(text, lock), lock).get("request")
     if not isinstance(request, dict):
         raise UsageError(f"{lock} does not say what it was made from", hint=_HINT)
     fields = {name.replace("-", "_"): value for name, value in request.items()}
     try:
         return Remembered(
-            [str(one) for one in fields.pop("requirements", ())],
+            convert(fields.get("requirements", []), list[str]),
             Asked(**_of(Asked, fields)),
             Machines(**_of(Machines, fields)),
-            bool(fields.get("allow_groups")),
+            convert(fields.get("allow_groups", False), bool),
         )
-    except TypeError as error:
+    except ValidationError as error:
         raise UsageError(f"the request in {lock} cannot be read: {error}", hint=_HINT) from None
 
 
 def _of(group: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a group among remembered ones, those that are lists of paths as such."""
-    found = {name: value for name, value in fields.items() if name in group._fields}
-    return {name: [Path(one) for one in value] if name in _PATHS else value for name, value in found.items()}
+    """The options of a group among remembered ones, in the types that the command line gives them."""
+    hints = get_type_hints(group)
+    found = {name: value for name, value in fields.items() if name in group._fields and name not in _PASSING}
+    return {name: convert(value, hints[name], dec_hook=lambda kind, text: kind(text)) for name, value in found.items()}
 
 
 def recalled(requirements: Sequence[str], asked: Asked, machines: Machines, lock: Path | None) -> Remembered:

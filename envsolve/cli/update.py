@@ -30,6 +30,10 @@ def command(
     ] = None,
     outdated: Annotated[bool, option("--outdated", help="Only show what would change.")] = False,
     offline: Annotated[bool, option("--offline", help="Use only the cache and the catalogue.")] = False,
+    build_metadata: Annotated[
+        bool,
+        option("--build-metadata", help="Let pip build the metadata of source archives. This runs their code."),
+    ] = False,
     form: Form = None,
 ) -> None:
     """Move a lock to the newest releases for its machines.
@@ -44,7 +48,7 @@ def command(
     old = read_regular(file).decode("utf-8")
     preferred = Preferred(lock=file, upgrade=not upgrade_package, upgrade_package=upgrade_package)
     request = structs.replace(
-        was.asked._replace(offline=offline).request(was.requirements),
+        was.asked._replace(offline=offline, build_metadata=build_metadata).request(was.requirements),
         keep=preferred.versions(preferred.existing_lock(None, "pylock")),
     )
     given = was.machines.named_or_host()

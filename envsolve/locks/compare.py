@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import UsageError
 from envsolve.planning.groups import Difference
-from envsolve.system.files import parse_toml, read_regular
+from envsolve.system.files import own_table, parse_toml, read_regular
 
 # What is compared besides packages: the words of a plan's JSON and of a lock's [tool.envsolve], and their kinds.
 _ASSUMED = {"python": "python", "cuda": "variant", "driver_required": "driver", "libc": "libc"}
@@ -49,18 +49,19 @@ def read_said(text: str, path: Path) -> Said:
     Raises:
         UsageError: It is neither.
     """
-    if path.suffix == ".json":
-        try:
+    try:
+        if path.suffix == ".json":
             table = json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"{path} is not JSON: {error}", hint=_HINT) from None
-        driver = table.get("driver") if isinstance(table, dict) else None
-        own = {**table, "driver_required": (driver or {}).get("required")} if isinstance(table, dict) else {}
-        return _said(own.get("packages", ()), [own], path)
-    table = parse_toml(text, path, _HINT)
-    own = table.get("tool", {}).get("envsolve", {})
-    parts = [*own.get("classes", {}).values()] or [own]
-    return _said(table.get("packages", table.get("package", ())), parts, path)
+            own = {**table, "driver_required": (table.get("driver") or {}).get("required")}
+            return _said(own.get("packages", ()), [own], path)
+        table = parse_toml(text, path, _HINT)
+        own = own_table(table, path)
+        parts = [*own.get("classes", {}).values()] or [own]
+        return _said(table.get("packages", table.get("package", ())), parts, path)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path} is not JSON: {error}", hint=_HINT) from None
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        raise UsageError(f"{path} is neither a lock nor a plan", hint=_HINT) from None
 
 
 def compare(before: Said, after: Said) -> Iterator[Difference]:
@@ -74,12 +75,9 @@ def compare(before: Said, after: Said) -> Iterator[Difference]:
 
 def _said(packages: Any, parts: Sequence[Mapping[str, Any]], path: Path) -> Said:
     versions: dict[str, list[str]] = {}
-    try:
-        for one in packages:
-            if one.get("version") and one.get("source", {}) not in ({"virtual": "."}, {"editable": "."}):
-                versions.setdefault(canonicalize_name(one["name"]), []).append(one["version"])
-    except (AttributeError, KeyError, TypeError):
-        raise UsageError(f"{path} is neither a lock nor a plan", hint=_HINT) from None
+    for one in packages:
+        if one.get("version") and one.get("source", {}) not in ({"virtual": "."}, {"editable": "."}):
+            versions.setdefault(canonicalize_name(one["name"]), []).append(one["version"])
     if not versions:
         raise UsageError(f"{path} names no package", hint=_HINT)
     found: dict[str, dict[str, str]] = {}

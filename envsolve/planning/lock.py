@@ -99,7 +99,7 @@ class Assumptions:
         if table is None:
             return None
         try:
-            read = msgspec.convert(dict(table), cls)
+            read = msgspec.convert(table, cls)
         except msgspec.ValidationError as error:
             raise UsageError(
                 f"the lock's [tool.envsolve] table cannot be read: {error}",
@@ -133,7 +133,7 @@ def classes_from_table(table: Mapping[str, Any] | None) -> Classes:
     Raises:
         UsageError: They are not such that this version understands them.
     """
-    if table is None or table.get("schema") != CLASSES_SCHEMA:
+    if not isinstance(table, Mapping) or table.get("schema") != CLASSES_SCHEMA:
         return {}
     tables = table.get("classes")
     if not isinstance(tables, Mapping) or not tables or not all(isinstance(one, Mapping) for one in tables.values()):

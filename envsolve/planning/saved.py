@@ -6,6 +6,10 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
+from packaging.version import Version
+
 from envsolve.planning.lock import Assumptions, Building, unsafe
 from envsolve.planning.plan import Plan
 from envsolve.solve.outcome import PlannedPackage
@@ -30,6 +34,9 @@ def faults(plan: Plan) -> Iterator[str]:
         yield f"python is no version such as 3.12: {plan.python!r}"
     if plan.cuda is not None and not re.fullmatch(r"[a-z0-9.]+", plan.cuda):
         yield f"cuda is no variant such as cu126: {plan.cuda!r}"
+    for date in (plan.catalogue_date, plan.own_catalogue_date):
+        if date is not None and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", date):
+            yield f"a date of the catalogue is {date!r}"
     for package in plan.packages:
         yield from _of_package(package)
     building = Building()
@@ -45,14 +52,36 @@ def _of_package(package: PlannedPackage) -> Iterator[str]:
         value = getattr(package, field)
         if value is not None and not form.fullmatch(value):
             yield f"the {field} of a package is {value!r}"
+    if package.filename is not None and not _is_file(package, package.filename):
+        yield f"{package.filename} is no file of {package.name} {package.version}"
     for name, digest in package.hashes.items():
         if not _HASH.fullmatch(f"{name}:{digest}"):
             yield f"a hash of {package.name} is {name}:{digest}"
 
 
+def _is_file(package: PlannedPackage, filename: str) -> bool:
+    """Whether a version and a file name can be those of a package of its kind."""
+    try:
+        if package.kind != "conda":
+            Version(package.version)
+        name = canonicalize_name(package.name)
+        if package.kind == "wheel":
+            name = parse_wheel_filename(filename)[0]
+        elif package.kind == "sdist" and package.index is not None:
+            name = parse_sdist_filename(filename)[0]  # an archive of a URL may have any name
+    except ValueError:
+        return False
+    return name == canonicalize_name(package.name) and filename.endswith(".whl") is (package.kind == "wheel")
+
+
 def _of_toolchain(chain: Toolchain) -> Iterator[str]:
     if not _PATH.fullmatch((chain.CUDA_HOME or "").removeprefix(SITE_PACKAGES)):
         yield f"toolchain.CUDA_HOME is {chain.CUDA_HOME!r}"
+    for line in chain.build_requires:
+        try:
+            Requirement(line)
+        except InvalidRequirement:
+            yield f"toolchain.build_requires has {line!r}"
     if chain.get_nvcc is not None and not _installs(chain.get_nvcc):
         yield f"toolchain.get_nvcc is {chain.get_nvcc!r}, which no plan says"
 

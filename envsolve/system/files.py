@@ -208,6 +208,19 @@ def parse_toml(text: str, path: Path, hint: str | None = None) -> dict[str, Any]
     return table
 
 
+def own_table(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The ``[tool.envsolve]`` table of a TOML file; empty if it has none.
+
+    Raises:
+        UsageError: It is not a table.
+    """
+    tool = table.get("tool", {})
+    own = tool.get("envsolve", {}) if isinstance(tool, dict) else None
+    if not isinstance(own, dict):
+        raise UsageError(f"[tool.envsolve] of {path} is not a table", hint="correct it, or let envsolve write it again")
+    return own
+
+
 def path_of(value: StrPath, name: str) -> Path:
     """Return an argument as a path.
 

@@ -62,6 +62,24 @@ def test_faults_name_the_file(project: Path, text: str, message: str) -> None:
     assert str(user) in caught.value.message
 
 
+def test_a_project_does_not_switch_on_what_runs_code(project: Path) -> None:
+    for file in (project / "project" / "pyproject.toml", project / "config" / "envsolve" / "config.toml"):
+        table = "[tool.envsolve]\n" if file.name == "pyproject.toml" else ""
+        file.write_text(f"{table}build-metadata = true\n")
+        if table:
+            with pytest.raises(UsageError, match="runs code of packages, so a project cannot set it"):
+                settings()
+            file.write_text("")
+    assert settings()["build-metadata"].value is True
+
+
+@pytest.mark.parametrize("text", ["tool = 5", "tool.envsolve = 5", "tool = []"])
+def test_a_project_whose_table_is_none_is_refused(project: Path, text: str) -> None:
+    (project / "project" / "pyproject.toml").write_text(text)
+    with pytest.raises(UsageError, match="is not a table"):
+        settings()
+
+
 def test_a_variable_that_is_neither_true_nor_false(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENVSOLVE_OFFLINE", "perhaps")
     with pytest.raises(UsageError, match="ENVSOLVE_OFFLINE=perhaps"):

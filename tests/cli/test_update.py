@@ -89,6 +89,52 @@ def test_a_lock_of_another_tool_remembers_nothing(index: Index, capsys: pytest.C
         recall(Path("no.toml"))
 
 
+LOCK = 'lock-version = "1.0"\ncreated-by = "x"\npackages = []\n'
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "requirements = 5",
+        "requirements = [[1]]",
+        "python = 3.12",
+        'find-links = "x"',
+        "requirement = [5]",
+        'no-index = "x"',
+        "allow-groups = 1",
+    ],
+)
+def test_a_request_of_other_types_is_refused(request_: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock = tmp_path / "pylock.toml"
+    lock.write_text(f"{LOCK}[tool.envsolve.request]\n{request_}\n")
+    assert code("update", str(lock)) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["tool = 3", "[tool]\nenvsolve = 5"])
+def test_a_lock_whose_own_table_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    lock = tmp_path / "pylock.toml"
+    lock.write_text(f"{LOCK}{text}\n")
+    assert code("update", str(lock)) == 2
+    assert code("diff", str(lock), str(lock)) == 2
+    assert code("bundle", str(lock), "-o", str(tmp_path / "made")) == 2
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"packages": 1}', '{"packages": [{"version": 1, "name": 2}]}', "[" * 100_000])
+def test_json_that_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    assert code("diff", str(tmp_path / "plan.json"), str(tmp_path / "plan.json")) == 2
+
+
+def test_a_lock_does_not_choose_that_code_of_packages_runs(index: Index) -> None:
+    text = locked(index, "--build-metadata")
+    assert "build-metadata" not in text
+    table = "[tool.envsolve.request]\n"
+    Path("pylock.toml").write_text(text.replace(table, f"{table}build-metadata = true\nmanager = 'conda'\n"))
+    was = recall(Path("pylock.toml")).asked
+    assert (was.build_metadata, was.manager) == (False, None)
+
+
 def test_locks_of_tools_are_compared(tmp_path: Path) -> None:
     (tmp_path / "uv.lock").write_text(
         '[[package]]\nname = "x"\nversion = "0"\nsource = { virtual = "." }\n'

@@ -44,10 +44,14 @@ def saved(package: dict[str, Any] | None = None, **fields: Any) -> str:
         {"index": "https://example.org/ --extra-index-url https://evil.example"},
         {"index": "--extra-index-url"},
         {"hashes": {"sha256": f"{SHA}\nRUN true"}},
+        {"kind": "sdist"},
+        {"filename": "demo-1.0.tar.gz"},
+        {"filename": "demo.whl"},
+        {"version": "1.0.x-"},
     ],
 )
 def test_a_package_that_would_be_an_option_a_line_or_another_path_is_refused(package: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"not the JSON of a plan: (the|a hash)"):
+    with pytest.raises(UsageError, match=r"not the JSON of a plan: (the|a hash|demo)"):
         Plan.from_json(saved(package))
 
 
@@ -63,6 +67,7 @@ def test_a_package_that_would_be_an_option_a_line_or_another_path_is_refused(pac
         {"toolchain": TOOLCHAIN | {"get_nvcc": "sudo apt-get install -o DPkg::Pre-Invoke::=x gcc" + HOME}},
         {"toolchain": TOOLCHAIN | {"get_nvcc": "conda create -y x && export CUDA_HOME=$(touch /tmp/x)"}},
         {"toolchain": TOOLCHAIN | {"nvcc_from": "pip", "CUDA_HOME": '{site_packages}/x"; touch /tmp/x; "'}},
+        {"toolchain": TOOLCHAIN | {"build_requires": ["ninja !="]}},
         {"toolchain": TOOLCHAIN | {"environment": {"LD_PRELOAD": "/tmp/x.so"}}},
         {"python": "3.12\nRUN true"},
         {"cuda": "cu126 x"},
@@ -98,5 +103,7 @@ def test_what_plans_say_is_read(tmp_path: Path) -> None:
         "sudo apt-get install cuda-nvcc-12-4 libcurand-dev-12-4 && export CUDA_HOME=/usr/local/cuda-12.4",
     ]
     for way in ways:
-        text = saved({"version": "1.0+cu124", "kind": "sdist"}, python="3.12", toolchain=TOOLCHAIN | {"get_nvcc": way})
+        text = saved(
+            {"kind": "sdist", "filename": "demo-1.0.tar.gz"}, python="3.12", toolchain=TOOLCHAIN | {"get_nvcc": way}
+        )
         assert Plan.from_json(text).toolchain.get_nvcc == way  # type: ignore[union-attr]
