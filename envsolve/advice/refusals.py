@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -17,6 +17,7 @@ from envsolve.rules.platform import SYSTEMS
 from envsolve.solve.candidate_selector import CandidateSelector
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits
+from envsolve.solve.needs import Candidate, PackageNeed
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.solve.resolver import Solve, UnsolvableError
 from envsolve.toolchain.model import Compiled
@@ -86,6 +87,10 @@ def unsolvable(
     from envsolve.advice.relaxations import Trials, relaxations
 
     asked = {n: s for n, s in limits.asked.items() if family.knows(n, s) or not selector.has(n, s)}
+    # No torch runs here, and something of the request needs one: the answer is that of a request for torch.
+    through = list(_needing_torch(failure))
+    if through and not family.options("torch"):
+        asked.setdefault("torch", SpecifierSet())
     limits = replace(limits, asked=asked)
     # Pins of other packages that exclude each other are the whole reason, whatever holds for the family.
     apart = failure.by_pins and not any(family.owns(cause.need.key) for cause in failure.causes)
@@ -99,7 +104,14 @@ def unsolvable(
     unproved = [fix for fix in conflict.remedies if not fix.relaxes]
     at = next((place for place, fix in enumerate(conflict.remedies) if fix.relaxes), 0)
     fixes = (*compiled_instead(family, limits, selector), *unproved[:at], *relaxed, *unproved[at:])
-    return Conflict(conflict.facts, fixes or tuple(replace(fix, unlocks="") for fix in conflict.remedies))
+    return Conflict((*through, *conflict.facts), fixes or tuple(replace(fix, unlocks="") for fix in conflict.remedies))
+
+
+def _needing_torch(failure: UnsolvableError) -> Iterator[ConflictFact]:
+    """The packages of a failed solve that need torch."""
+    for cause in failure.causes:
+        if isinstance(cause.parent, Candidate) and isinstance(cause.need, PackageNeed) and cause.need.key == "torch":
+            yield ConflictFact(f"{cause.parent.label} needs {cause.need.text}")
 
 
 def no_triton(chosen: Option, family: Family) -> Conflict:

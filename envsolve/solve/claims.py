@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -153,6 +154,21 @@ def _common_needs(
         for needed in first:
             if all(needed in other for other in others):
                 yield [other[needed] for other in found.values()]
+
+
+def needing_torch(provider: Provider, roots: Sequence[AnyNeed]) -> Iterator[tuple[AnyNeed, AnyCandidate]]:
+    """The needs for torch of the newest releases of what is asked for, and these releases.
+
+    If no torch runs on the machines, a search goes back to releases from before their need for torch, which nobody
+    wants: hundreds of releases of ultralytics, and two minutes without an answer.
+    """
+    for need in roots:
+        if isinstance(need, PackageNeed) and not need.url:
+            with suppress(IndexUnavailableError):
+                matches = provider.find_matches(need.key, {need.key: iter([need])}, {need.key: iter(())})
+                for candidate in islice(build_iter_view(matches), 1):
+                    needs = provider.get_dependencies(candidate)
+                    yield from ((one, candidate) for one in needs if one.key == "torch")
 
 
 def about_age(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarning]:

@@ -15,7 +15,7 @@ from resolvelib.structs import State, build_iter_view
 from envsolve.errors import EnvsolveError, IndexUnavailableError
 from envsolve.packages.model import read_version
 from envsolve.packages.requirements import Need
-from envsolve.solve.claims import inevitable, settled
+from envsolve.solve.claims import inevitable, needing_torch, settled
 from envsolve.solve.needs import (
     CUDA_MAJOR,
     AnyCandidate,
@@ -105,10 +105,12 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, second
     pins = _Pins(provider, [need for need in roots if isinstance(need, PackageNeed)])
     if pins.causes:
         raise UnsolvableError(pins.causes, by_pins=True)
+    if not provider.family.options("torch") and (causes := [Cause(*one) for one in needing_torch(provider, roots)]):
+        raise UnsolvableError(causes)
     paired = provider.paired_torch([*roots, *pins.following])
     if flavour:
         roots.append(FlavourNeed(frozenset({flavour})))
-    # The best torch alone, any that goes with the companions; the last are all that there is.
+    # The best torch alone, any that goes with the companions; the last are all there is.
     ways = [[*roots, torch] for torch in paired] or [roots]
     provider.deadline = time.monotonic() + seconds
     try:
@@ -122,8 +124,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, second
 
 
 class _Pins:
-    """What the pins of a request settle before any search: the needs that follow from them, and whether two exclude
-    each other.
+    """What pins of a request settle before any search: needs that follow from them, and whether two exclude each other.
 
     In a list of two hundred pins (``pip freeze``) a search may come upon the contradiction last, and then tries every
     variant of every GPU package again and again: 30 s instead of 1 s, with a cause that has nothing to do with it. And

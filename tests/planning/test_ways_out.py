@@ -231,3 +231,16 @@ def test_an_extension_without_a_build_for_the_processor_is_compiled(world: World
     assert plan.toolchain is not None and plan.toolchain.compiles == ("xformers",)
     windows = world.plan("xformers", target="RTX 4090, driver 580.95, python 3.12, win-amd64")
     assert not any("compile it" in action for action, _ in ways(windows))
+
+
+def test_what_needs_torch_on_a_gpu_that_no_torch_serves_is_answered_at_once(torch_world: World) -> None:
+    """ultralytics on a Jetson: a search went back through all releases, to those from before they needed torch."""
+    for minor in range(30):
+        requires = ["torch>=1.8"] if minor else []
+        torch_world.default.wheel("ultralytics", f"8.{minor}", requires=requires)
+    plan = torch_world.plan("ultralytics", target="Tesla K80, driver 470.82")
+    facts = [fact.fact for fact in plan.conflict]
+    assert plan.status == "impossible"
+    assert facts[0] == "ultralytics 8.29 needs torch>=1.8"
+    assert any("no code for cc 3.7" in fact for fact in facts)
+    assert plan.remedies and not any("ultralytics" in fix.text for fix in plan.remedies)
