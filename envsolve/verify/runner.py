@@ -79,8 +79,8 @@ def run_checks(
     with signals_raised():
         remove_abandoned()
         found = python if isinstance(python, Target) else find_target(python, time_limit, environment)
-        target = replace(found, explain=explain)
-        return _timed(target, lambda: _checks_here(target, wanted, tuple(arguments)))
+        with replace(found, explain=explain).sharing_byte_code() as target:
+            return _timed(target, lambda: _checks_here(target, wanted, tuple(arguments)))
 
 
 def run_compile_checks(
@@ -114,9 +114,10 @@ def run_compile_checks(
     wanted = scripts if only is None else [script for script in scripts if script.name in only]
     with signals_raised():
         remove_abandoned()
-        target = replace(find_target(python, time_limit, environment), explain=explain)
+        found = replace(find_target(python, time_limit, environment), explain=explain)
         steps = [Step(script, (str(gpu),), str(gpu)) for gpu in gpus for script in wanted]
-        return _timed(target, lambda: [check for check, _ in _run(target, steps, places(1))])
+        with found.sharing_byte_code() as target:
+            return _timed(target, lambda: [check for check, _ in _run(target, steps, places(1))])
 
 
 @dataclass(frozen=True, slots=True)

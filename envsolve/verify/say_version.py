@@ -1,4 +1,4 @@
-"""Runs inside the interpreter that is verified and says which Python it is, and what is installed in it.
+"""Runs inside the interpreter that is verified and says which Python it is, what is installed in it, and how.
 
 Any Python understands it, 2.7 too.
 """
@@ -26,6 +26,14 @@ for distribution in distributions:
         if name not in packages:  # Of equal names the first on the path is the one that is imported.
             packages[name] = version
 
+try:
+    from importlib.util import find_spec
+
+    torch = find_spec("torch")  # does not import it
+    compiled = torch is None or torch.cached is None or os.path.exists(torch.cached)  # noqa: PTH110
+except Exception:  # an old Python, or a torch that is damaged: the checks say so
+    compiled = True
+
 with open(os.environ["ENVSOLVE_RESULT"], "w") as result:  # noqa: PTH123  Python 2 has no pathlib
-    answer = {"token": os.environ["ENVSOLVE_TOKEN"], "version": list(sys.version_info[:3]), "packages": packages}
-    json.dump(answer, result)
+    python = {"token": os.environ["ENVSOLVE_TOKEN"], "version": list(sys.version_info[:3])}
+    json.dump(dict(python, packages=packages, compiled=compiled), result)

@@ -150,6 +150,8 @@ class Target:
         environment: Variables to set beside those already set.
         versions: What is installed, version by project name, as the interpreter itself sees it.
         explain: Finds the root cause of a failure in its text.
+        compiled: Whether torch has byte code, which Python otherwise makes anew in each process.
+        byte_code: A directory for byte code that the checks of a run share; None if torch has its own.
     """
 
     python: Path
@@ -157,6 +159,20 @@ class Target:
     environment: Mapping[str, str]
     versions: Mapping[str, str] = field(default_factory=dict)
     explain: Explain = unexplained
+    compiled: bool = True
+    byte_code: Path | None = None
+
+    @contextlib.contextmanager
+    def sharing_byte_code(self) -> Iterator[Target]:
+        """Within the block, compile the sources of torch once if it has no byte code.
+
+        In an environment that cannot be written to, importing torch took 3.5 to 5 s instead of 1.4 s in each process.
+        """
+        if self.compiled:
+            yield self
+            return
+        with scratch_folder() as place:
+            yield replace(self, byte_code=place)
 
     def start(self, script: Path, *arguments: str) -> contextlib.AbstractContextManager[Job]:
         """Start a script, which is gone with its whole process group when the block is left.
@@ -184,6 +200,8 @@ class Target:
             # To go on at a prompt is no program's way to end, and ends with another exit code.
             own = {"ENVSOLVE_RESULT": str(place), "ENVSOLVE_TOKEN": token, "PYTHONINSPECT": ""}
             folders = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(scratch))
+            if self.byte_code:
+                own |= {"PYTHONPYCACHEPREFIX": str(self.byte_code), "PYTHONDONTWRITEBYTECODE": ""}
             environment = {**from_here({**os.environ, **self.environment}), **own, **folders}
             try:
                 child = isolated(command, environ=environment, directory=scratch, time_limit=time_limit)
@@ -206,7 +224,7 @@ class Target:
         answer = _answer(ran)
         if answer is not None and answer.version >= OLDEST:
             python = ".".join(map(str, answer.version))
-            return replace(self, versions={"python": python, **answer.packages})
+            return replace(self, versions={"python": python, **answer.packages}, compiled=answer.compiled)
         hint = _WHICH
         if answer is not None:
             why = f"it is Python {'.'.join(map(str, answer.version))}"
@@ -259,6 +277,7 @@ class _Answer(msgspec.Struct):
     token: str
     version: tuple[int, int, int]
     packages: Mapping[str, str] = {}
+    compiled: bool = True
 
 
 def _answer(ran: Ran) -> _Answer | None:

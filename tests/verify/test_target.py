@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import py_compile
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from envsolve.errors import UsageError
 from envsolve.values import ComputeCapability
 from envsolve.verify import target
 from envsolve.verify.runner import run_checks, run_compile_checks
+from envsolve.verify.scripts import PREFIX
 from envsolve.verify.target import find_target
 
 
@@ -55,6 +57,43 @@ def test_what_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_wrapper_around_a_python_is_one(tmp_path: Path) -> None:
     python = program(tmp_path, f'exec {sys.executable} "$@"')
     assert find_target(str(python), 20.0, None).python == python
+
+
+TORCH = """
+from check_support import check
+
+def where():
+    import torch
+    return {"detail": torch.__cached__}
+
+@check("one", runs_on="architecture", order=1, needs=("torch",))
+def one(architecture):
+    return where()
+
+@check("two", runs_on="architecture", order=2, needs=("torch",))
+def two(architecture):
+    return where()
+"""
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_checks_share_the_byte_code_of_a_torch_without_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    source = tmp_path / "site" / "torch" / "__init__.py"
+    source.parent.mkdir(parents=True)
+    source.touch()
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks" / "both.py").write_text(TORCH)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    if compiled:
+        py_compile.compile(str(source))
+    report = run_compile_checks(sys.executable, [ComputeCapability(9, 0)], folder=tmp_path / "checks")
+    (where,) = {check.detail for check in report.checks}
+    assert where.startswith(str(tmp_path / "site")) is compiled
+    assert (PREFIX in where) is not compiled
+    assert len(list(source.parent.iterdir())) == 1 + compiled
 
 
 def test_what_is_said_of_a_python_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

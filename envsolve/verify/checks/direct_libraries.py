@@ -9,7 +9,7 @@ import ctypes
 import os
 from unittest import SkipTest
 
-from check_libraries import device_of, own_libraries, used
+from check_libraries import device_of, own_libraries, provider_of, used
 from check_support import check, expect_equal
 
 COUNT = 4096
@@ -29,14 +29,18 @@ NOT_OFFERED = {
     5009: "the GPU is not supported",
     5018: "the file system is not supported",
     5025: "access is denied",
+    5027: "the file was not registered: its file system is not supported",
     5034: "the settings forbid it for this file",
 }
 
 
 def library_of(stem):
-    """The environment's own library of that name, opened; skip the check if it has none."""
+    """The environment's own library of that name, opened; skip the check if no package provides one."""
     paths = own_libraries().get(stem)
     if not paths:
+        provider = provider_of(stem)
+        if provider:
+            raise RuntimeError("{1} of {0} is missing".format(*provider))
         raise SkipTest("this environment has no {}".format(stem))
     return ctypes.CDLL(paths[0], mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
@@ -144,18 +148,37 @@ def done(library, name, *arguments):
     function.restype = Status
     status = function(*arguments)
     if status.code in NOT_OFFERED:
-        raise SkipTest("{}: {} (cuFile error {})".format(name, NOT_OFFERED[status.code], status.code))
+        raise not_offered(name, status.code)
     if status.code:
         raise RuntimeError("{} failed: cuFile error {}, driver error {}".format(name, status.code, status.driver))
 
 
-def opened(name):
-    """A descriptor of a new file, past the page cache if the file system offers that: before 1.7 cuFile needs it."""
-    flags = os.O_CREAT | os.O_RDWR
+def not_offered(name, code):
+    """A skip with the last line of cuFile's own log, which names the device or the file system."""
     try:
-        return os.open(name, flags | getattr(os, "O_DIRECT", 0), 0o600)
+        with open("cufile.log", encoding="utf-8", errors="replace") as log:  # noqa: PTH123
+            said = [line.strip() for line in log if "ERROR" in line][-1:]
     except OSError:
-        return os.open(name, flags, 0o600)
+        said = []
+    return SkipTest("; ".join(["{}: {} (cuFile error {})".format(name, NOT_OFFERED[code], code), *said]))
+
+
+def registered(library):
+    """A descriptor and a handle of a new file, past the page cache if that is offered: before 1.7 cuFile needs it."""
+    ways = [getattr(os, "O_DIRECT", 0), 0]
+    for number, flags in enumerate(ways):
+        handle, file = ctypes.c_void_p(), None
+        try:
+            file = os.open("values", os.O_CREAT | os.O_RDWR | flags, 0o600)  # The directory is that of this check.
+            described = Descriptor(kind=BY_DESCRIPTOR, handle=file)
+            done(library, "cuFileHandleRegister", ctypes.byref(handle), ctypes.byref(described))
+            return file, handle
+        except (OSError, SkipTest):
+            if file is not None:
+                os.close(file)
+            if number == len(ways) - 1:
+                raise
+    raise AssertionError("one of the ways returned or raised")
 
 
 @check("lib-cufile", runs_on="gpu", order=59, needs=("torch",), variables=("LD_LIBRARY_PATH", "CUFILE_ENV_PATH_JSON"))
@@ -169,17 +192,15 @@ def cufile(ordinal):
     arrived = torch.zeros_like(values)
     torch.cuda.synchronize(device)
     done(library, "cuFileDriverOpen")
-    size, handle = 4 * COUNT, ctypes.c_void_p()
-    file = opened("values")  # The directory is that of this check.
-    described = Descriptor(kind=BY_DESCRIPTOR, handle=file)
-    done(library, "cuFileHandleRegister", ctypes.byref(handle), ctypes.byref(described))
+    file, handle = registered(library)
+    size = 4 * COUNT
     for name, tensor in (("cuFileWrite", values), ("cuFileRead", arrived)):
         function = getattr(library, name)
         function.restype = ctypes.c_ssize_t
         memory, offset = ctypes.c_void_p(tensor.data_ptr()), ctypes.c_long(0)
         moved = function(handle, memory, ctypes.c_size_t(size), offset, offset)
         if -moved in NOT_OFFERED:
-            raise SkipTest("{}: {} (cuFile error {})".format(name, NOT_OFFERED[-moved], -moved))
+            raise not_offered(name, -moved)
         if moved != size:
             raise RuntimeError("{} moved {} of {} bytes".format(name, moved, size))
     library.cuFileHandleDeregister(handle)
