@@ -62,14 +62,19 @@ _SHOWN = 5
 
 
 def without_channel(
-    failure: IndexUnavailableError, specs: Sequence[Spec], judge: CondaJudge, subdir: str, catalogue: Catalogue
+    failure: IndexUnavailableError,
+    specs: Sequence[Spec],
+    channels: Sequence[str],
+    judge: CondaJudge,
+    subdir: str,
+    catalogue: Catalogue,
 ) -> IndexUnavailableError:
     """The failure of a channel with what the catalogue knows of the pytorch builds that were asked for.
 
     Nothing is solved: which other packages the channel has is not known.
     """
     asked = next((spec for spec in specs if spec.name in ("pytorch", "pytorch-gpu")), None)
-    records = [record for record in catalogue.conda if asked and record.package == "pytorch" and _meets(record, asked)]
+    records = _records(asked, channels, catalogue) if asked else []
     verdicts: dict[str, str] = {}
     for record in sorted(records, key=lambda one: Version(one.version), reverse=True):
         build = as_build(record)
@@ -84,6 +89,13 @@ def without_channel(
     more = [f"  and {len(verdicts) - _SHOWN} more"] if len(verdicts) > _SHOWN else []
     text = "\n".join((f"{failure.message}; what the catalogue says of the builds:", *lines, *more))
     return IndexUnavailableError(text, hint=failure.hint)
+
+
+def _records(asked: Spec, channels: Sequence[str], catalogue: Catalogue) -> Sequence[CondaBuild]:
+    """The builds of the channels that a spec allows. A mirror may have any name, and most likely is conda-forge's."""
+    torch = [record for record in catalogue.conda if record.package == "pytorch"]
+    names = {channel.rstrip("/").rpartition("/")[2] for channel in channels} & {record.channel for record in torch}
+    return [record for record in torch if record.channel in (names or {"conda-forge"}) and _meets(record, asked)]
 
 
 def _meets(record: CondaBuild, spec: Spec) -> bool:

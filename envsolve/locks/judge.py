@@ -77,21 +77,34 @@ def _python(lock: LockFile, machine: Machine, python: str | None, catalogue: Cat
     if allowed:
         return allowed[0], []
     if not known:
-        return next((p for p in catalogue.pythons if admits_python(lock.requires_python, p)), catalogue.pythons[0]), []
+        allowed = [one for one in catalogue.pythons if admits_python(lock.requires_python, one)]
+        whole = (one for one in allowed if _has_wheels(lock, machine, one))
+        return next(whole, [*allowed, catalogue.pythons[0]][0]), []
     wanted = lock.requires_python or lock.python
     text = f"the lock requires Python {wanted}; this machine has {', '.join(dict.fromkeys(known))}"
     return known[0], [Finding("python", "does not run", 1, text, ("install such a Python: uv python install",))]
+
+
+def _has_wheels(lock: LockFile, machine: Machine, python: str) -> bool:
+    """Whether a lock, with all extras, has a wheel for a Python of every package that has wheels alone."""
+    environment = Environment.of(machine, python)
+    packages = lock.select(environment, lock.choices) or ()
+    return all(
+        one.source or not one.files or any(environment.rank(file) is not None for file in one.files) for one in packages
+    )
 
 
 def _best(case: _Case, chosen: Sequence[str], faults: Sequence[Finding]) -> MachineAnswer:
     """The answer for what is installed by default, or for the extra or group with which the lock runs instead."""
     fixed = [*chosen, *case.own_class]
     first = case.answer(fixed, faults)
-    if chosen or not case.lock.choices or (first.builds and first.status == "runs"):
+    # Triton alone is what some lock without torch has left of it.
+    has_any = any(not build.startswith("triton ") for build in first.builds)
+    if chosen or not case.lock.choices or (has_any and first.status == "runs"):
         return first
     others = (case.answer([*fixed, choice], faults) for choice in case.lock.choices)
     with_torch = [one for one in others if any(build.startswith("torch ") for build in one.builds)]
-    if first.builds:
+    if has_any:
         return next((one for one in with_torch if one.status == "runs"), first)
     return max(with_torch, key=lambda one: STATUSES.index(one.status), default=first)
 
@@ -313,14 +326,11 @@ class _Case(msgspec.Struct, frozen=True):
         if member is None or one.build.variant == ANY or member.agrees_on == "nothing":
             return False
         if member.agrees_on == "variant":
-            # A release that exists only as a CPU build on a system loads beside every torch.
-            platform = self.environment.platform
-            others = {
-                build.variant
-                for build in self.catalogue.builds(one.build.package)
-                if build.version == one.build.version and same_system(build.platform, platform)
-            }
-            return one.build.variant != torch.build.variant and others != {"cpu"}
+            # A release that is only a CPU build, on this system or on this index, loads beside every torch.
+            builds = [b for b in self.catalogue.builds(one.build.package) if b.version == one.build.version]
+            here = {b.variant for b in builds if same_system(b.platform, self.environment.platform)}
+            there = {b.variant for b in builds if b.index == one.build.index}
+            return one.build.variant != torch.build.variant and {"cpu"} not in (here, there)
         cuda, of_torch = one.build.cuda_version, torch.build.cuda_version
         return bool(cuda and of_torch and cuda.major != of_torch.major)
 

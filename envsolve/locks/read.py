@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from envsolve.locks.model import Locked, LockFile
 from envsolve.packages.requirements import wrong
 from envsolve.rules.platform import Environment
-from envsolve.system.files import parse_toml, read_regular
+from envsolve.system.files import is_file, parse_toml, read_regular
 
 Table = Mapping[str, Any]
 LOCK_AGAIN = "let the tool that wrote it lock again"
@@ -137,6 +137,8 @@ def _poetry(path: Path, text: str) -> LockFile:
         for name in names:
             extras.setdefault(canonicalize_name(name.split(" ")[0]), set()).add(f"--extra {extra}")
     entries = []
+    named = [package["name"] for package in table.get("package", ())]
+    of_sources = _markers_of_sources(path) if len(named) > len({*named}) else {}
     for package in table.get("package", ()):
         name, source = canonicalize_name(package["name"]), package.get("source", {})
         wheels, digests, other = files_of(package.get("files", ()), "file")
@@ -146,6 +148,9 @@ def _poetry(path: Path, text: str) -> LockFile:
         by_extra = extras.get(name, set()) if package.get("optional") and "main" in groups else set()
         markers = package.get("markers")
         marker = markers.get("main") if isinstance(markers, Mapping) else markers
+        if in_project := of_sources.get((name, source.get("reference"))):
+            marker = f"({marker}) and ({in_project})" if marker else in_project
+            by_extra = extras.get(name, set())
         direct = source.get("type") in ("git", "directory", "file", "url")
         line = lines.get((package["name"], package["version"]), 1)
         locked = Locked(name, package["version"], line, wheels, digests, other or direct, source.get("url"))
@@ -154,6 +159,24 @@ def _poetry(path: Path, text: str) -> LockFile:
     # `^3.10` is Poetry's own; what it means for a lock is its lower bound.
     python = re.sub(r"\^\s*(\d+)\.(\d+)[\d.]*", r">=\1.\2", python) if python and "|" not in python else None
     return FlatLock("poetry.lock", entries, None if python == "*" else python)
+
+
+def _markers_of_sources(path: Path) -> Mapping[tuple[str, str], str]:
+    """The markers of the project beside a lock, by package and source, as far as they name an extra.
+
+    Poetry writes one entry for each source into the lock, without the extra that decides between them.
+    """
+    project = path.with_name("pyproject.toml")
+    if not is_file(project):
+        return {}
+    tables = parse_toml(read_text(project), project).get("tool", {}).get("poetry", {}).get("dependencies", {})
+    found: dict[tuple[str, str], str] = {}
+    for name, entries in tables.items():
+        for entry in entries if isinstance(entries, list) else [entries]:
+            if isinstance(entry, Mapping) and "extra" in entry.get("markers", "") and "source" in entry:
+                key = canonicalize_name(name), entry["source"]
+                found[key] = f"({found[key]}) or ({entry['markers']})" if key in found else entry["markers"]
+    return found
 
 
 def _pdm(path: Path, text: str) -> LockFile:

@@ -12,10 +12,10 @@ from envsolve.rules.nvidia import Facts
 FAILED = IndexUnavailableError("the channel conda-forge cannot be read", hint="try again")
 
 
-def said(target: str, *specs: Spec) -> IndexUnavailableError:
+def said(target: str, *specs: Spec, channel: str = "conda-forge") -> IndexUnavailableError:
     catalogue = Catalogue()
     judge = CondaJudge((describe_target(target, catalogue),), Facts.of(catalogue), catalogue.conda)
-    return without_channel(FAILED, specs, judge, "linux-64", catalogue)
+    return without_channel(FAILED, specs, [channel], judge, "linux-64", catalogue)
 
 
 def test_the_verdicts_of_a_pinned_build_are_shown() -> None:
@@ -34,3 +34,11 @@ def test_a_build_that_does_not_run_is_shown_with_its_reason() -> None:
 
 def test_nothing_is_added_if_pytorch_is_not_asked_for() -> None:
     assert said("H100, driver 580.95, linux-x86_64", Spec("numpy")) is FAILED
+
+
+def test_the_builds_are_those_of_the_channels_that_were_asked() -> None:
+    target, spec = "RTX 5090, driver 580.95, linux-x86_64, glibc 2.35", Spec("pytorch", "2.5.1")
+    error = said(target, spec, channel="https://conda.test/pytorch/")
+    assert "pytorch::pytorch 2.5.1 [cu118]: does not run: " in error.message
+    assert "conda-forge::" not in error.message
+    assert "conda-forge::" in said(target, spec, channel="https://mirror.test/forge").message

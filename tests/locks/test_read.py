@@ -153,6 +153,43 @@ def test_the_extra_that_brings_torch_is_found(tmp_path: Path) -> None:
     assert "filelock" in found.findings[0].text
 
 
+def test_the_source_of_an_extra_is_read_from_the_project_of_a_poetry_lock(tmp_path: Path) -> None:
+    """Poetry writes both entries with the same marker; which extra takes which is in the project alone."""
+    entries = "".join(
+        f'[[package]]\nname = "torch"\nversion = "2.9.0+{variant}"\noptional = false\ngroups = ["main"]\n'
+        f"markers = \"sys_platform == 'linux'\"\n"
+        f'files = [{{file = "torch-2.9.0+{variant}-cp312-cp312-manylinux_2_28_x86_64.whl", hash = "sha256:{n}a"}}]\n'
+        f'[package.source]\ntype = "legacy"\nurl = "https://index.test/whl/{variant}"\nreference = "{variant}"\n\n'
+        for n, variant in enumerate(("cpu", "cu126"))
+    )
+    end = '[extras]\ncpu = ["torch"]\ncuda = ["torch"]\n[metadata]\nlock-version = "2.1"\npython-versions = ">=3.12"\n'
+    (tmp_path / "poetry.lock").write_text(entries + end)
+    sources = "".join(
+        f"{{ markers = \"extra == '{one}' and extra != '{other}'\", source = \"{source}\" }}, "
+        for one, other, source in (("cpu", "cuda", "cpu"), ("cuda", "cpu", "cu126"))
+    )
+    (tmp_path / "pyproject.toml").write_text(f"[tool.poetry.dependencies]\ntorch = [{sources}]\n")
+    found = answer(tmp_path / "poetry.lock", ADA)
+    assert (found.options, found.builds) == (("--extra cuda",), ("torch 2.9.0 [cu126]",))
+    assert answer(tmp_path / "poetry.lock", ADA, extras=["cpu"]).findings[0].code == "cpu-build"
+
+
+def test_the_python_is_one_for_which_the_lock_has_wheels(tmp_path: Path) -> None:
+    text = PDM.replace('\n[[metadata.targets]]\nrequires_python = "==3.12.*"\n', "").replace("cp312", "cp310")
+    (tmp_path / "pdm.lock").write_text(text)
+    found = answer(tmp_path / "pdm.lock", ADA.replace("python 3.12, ", ""), groups=["gpu"])
+    assert (found.python, found.builds) == ("3.10", ("torch 2.9.0 [cu126]",))
+
+
+def test_builds_of_the_channel_pytorch_are_known(tmp_path: Path) -> None:
+    url = "https://conda.test/pytorch/linux-64/pytorch-2.2.2-py3.10_cuda11.8_cudnn8.7.0_0.tar.bz2"
+    text = CONDA_LOCK.replace(f"{CONDA}/pytorch-2.8.0-cpu_mkl_py312_h0_101.conda", url).replace("2.8.0", "2.2.2")
+    (tmp_path / "conda-lock.yml").write_text(text)
+    h100 = ADA.replace("RTX 4090, driver 580.95", "H100, driver 535.183")
+    assert answer(tmp_path / "conda-lock.yml", h100).status == "runs"
+    assert answer(tmp_path / "conda-lock.yml", ADA.replace("RTX 4090", "RTX 5090")).status == "does not run"
+
+
 def test_a_gpu_that_a_locked_build_does_not_support(tmp_path: Path) -> None:
     found = answer(written(tmp_path, "pylock.toml", PYLOCK), PASCAL)
     assert found.status == "does not run"

@@ -95,6 +95,20 @@ def test_variants_that_are_mixed(index: Index, tmp_path: Path) -> None:
     assert (found.status, [one.code for one in found.findings]) == ("does not run", ["variant-mix"])
 
 
+def test_a_release_that_its_index_has_for_the_cpu_only_goes_with_any_torch(index: Index, tmp_path: Path) -> None:
+    """torchcodec 0.7.0 on the default index decodes on the CPU, beside any variant of torch."""
+    path = lock(tmp_path, ONE, index)
+    edge = 'dependencies = [\n    { name = "torch" },\n'
+    wheel = "https://files.test/torchcodec-0.8.1-cp312-cp312-manylinux_2_28_x86_64.whl"
+    text = path.read_text().replace(edge, edge + '    { name = "torchcodec" },\n')
+    path.write_text(
+        f'{text}\n[[package]]\nname = "torchcodec"\nversion = "0.8.1"\n'
+        f'source = {{ registry = "https://files.test/simple" }}\nwheels = [\n    {{ url = "{wheel}" }},\n]\n'
+    )
+    found = answer(path, ADA)
+    assert "torchcodec 0.8.1 [cpu]" in found.builds and found.status == "runs"
+
+
 def test_an_sdist_is_not_taken_for_the_wheel_of_a_release_page(index: Index, tmp_path: Path) -> None:
     path = lock(tmp_path, ONE, index)
     edge = 'dependencies = [\n    { name = "torch" },\n'
