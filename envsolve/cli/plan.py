@@ -126,7 +126,11 @@ def command(
     ] = None,
     write: Annotated[
         Path | None,
-        path("--write", metavar="FILE", help="Change a pyproject.toml so that `uv sync` installs the plan."),
+        path(
+            "--write",
+            metavar="FILE",
+            help="Change a pyproject.toml (uv, Poetry) or pixi.toml so that its tool installs the plan.",
+        ),
     ] = None,
     sure: Annotated[bool, option("--yes", "-y", help="Apply --write without asking.")] = False,
     preferred: Preferred = Preferred(),
@@ -189,12 +193,12 @@ def write_project(file: Path, form: str | None, request: Request, machines: Sequ
     """
     import difflib  # like the editing of TOML, only here
 
-    from envsolve.formats import also_asked, edited, edits
+    from envsolve.formats import also_asked, edited, edits, next_step
     from envsolve.machine.model import one_line
 
-    chosen = edits(file, form)
     check_target(file, "--write")
     old = _text(file) if files.is_file(file) else ""
+    chosen = edits(file, form, old)
     request = structs.replace(request, requirements=(*request.requirements, *also_asked(old, chosen)))
     plans = planning.plan_groups(request, machines)
     for made in plans.unserved:
@@ -213,8 +217,8 @@ def write_project(file: Path, form: str | None, request: Request, machines: Sequ
             confirm()
         deliver(new, file)
     for place, made in enumerate(plans.plans):
-        option = f" --extra {extras[place]}" if place in extras else ""
-        remark(f"next: uv lock && uv sync{option}   # {'; '.join(map(one_line, made.machines))}")
+        command = next_step(chosen, extras.get(place))
+        remark(f"next: {command}   # {'; '.join(map(one_line, made.machines))}")
 
 
 def _format(named: str | None, builder: str | None, output: Path | None, *, several: bool) -> str:

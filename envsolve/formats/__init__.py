@@ -7,8 +7,9 @@ A format module declares what it is and renders plans:
 * ``FAMILY``: ``wheels``, ``conda`` or ``container``: which plans it can hold. ``any`` holds wheels and conda packages.
 * ``HOLDS_SEVERAL``: whether ``render_plans(plans, *, sources)`` writes several plans as one text.
 * ``NEEDS_HASHES``: whether every package needs a hash.
-* ``EDITS``, ``edit`` and ``also_asked``, if it can change a file of a project: the file's name, the change, and what
-  an earlier change moved out of its requirements.
+* ``EDITS``, ``MARK``, ``edit``, ``also_asked`` and ``next_step``, if it can change a file of a project: the names of
+  such files, the header of the tool's tables, the change, what an earlier change moved out of its requirements, and
+  the commands that install it.
 * ``BUILDERS``, for containers only: the names after ``--for``.
 * ``render(plan)``: the text.
 """
@@ -141,18 +142,28 @@ def files(plans: Plans, format: str) -> Mapping[str, str]:
     }
 
 
-def edits(file: Path, format: str | None) -> str:
-    """Return the name of the format that changes a project's file.
+def edits(file: Path, format: str | None, text: str = "") -> str:
+    """Return the name of the format that changes a project's file: of several, that of the tool it has tables of.
 
     Raises:
         UsageError: No format does, or the named one does not.
     """
-    able = {str(vars(one)["EDITS"]): one.NAME for one in map(format_named, formats()) if hasattr(one, "EDITS")}
-    if file.name not in able or format not in (None, able[file.name]):
+    able = [vars(one) for one in map(format_named, formats()) if hasattr(one, "EDITS")]
+    fitting = {str(one["NAME"]): one["MARK"] for one in able if file.name in one["EDITS"]}
+    if not fitting or format not in (None, *fitting):
         who = f"--format {format} cannot" if format else "no format can"
-        hint = f"files that can be changed: {', '.join(able)}"
+        hint = f"files that can be changed: {', '.join(sorted({name for one in able for name in one['EDITS']}))}"
         raise UsageError(f"--write {file}: {who} change it", hint=hint)
-    return able[file.name]
+    if format is not None:
+        return format
+    # uv's tables come first: a project that moved to uv may have kept the others.
+    order = sorted(fitting, key=lambda name: name != "uv-project")
+    return next((name for name in order if fitting[name] in text), order[0])
+
+
+def next_step(format: str, extra: str | None) -> str:
+    """Return the commands that install a changed project with an extra or environment of it."""
+    return str(vars(format_named(format))["next_step"](extra))
 
 
 def also_asked(text: str, format: str) -> tuple[str, ...]:
@@ -169,9 +180,9 @@ def edited(text: str, plans: Plans, format: str, project: str) -> tuple[str, Map
     from envsolve.formats._toml_edit import finished, parsed
 
     module = vars(format_named(format))
-    document = parsed(text, module["EDITS"])
+    document = parsed(text, module["EDITS"][0])
     extras = module["edit"](document, [*map(public, plans.plans)], group_names(plans), project)
-    return finished(document, text, module["EDITS"]), extras
+    return finished(document, text, module["EDITS"][0]), extras
 
 
 def group_names(plans: Plans) -> tuple[str, ...]:

@@ -63,6 +63,17 @@ def table_in(parent: Any, key: str) -> Any:
     return parent[key]
 
 
+def table_at(document: Any, *keys: str) -> Any:
+    """The table at a place, made with all above it that are not there; only the last of these has a header."""
+    import tomlkit
+
+    for place, key in enumerate(keys):
+        if key not in document:
+            document[key] = tomlkit.table(is_super_table=place < len(keys) - 1 or key == "poetry")
+        document = document[key]
+    return document
+
+
 def list_in(parent: Any, key: str) -> Any:
     """A list, made if it is not there."""
     import tomlkit
