@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -16,11 +15,11 @@ from envsolve.rules.nvidia.code import cuda_suffix
 from envsolve.solve.family import Family
 from envsolve.solve.needs import Candidate, PackageNeed
 from envsolve.solve.outcome import Fix
-from envsolve.solve.resolver import Cause, Solution, Solve, UnsolvableError
+from envsolve.solve.resolver import Budget, Cause, Solution, Solve, UnsolvableError
 
 # A plan that is refused in two seconds should not take a minute for its advice. Most solves here have only a part of
 # the requirements, and all metadata of the first solve is in memory.
-_SECONDS, _SECONDS_EACH = 20.0, 8.0
+_ALL, _EACH = (20.0, 3_000, 6_000), (8.0, 1_500, 3_000)  # of all solves, of each one: seconds, least and most rounds
 _MOST_FIXES, _MOST_ROUNDS, _MOST_NAMED = 3, 6, 3
 
 
@@ -33,18 +32,23 @@ class Trials:
 
     def __init__(self, solve: Solve, needs: Sequence[Need], causes: Sequence[Cause]) -> None:
         self._solve = solve
-        self._until = time.monotonic() + _SECONDS
+        self._budget = Budget(*_ALL)
         self.core: tuple[Sequence[Need], Sequence[Cause]] = needs, causes
 
     def _tried(self, needs: Sequence[Need]) -> Solution | UnsolvableError | None:
         """The answer or why it fails, or None: an index failed, or there was too little time."""
-        left = self._until - time.monotonic()
+        if self._budget.is_spent:
+            return None
+        each = Budget(*_EACH)
         try:
-            return self._solve(needs, min(left, _SECONDS_EACH)) if left > 0 else None
+            return self._solve(needs, each)
         except UnsolvableError as failure:
             return failure
         except EnvsolveError:
             return None
+        finally:
+            # A solve that reads pages and ends before its first round counts as well.
+            self._budget.rounds += each.rounds + 1
 
     def refutes(self, needs: Sequence[Need]) -> bool:
         """Whether requirements are known to have no answer; the core is the fewest of them so far."""

@@ -67,7 +67,7 @@ from envsolve.solve.limits import Fleet, Limits, by_kind, without_flavour
 from envsolve.solve.outcome import Conflict, PlanWarning
 from envsolve.solve.preferences import parse_exclude_newer, preferences_of
 from envsolve.solve.provider import Provider
-from envsolve.solve.resolver import Solution, UnsolvableError, solve
+from envsolve.solve.resolver import Budget, Solution, UnsolvableError, solve
 from envsolve.toolchain.model import Compiled, Toolchain, about_other_sources, about_trees
 from envsolve.toolchain.plan import about_missing_tools, where_it_runs
 from envsolve.values import PythonVersion
@@ -244,8 +244,8 @@ def make_plan(
         except UnsolvableError as failure:
             selector.refuse_unread(needs, family)
 
-            def again(changed: Sequence[Need], seconds: float) -> Solution:
-                return solve(provider, changed, request.cuda, seconds)
+            def again(changed: Sequence[Need], budget: Budget) -> Solution:
+                return solve(provider, changed, request.cuda, budget)
 
             why = partial(unsolvable, failure, needs, again, limits, family, selector, constraints)
             raise NothingFitsError(why) from None

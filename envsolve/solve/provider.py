@@ -43,6 +43,7 @@ from envsolve.solve.needs import (
 
 if TYPE_CHECKING:
     from envsolve.packages.metadata_builds import MetadataBuilds
+    from envsolve.solve.search import Budget
 
 #: Which claims of candidates count: none, those that nothing makes good, or the CUDA major of libraries as well.
 Claimed = Literal["nothing", "files", "all"]
@@ -86,7 +87,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self.stand_ins: Mapping[str, str] = {}  # of what anything requires, the package that serves for it
         self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
         self.claimed: Claimed = "nothing"
-        self.deadline = float("inf")  # of the searches, by time.monotonic()
+        self.budget: Budget  # of the searches; each solve sets its own
         self.builds: MetadataBuilds | None = None  # of metadata that source archives do not state, if allowed
 
     def identify(self, requirement_or_candidate: AnyNeed | AnyCandidate) -> str:
@@ -329,7 +330,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             return found
         started = time.monotonic()
         exact = self.builds.exact(file, found)
-        self.deadline += time.monotonic() - started
+        self.budget.pause(time.monotonic() - started)
         return exact
 
     def _wants(self, line: str | Requirement, requirement: Requirement, extra: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -27,10 +26,9 @@ from envsolve.solve.needs import (
     PackageNeed,
 )
 from envsolve.solve.provider import Provider
+from envsolve.solve.search import Budget as Budget
 from envsolve.solve.search import Found, TooLongError, search, search_without_barring
 
-#: How long the searches of one solve may take. A user waits no longer.
-SECONDS = 60.0
 # A package that the request limits to so few versions is as good as pinned.
 _FEW = 2
 
@@ -83,18 +81,18 @@ class UnsolvableError(Exception):
         self.by_pins = by_pins
 
 
-Solve = Callable[[Sequence[Need], float], Solution]
-"""Solves needs within some seconds, as a plan does."""
+Solve = Callable[[Sequence[Need], Budget], Solution]
+"""Solves needs within a budget, as a plan does."""
 
 
-def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, seconds: float = SECONDS) -> Solution:
+def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, budget: Budget | None = None) -> Solution:
     """Resolve the whole transitive graph.
 
     Args:
         provider: Joins catalogue, indexes and rules.
         needs: What is asked.
         flavour: A CUDA variant that everything must have (``cu126``, ``cpu``); None leaves it to the solve.
-        seconds: How long the searches may take.
+        budget: What the searches may take; the usual one if None.
 
     Raises:
         UnsolvableError: Nothing satisfies the needs.
@@ -112,7 +110,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, second
         roots.append(FlavourNeed(frozenset({flavour})))
     # The best torch alone, any that goes with the companions; the last are all there is.
     ways = [[*roots, torch] for torch in paired] or [roots]
-    provider.deadline = time.monotonic() + seconds
+    provider.budget = budget or Budget()
     try:
         found = _best(provider, ways)
     except ResolutionImpossible as impossible:

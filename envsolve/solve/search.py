@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -32,6 +33,11 @@ _Criterion = Criterion[AnyNeed, AnyCandidate]
 _Information = RequirementInformation[AnyNeed, AnyCandidate]
 
 
+# What one solve may take. A plan takes some hundred rounds of about 2 ms. The clock alone would give other answers on a
+# busy machine: it counts only after the least number of rounds, or if even these take twice as long, and a second is
+# worth less where more programs run than there are processors.
+SECONDS, LEAST_ROUNDS, MOST_ROUNDS = 60.0, 5_000, 30_000
+_PATIENCE = 2
 _FIRST, _LAST = 32, 4096  # dead ends that the first search may meet, and the last one
 _MAX_ROUNDS = 200_000
 # Two choices could in turn drop what speaks against the other, again and again.
@@ -48,6 +54,39 @@ class TooLongError(Exception):
     def __init__(self, causes: Sequence[_Information]) -> None:
         super().__init__("no search came to an end")
         self.causes = tuple(causes)
+
+
+class Budget:
+    """The rounds and the time that the searches of one solve may take.
+
+    Attributes:
+        rounds: Those that were taken.
+    """
+
+    def __init__(self, seconds: float = SECONDS, least: int = LEAST_ROUNDS, most: int = MOST_ROUNDS) -> None:
+        self.rounds = 0
+        self._seconds, self._least, self._most = seconds * _crowding(), least, most
+        self._begin = time.monotonic()
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left of it."""
+        if self.rounds > self._most:
+            return True
+        passed = time.monotonic() - self._begin
+        return passed > self._seconds and (self.rounds > self._least or passed > _PATIENCE * self._seconds)
+
+    def pause(self, seconds: float) -> None:
+        """Leave out time in which something else was done."""
+        self._begin += seconds
+
+
+def _crowding() -> float:
+    """How many programs share a processor of this machine, at least one; one where that is not known (Windows)."""
+    try:
+        return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    except (AttributeError, OSError):
+        return 1.0
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -148,7 +187,8 @@ class _Search(Resolution[AnyNeed, AnyCandidate, str]):
 
     def _attempt_to_pin_criterion(self, name: str) -> list[_Criterion]:
         self.rounds += 1
-        if time.monotonic() > self._provider.deadline:
+        self._provider.budget.rounds += 1
+        if self._provider.budget.is_spent:
             raise TooLongError(self.causes)
         causes: list[_Criterion] = super()._attempt_to_pin_criterion(name)
         if causes:

@@ -6,6 +6,10 @@ The shapes are public: https://github.com/pypa/pip/issues/9187 (boto3, botocore,
 
 from __future__ import annotations
 
+import itertools
+import os
+import time
+
 import pytest
 
 from envsolve.facts.catalogue import Catalogue
@@ -14,7 +18,7 @@ from envsolve.solve import resolver
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.needs import ClaimNeed
 from envsolve.solve.resolver import UnsolvableError
-from envsolve.solve.search import _Search
+from envsolve.solve.search import Budget, _Search
 from tests.solve.worlds import World, solved
 
 CATALOGUE = Catalogue()
@@ -43,6 +47,35 @@ def test_a_version_storm_takes_as_many_rounds_whatever_its_size(releases: int) -
     assert work.pages == 6
     assert work.rounds <= 100
     assert work.metadata <= releases + 40
+
+
+def test_a_busy_machine_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit was one of time alone, and plans failed on machines that did something else as well."""
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)
+    solution, work = solved(storm(200), ["boto3", "s3fs", "s3transfer"], CATALOGUE, FACTS)
+    assert str(solution.chosen["boto3"].candidate.version) == "1.100.0"
+    assert 60 < work.rounds < 100
+
+
+def test_seconds_count_less_where_programs_share_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (16.0, 0.0, 0.0), raising=False)
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    budget = Budget(seconds=60, least=0, most=20)
+    budget.rounds = 1
+    for now, is_spent in ((479.0, False), (481.0, True)):
+        monkeypatch.setattr(time, "monotonic", lambda now=now: now)
+        assert budget.is_spent is is_spent
+
+
+def test_a_solve_ends_by_its_rounds_whatever_the_clock_says() -> None:
+    budget = Budget(seconds=60, least=10, most=20)
+    budget.rounds = 20
+    assert not budget.is_spent
+    budget.rounds = 21
+    assert budget.is_spent
 
 
 def airflow(providers: int, versions: int) -> tuple[World, dict[str, list[str]]]:
