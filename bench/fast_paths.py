@@ -26,6 +26,8 @@ SECTION = struct.Struct("<IIQQQQIIQQ")
 START = struct.pack("<IHH", 0xBA55ED50, 1, CONTAINER.size)
 #: A stub has at most 512 bytes in torch 2.6 to 2.15, the smallest real kernel of these paths 8,000.
 REAL = 4096
+#: SM numbers below which the matrix instructions of a path do not exist, although CUTLASS 2 leaves code there.
+FIRST = {"fp8 with scales by row": 89, "2:4 sparse": 80}
 #: Words of a kernel's mangled name, by the name of the path.
 PATHS: Mapping[str, re.Pattern[bytes]] = {
     "flash attention": re.compile(rb"pytorch_flash\w*flash_fwd_kernel"),
@@ -95,7 +97,7 @@ def counts(name: bytes, size: int, arch: str) -> bool:
     if size < REAL or not mainloop:
         return size >= REAL
     generation = int(mainloop[1])
-    return arch[-1] in "af" and int(re.sub(r"\D", "", arch)) // 10 == generation // 10
+    return arch[-1] in "af" and number(arch) // 10 == generation // 10
 
 
 def found(library: Path) -> Mapping[str, list[str]]:
@@ -108,7 +110,15 @@ def found(library: Path) -> Mapping[str, list[str]]:
                     for path, pattern in PATHS.items():
                         if counts(name, size, arch) and pattern.search(name):
                             seen[path].add(arch)
-    return {path: sorted(seen[path], key=lambda arch: (int(re.sub(r"\D", "", arch)), arch)) for path in PATHS}
+    return {
+        path: [arch for arch in sorted(seen[path], key=lambda a: (number(a), a)) if number(arch) >= FIRST.get(path, 0)]
+        for path in PATHS
+    }
+
+
+def number(arch: str) -> int:
+    """90 of ``sm_90a``."""
+    return int(re.sub(r"\D", "", arch))
 
 
 if __name__ == "__main__":
