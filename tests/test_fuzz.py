@@ -85,3 +85,12 @@ def test_a_dockerfile_with_a_hundred_builds_is_judged_soon(tmp_path: Path) -> No
     start = time.process_time()
     envsolve.check_dockerfile(path, [envsolve.describe_target("RTX 4090, driver 550.54, python 3.12")])
     assert time.process_time() - start < 4
+
+
+@pytest.mark.parametrize("listed", ["torch 2.11n0\ntorchvision 0.26.0", "torch 2.8.0\ntorchvision 0.2x3"])
+def test_a_word_in_the_place_of_a_version_is_none(listed: str) -> None:
+    import envsolve
+
+    error = "RuntimeError: operator torchvision::nms does not exist\n"
+    machines = [envsolve.describe_target("RTX 4090, driver 550.54, python 3.12")]
+    envsolve.diagnose(f"{error}Package Version\n------- -------\n{listed}\n", machines)

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import islice
 
 from msgspec.structs import replace
+from packaging.version import InvalidVersion, Version
 
 from envsolve.diagnose.cause_files import signatures
 from envsolve.diagnose.model import ReportFacts, Seen
@@ -71,7 +72,8 @@ def torch_of(report: ReportFacts, published: Sequence[Build]) -> Torch | None:
     seen = report.installed[name] if name else None
     if seen is None and report.cuda is None and report.arch_list is None:
         return None
-    version, _, local = seen.value.partition("+") if seen else (None, "", "")
+    local = seen.value.partition("+")[2] if seen else ""
+    version = public(report.installed, name) if name else None
     stated = _VARIANT.match(local)
     variant = stated[0] if stated else _variant_of(report, name)
     build = _build(version, variant, bool(local), published) if version and name != "libtorch" else None
@@ -99,9 +101,13 @@ def shown(seen: Seen[str] | Seen[tuple[str, ...]]) -> str:
 
 
 def public(installed: Mapping[str, Seen[str]], package: str) -> str | None:
-    """The public version of an installed package, without its local part."""
+    """The public version of an installed package, without its local part; None for a word that is no version."""
     seen = installed.get(package)
-    return seen.value.partition("+")[0] if seen else None
+    version = seen.value.partition("+")[0] if seen else ""
+    try:
+        return version if Version(version) else None
+    except InvalidVersion:  # a word of a damaged report
+        return None
 
 
 def _variant_of(report: ReportFacts, name: str | None) -> str | None:

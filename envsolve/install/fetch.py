@@ -19,6 +19,7 @@ from envsolve.formats._packages import strong_hashes
 from envsolve.packages.urls import Credentials, local_path, without_secrets
 from envsolve.solve.outcome import PlannedPackage
 from envsolve.system import progress
+from envsolve.system.files import open_regular
 from envsolve.system.limits import DOWNLOAD_BYTES
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class Fetch:
             return known
         part = target.with_name(f"{target.name}.part")
         if str(package.url).startswith("file:"):
-            shutil.copyfile(local_path(str(package.url)), part)
+            with open_regular(local_path(str(package.url))) as source, part.open("wb") as copy:
+                shutil.copyfileobj(source, copy)
         else:
             self._download(str(package.url), part, size)
         known = _checked(part, hashes, size)

@@ -28,6 +28,7 @@ from envsolve.packages.model import (
 from envsolve.packages.pages import ACCEPT, HTML_TYPE, Listing, PageError, read_page
 from envsolve.packages.settings import IndexSettings
 from envsolve.packages.urls import Credentials, join_project, local_path, origin, redact
+from envsolve.system.files import is_file, open_regular, read_regular
 from envsolve.system.limits import METADATA_BYTES, MIB, PAGE_BYTES, LimitError, joined
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class IndexClient:
         """
         if file.url.startswith("file:"):
             try:
-                return local_path(file.url).open("rb")
+                return open_regular(local_path(file.url))
             except OSError as error:
                 raise MissingFileError(f"{file.url} cannot be read: {error.strerror}") from None
         self._refuse_offline(f"the file {file.filename}")
@@ -340,7 +341,7 @@ class IndexClient:
         url = f"{file.url}.metadata"
         if url.startswith("file:"):
             path = local_path(url)
-            text = path.read_bytes() if path.is_file() else None
+            text = read_regular(path) if is_file(path) else None
         else:
             self._refuse_offline(f"the metadata of {file.filename}")
             limit = self.settings.answer_timeout

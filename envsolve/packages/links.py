@@ -20,7 +20,8 @@ from envsolve.errors import IndexUnavailableError
 from envsolve.packages.model import IndexFile, MissingFileError, is_archive, read_version, version_in
 from envsolve.packages.pages import HTML_TYPE, Entry, Listing, PageError, listing, read_page
 from envsolve.packages.urls import local_path, redact
-from envsolve.system.files import is_file, is_folder, read_regular
+from envsolve.system.files import is_file, is_folder, open_regular, read_regular
+from envsolve.system.limits import PAGE_BYTES
 
 _BLOCK = 1 << 20
 PAGES = (".html", ".htm")
@@ -72,7 +73,7 @@ def at_hand(url: str) -> Listing | None:
         if not path.is_dir():
             return _page_of_links(path)
         with os.scandir(path) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_file())
+            names = sorted(entry.name for entry in entries if is_file(Path(entry)))
         found = [Entry(name, (path / name).absolute().as_uri()) for name in names if is_archive(name)]
         for name in names:
             if name.lower().endswith(PAGES):
@@ -96,7 +97,7 @@ def local_page(url: str, index: str, name: str) -> Listing | None:
     """The page of a ``file://`` index, which is ``index.html`` in the project's directory, as in pip."""
     directory = local_path(url)
     try:
-        return read_page((directory / "index.html").read_bytes(), HTML_TYPE, url, index, name)
+        return read_page(read_regular(directory / "index.html", PAGE_BYTES), HTML_TYPE, url, index, name)
     except FileNotFoundError:
         if local_path(index).is_dir():
             return None
@@ -218,7 +219,7 @@ def hashed(file: IndexFile) -> IndexFile:
         return file
     digest = hashlib.sha256()
     try:
-        with local_path(file.url).open("rb") as opened:
+        with open_regular(local_path(file.url)) as opened:
             while block := opened.read(_BLOCK):
                 digest.update(block)
     except OSError as error:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from envsolve.errors import EnvsolveError, IndexUnavailableError
 from envsolve.machine.model import Machine, Platform
 from envsolve.packages.archives import sdist_metadata
+from envsolve.packages.client import IndexClient
+from envsolve.packages.links import hashed
 from envsolve.packages.model import (
     CoreMetadata,
+    IndexFile,
     is_archive,
     is_file_of,
     read_version,
@@ -22,9 +29,11 @@ from envsolve.packages.model import (
     specifier_text,
 )
 from envsolve.packages.pages import PageError, read_page
+from envsolve.packages.settings import IndexSettings
 from envsolve.rules.platform import environments_of
 from envsolve.system import limits
 from envsolve.system.limits import LimitError, joined
+from tests.distributions import make_wheel
 
 _PLACE = ("text/html", "https://h/simple/demo/", "https://h/simple", "demo")
 
@@ -108,3 +117,28 @@ def test_an_sdist_that_is_not_compressed_by_its_name_is_a_damaged_archive() -> N
 @pytest.mark.parametrize(("said", "same"), [("2.0", True), ("2.0.0", True), ("2.0+local", True), ("9.9", False)])
 def test_metadata_of_another_version_is_told_apart(said: str, same: bool) -> None:
     assert is_file_of("demo-2.0-py3-none-any.whl", CoreMetadata("demo", said)) is same
+
+
+def _local(directory: Path, **more: Any) -> IndexClient:
+    return IndexClient(IndexSettings((directory / "index").as_uri(), **more), use_cache=False)
+
+
+def test_pipes_devices_and_loops_on_this_machine_are_not_waited_for(tmp_path: Path) -> None:
+    """A pipe held the reader for ever, and /dev/zero filled the memory."""
+    names = [f"demo-{number}.0-py3-none-any.whl" for number in range(4)]
+    os.mkfifo(tmp_path / names[0])
+    (tmp_path / names[1]).symlink_to("/dev/zero")
+    (tmp_path / names[2]).symlink_to(tmp_path / names[2])
+    (tmp_path / names[3]).write_bytes(make_wheel("demo", "3.0"))
+    project = tmp_path / "index" / "demo"
+    project.mkdir(parents=True)
+    with _local(tmp_path, links=(tmp_path.as_uri(),), no_index=True) as client:
+        assert [file.filename for file in client.linked("demo")] == [names[3]]
+    for name in names[:3]:
+        with _local(tmp_path) as client, pytest.raises(EnvsolveError):
+            client.metadata(IndexFile(name, (tmp_path / name).as_uri(), "", metadata_hashes={}))
+        with pytest.raises(EnvsolveError):
+            hashed(IndexFile(name, (tmp_path / name).as_uri(), ""))
+    os.mkfifo(project / "index.html")
+    with _local(tmp_path) as client, pytest.raises(IndexUnavailableError):
+        client.project("demo")

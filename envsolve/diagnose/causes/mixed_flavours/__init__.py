@@ -186,7 +186,8 @@ def _fixes(scene: Scene, torch: Torch, name: str) -> Iterator[Fix]:
         yield other
         return
     exact = SpecifierSet(f"=={torch.version}" + (f"+{torch.variant}" if torch.variant else ""))
-    companion = SpecifierSet(f"=={scene.report.installed[name].value.partition('+')[0]}")
+    version = public(scene.report.installed, name)
+    companion = SpecifierSet(f"=={version}" if version else "")
     every = {other: SpecifierSet() for other in scene.report.installed if scene.family.follows_torch(other)}
     wrong = {other: SpecifierSet() for other in every if _disagreement(scene, torch, other)}
     found = [pair_with(scene, {"torch": exact, **wrong}), pair_with(scene, {**every, name: companion})]
