@@ -129,16 +129,21 @@ def inevitable(provider: Provider, roots: Sequence[AnyNeed], among: Collection[s
         name = key.partition("[")[0]
         for owner in dict.fromkeys(provider.family.files_of(name, None)):
             yield ClaimNeed(name, _files(owner), f"installs {_files(owner)}")
-        for common in _common_needs(provider, key, needs[key]):
-            if common[0].key in among and common[0].key not in needs:
-                needs[common[0].key] = [[need] for need in common]
-                waiting.append(common[0].key)
+        if (suffix := cuda_suffix(name)) and suffix[0] in provider.family.runtime:
+            yield ClaimNeed(str(suffix[1]), CUDA_MAJOR, f"is a library of CUDA {suffix[1]}")
+        versions = _few_versions(provider, key, needs[key])
+        majors = [{claim for claim in provider.claims(one) if claim.key == CUDA_MAJOR} for one in versions]
+        yield from set[ClaimNeed].intersection(*majors) if majors else ()
+        for wanted in sorted(set[str].intersection(*map(set, versions.values()))) if versions else ():
+            if wanted in among and wanted not in needs:
+                needs[wanted] = [[own[wanted]] for own in versions.values()]
+                waiting.append(wanted)
 
 
-def _common_needs(
+def _few_versions(
     provider: Provider, key: str, alternatives: Sequence[Sequence[PackageNeed]]
-) -> Iterator[list[PackageNeed]]:
-    """The needs, by key, that all versions of a package have; none if it has many versions, or an index fails."""
+) -> dict[Candidate, dict[str, PackageNeed]]:
+    """The versions of a package that are left, with their needs by key; none if they are many, or an index fails."""
     found: dict[Candidate, dict[str, PackageNeed]] = {}
     for needs in alternatives:
         matches = provider.find_matches(key, {key: iter(needs)}, {key: iter(())})
@@ -146,14 +151,10 @@ def _common_needs(
             try:
                 own = [need for need in provider.get_dependencies(candidate) if isinstance(need, PackageNeed)]
             except IndexUnavailableError:
-                return
+                return {}
             assert isinstance(candidate, Candidate)
             found[candidate] = {need.key: need for need in own}
-    if 0 < len(found) <= _FEW:
-        first, *others = found.values()
-        for needed in first:
-            if all(needed in other for other in others):
-                yield [other[needed] for other in found.values()]
+    return found if len(found) <= _FEW else {}
 
 
 def needing_torch(provider: Provider, roots: Sequence[AnyNeed]) -> Iterator[tuple[AnyNeed, AnyCandidate]]:
@@ -199,10 +200,9 @@ def about_borrowed(chosen: Mapping[str, Chosen], family: Family) -> Iterator[Pla
     majors |= {build.cuda_version.major for build in builds if build.package == "torch" and build.cuda_version}
     if "cuda-toolkit" in chosen:
         majors.add(chosen["cuda-toolkit"].candidate.version.major)
-    told = {part.package for part in family.catalogue.gpu_parts}  # `gpu-unused` says what these lack
     lacking: dict[int, list[Build]] = {}
     for build in builds:
-        needed = None if build.package in told else family.borrows(build)
+        needed = None if _is_told(build, family) else family.borrows(build)
         if needed and needed not in majors and not _on_machines(needed, family):
             lacking.setdefault(needed, []).append(build)
         if build.torch_cuda and "torch" not in chosen:
@@ -213,6 +213,12 @@ def about_borrowed(chosen: Mapping[str, Chosen], family: Family) -> Iterator[Pla
         text = f"nothing in the plan brings the libraries of CUDA {major}, which {names} needs"
         asked = [f"ask for {build.package}[{','.join(extras)}]" for build in some if (extras := _bringing(build))]
         yield PlanWarning("cuda-libraries-missing", text, ", or ".join([*asked[:1], f"install CUDA {major} there"]))
+
+
+def _is_told(build: Build, family: Family) -> bool:
+    """Whether the warning `gpu-unused` says what a build lacks."""
+    parts = (part for part in family.catalogue.gpu_parts if part.package == build.package)
+    return any(SpecifierSet(part.versions).contains(build.version, prereleases=True) for part in parts)
 
 
 def _bringing(build: Build) -> list[str]:

@@ -264,7 +264,7 @@ def _without_clash(provider: Provider, ways: Sequence[Sequence[AnyNeed]], clashe
     if found is None and CUDA_MAJOR in clashes:
         # Libraries of two majors lie in different directories and mostly work, so a warning will do.
         provider.claimed = "files"
-        found = _first(provider, ways)
+        found = _first(provider, [[need for need in way if need.key != CUDA_MAJOR] for way in ways])
     if found is None:
         raise ResolutionImpossible([])
     return found

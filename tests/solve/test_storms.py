@@ -168,6 +168,20 @@ def test_two_families_of_plugins_are_refused_before_the_versions_of_the_rest_are
     assert said >= {"frame[cuda12]", "frame[cuda13]", "plugin-cu12[libs]==0.5.1", "plugin-cu13[libs]==0.5.1"}
 
 
+def test_libraries_of_two_majors_that_cannot_be_avoided_are_taken_at_once() -> None:
+    """onnxruntime-gpu 1.18 beside tensorrt-cu12: what others need of them was tried in all its versions, for 20 s."""
+    world: World = {
+        "server": {"1.0": ("nvidia-cublas-cu12", "helper-0")},
+        "runtime": {"1.0": ("nvidia-cublas-cu11", "helper-0")},
+        **{f"nvidia-cublas-cu{m}": {f"{m}.{n}": () for n in range(20)} for m in (11, 12)},
+        **{f"helper-{n}": {f"1.{v}": (f"helper-{n + 1}>=1.{v}",) for v in range(30)} for n in range(5)},
+        "helper-5": {f"1.{v}": () for v in range(30)},
+    }
+    solution, work = solved(world, ["server==1.0", "runtime==1.0"], CATALOGUE, FACTS)
+    assert {"nvidia-cublas-cu11", "nvidia-cublas-cu12"} <= set(solution.chosen)
+    assert work.rounds < 40
+
+
 def test_packages_that_fight_over_a_pin_end_in_a_conflict_that_names_them() -> None:
     """Each of two trainers pins the core, in all its versions, and they never agree."""
     world: World = {
