@@ -48,7 +48,7 @@ Unit = list[tuple[str, Mapping[bytes, int]]]
 def units(data: Any) -> Iterator[Unit]:
     """The cubins of each fat binary: architecture, and bytes of code by the kernel's mangled name."""
     position = 0
-    while (at := data.find(START, position)) >= 0:
+    while 0 <= (at := data.find(START, position)) <= len(data) - CONTAINER.size:
         _, _, header, size = CONTAINER.unpack_from(data, at)
         if size > len(data):
             position = at + 4
