@@ -105,3 +105,27 @@ def test_a_source_tree_that_is_named_is_built_only_if_it_may(
     code, said = preview(shop, installer, str(archive))
     assert code == 1 and "local-1.0.tar.gz" in said
     assert not ran.exists()
+
+
+def test_a_sync_builds_nothing_of_the_project_unless_it_may(shop: Shop, ran: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    with tarfile.open(fileobj=io.BytesIO(_archive("local", "1.0", ran))) as tar:
+        tar.extractall(tmp_path)
+    (project / "src").mkdir(parents=True)
+    static = '[project]\nname = "mine"\nversion = "0"\nrequires-python = ">=3.9"\n'
+    system = '[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n'
+    backend = (tmp_path / "local-1.0" / "b.py").read_text()
+    (project / "b.py").write_text(backend)
+    (project / "pyproject.toml").write_text(static + system)
+    words = ("uv", "sync", "--directory", str(project))
+    preview(shop, words)
+    assert not ran.exists()
+    path = str(tmp_path / "local-1.0")
+    (project / "pyproject.toml").write_text(
+        f'{static}dependencies = ["local"]\n{system}[tool.uv.sources]\nlocal = {{ path = "{path}" }}\n'
+    )
+    code, said = preview(shop, words)
+    assert code == 1 and "--run" in said, said
+    assert not ran.exists()
+    _, said = preview(shop, words, run=True)
+    assert ran.exists(), said

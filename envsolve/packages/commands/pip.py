@@ -96,7 +96,7 @@ class Pip:
         return command.adding(Argument("--dry-run", "dry_run"), Argument("--quiet", "quiet"), report).words
 
     def from_wheels(self, command: Command) -> Command | None:
-        """``--only-binary :all:``, which pip and ``uv pip`` share; ``uv sync`` has what a project locked."""
+        """``--only-binary :all:``, which pip and ``uv pip`` share."""
         if command.verb not in _BUILDING:
             return None
         return command.adding(Argument("--only-binary", "other", ":all:"))

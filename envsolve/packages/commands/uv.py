@@ -18,6 +18,7 @@ from envsolve.packages.commands.pip import Pip
 from envsolve.system.files import is_file
 from envsolve.system.processes import ask
 
+_UNBUILT = ("--no-build", "--no-install-project", "--no-install-workspace", "--no-install-local")
 _WITH_DRY_RUN = frozenset({("sync",), ("pip", "sync"), ("pip", "install"), ("pip", "uninstall")})
 # What uv 0.4 to 0.13 print for people, since they share no machine-readable form.
 _LINE = re.compile(r" ([-+~]) (?P<name>[\w.-]+)==(?P<version>[^\s(]+)")
@@ -89,6 +90,12 @@ class Uv(Pip):
             return None
         loud = replace(command, general=tuple(o for o in command.general if o.meaning != "quiet")).without("quiet")
         return loud.adding(Argument("--dry-run", "dry_run")).words
+
+    def from_wheels(self, command: Command) -> Command | None:
+        """Of ``uv sync``, without what is built: the project, its workspace, local trees (uv 0.9) and archives."""
+        if command.verb != ("sync",):
+            return super().from_wheels(command)
+        return command.adding(*(Argument(option, "other") for option in _UNBUILT if option not in command.words))
 
     def prefix(self, command: Command, environ: Mapping[str, str]) -> Path | None:
         """The environment of ``uv pip``: the one that is named, the active one, or ``.venv`` here or above.
