@@ -1,8 +1,10 @@
 """How a fact is known: evidence levels, sources, and what else was said about it; and how packages behave together."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Literal
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -212,3 +214,85 @@ class GpuPart(msgspec.Struct, frozen=True):
     requested: bool = False
     source_build: bool = False
     note: str | None = None
+
+
+# What the name or the directory of a wheel says that it was compiled for: torch, CUDA and the C++ ABI. The ways in
+# which projects write it are facts, so that a file that nobody has listed is understood.
+
+
+class WheelName(msgspec.Struct, frozen=True):
+    """One way of writing; of several that fit a wheel, the first that says a thing decides it.
+
+    Attributes:
+        name: Of the way of writing.
+        part: Where it stands: in the local version of the file's name, or in the directories before it.
+        pattern: A regular expression without regard to case. Its groups: ``major`` and ``minor`` of torch, ``higher``
+            if later releases serve too, ``variant`` (``cu128``), ``cuda`` (the digits after ``cu`` if any CUDA of that
+            major serves), ``abi`` (``TRUE`` for the C++11 ABI).
+        examples: What files in public use say, by file or URL: ``torch==2.8.* cu12 abi=TRUE``.
+    """
+
+    name: str
+    part: Literal["local", "directory"]
+    pattern: str
+    examples: Mapping[str, str]
+    evidence: Evidence
+    source: str
+
+
+class MadeFor(msgspec.Struct, frozen=True):
+    """What a wheel says of itself; None for what it does not say.
+
+    Attributes:
+        torch: A specifier, ``==2.8.*``.
+        variant: ``cu128``; exactly this one.
+        cuda_major: Any CUDA of this major.
+        cxx11_abi: Whether it was compiled with the C++11 ABI.
+    """
+
+    torch: str | None = None
+    variant: str | None = None
+    cuda_major: int | None = None
+    cxx11_abi: bool | None = None
+
+    @property
+    def major(self) -> int | None:
+        """The CUDA major, whether exactly one variant is meant or any of the major."""
+        return int(self.variant[2:4]) if self.variant and self.variant.startswith("cu") else self.cuda_major
+
+    def __str__(self) -> str:
+        """``torch==2.8.* cu12 abi=TRUE``."""
+        cuda = self.variant or (f"cu{self.cuda_major}" if self.cuda_major else None)
+        abi = None if self.cxx11_abi is None else f"abi={str(self.cxx11_abi).upper()}"
+        return " ".join(filter(None, (self.torch and f"torch{self.torch}", cuda, abi)))
+
+
+def made_for(place: str, names: Sequence[WheelName]) -> MadeFor:
+    """What a wheel was compiled for.
+
+    Args:
+        place: Its URL or file name.
+        names: The ways of writing it.
+    """
+    directory, _, filename = unquote(urlsplit(place).path).rpartition("/")
+    if not filename.endswith(".whl"):
+        return MadeFor()
+    # A package may be called onnx2torch: nothing but its local version and its directories are read.
+    parts = {"local": filename.split("-", 2)[1].partition("+")[2]}
+    if not filename.endswith("-none-any.whl"):
+        parts["directory"] = directory
+    said: dict[str, str] = {}
+    for name in names:
+        match = re.search(name.pattern, parts.get(name.part, ""), re.IGNORECASE)
+        groups = {key: value for key, value in match.groupdict().items() if value} if match else {}
+        if {"variant", "cuda"} & {*groups} and {"variant", "cuda"} & {*said}:
+            continue
+        if "major" not in groups or "major" not in said:
+            said |= {key: value for key, value in groups.items() if key not in said}
+    release = f"{said['major']}.{said['minor']}" if "minor" in said else None
+    return MadeFor(
+        torch=release and (f">={release}" if "higher" in said else f"=={release}.*"),
+        variant=said["variant"].lower() if "variant" in said else None,
+        cuda_major=int(said["cuda"][:2]) if "cuda" in said else None,
+        cxx11_abi=said["abi"].lower() == "true" if "abi" in said else None,
+    )

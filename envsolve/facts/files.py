@@ -45,6 +45,7 @@ from envsolve.facts.evidence import (
     Precision,
     SharedFiles,
     Source,
+    WheelName,
 )
 from envsolve.facts.hardware import (
     Architecture,
@@ -131,6 +132,7 @@ COMPILED_AGAINST = _kind("compiled_against", CompiledAgainst, "package", "versio
 KNOWN_METADATA = _kind("known_metadata", KnownMetadata, "package", "version", "sha256")
 MACHINE_NAMES = _kind("machine_names", MachineName, "name")
 PACKAGE_NAMES = _kind("package_names", PackageNames, "names")
+WHEEL_NAMES = _kind("wheel_names", WheelName, "name")
 HEADER_CLASHES = _kind("header_clashes", HeaderClash, "functions")
 VENDOR_ROUTES = _kind("vendor_routes", VendorRoute, "vendor", "system")
 JOB_LABELS = _kind("job_labels", JobLabel, "engine", "fact")

@@ -14,6 +14,8 @@ from packaging.version import InvalidVersion, Version
 from envsolve.errors import UsageError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
+from envsolve.facts.evidence import made_for
+from envsolve.facts.files import WHEEL_NAMES
 from envsolve.locks.model import STATUSES, Finding, LockAnswer, Locked, LockFile, LockReport, MachineAnswer, Status
 from envsolve.locks.read import as_its_tool_writes_it, read_lock_file
 from envsolve.locks.uv import DEV
@@ -320,6 +322,24 @@ class _Case(msgspec.Struct, frozen=True):
             if one.build.torch and not SpecifierSet(one.build.torch).contains(torch.build.version, prereleases=True):
                 text = f"{one.label} works with torch{one.build.torch} only; the lock has {torch.label}"
                 yield Finding("version-mismatch", "does not run", one.package.line, text)
+        if torch:
+            yield from self._named(packages, torch)
+
+    def _named(self, packages: Sequence[Locked], torch: _Taken) -> Iterator[Finding]:
+        """Wheels that the catalogue does not list, and whose names say another torch or CUDA than the lock's."""
+        for package in packages:
+            file = None if package.conda or self.found.get(package) else self._file(package, self.environment)
+            place = package.index if package.index and package.index.endswith(".whl") else file
+            if not file or not place or not ("+" in file or "://" in place):
+                continue
+            made = made_for(place, self.catalogue.records(WHEEL_NAMES))
+            if made.torch and not SpecifierSet(made.torch).contains(torch.build.version, prereleases=True):
+                text = f"{file} was compiled for torch{made.torch}; the lock has {torch.label}"
+                yield Finding("version-mismatch", "does not run", package.line, text)
+            major, cuda = made.major, torch.build.cuda_version
+            if major and cuda and major != cuda.major:
+                text = f"{file} was compiled for CUDA {major}; the lock has {torch.label}"
+                yield Finding("variant-mix", "does not run", package.line, text)
 
     def _mixed(self, one: _Taken, torch: _Taken) -> bool:
         member = self.catalogue.family.get(one.build.package)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from packaging.specifiers import SpecifierSet
 from resolvelib.structs import build_iter_view
 
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import Build
+from envsolve.facts.evidence import made_for as wheel_says
+from envsolve.facts.files import WHEEL_NAMES
 from envsolve.rules.nvidia.code import cuda_suffix
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.family import Family
@@ -23,11 +24,6 @@ from envsolve.solve.outcome import PlanWarning
 if TYPE_CHECKING:
     from envsolve.solve.provider import Provider
     from envsolve.solve.resolver import Chosen
-
-# torch_scatter-2.1.2+pt21cu121, flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE; mmcv's dist/cu121/torch2.1.0/.
-_TORCH_IN_VERSION = re.compile(r"(?:torch|pt)[-_.]?(\d)\.?(\d{1,2})(?!\d)", re.IGNORECASE)
-_TORCH_IN_PATH = re.compile(r"/(?:py)?torch[-_]?(\d)\.(\d{1,2})(?!\d)", re.IGNORECASE)
-_VARIANT = re.compile(r"(?:cu\d{2,3}|rocm\d\.\d+|cpu)(?![\da-z])|cu\d{2,3}(?=torch|pt)", re.IGNORECASE)
 
 
 def _files(owner: str) -> str:
@@ -66,24 +62,15 @@ def made_for(name: str, url: str, family: Family) -> Iterator[AnyNeed]:
         url: Of a wheel that no index serves: of those that do, the metadata and the catalogue say it.
         family: The variants that there are.
     """
-    directory, _, filename = unquote(urlsplit(url).path).rpartition("/")
-    if not filename.endswith(".whl"):
+    made = wheel_says(url, family.catalogue.records(WHEEL_NAMES))
+    if made.torch is None:
         return
-    version = filename.split("-", 2)[1]
-    local = version.partition("+")[2]
-    # A package may be called onnx2torch: nothing but its local version and whole directories are read.
-    where = "" if filename.endswith("-none-any.whl") else directory
-    torch = _TORCH_IN_VERSION.search(local) or _TORCH_IN_PATH.search(where)
-    if torch is None:
-        return
-    minor = f"{torch[1]}.{torch[2]}"
-    yield PackageNeed("torch", None, SpecifierSet(f"=={minor}.*"), None, f"torch=={minor}.*", f"{name} {version}")
-    variant = _VARIANT.search(local) or _VARIANT.search(where)
-    if variant is None:
-        return
-    # cu12 is any CUDA of the major, cu121 this one.
-    exact = not variant[0].startswith("cu") or len(variant[0]) > len("cu12")
-    yield FlavourNeed(frozenset({variant[0]}) if exact else family.variants_of(int(variant[0][2:])))
+    origin = f"{name} {url.rpartition('/')[2].split('-', 2)[1]}"
+    yield PackageNeed("torch", None, SpecifierSet(made.torch), None, f"torch{made.torch}", unquote(origin))
+    if made.variant:
+        yield FlavourNeed(frozenset({made.variant}))
+    elif made.cuda_major:
+        yield FlavourNeed(family.variants_of(made.cuda_major))
 
 
 def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family: Family) -> Iterator[AnyNeed]:

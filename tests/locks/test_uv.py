@@ -109,6 +109,24 @@ def test_a_release_that_its_index_has_for_the_cpu_only_goes_with_any_torch(index
     assert "torchcodec 0.8.1 [cpu]" in found.builds and found.status == "runs"
 
 
+@pytest.mark.parametrize(
+    ("local", "codes"),
+    [("cu128torch2.9", []), ("cu128torch2.8", ["version-mismatch"]), ("cu130torch2.9", ["variant-mix"])],
+)
+def test_a_wheel_that_nobody_lists_is_judged_by_its_name(
+    index: Index, tmp_path: Path, local: str, codes: list[str]
+) -> None:
+    path = lock(tmp_path, ONE, index)
+    edge = 'dependencies = [\n    { name = "torch" },\n'
+    url = f"https://files.test/releases/some_kernels-1.0+{local}-cp312-cp312-linux_x86_64.whl"
+    text = path.read_text().replace(edge, edge + '    { name = "some-kernels" },\n')
+    path.write_text(
+        f'{text}\n[[package]]\nname = "some-kernels"\nversion = "1.0+{local}"\nsource = {{ url = "{url}" }}\n'
+        f'wheels = [\n    {{ url = "{url}" }},\n]\n'
+    )
+    assert [one.code for one in answer(path, ADA).findings] == codes
+
+
 def test_an_sdist_is_not_taken_for_the_wheel_of_a_release_page(index: Index, tmp_path: Path) -> None:
     path = lock(tmp_path, ONE, index)
     edge = 'dependencies = [\n    { name = "torch" },\n'

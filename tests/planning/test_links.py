@@ -95,7 +95,9 @@ def test_a_page_that_cannot_be_read_is_an_error_only_if_it_may_have_what_is_aske
     assert planned(torch_world, down, "torch==2.11.0", "torchvision==0.29.0").status == "impossible"
 
 
-@pytest.mark.parametrize("local", ["pt29cu128", "cu128torch2.9", "cu12torch2.9cxx11abitrue", "2.9"])
+@pytest.mark.parametrize(
+    "local", ["pt29cu128", "cu128torch2.9", "cu12torch2.9cxx11abitrue", "cu122torch2.9", "torch290cu128", "2.9"]
+)
 def test_a_wheel_goes_with_the_torch_in_its_name_alone(torch_world: World, wheels: Path, local: str) -> None:
     """pip takes the wheel for torch 2.9 beside any torch, and its import fails."""
     folder = wheels / "cu128" / "torch2.9.0" if local == "2.9" else wheels
