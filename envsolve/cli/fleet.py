@@ -231,4 +231,32 @@ def verify(
         raise typer.Exit(VerificationError.exit_code)
 
 
-COMMANDS = (probe, show, plan, install, verify)
+def emit(
+    tool: Annotated[str, argument(metavar="TOOL", help="One of ansible, ray, skypilot, slurm-prolog.")],
+    fleet: FleetDirectory = _FLEET,
+    plan: Annotated[str | None, option("--plan", metavar="NAME", help="Only this plan of the fleet.")] = None,
+    python: Annotated[
+        str | None, option("--python", metavar="EXE", help="A Python with envsolve on the nodes (default: this one).")
+    ] = None,
+    output: OutputFile = None,
+) -> None:
+    """Write a file for a tool that starts programs.
+
+    A runtime_env of Ray, tasks of SkyPilot, a playbook of Ansible, or a prolog of Slurm, with the fleet's environments.
+    """
+    from msgspec.structs import replace
+
+    from envsolve.fleet.emit import emitted
+    from envsolve.fleet.plan import read_plan
+
+    made = read_plan(fleet)
+    if plan is not None:
+        chosen = tuple(group for group in made.groups if group.name == plan)
+        if not chosen:
+            names = ", ".join(group.name for group in made.groups)
+            raise UsageError(f"--plan {plan}: the fleet has no such plan", hint=f"plans: {names}")
+        made = replace(made, groups=chosen)
+    deliver(emitted(tool, fleet, made, python=python or sys.executable), output)
+
+
+COMMANDS = (probe, show, plan, install, verify, emit)
