@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from envsolve.errors import IndexUnavailableError as IndexUnavailableError
     from envsolve.errors import UsageError as UsageError
     from envsolve.errors import VerificationError as VerificationError
+    from envsolve.fleets import FleetOptions as FleetOptions
+    from envsolve.fleets import emit_fleet as emit_fleet
+    from envsolve.fleets import install_fleet as install_fleet
+    from envsolve.fleets import plan_fleet as plan_fleet
+    from envsolve.fleets import probe_fleet as probe_fleet
+    from envsolve.fleets import verify_fleet as verify_fleet
     from envsolve.formats import in_containers as in_containers
     from envsolve.formats import render as render
     from envsolve.inspection import bundle as bundle
@@ -77,6 +83,7 @@ _MODULES = {
         "verify_compiles",
     ),
     "errors": ("EnvsolveError", "ImpossibleError", "IndexUnavailableError", "UsageError", "VerificationError"),
+    "fleets": ("FleetOptions", "emit_fleet", "install_fleet", "plan_fleet", "probe_fleet", "verify_fleet"),
     "formats": ("in_containers", "render"),
     "inspection": (
         "bundle",

@@ -76,6 +76,13 @@ class Reach(NamedTuple):
         )
         return engine_named("slurm" if self.slurm else "clustershell", options)
 
+    def through_ray(self, address: str) -> Engine:
+        """Return the engine for a Ray cluster."""
+        from envsolve.fleet.engines import Options, engine_named
+
+        limit = 120.0 if self.time_limit is None else self.time_limit
+        return engine_named("ray", Options(nodes=address, time_limit=limit, wait=self.wait))
+
 
 def probe(
     fleet: FleetDirectory = _FLEET,
@@ -84,6 +91,9 @@ def probe(
         path("--from", metavar="DIR", help="Read machine files, or logs of the probe, from DIR; repeatable."),
     ] = None,
     reach: Reach = Reach(),
+    ray: Annotated[
+        str | None, option("--ray", metavar="ADDRESS", help="Run a task on each node of this Ray cluster ('auto').")
+    ] = None,
     kubernetes: Annotated[
         Path | None,
         path("--kubernetes", metavar="FILE", help="Only write a manifest whose pods print the profiles (see --from)."),
@@ -105,10 +115,13 @@ def probe(
     check_output(form, output)
     form_of(form, output)
     engine = reach.engine()
-    if sum((engine is not None, bool(sources), kubernetes is not None)) != 1:
+    if sum((engine is not None, ray is not None, bool(sources), kubernetes is not None)) != 1:
         raise UsageError(
-            "no way to the nodes, or several", hint="give one of --slurm, --ssh SET, --from DIR, --kubernetes FILE"
+            "no way to the nodes, or several",
+            hint="give one of --slurm, --ssh SET, --ray ADDRESS, --from DIR, --kubernetes FILE",
         )
+    if ray is not None:
+        engine = reach.through_ray(ray)
     if kubernetes is not None:
         deliver(kubernetes_manifest(), kubernetes)
         return

@@ -9,7 +9,7 @@ import hashlib
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -276,29 +276,24 @@ def _driver(machine: Machine) -> str | None:
     return machine.driver.version if machine.driver and machine.accelerators else None
 
 
-def describe(made: FleetPlan, inventory: Inventory) -> str:
+def describe(made: FleetPlan, inventory: Inventory | None = None) -> str:
     """Say which plan each class gets, what jobs must ask for, and what a driver upgrade would save."""
     served = sum(len(group.nodes) for group in made.groups)
-    total = sum(len(one.nodes) for one in inventory.classes) + len(made.unreachable)
+    total = sum(len(one.nodes) for one in inventory.classes) if inventory else served
+    total += len(made.unreachable)
     count = len(made.groups)
     lines = [f"{count} plan{'' if count == 1 else 's'} for {served} of {total} nodes, Python {made.python or 'any'}"]
-    machines = {one.name: one for one in inventory.classes}
+    machines = {one.name: one for one in inventory.classes} if inventory else {}
     for group in made.groups:
         lines.append(f"{group.name}: {group.remarks[0] if group.remarks else group.status}")
-        for name in group.classes:
-            one = machines[name]
-            lines.append(f"  {name}: {one_line(one.machine)}; {len(one.nodes)}: {names_folded(one.nodes)}")
-        # The part for Kubernetes is too long for a line, and in the JSON.
-        if slurm := group.constraints["slurm"]:
-            lines.append(f"  Slurm: {' '.join(slurm)}")
-        if htcondor := group.constraints["htcondor"]:
-            lines.append(f"  HTCondor: {'; '.join(htcondor)}")
-        lines += [f"  {line}" for line in group.remarks[1:]]
+        lines += [f"  {name}: {_of_class(machines.get(name))}" for name in group.classes]
+        lines += [f"  {line}" for line in (*_asked(group), *group.remarks[1:])]
     if made.unserved:
         lines.append("no plan:")
-        lines += [f"  {name} ({len(machines[name].nodes)} nodes): {why}" for name, why in made.unserved.items()]
+        lines += [f"  {name} ({_nodes_of(machines.get(name))} nodes): {why}" for name, why in made.unserved.items()]
     for name in made.left_out:
-        lines.append(f"left out: {name} ({len(machines[name].nodes)}: {names_folded(machines[name].nodes)})")
+        one = machines.get(name)
+        lines.append(f"left out: {name} ({_nodes_of(one)}: {names_folded(one.nodes)})" if one else f"left out: {name}")
     if made.unreachable:
         lines.append("not probed, nothing is planned for them:")
         lines += by_reason(made.unreachable)
@@ -306,6 +301,22 @@ def describe(made: FleetPlan, inventory: Inventory) -> str:
         lines.append(f"one plan does not do, because {'; '.join(made.fewer)}")
     lines += [f"driver {up.after} on {names_folded(up.nodes)} (now {up.before}): {_saves(up)}" for up in made.upgrades]
     return "\n".join(lines)
+
+
+def _asked(group: Group) -> Iterator[str]:
+    """What jobs ask for; the part for Kubernetes is too long for a line, and in the JSON."""
+    if slurm := group.constraints.get("slurm"):
+        yield f"Slurm: {' '.join(slurm)}"
+    if htcondor := group.constraints.get("htcondor"):
+        yield f"HTCondor: {'; '.join(htcondor)}"
+
+
+def _of_class(one: NodeClass | None) -> str:
+    return f"{one_line(one.machine)}; {len(one.nodes)}: {names_folded(one.nodes)}" if one else "its nodes"
+
+
+def _nodes_of(one: NodeClass | None) -> int | str:
+    return len(one.nodes) if one else "all"
 
 
 def _saves(upgrade: Upgrade) -> str:

@@ -7,6 +7,7 @@ and ClusterShell decide what runs when.
 from __future__ import annotations
 
 import importlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -31,7 +32,7 @@ class Options(msgspec.Struct, frozen=True):
     """How to reach nodes.
 
     Attributes:
-        nodes: A set of nodes, ``gpu[01-64]``; None for all that the engine knows.
+        nodes: A set of nodes, ``gpu[01-64]``; None for all that the engine knows. Of Ray, its address.
         partition: Of Slurm.
         worker: Of ClusterShell: ``ssh``, ``rsh`` or ``exec``, which runs everything on this computer.
         ssh_options: More words for the command line of ssh.
@@ -102,6 +103,32 @@ class Engine(Protocol):
         Raises:
             EnvsolveError: The engine fails as a whole.
         """
+
+
+# What ends a connection does not end the command behind it. So standard input stays open after what the command reads,
+# and if it is closed, by Ctrl-C or because this process was killed, the shell on the node ends the command. `timeout`
+# also ends what the command has started, and has limits of its own.
+# The input is read whole first: two readers of one pipe would take bytes from each other. All this is in a shell below
+# the one that was started, which may be killed at any moment. The process group is ended, too: a `timeout` that gets
+# a signal while it starts its child ends without the child (coreutils 9.1).
+_LEASH = (
+    "exec 3<&0; {{ input=$(head -c {size} <&3); "
+    "printf '%s\\n' \"$input\" 2>/dev/null | timeout -k 5 {limit} sh -c {command} 3<&- & command=$!; "
+    "{{ while read -r _; do :; done; trap '' TERM; kill $command; "
+    "kill -s TERM -- -$command; sleep 5; kill -s KILL -- -$command; }} <&3 >/dev/null 2>&1 3<&- & watch=$!; "
+    "exec 3<&-; wait $command; code=$?; kill $watch 2>/dev/null; exit $code; }} & wait $!"
+)
+
+
+def leashed(command: str, size: int, limit: int) -> str:
+    """Return a shell command that ends the given one if its standard input is closed, or after ``limit`` seconds.
+
+    Args:
+        command: Reads the first ``size`` bytes of standard input.
+        size: Whoever starts it writes so many bytes, and leaves standard input open.
+        limit: In seconds.
+    """
+    return _LEASH.format(size=size, limit=limit, command=shlex.quote(command))
 
 
 def engine_named(name: str, options: Options) -> Engine:

@@ -8,26 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from envsolve.errors import UsageError
-from envsolve.fleet.engines import Known, Options, Outcome, Watcher, Work
+from envsolve.fleet.engines import Known, Options, Outcome, Watcher, Work, leashed
 
 _CONNECT_SECONDS = 10
 _SSH_FAILED = 255  # ssh(1), EXIT STATUS
 _NOT_FOUND = 127  # the shell's
 # Of timeout(1): the time limit was reached, and it had to kill. What was printed by then is not whole.
 _LATE, _KILLED = 124, 137
-# What ends a connection does not end the command behind it. So standard input stays open after what the command reads,
-# and if it is closed, by Ctrl-C or because this process was killed, the shell on the node ends the command. `timeout`
-# also ends what the command has started, and has limits of its own.
-# The input is read whole first: two readers of one pipe would take bytes from each other. All this is in a shell below
-# the one that ClusterShell started, and may kill at any moment. The process group is ended, too: a `timeout` that gets
-# a signal while it starts its child ends without the child (coreutils 9.1).
-_LEASH = (
-    "exec 3<&0; {{ input=$(head -c {size} <&3); "
-    "printf '%s\\n' \"$input\" 2>/dev/null | timeout -k 5 {limit} sh -c {command} 3<&- & command=$!; "
-    "{{ while read -r _; do :; done; trap '' TERM; kill $command; "
-    "kill -s TERM -- -$command; sleep 5; kill -s KILL -- -$command; }} <&3 >/dev/null 2>&1 3<&- & watch=$!; "
-    "exec 3<&-; wait $command; code=$?; kill $watch 2>/dev/null; exit $code; }} & wait $!"
-)
 
 
 class ClusterShell:
@@ -66,9 +53,7 @@ class ClusterShell:
         events = _Events(work.commands, self._options.time_limit, watcher)
         for command, names in groups.items():
             nodes = self._sets.NodeSet.fromlist(names)
-            text = _LEASH.format(
-                size=len(work.stdin), limit=int(self._options.time_limit) + 1, command=shlex.quote(command)
-            )
+            text = leashed(command, len(work.stdin), int(self._options.time_limit) + 1)
             if self._options.worker == "exec":
                 # The worker that stays on this computer writes the node's name for %h.
                 text = f"export ENVSOLVE_NODE=%h; {text.replace('%', '%%')}"
@@ -76,7 +61,7 @@ class ClusterShell:
                 text = f"exec sh -c {shlex.quote(text)}"  # the login shell may be another one
             worker = kind(nodes, handler=events.handler(), timeout=self._options.time_limit, command=text, stderr=True)
             task.schedule(worker)
-            worker.write(work.stdin)  # and no end of file, see _LEASH
+            worker.write(work.stdin)  # and no end of file, see `leashed`
         try:
             task.resume()
         finally:
