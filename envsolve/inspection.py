@@ -99,12 +99,12 @@ def check_facts(
 
 
 def update_facts(folder: StrPath | None = None, environ: Mapping[str, str] = os.environ) -> dict[Path, tuple[str, ...]]:
-    """Measure the torch, triton and CUDA toolkit releases that the catalogue lacks, and write them into a folder.
+    """Measure the torch, triton and CUDA toolkit releases that the catalogue lacks, and write them into a directory.
 
     Args:
         folder: ``index_data/`` of a checkout, which is then the catalogue; None for the user's own directory on top of
             the bundled one.
-        environ: Environment variables, for the index configuration and the place of the user's own folder.
+        environ: Environment variables, for the index configuration and the place of the user's own directory.
 
     Returns:
         The files written, with what was added to each.

@@ -276,7 +276,7 @@ def named(options: Sequence[Option]) -> str:
 # Where no single change helps: the limits that must be lifted together, the dearest of them kept where they can be.
 
 
-# What costs most to change comes first: a card, a driver; and what was asked for before the place where it runs.
+# What costs most to change comes first: a GPU, a driver; and what was asked for before the place where it runs.
 _DEAREST = ("gpus", "driver", "asked", "flavour", "exclude_newer", "libc", "python")
 
 

@@ -226,7 +226,7 @@ def about_channels(channels: Sequence[str], catalogue: Catalogue) -> Iterator[Pl
 
 
 def channel_name(channel: str) -> str:
-    """A channel's name by its address: ``https://conda.anaconda.org/pytorch`` is ``pytorch``."""
+    """A channel's name by its URL: ``https://conda.anaconda.org/pytorch`` is ``pytorch``."""
     address = channel.rstrip("/")
     host = next((host for host in _HOSTS if address.startswith(host)), "")
     return address.removeprefix(host)

@@ -36,7 +36,7 @@ from envsolve.solve.resolver import Cause
 #
 # Every fact that limits the choice of builds is a *limit* that can be lifted on its own: a requirement, the Python,
 # the
-# libc, the driver, the cards, a flavour. Lifting them one by one and asking whether a build then exists leaves an
+# libc, the driver, the GPUs, a variant. Lifting them one by one and asking whether a build then exists leaves an
 # irreducible set: no member can be dropped. The same question, asked with one limit changed, finds the remedies.
 
 
@@ -321,11 +321,11 @@ def _one_place(name: str, addresses: Sequence[PackageNeed], specifier: Specifier
 
 
 def _other_places(name: str, addresses: Sequence[PackageNeed]) -> Iterator[Fix]:
-    """To ask for one of several addresses of a package, or for a build that is published."""
+    """To ask for one of several URLs of a package, or for a build that is published."""
     for need in addresses if len(addresses) > 1 else ():
         yield Fix(f"leave out '{need.text}'", unlocks=f"{name} from the other")
     if len(addresses) == 1:
-        yield Fix(f"ask for {name} by its name, without the address", unlocks=f"a {name} whose builds are known")
+        yield Fix(f"ask for {name} by its name, without the URL", unlocks=f"a {name} whose builds are known")
 
 
 def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterator[Fix]:

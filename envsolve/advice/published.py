@@ -65,7 +65,7 @@ def explain_unpublished_flavour(flavour: str, family: Family, limits: Limits) ->
     near = nearest_flavours(flavour, family.catalogue)
     text = f"torch was never published for {flavour}"
     facts = (
-        ConflictFact(f"the CUDA flavour {flavour} was asked for"),
+        ConflictFact(f"the CUDA variant {flavour} was requested"),
         ConflictFact(f"{text}; the nearest are {' and '.join(near)}" if near else text),
     )
     found: dict[Fix, None] = {}
@@ -244,7 +244,7 @@ def _unserved(family: Family) -> Iterator[ComputeCapability]:
                     yield gpu.cc
 
 
-# Torch compiled from source, for cards that no published build has code for (rule 10).
+# Torch compiled from source, for GPUs that no published build has code for (rule 10).
 
 
 # What a build of one's own is as bound by as a published one.
@@ -338,7 +338,7 @@ def _compiles_here(family: Family) -> bool:
 def _published(
     name: str, specifier: SpecifierSet, projects: Sequence[SourceProject], selector: CandidateSelector
 ) -> tuple[str, str, SourceProject] | None:
-    """The newest source distribution for which there is a recipe: its address, its version, the recipe."""
+    """The newest source distribution for which there is a recipe: its URL, its version, the recipe."""
     try:
         for version, file in selector.sources(name, specifier):
             for project in projects:

@@ -29,7 +29,7 @@ _STYLES = {"yes": "green", "ptx": "yellow", "?": "yellow", "no": "red"}
 _LEGEND = {
     "yes": "runs",
     "ptx": "runs after the driver has compiled its code, which takes minutes at first use",
-    "?": "a fact that decides is not known",
+    "?": "not known whether it runs",
     "no": "does not run",
     "!": "torch runs, kernels of its Triton do not",
     "*": "what envsolve plan takes",
@@ -68,7 +68,8 @@ def command(
 
     by_suffix = _SUFFIXES.get(output.suffix.lower()) if output is not None and output != STDOUT else None
     chosen = form or by_suffix or form_of(None, output)
-    found = envsolve.builds(package, machines.named_or_host(), python=python_version(python))
+    named = machines.named_or_host()
+    found = envsolve.builds(package, named, python=python_version(python))
     if fast_paths:
         if chosen not in ("text", "json") or every:
             raise UsageError("--fast-paths is text or JSON", hint="leave out --all, and --format or the suffix of -o")
@@ -78,7 +79,9 @@ def command(
     if chosen == "json" or (chosen == "text" and listed):
         deliver_as(chosen, found, lambda: describe(found, every=every, reasons=SETTINGS.verbose), output)
         return
-    matrix = Matrix.of(found, every=every or listed)
+    blind = any(one.gpus and not (one.driver and one.driver.version) for one in named)
+    unknown = f"{_LEGEND['?']}; name the driver with --driver VERSION" if blind else _LEGEND["?"]
+    matrix = Matrix.of(found, every=every or listed, unknown=unknown)
     if chosen == "text":
         _print_table(matrix, output)
     else:
@@ -102,12 +105,13 @@ class Matrix:
     legend: tuple[str, ...]
 
     @classmethod
-    def of(cls, found: BuildList, *, every: bool) -> Matrix:
+    def of(cls, found: BuildList, *, every: bool, unknown: str = _LEGEND["?"]) -> Matrix:
         """Make the table of a list.
 
         Args:
             found: The verdicts.
             every: Show releases and variants of which no build runs, too.
+            unknown: What an unknown verdict means.
         """
         running = [line for line in found.builds if every or line.verdict != "none"]
         release_of = _releases(found.builds)
@@ -130,7 +134,7 @@ class Matrix:
             f"Builds of {found.builds[0].package}" + (f" on {', '.join(gpus)}" if gpus else ""),
             ("release", *(["GPU"] if several else []), *variants),
             rows,
-            tuple(f"{word}: {meaning}" for word, meaning in _LEGEND.items() if word in used),
+            tuple(f"{word}: {meaning}" for word, meaning in {**_LEGEND, "?": unknown}.items() if word in used),
         )
 
 

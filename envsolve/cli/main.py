@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _HELP = "Plan, install and verify PyTorch, Triton and CUDA environments that run on your machine."
 _EPILOG = "Every command also takes --quiet (-q), --verbose (-v) and --debug."
 _ANYWHERE = {"--debug": "debug", "--quiet": "quiet", "-q": "quiet", "--verbose": "verbose", "-v": "verbose"}
+#: The commands that most users need come first in the help, in the order in which they are used.
+_FIRST = ("detect", "plan", "install", "verify", "diagnose", "guard")
 #: Modules of this directory that are not commands.
 HELPERS = frozenset({"main", "options", "output", "remembered"})
 
@@ -169,7 +171,8 @@ def _app() -> Any:
 
         def list_commands(self, ctx: Any) -> list[str]:
             names = (module.name for module in pkgutil.iter_modules(cli.__path__))
-            return [name.replace("_", "-") for name in names if name not in HELPERS]
+            found = [name.replace("_", "-") for name in names if name not in HELPERS]
+            return [*_FIRST, *(name for name in found if name not in _FIRST)]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name not in self.list_commands(ctx):

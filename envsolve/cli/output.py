@@ -63,7 +63,7 @@ def check_target(target: Path | None, option: str = "-o") -> None:
         UsageError: It is a directory, or its directory does not exist.
     """
     if target is not None and is_folder(target):
-        raise UsageError(f"{target} is a folder", hint=f"name a file after {option}")
+        raise UsageError(f"{target} is a directory", hint=f"name a file after {option}")
     if target is not None and not is_folder(target.parent):
         raise UsageError(f"there is no directory {target.parent}", hint=f"make it, or name another file after {option}")
 

@@ -1,4 +1,4 @@
-"""What a lock remembers of the command that made it, so that it can be made again without saying it again."""
+"""The request that a lock remembers, so that the same command can be repeated without its arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HINT = "name the requirements and machines once more, with -o; the new lock rem
 
 
 class Remembered(NamedTuple):
-    """What a lock was asked to hold, and for which machines."""
+    """The request behind a lock, and its machines."""
 
     requirements: list[str]
     asked: Asked
@@ -55,7 +55,7 @@ def _plain(value: Any) -> Any:
 
 
 def recall(lock: Path) -> Remembered:
-    """What a lock remembers.
+    """Read the request that a lock remembers.
 
     Raises:
         UsageError: The file cannot be read, or remembers nothing that this version understands.

@@ -71,7 +71,7 @@ def read_layout(prefix: Path, environ: Mapping[str, str]) -> Layout:
     if not any(site.origin == "environment" for site in layout.sites) and not is_environment(prefix):
         raise UsageError(
             f"{prefix} holds no Python environment",
-            hint="name the root folder of one: it has pyvenv.cfg, conda-meta or a lib/python3.* folder",
+            hint="name the root directory of one: it has pyvenv.cfg, conda-meta or a lib/python3.* directory",
         )
     return layout
 

@@ -202,7 +202,7 @@ class IndexPlace(msgspec.Struct, frozen=True):
     """A place outside the default package index that carries builds.
 
     Attributes:
-        url: Its address; may hold ``{variant}``, ``{torch}`` (``2.8``), ``{tag}`` and ``{filename}``.
+        url: Its URL; may hold ``{variant}``, ``{torch}`` (``2.8``), ``{tag}`` and ``{filename}``.
         kind: ``simple`` for a package index, ``links`` for one page of links to wheels, ``release`` where ``url`` is
             the URL of each file.
         tags: The release of a version, if it is not ``v`` and the version.

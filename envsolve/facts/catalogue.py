@@ -181,7 +181,7 @@ class Catalogue:
 
     @property
     def own_date(self) -> str | None:
-        """ISO date of the newest fact of the user's own folder that holds, among the files read so far."""
+        """ISO date of the newest fact of the user's own directory that holds, among the files read so far."""
         return max(self._own_dates, default=None)
 
     @property
@@ -197,7 +197,7 @@ class Catalogue:
 
     @cached_property
     def _place_names(self) -> tuple[str, ...]:
-        """The folders of builds whose address is known; the user's own may have been written for another envsolve."""
+        """The directories of builds whose URL is known; the user's own may have been written for another envsolve."""
         names = sorted({path.name for folder in self._folders for path in folder.glob("builds/*")})
         unknown = [name for name in names if name != "default" and name not in self.indexes]
         if unknown:
@@ -220,7 +220,7 @@ class Catalogue:
         return self._files[file]
 
     def _loaded(self, file: str, kind: Kind[Record]) -> tuple[Record, ...]:
-        """The records of a file, those of the user's own folder laid over them."""
+        """The records of a file, those of the user's own directory laid over them."""
         path = self._folder / f"{file}.json"
         own = None if self._overlay is None else read_own_file(self._overlay / f"{file}.json", kind.record)
         bundled: tuple[Record, ...] = ()
@@ -359,7 +359,7 @@ def _minor(python: str) -> int:
 
 
 def overlay_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """``ENVSOLVE_CATALOGUE``, else ``catalogue`` in the user's data folder of this platform; it need not exist."""
+    """``ENVSOLVE_CATALOGUE``, else ``catalogue`` in the user's data directory of this platform; it need not exist."""
     if environ.get("ENVSOLVE_CATALOGUE"):
         return Path(environ["ENVSOLVE_CATALOGUE"])
     return user_folder("data", environ) / "catalogue"
@@ -368,12 +368,12 @@ def overlay_folder(environ: Mapping[str, str] = os.environ) -> Path:
 def in_force(
     kind: Kind[Record], bundled: Sequence[Record], own: Sequence[Record], date: Callable[[Record], str]
 ) -> list[Record]:
-    """The records of the user's own folder that hold against the bundled ones.
+    """The records of the user's own directory that hold against the bundled ones.
 
     Args:
         kind: Theirs.
         bundled: What this envsolve carries.
-        own: What the user's folder holds.
+        own: What the user's directory holds.
         date: ISO date on which the source of a record was read.
     """
     newest: dict[tuple[object, ...], str] = {}

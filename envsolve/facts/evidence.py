@@ -24,7 +24,7 @@ class Evidence(str, Enum):
 
 
 class Source(msgspec.Struct, frozen=True, gc=False):
-    """Where facts come from: a title, an address where there is a public one, and the date they were read (ISO)."""
+    """Where facts come from: a title, a URL where there is a public one, and the date they were read (ISO)."""
 
     title: str
     date: str

@@ -1,4 +1,4 @@
-"""One file of a catalogue folder: its form, and reading it.
+"""One file of a catalogue directory: its form, and reading it.
 
 A file is ``{"schema": "envsolve.catalogue/1", "sources": {id: Source}, "records": [...]}``. Files under
 ``builds/<index>/<package>.json`` also hold ``"requires": {group: [Requires-Dist line, ...]}``; a build's ``requires``
@@ -77,7 +77,7 @@ class Kind(msgspec.Struct, Generic[Record], frozen=True):
     """One kind of fact.
 
     Attributes:
-        name: Stem of its file; ``builds`` for the folder that has a file for each index and package.
+        name: Stem of its file; ``builds`` for the directory that has a file for each index and package.
         record: The struct.
         key: Fields that identify a record.
     """
@@ -141,7 +141,7 @@ PRECISIONS = _kind("precisions", Precision, "grounds")
 
 
 def kind_of(file: str) -> Kind[Any]:
-    """The kind of a catalogue file, by its path inside the folder: ``builds/default/torch.json``, ``gpus.json``.
+    """The kind of a catalogue file, by its path inside the directory: ``builds/default/torch.json``, ``gpus.json``.
 
     Raises:
         KeyError: No kind has such a file.
@@ -180,7 +180,7 @@ def data_folder() -> Path:
 
 
 def named_folder(path: Path) -> Path:
-    """A folder that somebody named as a catalogue.
+    """A directory that somebody named as a catalogue.
 
     Raises:
         UsageError: The directory is not a catalogue.
@@ -228,7 +228,7 @@ def read_own_file(path: Path, record: type[Record]) -> CatalogueFile[Record] | N
 
 
 def warn(message: str, *arguments: object) -> None:
-    """Say what is wrong with a folder, and was passed over; logging is imported when there is such a thing."""
+    """Say what is wrong with a directory, and was passed over; logging is imported when there is such a thing."""
     import logging
 
     logging.getLogger("envsolve.facts").warning(message, *arguments)

@@ -53,7 +53,7 @@ def possible(plan: Plan) -> None:
 
 
 def hashed(plan: Plan) -> tuple[PlannedPackage, ...]:
-    """The packages of a plan in which every package is a file that has an address and a strong hash.
+    """The packages of a plan in which every package is a file that has a URL and a strong hash.
 
     Raises:
         ImpossibleError: Nothing fits.
@@ -70,7 +70,7 @@ def hashed(plan: Plan) -> tuple[PlannedPackage, ...]:
 
 
 def locked(plan: Plan) -> tuple[PlannedPackage, ...]:
-    """The packages of a plan in which every file has an address and a strong hash, and every repository a commit.
+    """The packages of a plan in which every file has a URL and a strong hash, and every repository a commit.
 
     Raises:
         ImpossibleError: Nothing fits.
@@ -126,8 +126,8 @@ def _lack_of_reference(package: PlannedPackage) -> EnvsolveError | None:
             f"'{package.name} @ {package.url}#sha256=DIGEST', with the digest of: curl -sL ADDRESS | sha256sum",
         )
     return UsageError(
-        f"{package.name} is asked for by the address {package.url}, without a hash",
-        hint="append #sha256=DIGEST to the address, or use the format pip or uv",
+        f"{package.name} is asked for by the URL {package.url}, without a hash",
+        hint="append #sha256=DIGEST to the URL, or use the format pip or uv",
     )
 
 
@@ -146,12 +146,12 @@ def strong_hashes(package: PlannedPackage) -> dict[str, str]:
 
 
 def is_tree(package: PlannedPackage) -> bool:
-    """Whether it is a repository or a folder, which must be built to know what is in it."""
+    """Whether it is a repository or a directory, which must be built to know what is in it."""
     return package.url is not None and package.filename is None
 
 
 def is_direct(package: PlannedPackage) -> bool:
-    """Whether it was asked for by address, so that no index is asked."""
+    """Whether it was asked for by URL, so that no index is asked."""
     return package.url is not None and not package.index
 
 
@@ -173,14 +173,14 @@ def _by_index(packages: Iterable[PlannedPackage]) -> list[tuple[str, list[str]]]
     return sorted(names.items())
 
 
-# A plan as it may be written down: no address in it holds a login, which pip, uv, git and conda have stores for.
+# A plan as it may be written down: no URL in it holds a login, which pip, uv, git and conda have stores for.
 
 
 Cleaned = Callable[[str], str]
 
 
 def public(plan: Plan) -> Plan:
-    """A plan in which no address holds a user, a password, or the token of a conda channel."""
+    """A plan in which no URL holds a user, a password, or the token of a conda channel."""
     clean = without_logins if plan.conda is None else without_secrets
     conda = plan.conda and structs.replace(
         plan.conda, channels=tuple(map(clean, plan.conda.channels)), pip=tuple(map(clean, plan.conda.pip))
@@ -324,7 +324,7 @@ def _builds(variant: str | None) -> str:
 # What the formats of a conda plan have in common: its terms, its heading, its pins as match specs.
 
 
-# Where a conda environment lies once it is activated, from its folder of Python packages: PREFIX/lib/python3.12/...
+# Where a conda environment lies once it is activated, from its directory of Python packages: PREFIX/lib/python3.12/...
 _UP = f"{SITE_PACKAGES}/../../.."
 
 

@@ -1,7 +1,7 @@
 """The recipe for a container of a plan: the images, and what is installed in which order.
 
 All stages have one base: what one compiles links against the libc that it meets in the other. CUDA comes with the
-wheels, so the base has none. Where sources are compiled, the toolkit's folder is copied out of an image that has it,
+wheels, so the base has none. Where sources are compiled, the toolkit's directory is copied out of an image that has it,
 and stays behind in the stage that compiles.
 """
 
@@ -37,7 +37,7 @@ PREFIX = "/opt/env"
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A folder that is copied out of another image."""
+    """A directory that is copied out of another image."""
 
     image: str
     folder: str
@@ -80,7 +80,7 @@ class Recipe:
         compiling: None if no CUDA code is compiled.
         compat: A ``libcuda`` that is newer than the driver; None if the driver serves.
         environment: Variables that the environment needs where it runs, ``PATH`` left out.
-        path: Folders of programs, before all others.
+        path: Directories of programs, before all others.
         runtime_apt: Debian packages that it needs where it runs.
         driver: Oldest NVIDIA driver on the host; None for a plan without CUDA code.
         driver_cuda: CUDA version that no older driver reports; None if none such is known.
@@ -141,7 +141,7 @@ def recipe(plan: Plan, catalogue: Catalogue) -> Recipe:
 
     Raises:
         ImpossibleError: Nothing fits.
-        IndexUnavailableError: Some file has no address or hash.
+        IndexUnavailableError: Some file has no URL or hash.
         UsageError: No image that is known serves: it is for Windows or a Jetson, no base has its Python or libc, no
             image has its CUDA version. Or something is to come from this computer.
     """
@@ -275,7 +275,7 @@ def _check_places(packages: Sequence[PlannedPackage]) -> None:
         if package.index is None and (package.url or "").startswith(("file:", "git+file:")):
             raise UsageError(
                 f"{package.name} comes from {package.url}, which is not in the container",
-                hint="ask for a commit of its repository (git+https://...), or for a file at an address (https://...)",
+                hint="ask for a commit of its repository (git+https://...), or for a file at a URL (https://...)",
             )
 
 

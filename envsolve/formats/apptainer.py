@@ -36,7 +36,7 @@ def render(plan: Plan) -> str:
 
     Raises:
         ImpossibleError: Nothing fits.
-        IndexUnavailableError: Some package has no address or hash.
+        IndexUnavailableError: Some package has no URL or hash.
         UsageError: No image that is known serves.
     """
     made = recipe(plan, Catalogue())

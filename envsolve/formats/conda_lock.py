@@ -1,4 +1,4 @@
-"""An explicit lock for ``conda create --file`` (CEP 23): packages by address and hash, in the order of installation."""
+"""An explicit lock for ``conda create --file`` (CEP 23): packages by URL and hash, in the order of installation."""
 
 from __future__ import annotations
 

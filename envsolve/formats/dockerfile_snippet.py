@@ -39,7 +39,7 @@ def render(plan: Plan) -> str:
 
     Raises:
         ImpossibleError: Nothing fits.
-        IndexUnavailableError: Some package has no address or hash.
+        IndexUnavailableError: Some package has no URL or hash.
         UsageError: It is for Windows or a Jetson, or compiles with a CUDA version that no image has.
     """
     made = recipe(plan, Catalogue())

@@ -203,7 +203,7 @@ def _pin(part: Part, name: str) -> str:
 
 
 def _entries(parts: Sequence[Part], name: str, *, versions: bool) -> Iterator[dict[str, Any]]:
-    """What Poetry's own table says of a package: an entry for each extra or system, and one for all other systems.
+    """Entries of a package in Poetry's own table: an entry for each extra or system, and one for all other systems.
 
     Args:
         parts: The plans.

@@ -55,8 +55,8 @@ def render(plan: Plan) -> str:
 
     Raises:
         ImpossibleError: Nothing fits.
-        IndexUnavailableError: Some package has no address or hash, or its repository was not read.
-        UsageError: An address without a hash is in the plan.
+        IndexUnavailableError: Some package has no URL or hash, or its repository was not read.
+        UsageError: A URL without a hash is in the plan.
     """
     packages = sorted(locked(plan), key=lambda package: canonicalize_name(package.name))
     lock = Pylock(

@@ -1,7 +1,7 @@
 """A hashed requirements file for ``pip install --require-hashes -r`` and ``uv pip sync``.
 
 Only one index line is safe: of several, pip takes the newest file of any, and uv stops at the first that has the name.
-So what comes from another index than the default one is named by the address of its file.
+So what comes from another index than the default one is named by the URL of its file.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def render(plan: Plan) -> str:
 
     Raises:
         ImpossibleError: Nothing fits.
-        IndexUnavailableError: Some package has no address or hash.
-        UsageError: A source tree or an address without a hash is in the plan.
+        IndexUnavailableError: Some package has no URL or hash.
+        UsageError: A source tree or a URL without a hash is in the plan.
     """
     packages = hashed(plan)
     default = default_index(packages)
@@ -35,7 +35,7 @@ def render(plan: Plan) -> str:
         by_index.setdefault(package.index or "", []).append(package)
     lines = [*_heading(plan), f"--index-url {default}"]
     for index in sorted(by_index, key=lambda index: (index == default, index)):
-        lines += ["", f"# from {index}" if index else "# asked for by address"]
+        lines += ["", f"# from {index}" if index else "# asked for by URL"]
         for package in by_index[index]:
             pin = f"{package.name}=={package.version}" if index == default else f"{package.name} @ {package.url}"
             lines += [f"{pin} \\", *_hash_lines(package)]

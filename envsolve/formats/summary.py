@@ -293,4 +293,4 @@ def _packages_to_show(answer: WhatIf) -> set[str]:
 def _difference_name(one: Difference) -> str:
     if one.kind == "support":
         return f"{one.name}'s code"
-    return "driver mode" if one.kind == "driver" else one.name
+    return {"driver": "driver mode", "flavour": "variant"}.get(one.kind, one.name)

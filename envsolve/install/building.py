@@ -118,7 +118,7 @@ def variables(
         home: ``CUDA_HOME``.
         host: The host compiler.
         environment: The environment that is built in; its programs (ninja) are found first.
-        site_packages: Its folder of packages.
+        site_packages: Its directory of packages.
         before: The variables of the package manager's process. ``MAX_JOBS`` in it is kept.
     """
     libraries = [str(home / "lib64"), str(home / "lib64" / "stubs")]
@@ -172,7 +172,7 @@ def _run_paths(home: Path, site_packages: Path) -> Iterator[str]:
         yield f"-Wl,-rpath,{home / 'lib64'}"
         return
     inside = home.relative_to(site_packages) / "lib"
-    # Of a module in the folder of packages, in a package, and in a package of a package.
+    # Of a module in the directory of packages, in a package, and in a package of a package.
     yield from (f"-Wl,-rpath,$ORIGIN/{up}{inside}" for up in ("", "../", "../../"))
 
 

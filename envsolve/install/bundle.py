@@ -42,7 +42,7 @@ _WORDS = Words(("python", "-m", "pip", "install"), "--index-url", ("--no-build-i
 
 
 class Later(msgspec.Struct, frozen=True):
-    """What a package downloads or compiles at its first use.
+    """Downloads and compilations of a package at its first use.
 
     Attributes:
         provided: What in the bundle, or on the machine, provides it; None if nothing does.
@@ -57,7 +57,7 @@ class Later(msgspec.Struct, frozen=True):
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """What a bundle holds; its ``bundle.json``.
+    """Contents of a bundle; its ``bundle.json``.
 
     Attributes:
         python: ``3.12``; None if the lock does not say.
@@ -198,7 +198,7 @@ def _described(plan: Plan, files: Sequence[BundledFile], catalogue: Catalogue) -
 
 
 def _later(plan: Plan, catalogue: Catalogue) -> Iterator[Later]:
-    """What the packages of a plan download or compile at their first use."""
+    """Downloads and compilations of the packages of a plan at their first use."""
     versions = {package.name: package.version for package in plan.packages}
     compilers = [machine.host_compilers for machine in plan.machines]
     first = compilers[0][0] if compilers and all(compilers) and compilers[0] else None

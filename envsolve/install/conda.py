@@ -25,7 +25,7 @@ from envsolve.system.files import read_regular
 from envsolve.system.processes import stream
 from envsolve.values import PythonVersion
 
-# Reading an explicit lock (CEP 23): conda packages by address and hash, by envsolve or by another tool.
+# Reading an explicit lock (CEP 23): conda packages by URL and hash, by envsolve or by another tool.
 
 
 SUFFIXES = (".lock", ".txt")
@@ -180,7 +180,7 @@ class CondaWork:
         return record.holds(environment, self.aim, self.python)
 
     def make(self, stage: Staging, progress: Progress) -> tuple[str, ...]:
-        """Make the whole environment in the working folder; returns warnings.
+        """Make the whole environment in the working directory; returns warnings.
 
         Raises:
             EnvsolveError: What rattler's words mean.
@@ -198,7 +198,7 @@ class CondaWork:
         packages = tuple(
             conda_fill.Package(f"{one.name} =={one.version}", one.url, one.hashes, one.size) for one in self.aim.files
         )
-        # An address is CHANNEL/SUBDIR/FILE.
+        # A URL is CHANNEL/SUBDIR/FILE.
         channels = tuple(dict.fromkeys(one.url.rsplit("/", 2)[0] for one in self.aim.files))
         return conda_fill.Order(packages, channels, self.subdir, str(stage.environment), str(stage.prefix))
 

@@ -23,7 +23,7 @@ from envsolve.solve.conda_channels import ChannelSecrets, clean_url, rattler
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package, by its address; ``spec`` finds its record in the index of its channel."""
+    """One package, by its URL; ``spec`` finds its record in the index of its channel."""
 
     spec: str
     url: str

@@ -37,10 +37,10 @@ _UNUSABLE = ':"$`\\'
 
 
 def resolved(prefix: Path) -> Path:
-    """The prefix with every folder above it resolved; the last part is kept, so that a link there is seen.
+    """The prefix with every directory above it resolved; the last part is kept, so that a link there is seen.
 
     Raises:
-        UsageError: It is the root folder, the current one or one above it (an empty text means the current one, too),
+        UsageError: It is the root directory, the current one (also as an empty text) or one above it,
             or no virtual environment can have its name.
     """
     absolute = Path(os.path.abspath(prefix))  # noqa: PTH100  (resolve() would follow a link at the prefix itself)
@@ -59,14 +59,14 @@ def resolved(prefix: Path) -> Path:
         raise UsageError(f"a name in the prefix is longer than {_NAME_MAX} bytes", hint="give --prefix a shorter name")
     if path in (here := Path.cwd(), *here.parents):
         raise UsageError(
-            f"the prefix {str(prefix)!r} is the current folder or one above it, which cannot be replaced in one step",
-            hint="name another folder with --prefix, for example --prefix env",
+            f"the prefix {str(prefix)!r} is the current directory or above it, and cannot be replaced in one step",
+            hint="name another directory with --prefix, for example --prefix env",
         )
     return path
 
 
 def make_parent(prefix: Path) -> None:
-    """Make the folder around the prefix.
+    """Make the directory around the prefix.
 
     Raises:
         UsageError: It cannot be made, or is not a directory.
@@ -78,22 +78,22 @@ def make_parent(prefix: Path) -> None:
 
 
 def claim(prefix: Path) -> None:
-    """Check that an environment may be put at ``prefix``: nothing is there, an empty folder, or an older environment.
+    """Check that ``prefix`` can take an environment: nothing, an empty directory or an older environment is there.
 
     Raises:
-        UsageError: Anything else is there, or the folder around it cannot be written.
+        UsageError: Anything else is there, or the directory around it cannot be written.
     """
     reason = next((text for stands, text in _REFUSALS if stands(prefix)), None)
     if reason is not None:
-        raise UsageError(f"{prefix} {reason}", hint="give --prefix a new folder, or remove what is there yourself")
+        raise UsageError(f"{prefix} {reason}", hint="give --prefix a new directory, or remove what is there yourself")
     outer = next((folder for folder in prefix.parents if _is_environment(folder)), None)
     if outer is not None:
         raise UsageError(
             f"{prefix} lies inside the environment {outer}, whose next update would delete it",
-            hint="give --prefix a folder outside of it",
+            hint="give --prefix a directory outside of it",
         )
     if not os.access(prefix.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"the folder {prefix.parent} cannot be written, and the environment is made there first")
+        raise UsageError(f"the directory {prefix.parent} cannot be written, and the environment is made there first")
 
 
 def check_replaceable(prefix: Path) -> None:
@@ -108,7 +108,7 @@ def check_replaceable(prefix: Path) -> None:
         raise UsageError(
             f"{prefix} is an environment that also holds other files ({', '.join(own[:3])}{more}), "
             "which replacing it would delete",
-            hint="move them elsewhere, or give --prefix a new folder",
+            hint="move them elsewhere, or give --prefix a new directory",
         )
 
 
@@ -155,7 +155,7 @@ class Installed:
     """An environment that is there and whole.
 
     Attributes:
-        prefix: Its folder.
+        prefix: Its directory.
         python: Its interpreter.
         python_version: ``3.12.1``.
         manager: What filled it, ``uv 0.13.9``.
@@ -198,7 +198,7 @@ def install(
         groups: Dependency groups of a lock; of one that envsolve made for several classes of machines, the class. None
             takes the class that this machine is of, and of other locks the default groups.
         machine: This machine; if given, the assumptions of ``source`` are checked against it.
-        verify: Called with the environment's folder before it is put in place; an exception from it fails the install,
+        verify: Called with the environment's directory before it is put in place; an exception fails the install,
             False says that nothing could be proved here.
         progress: Told of every step.
 
@@ -246,7 +246,7 @@ class Work(Protocol):
         """Whether an environment was made for exactly this, and is whole."""
 
     def make(self, stage: Staging, progress: Progress) -> tuple[str, ...]:
-        """Make the whole environment in the working folder; returns warnings."""
+        """Make the whole environment in the working directory; returns warnings."""
 
 
 def _read(path: Path, machine: Machine | None, python: str | None, groups: Sequence[str]) -> Lock | CondaLock:

@@ -52,7 +52,7 @@ _SIGNS = (
         r"failed to initialize cache at `(?P<what>[^`]+)`",
         InstallError,
         "its cache cannot be used: {what}",
-        "name a folder that you may write to, for example with UV_CACHE_DIR",
+        "name a directory that you may write to, for example with UV_CACHE_DIR",
     ),
     _sign(
         r"build dependencies.* did not run successfully|failed to (resolve|install) requirements from `build-system",
@@ -144,7 +144,7 @@ def explained(manager: str, code: int | None, output: Sequence[str]) -> Envsolve
 
 
 def _plain(line: str) -> str:
-    """A line without what means nothing to its reader: addresses of objects, and the folder that is gone by then."""
+    """A line without what means nothing to its reader: URLs of objects, and the directory that is gone by then."""
     return _STAGED.sub("", _OBJECT.sub(r"<\1>", line))
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from envsolve.install.interpreters import Target
 
 
-# Source trees of a plan or a lock: what pins them, and the copy of a folder that is built.
+# Source trees of a plan or a lock: what pins them, and the copy of a directory that is built.
 
 
 def of_lock(lock: Path, name: str, source: PackageVcs | PackageDirectory) -> Tree:
@@ -71,18 +71,18 @@ def reference(name: str, tree: Tree) -> tuple[str, Mapping[str, str]]:
     """The URL that a tree is built from, and the identity of its content.
 
     Raises:
-        UsageError: The folder is not there.
+        UsageError: The directory is not there.
     """
     address = tree.address or ""
     if tree.folder is None:
         return quote(address, safe="%/:=&?~+!,;'@()*[]#"), {"git": tree.commit or ""}
     if not is_folder(Path(tree.folder)):
-        raise UsageError(f"{name} is built from the folder {tree.folder}, which is not there", hint="plan again")
+        raise UsageError(f"{name} is built from the directory {tree.folder}, which is not there", hint="plan again")
     return address, {"sha256": source_digest(Path(tree.folder))}
 
 
 def staged(name: str, url: str, place: Path) -> str:
-    """The address to build a tree from: of a folder, that of a copy, so that no build leaves anything in it."""
+    """The URL to build a tree from: of a directory, that of a copy, so that no build leaves anything in it."""
     parts = urlsplit(url)
     if parts.scheme != "file":
         return url
@@ -101,7 +101,7 @@ class File:
 
     Attributes:
         version: None for an archive or a source tree whose version the lock does not say.
-        kind: ``tree`` for a commit of a repository or a folder, which is built like an ``sdist``.
+        kind: ``tree`` for a commit of a repository or a directory, which is built like an ``sdist``.
         filename: Empty for a source tree.
         url: Where it is; ``file:`` for one that lies beside the lock.
         hashes: Algorithm (sha256 or stronger) to hex digest; of a commit, its id by ``git``. Never empty.
@@ -120,7 +120,7 @@ class File:
     def requirement(self) -> str:
         """A hash-checked requirements line that only this very file satisfies, for pip and uv alike.
 
-        A direct reference is fetched from its address and nowhere else: no index, mirror or look-alike is asked.
+        A direct reference is fetched from its URL and nowhere else: no index, mirror or look-alike is asked.
         """
         if self.kind == "tree":  # pip and uv check no hash of one: git has checked the commit
             return f"{self.name} @ {self.url}"
@@ -129,7 +129,7 @@ class File:
 
     @property
     def public_url(self) -> str:
-        """The address without what may be secret: user name, password, a channel's token, and a signed query."""
+        """The URL without what may be secret: user name, password, a channel's token, and a signed query."""
         parts = urlsplit(without_secrets(self.url) if self.kind == "conda" else self.url)
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
@@ -181,7 +181,7 @@ def read_lock(path: Path) -> Lock:
     """
     hint = "make one with: envsolve plan REQUIREMENTS --format pylock -o pylock.toml"
     if path.is_dir():
-        raise UsageError(f"{path} is a folder, not a lock file", hint=hint)
+        raise UsageError(f"{path} is a directory, not a lock file", hint=hint)
     # The warning of the library about a newer lock is said in the notes instead.
     logging.getLogger("packaging.pylock").setLevel(logging.ERROR)
     try:
@@ -216,7 +216,7 @@ def wanted(source: Plan | Lock, target: Target) -> Wanted:
 
     Raises:
         ImpossibleError: The plan is impossible, or a file does not run on this interpreter.
-        IndexUnavailableError: The plan names files whose address or hash no index has confirmed.
+        IndexUnavailableError: The plan names files whose URL or hash no index has confirmed.
         UsageError: The plan or the lock asks for something that carries no hash.
     """
     if isinstance(source, Lock):
@@ -282,7 +282,7 @@ def _locked_file(lock: Path, package: Package, source: object) -> File:
     hashes = _strong(source.hashes, filename)
     if urlsplit(url).scheme not in ("https", "http", "file"):
         raise UsageError(
-            f"the lock has an address of {filename} that is neither http, https nor file",
+            f"the lock has a URL of {filename} that is neither http, https nor file",
             hint="lock again with envsolve plan",
         )
     if not hashes:
@@ -329,5 +329,5 @@ def _refuse_foreign(files: Sequence[File], target: Target) -> None:
 
 
 def _as_reference(url: str) -> str:
-    """The address as a requirements file can hold it: no fragment, nothing that pip would expand (``${NAME}``)."""
+    """The URL as a requirements file can hold it: no fragment, nothing that pip would expand (``${NAME}``)."""
     return quote(urlsplit(url)._replace(fragment="").geturl(), safe="%/:=&?~+!,;'@()*[]")

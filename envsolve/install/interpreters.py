@@ -162,7 +162,7 @@ def _fits(target: Target, python: str | None, requires: SpecifierSet | None) -> 
 
 # Run by the base interpreter, so that the environment is laid out as that Python version does it. The activation
 # scripts are written last, after the context has been told the final place: they name nothing else. The line of
-# pyvenv.cfg with the command that made it is dropped: nothing reads it, and it names a folder that will be gone.
+# pyvenv.cfg with the command that made it is dropped: nothing reads it, and it names a directory that will be gone.
 _MAKE = """
 import os, sys, venv
 staging, final = sys.argv[1:]
@@ -184,7 +184,7 @@ def make_environment(target: Target, staging: Path, final: Path) -> None:
     """Make an environment in ``staging`` that will be moved to ``final``.
 
     Raises:
-        InstallError: The interpreter lacks the ``venv`` module, or the folder cannot be written.
+        InstallError: The interpreter lacks the ``venv`` module, or the directory cannot be written.
     """
     command = [str(target.executable), "-I", "-c", _MAKE, str(staging), str(final)]
     made = stream(command, environ=os.environ, on_line=lambda line: None)

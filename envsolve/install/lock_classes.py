@@ -147,7 +147,7 @@ def installed(prefix: Path) -> tuple[tuple[str, str], ...]:
     """
     found = tuple(_installed(prefix))
     if not found:
-        raise UsageError(f"no environment with packages at {prefix}", hint="name its root folder: --prefix DIR")
+        raise UsageError(f"no environment with packages at {prefix}", hint="name its root directory: --prefix DIR")
     return found
 
 

@@ -40,7 +40,7 @@ _SMALL = 1 << 20
 
 BEGIN, END = "# written by envsolve guard --write", "# end of what envsolve guard wrote"
 CONFIG = "pip.ini" if sys.platform == "win32" else "pip.conf"
-"""pip's configuration file in the root folder of an environment."""
+"""pip's configuration file in the root directory of an environment."""
 
 
 def without_block(text: str) -> str:
@@ -99,7 +99,7 @@ class Record:
     Attributes:
         python: Full version of its interpreter.
         manager: The package manager that made it, with its version.
-        files: Every file that was installed, with addresses free of credentials.
+        files: Every file that was installed, with URLs free of credentials.
         proof: What came of verifying it; None if it was not verified.
         pip: Whether it was given the pip of its Python, which its user may upgrade.
     """
@@ -174,7 +174,7 @@ def made_here(environment: Path) -> bool:
 def unaccounted(environment: Path) -> list[str]:
     """Files in an environment, relative to it, that neither an install nor a guard put there: replacing it loses them.
 
-    The folder of packages belongs to package managers: what is in it counts as theirs.
+    The directory of packages belongs to package managers: what is in it counts as theirs.
     """
     entries = _listed(environment) or {}
     roots = ("conda-meta/", *(f"{path.relative_to(environment)}/" for path in environment.glob(_PACKAGES)))
@@ -187,7 +187,7 @@ def unaccounted(environment: Path) -> list[str]:
 def holds(environment: Path, wanted: Wanted, python: str | None) -> bool:
     """Whether the environment was made for exactly ``wanted`` and is still whole.
 
-    Whole means: its interpreter runs, every file is as the install left it, and the folder of packages holds nothing
+    Whole means: its interpreter runs, every file is as the install left it, and the directory of packages holds nothing
     else but packages that were installed since. Any patch release of the wanted Python will do.
 
     Args:
@@ -227,7 +227,7 @@ def _absent(environment: Path, packages: list[tuple[str, str | None]], *, whole:
 
 
 def _name(dist: Distribution) -> str:
-    """The normalized name; empty for a leftover folder without readable metadata."""
+    """The normalized name; empty for a leftover directory without readable metadata."""
     try:
         return canonicalize_name(dist.metadata["Name"] or "")
     except (OSError, UnicodeDecodeError, KeyError, TypeError):
@@ -235,7 +235,7 @@ def _name(dist: Distribution) -> str:
 
 
 def site_packages(environment: Path) -> Path:
-    """The one folder of installed packages of a virtual environment on Linux."""
+    """The one directory of installed packages of a virtual environment on Linux."""
     return next(environment.glob(_PACKAGES))
 
 
@@ -268,7 +268,7 @@ def _is_there(dist: Distribution | None, version: str | None, *, whole: bool = F
 
 
 def _holds_others(environment: Path, entries: dict[str, Entry]) -> bool:
-    """Whether the folder of packages has names that neither the install nor a package installed since accounts for."""
+    """Whether the directory of packages has names from neither the install nor a package installed since."""
     for packages in environment.glob(_PACKAGES):
         base = f"{packages.relative_to(environment)}/"
         known = {name[len(base) :].partition("/")[0] for name in entries if name.startswith(base)}

@@ -1,8 +1,8 @@
-"""Making an environment that was built in one folder fit for another.
+"""Making an environment that was built in one directory fit for another.
 
-Two kinds of files carry the folder of their environment: scripts in ``bin``, and what a source distribution wrote into
-its own files while it was built. Files are replaced, never written in place: uv links them to its cache, and writing
-through such a link would change every other environment.
+Two kinds of files carry the directory of their environment: scripts in ``bin``, and what a source distribution wrote
+into its own files while it was built. Files are replaced, never written in place: uv links them to its cache, and
+writing through such a link would change every other environment.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def relocate(environment: Path, final: Path, built: Iterable[str], cited: Iterab
     Args:
         environment: The environment's current directory.
         final: Its final directory.
-        built: Names of the packages that were built from source here; the files of wheels name no folder.
-        cited: Those that were asked for by an address which says what they are: a commit of a repository.
+        built: Names of the packages that were built from source here; the files of wheels name no directory.
+        cited: Those that were asked for by a URL which says what they are: a commit of a repository.
     """
     built_names, cited_names = ({canonicalize_name(name) for name in names} for names in (built, cited))
     changed = _rewrite_scripts(environment, final)
@@ -86,7 +86,7 @@ def _names(head: bytes, folder: Path) -> bool:
 
 
 def _rewrite_texts(paths: Iterable[Path], environment: Path, final: Path) -> set[Path]:
-    """Replace the one folder by the other in those files that are text and name it; the paths of those that changed."""
+    """Replace one directory by the other in the text files that name it, and return the files that changed."""
     old, new = os.fsencode(environment), os.fsencode(final)
     changed = set()
     for path in paths:
@@ -106,10 +106,10 @@ def _files_of(dist: Distribution, environment: Path) -> list[Path]:
 
 
 def _forget_reference(dist: Distribution) -> None:
-    """Drop the note that the package came from an address (PEP 610).
+    """Drop the note that the package came from a URL (PEP 610).
 
-    The plan chose it by name and version; the address only pinned the file. With the note, ``pip freeze`` would print
-    the address in place of the version.
+    The plan chose it by name and version; the URL only pinned the file. With the note, ``pip freeze`` would print
+    the URL in place of the version.
     """
     _info_folder(dist).joinpath(_DIRECT_URL).unlink(missing_ok=True)
 
@@ -135,7 +135,7 @@ def _rows(dist: Distribution) -> list[list[str]]:
 
 
 def _info_folder(dist: Distribution) -> Path:
-    """The dist-info folder, found by listing: its name may spell the project's name in any case."""
+    """The dist-info directory, found by listing: its name may spell the project's name in any case."""
     name = next(row[0].split("/")[0] for row in _rows(dist) if row[0].endswith(".dist-info/RECORD"))
     return Path(str(dist.locate_file(""))) / name
 
@@ -167,7 +167,7 @@ def write(site_packages: Path, environment: Mapping[str, str]) -> None:
     """Write the file that sets ``environment`` by default; none where there is nothing to set.
 
     Args:
-        site_packages: The folder of packages, ``PREFIX/lib/python3.12/site-packages``.
+        site_packages: The directory of packages, ``PREFIX/lib/python3.12/site-packages``.
         environment: By name; values that begin with ``{site_packages}`` follow the environment where it is moved.
     """
     if environment:
@@ -181,14 +181,14 @@ def line(environment: Mapping[str, str], site_packages: str) -> str:
 
     Args:
         environment: By name.
-        site_packages: The folder of packages, relative to the environment.
+        site_packages: The directory of packages, relative to the environment.
     """
     settings = (_setting(name, value, site_packages) for name, value in sorted(environment.items()))
     return f"import os, sys; {'; '.join(settings)}\n"
 
 
 def _setting(name: str, value: str, site_packages: str) -> str:
-    """One statement: a folder goes before those of ``PATH``, once; another variable is set unless it is already."""
+    """One statement: a directory goes before those of ``PATH``, once; another variable is set unless it is already."""
     if name == "PATH":
         folder = _expression(value.removesuffix(_AND_PATH), site_packages)
         rest = "*os.environ.get('PATH', os.defpath).split(os.pathsep)"

@@ -86,7 +86,7 @@ def _write_stub(stub: Path, headers: Sequence[Path], compiler: str) -> None:
         raise InstallError(f"{compiler} cannot link a library:\n{why}", hint="see that it is whole")
 
 
-# A CUDA toolkit out of conda packages, in a folder of the environment, where neither the machine nor PyPI has one.
+# A CUDA toolkit out of conda packages, in a directory of the environment, where neither the machine nor PyPI has one.
 #
 # For CUDA 12 the default index has ptxas, libNVVM and headers, and no nvcc; conda-forge has all of it. The directory
 # is a conda prefix of its own beside NVIDIA's packages: nothing else of the environment is conda's.
@@ -96,7 +96,7 @@ _EXTRA = "envsolve[conda]"
 
 
 def place(building: Building) -> str:
-    """The toolkit's folder below the environment's packages."""
+    """The toolkit's directory below the environment's packages."""
     return f"nvidia/cuda-{building.nvcc}"
 
 
@@ -113,7 +113,7 @@ def way(building: Building) -> str | None:
 
 
 def bring(building: Building, machine: Machine | None, stage: Staging, progress: Progress) -> Path:
-    """Install the toolkit into the environment that is being made; its folder.
+    """Install the toolkit into the environment that is being made; its directory.
 
     Raises:
         IndexUnavailableError: The channel cannot be read, or has no such packages for this machine.
@@ -276,7 +276,7 @@ def _write(log: TextIO, step: Step, progress: Progress) -> None:
 
 
 def copies(files: Sequence[File], stage: Staging) -> list[File]:
-    """Source trees as they are built: folders are copied, so that a build leaves nothing in them, and takes nothing."""
+    """Source trees as they are built: directories are copied, so that a build cannot change them."""
     place = stage.folder / "trees"
     place.mkdir(exist_ok=True)
     return [replace(file, url=trees.staged(file.name, file.url, place)) for file in files]

@@ -1,4 +1,4 @@
-"""The folder beside the prefix in which an environment is made, and the one step that puts it in place.
+"""The directory beside the prefix in which an environment is made, and the one step that puts it in place.
 
 Nothing touches the prefix before :meth:`Staging.swap`. Until then an older environment there works as ever, and a
 prefix that did not exist does not exist. Beside a prefix ``P/name`` lie, only during an install:
@@ -30,14 +30,14 @@ from envsolve.errors import UsageError
 from envsolve.install.errors import InstallError, Progress, Step
 from envsolve.system.processes import signals_postponed
 
-# Processes that a killed install left behind, found by the staging folder that they work in.
+# Processes that a killed install left behind, found by the staging directory that they work in.
 #
 # Linux ends the package manager when its install is killed, but not what the manager itself started: a compiler or a
 # build back end. Every child of an install has the staging directory in its environment, and passes it on.
 
 
 MARK = "ENVSOLVE_STAGING"
-"""The variable that names the staging folder to every process of an install."""
+"""The variable that names the staging directory to every process of an install."""
 
 _ENDING_SECONDS = 5.0
 _PASSES = 10  # a process may start another while it is being killed
@@ -45,7 +45,7 @@ _PROC = Path("/proc")
 
 
 def end(folder: Path) -> None:
-    """Kill every process that works in the staging folder ``folder``, and wait until it is gone.
+    """Kill every process that works in the staging directory ``folder``, and wait until it is gone.
 
     Only for the holder of the install's lock: the install that those processes belong to is dead then.
     """
@@ -57,7 +57,7 @@ def end(folder: Path) -> None:
 
 
 def _end_one(pid: int, folder: bytes) -> bool:
-    """Whether the process works in the folder; it is killed then, and gone."""
+    """Whether the process works in the directory; it is killed then, and gone."""
     try:
         descriptor = os.pidfd_open(pid)  # pins the process: its number cannot pass to another one meanwhile
     except OSError:
@@ -99,7 +99,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The working folder of one install; only the holder of the lock has one."""
+    """The working directory of one install; only the holder of the lock has one."""
 
     prefix: Path
     folder: Path
@@ -111,11 +111,11 @@ class Staging:
 
     @property
     def temporary(self) -> Path:
-        """For the package manager's temporary files: on the prefix's disk, and gone with the folder."""
+        """For the package manager's temporary files: on the prefix's disk, and gone with the directory."""
         return self.folder / "tmp"
 
     def swap(self) -> None:
-        """Put the environment at the prefix; what was there before is now in the working folder, to be deleted."""
+        """Put the environment at the prefix; what was there before is now in the working directory, to be deleted."""
         if not self.prefix.exists() or not any(self.prefix.iterdir()):
             self.environment.rename(self.prefix)
         elif not exchange(self.environment, self.prefix):
@@ -131,7 +131,7 @@ def opened(prefix: Path, *, wait: float, progress: Progress) -> Iterator[Staging
     place, and the rest is deleted.
 
     Args:
-        prefix: A resolved prefix; the folder around it exists.
+        prefix: A resolved prefix; the directory around it exists.
         wait: Seconds to wait for another install into the same prefix.
 
     Raises:
@@ -158,7 +158,7 @@ def opened(prefix: Path, *, wait: float, progress: Progress) -> Iterator[Staging
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap two folders in one step (renameat2, Linux 3.15); False if the kernel or the file system cannot."""
+    """Swap two directories in one step (renameat2, Linux 3.15); False if the kernel or the file system cannot."""
     renameat2 = getattr(_LIBC, "renameat2", None)
     if renameat2 is None:
         return False
@@ -189,7 +189,7 @@ def _recover(prefix: Path, folder: Path) -> None:
 
 
 def _delete(folder: Path) -> None:
-    """Delete a folder, read-only folders inside it included."""
+    """Delete a directory, read-only directories inside it included."""
     try:
         shutil.rmtree(folder)
     except OSError:

@@ -64,7 +64,7 @@ class WheelWork:
         return record.holds(environment, self.aim, self.target.version)
 
     def make(self, stage: Staging, progress: Progress) -> tuple[str, ...]:
-        """Make the whole environment in the working folder; returns warnings.
+        """Make the whole environment in the working directory; returns warnings.
 
         Raises:
             EnvsolveError: What the manager's words mean.
@@ -105,7 +105,7 @@ def _first_served(origin: Plan | Lock, requires: SpecifierSet | None, known: Seq
 def _make(
     stage: Staging, aim: Wanted, sources: Sources | None, target: Target, manager: str | None, progress: Progress
 ) -> tuple[str, ...]:
-    """Make the whole environment in the working folder; returns warnings."""
+    """Make the whole environment in the working directory; returns warnings."""
     environment = stage.environment
     progress(Step("prepare", f"making an environment of Python {target.version}"))
     interpreters.make_environment(target, environment, stage.prefix)

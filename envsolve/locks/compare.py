@@ -1,4 +1,4 @@
-"""What two locks or plans differ in: packages, and what they assume of the machine."""
+"""Differences of two locks or plans: packages, and their assumptions about the machine."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 Said = Mapping[str, Mapping[str, str]]
-"""What a lock or plan says, by kind and name: ``{"package": {"torch": "2.9.1+cu126"}}``."""
+"""Contents of a lock or plan by kind and name: ``{"package": {"torch": "2.9.1+cu126"}}``."""
 
 
 def compare_files(before: Path, after: Path) -> Comparison:
-    """What differs between two files.
+    """Differences of two files.
 
     Raises:
         UsageError: A file cannot be read, or is neither a lock nor a plan.
@@ -44,7 +44,7 @@ def compare_files(before: Path, after: Path) -> Comparison:
 
 
 def read_said(text: str, path: Path) -> Said:
-    """What the text of a lock or a plan says.
+    """Read the text of a lock or a plan.
 
     Raises:
         UsageError: It is neither.

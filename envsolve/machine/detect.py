@@ -240,7 +240,7 @@ def detect(
                 "host_compilers": "PATH",
                 "python": "running interpreter",
                 "pythons": "PATH and running interpreter",
-                "installers": "PATH and running interpreter's folder",
+                "installers": "PATH and running interpreter's directory",
                 "environment": "environment of this process",
             },
         )

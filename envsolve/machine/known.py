@@ -57,7 +57,7 @@ def load_machine(path: Path) -> Machine:
     try:
         data = read_regular(path)
     except IsADirectoryError as error:
-        raise UsageError(f"{path}: is a folder, not a machine file", hint="name the files in it") from error
+        raise UsageError(f"{path}: is a directory, not a machine file", hint="name the files in it") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{path}: cannot read the machine file: {reason}", hint=_HINT) from error
@@ -110,7 +110,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     files = sorted(path.glob("*.json"))
     if not files:
-        raise UsageError(f"{path}: no machine file (*.json) in this folder", hint=_HINT)
+        raise UsageError(f"{path}: no machine file (*.json) in this directory", hint=_HINT)
     return files
 
 

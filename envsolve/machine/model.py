@@ -135,7 +135,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class Toolkit(msgspec.Struct, frozen=True):
-    """A CUDA toolkit on disk: its version, root folder, and whether ``nvcc`` is in it."""
+    """A CUDA toolkit on disk: its version, root directory, and whether ``nvcc`` is in it."""
 
     version: str | None = None
     path: str | None = None

@@ -353,7 +353,7 @@ def is_compat(loaded: Libcuda, driver_version: str | None) -> bool:
     """Whether the ``libcuda`` that the loader takes is a cuda-compat library rather than the driver's own.
 
     The driver's own library carries exactly the kernel driver's version in its file name. Where either is not known
-    (WSL and Jetson name the file without it) the folder decides: the cuda-compat packages install into ``compat``.
+    (WSL and Jetson name the file without it) the directory decides: the cuda-compat packages install into ``compat``.
     """
     if loaded.file_version is not None and driver_version is not None:
         return loaded.file_version != driver_version

@@ -34,20 +34,20 @@ def _ask_own(command: Sequence[str], environ: Mapping[str, str], *, limit: float
 
 
 def folders(environ: Mapping[str, str], root: Path = Path("/")) -> list[Path]:
-    """The folders of ``PATH`` in order, without repetition; absolute ones are taken below ``root``."""
+    """The directories of ``PATH`` in order, without repetition; absolute ones are taken below ``root``."""
     entries = [entry for entry in environ.get("PATH", "").split(os.pathsep) if entry]
     return list(dict.fromkeys(below(root, entry) for entry in entries))
 
 
 def below(root: Path, path: str) -> Path:
-    """``path`` as seen from a file system whose root folder is ``root``."""
+    """``path`` as seen from a file system whose root directory is ``root``."""
     if root == Path("/") or not path.startswith("/"):
         return Path(path)
     return root / path.lstrip("/")
 
 
 def programs(search: Sequence[Path], name: re.Pattern[str]) -> Iterator[Path]:
-    """Executable files whose whole name matches, in search order; sorted within a folder, shortest name first.
+    """Executable files whose whole name matches, in search order; sorted within a directory, shortest name first.
 
     The plain name (``gcc``) comes before its versioned sisters (``gcc-12``), as it is what a build would call.
     """
@@ -77,7 +77,7 @@ _LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-li
 
 
 def candidates(environ: Mapping[str, str], root: Path = Path("/")) -> Iterator[tuple[Path, str]]:
-    """Folders that may hold a toolkit, in the order that builds look for one, with what led there."""
+    """Directories that may hold a toolkit, in the order that builds look for one, with what led there."""
     for variable in HOME_VARIABLES:
         if value := environ.get(variable):
             yield below(root, value), variable
@@ -92,7 +92,7 @@ def candidates(environ: Mapping[str, str], root: Path = Path("/")) -> Iterator[t
 
 
 def find_toolkits(environ: Mapping[str, str], root: Path = Path("/")) -> dict[Path, str]:
-    """Real folders that hold a CUDA toolkit, each once, with what first led there."""
+    """Real directories that hold a CUDA toolkit, each once, with what first led there."""
     found: dict[Path, str] = {}
     for path, source in candidates(environ, root):
         real = real_path(path)
@@ -102,10 +102,10 @@ def find_toolkits(environ: Mapping[str, str], root: Path = Path("/")) -> dict[Pa
 
 
 def toolkit_of(program: Path, environ: Mapping[str, str]) -> Path | None:
-    """The toolkit folder that an ``nvcc`` on ``PATH`` belongs to.
+    """The toolkit directory that an ``nvcc`` on ``PATH`` belongs to.
 
     nvcc reads ``nvcc.profile`` from its own directory. An ``nvcc`` without one there is a wrapper (a distribution's
-    script, a compiler cache): the real one names its folder in a dry run.
+    script, a compiler cache): the real one names its directory in a dry run.
     """
     real = real_path(program)
     if is_file(real.parent / "nvcc.profile"):
@@ -253,7 +253,7 @@ _VERSION = re.compile(r"\b(\d+\.\d+(?:\.\d+)*(?:(?:a|b|rc)\d+|\.dev\d+|\.post\d+
 
 
 def find_installers(search: Sequence[Path]) -> dict[str, Path]:
-    """The first program of each name in the folders ``search``."""
+    """The first program of each name in the directories ``search``."""
     found = ((name, next(programs(search, re.compile(re.escape(name))), None)) for name in NAMES)
     return {name: path for name, path in found if path is not None}
 

@@ -71,7 +71,7 @@ class RangedFile(io.RawIOBase):
             url: Address without credentials.
             session: Sends the requests.
             size: Bytes, if the index gives it; helps to choose how much to read at once.
-            download_dir: Where a server without ranges is downloaded to; the system's temporary folder when None.
+            download_dir: Where a server without ranges is downloaded to; the system's temporary directory when None.
 
         Raises:
             IndexUnavailableError: The file cannot be read, or no longer exists.
@@ -241,7 +241,7 @@ class Member(Struct, frozen=True):
     """One file in an archive.
 
     Attributes:
-        name: With its folders.
+        name: With its directories.
         size: Bytes, uncompressed.
     """
 

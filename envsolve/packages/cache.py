@@ -33,14 +33,14 @@ _CHECK = 4  # bytes of CRC-32 in front of each entry
 
 
 def default_cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """``ENVSOLVE_CACHE_DIR``, else the user's cache folder of this platform."""
+    """``ENVSOLVE_CACHE_DIR``, else the user's cache directory of this platform."""
     if environ.get("ENVSOLVE_CACHE_DIR"):
         return Path(environ["ENVSOLVE_CACHE_DIR"])
     return user_folder("cache", environ)
 
 
 class DiskCache:
-    """A folder of entries; safe for many threads and processes, since an entry is replaced whole."""
+    """A directory of entries; safe for many threads and processes, since an entry is replaced whole."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

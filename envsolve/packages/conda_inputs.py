@@ -73,7 +73,7 @@ def read_spec(text: str, origin: str, names: Mapping[str, str]) -> Spec:
         names: Names on conda-forge by names on the package index, if they differ.
 
     Raises:
-        UsageError: It is neither, or asks for what conda has not: an address, a variant in the version.
+        UsageError: It is neither, or asks for what conda has not: a URL, a variant in the version.
     """
     text = text.strip()
     try:
@@ -87,11 +87,11 @@ def of_requirement(requirement: Requirement, origin: str, names: Mapping[str, st
     """A PEP 508 requirement as a match spec; its marker is the caller's to weigh, its extras are dropped.
 
     Raises:
-        UsageError: It asks for an address, or for a local version.
+        UsageError: It asks for a URL, or for a local version.
     """
     if requirement.url is not None:
         hint = "put it under `pip:` in an environment.yml, or plan with pip or uv"
-        raise wrong(origin, f"{requirement.name} is asked for by address, which conda does not install", hint)
+        raise wrong(origin, f"{requirement.name} is asked for by URL, which conda does not install", hint)
     clauses = [_clause(one, requirement, origin) for one in sorted(requirement.specifier, key=str)]
     name = names.get(canonicalize_name(requirement.name), requirement.name.lower())
     return Spec(name, ",".join(clauses) or None, origin=origin)

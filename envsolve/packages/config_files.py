@@ -99,7 +99,7 @@ def uv_layers(environ: Mapping[str, str], cwd: Path | None, home: Path, system: 
 
 
 def _project_layer(cwd: Path, environ: Mapping[str, str]) -> Iterator[Layer]:
-    """The nearest folder upward that configures uv; ``uv.toml`` hides the ``pyproject.toml`` beside it."""
+    """The nearest directory upward that configures uv; ``uv.toml`` hides the ``pyproject.toml`` beside it."""
     for folder in (cwd, *cwd.parents):
         text = _read(folder / "uv.toml")
         if text is not None:
@@ -142,7 +142,7 @@ def _uv_values(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_login(url: str, name: str | None, environ: Mapping[str, str]) -> str:
-    """The address of a named uv index with the credentials that ``UV_INDEX_<NAME>_USERNAME/_PASSWORD`` give it."""
+    """The URL of a named uv index with the credentials that ``UV_INDEX_<NAME>_USERNAME/_PASSWORD`` give it."""
     key = "".join(c if c.isalnum() else "_" for c in name or "").upper()
     user = environ.get(f"UV_INDEX_{key}_USERNAME", "")
     password = environ.get(f"UV_INDEX_{key}_PASSWORD", "")

@@ -186,7 +186,7 @@ def _is_digest(name: str, digest: str) -> bool:
 # The links of a page in HTML, and what else tells a listing from a login page.
 
 
-Anchor = dict[str, str | None]  # the attributes of one link that has an address
+Anchor = dict[str, str | None]  # the attributes of one link that has a URL
 
 # What older projects have on their pages besides, and tools add beside a file.
 _OTHER_FILES = re.compile(r"\.(?:egg|exe|msi|rpm|deb|dmg|tar|tgz|tbz|bz2|xz|gz|Z|zst|asc|sig|metadata)$", re.IGNORECASE)

@@ -80,7 +80,7 @@ def load_project(path: Path, origin: str | None = None) -> Project:
             return _setup_cfg(path, text)
         file = msgspec.toml.decode(text, type=_File)
     except OSError as error:
-        hint = "name a folder with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a folder"
+        hint = "name a directory with a pyproject.toml, or that file; `NAME @ FOLDER` builds what is in a directory"
         what = f"the project cannot be read: {error.strerror}"
         raise wrong(f"{origin}: {path}" if origin else str(path), what, hint) from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # a number of 5,000 digits, 2,000 brackets

@@ -118,7 +118,7 @@ def expand(line: str, environment: Mapping[str, str], origin: str) -> str:
     """Put the values of environment variables in the place of ``${NAME}``.
 
     Raises:
-        UsageError: A variable is not set: an address with a hole in it would fail later, and less clearly.
+        UsageError: A variable is not set: a URL with a hole in it would fail later, and less clearly.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -356,8 +356,8 @@ def _ask(text: str, origin: str, role: Role, hashes: tuple[str, ...] = ()) -> As
     if need.requirement.extras:
         raise wrong(origin, f"a constraint has no extras: {text}", "leave the [extras] out")
     if need.requirement.url is not None:
-        hint = "constrain the version, or ask for the address as a requirement"
-        raise wrong(origin, f"an address is not supported in constraints: {need.requirement.name}", hint)
+        hint = "constrain the version, or ask for the URL as a requirement"
+        raise wrong(origin, f"a URL is not supported in constraints: {need.requirement.name}", hint)
     return Asked(constraints=(need,))
 
 
@@ -373,11 +373,11 @@ def read_requirements(
     """Read what is asked for.
 
     Args:
-        arguments: PEP 508 requirements, ``name @ address``, addresses or paths of wheels and sdists,
-            ``git+https://...#egg=name``, project folders (``.[extra]``) or paths of a ``pyproject.toml``.
+        arguments: PEP 508 requirements, ``name @ address``, URLs or paths of wheels and sdists,
+            ``git+https://...#egg=name``, project directories (``.[extra]``) or paths of a ``pyproject.toml``.
         files: Requirement files (``-r``).
         constraints: Constraint files (``-c``).
-        projects: Project folders or ``pyproject.toml`` files.
+        projects: Project directories or ``pyproject.toml`` files.
         extras: Extras of the projects, those among ``arguments`` included.
         groups: Dependency groups of the projects.
 

@@ -201,7 +201,7 @@ def project_path(text: str) -> tuple[Path, tuple[str, ...]] | None:
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text is meant as a path: a plain word never is, even where a folder has that name (as in pip)."""
+    """Whether a text is meant as a path: a plain word never is, even where a directory has that name (as in pip)."""
     if _ADDRESS.match(text) or _NAMED.match(text):
         return False
     body = _MARKER.split(text, maxsplit=1)[0]
@@ -228,7 +228,7 @@ def _spelling(text: str) -> str | None:
     """The likely intended text: conda's and everyday spelling (``torch=2.9``, ``torch 2.9``), or a path with blanks."""
     name, at, place = text.partition("@")
     if at and " " in place.strip() and (is_folder(path := _home(place.strip())) or is_file(path)):
-        return f"write '{name.strip()} @ {real_path(path).as_uri()}': a blank ends an address"
+        return f"write '{name.strip()} @ {real_path(path).as_uri()}': a blank ends a URL"
     match = re.match(_SINGLE_EQUALS, text) or re.match(_NAME_VERSION, text)
     return f"write {match['name']}=={match['version']}" if match else None
 
@@ -238,7 +238,7 @@ def _from_address(text: str, origin: str) -> Requirement:
     try:
         parts = urlsplit(address)
     except ValueError as error:
-        raise wrong(origin, f"{address} is not an address: {error}") from None
+        raise wrong(origin, f"{address} is not a URL: {error}") from None
     fragment = parse_qsl(parts.fragment, keep_blank_values=True)
     name = next((value for key, value in fragment if key == "egg"), None)
     rest = "&".join(f"{key}={value}" for key, value in fragment if key != "egg")

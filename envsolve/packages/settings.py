@@ -35,7 +35,7 @@ class IndexSettings(msgspec.Struct, frozen=True):
         strategy: ``first-index`` takes a project from the first index that has it; ``unsafe-best-match`` merges what
             all indexes have of it, as pip does. The names are uv's.
         sources: Setting name to where it came from, for messages.
-        ca_bundle: File or folder of certificate authorities that replaces the usual ones.
+        ca_bundle: File or directory of certificate authorities that replaces the usual ones.
         client_cert: PEM file with a client certificate and its key.
         proxy: Proxy for every request; None leaves it to the environment (``HTTPS_PROXY``, ``NO_PROXY``, ...).
         trusted_hosts: ``host`` or ``host:port`` whose certificate is not checked.
@@ -100,13 +100,13 @@ def read_settings(
         index_url: ``--index-url``.
         extra_index_urls: ``--extra-index-url``.
         find_links: ``--find-links``; those of all places add up.
-        cwd: Where the search for ``uv.toml`` and ``pyproject.toml`` starts; the current folder when None.
+        cwd: Where the search for ``uv.toml`` and ``pyproject.toml`` starts; the current directory when None.
         home: The user's home; read from ``environ`` when None.
         prefix: The Python environment whose ``pip.conf`` counts; the running one when None.
         system: Where system-wide configuration lies.
 
     Raises:
-        UsageError: A file or value cannot be read, or an address has no scheme.
+        UsageError: A file or value cannot be read, or a URL has no scheme.
     """
     home = home or Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
     layers = [
@@ -213,7 +213,7 @@ def _checked(url: str, place: str) -> str:
         raise UsageError(f"{error.message} (from: {place})", hint=error.hint) from None
     if not address.startswith(("https://", "http://", "file://")):
         raise UsageError(
-            f"an index address has no https://, http:// or file:// in front (from: {place})",
+            f"an index URL has no https://, http:// or file:// in front (from: {place})",
             hint=f"correct it where it is set ({place}), or leave it out",
         )
     if address.startswith("file:") and not local_path(address).is_dir():

@@ -34,8 +34,8 @@ class Tree(msgspec.Struct, frozen=True):
             and for another kind of repository.
         revision: What was asked for of it, a branch, a tag or a commit; None for its default branch.
         commit: The commit that this was; None if the repository was not read.
-        folder: Absolute path of the folder; None for a repository.
-        subdirectory: The folder of the project in it; None for its top.
+        folder: Absolute path of the directory; None for a repository.
+        subdirectory: The directory of the project in it; None for its top.
         exact: Whether what it depends on was read; False if only its build knows it.
         needs_torch: Whether its build imports torch; None if it was not read.
         build_requires: What its pyproject.toml says of its build.
@@ -54,7 +54,7 @@ class Tree(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str | None:
-        """Its address as pip and uv take it, with the commit that was read; None for other kinds of repositories."""
+        """Its URL as pip and uv take it, with the commit that was read; None for other kinds of repositories."""
         if self.folder is not None:
             return Path(self.folder).as_uri() + self._fragment
         if self.repository is None:
@@ -78,13 +78,13 @@ class Read(msgspec.Struct, frozen=True):
 
 
 _OTHER_KINDS = ("hg+", "svn+", "bzr+")
-# What git fetches without running a program that an address names (`ext::`).
+# What git fetches without running a program that a URL names (`ext::`).
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def read_address(url: str) -> Tree:
-    """The tree that an address names, not read yet; ``unread`` says why it cannot be."""
+    """The tree that a URL names, not read yet; ``unread`` says why it cannot be."""
     if is_of_another_kind(url):
         return Tree(unread=f"only git repositories are read, not {url.partition('+')[0]}")
     try:
@@ -99,12 +99,12 @@ def read_address(url: str) -> Tree:
     path, _, revision = parts.path.rpartition("@") if "@" in parts.path else (parts.path, "", "")
     repository = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
     if parts.scheme not in _SCHEMES or revision.startswith("-"):
-        return Tree(unread="git has no such addresses")
+        return Tree(unread="git has no such URLs")
     return Tree(repository=repository, revision=revision or None, subdirectory=subdirectory)
 
 
 def is_of_another_kind(url: str) -> bool:
-    """Whether an address is that of a repository which is not git's."""
+    """Whether a URL is that of a repository which is not git's."""
     return url.startswith(_OTHER_KINDS)
 
 
@@ -267,7 +267,7 @@ def fetched(repository: str, revision: str | None, environ: Mapping[str, str] = 
     """Fetch one revision of a repository for the time of the block.
 
     Args:
-        repository: An address that git takes.
+        repository: A URL that git takes.
         revision: A branch, a tag, another ref, or a commit, also an abbreviated one; None for the default branch.
         environ: Variables of git, whose configuration (credentials, proxies) is the user's own.
 
@@ -288,7 +288,7 @@ def fetched(repository: str, revision: str | None, environ: Mapping[str, str] = 
 
 
 def _with_remote(repository: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of git with the address of the repository: everybody here could read a password in its words."""
+    """The variables of git with the URL of the repository: everybody here could read a password in its words."""
     number = int(count) if (count := environ.get("GIT_CONFIG_COUNT", "0")).isdigit() else 0
     told = {f"GIT_CONFIG_KEY_{number}": "remote.origin.url", f"GIT_CONFIG_VALUE_{number}": repository}
     return {**environ, **told, "GIT_CONFIG_COUNT": str(number + 1)}
@@ -344,7 +344,7 @@ class _Git:
         return ended.stdout
 
 
-_FORMS = "write git+https://host/repository@revision#subdirectory=folder, or file:///folder"
+_FORMS = "write git+https://host/repository@revision#subdirectory=directory, or file:///directory"
 
 
 def read_tree(name: str, url: str, *, offline: bool) -> Read:
@@ -352,7 +352,7 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
 
     Args:
         name: The package that was asked for.
-        url: Its address, ``git+https://...`` or ``file:///folder``.
+        url: Its URL, ``git+https://...`` or ``file:///folder``.
         offline: Whether to ask nothing beyond this machine.
 
     Raises:
@@ -368,7 +368,7 @@ def read_tree(name: str, url: str, *, offline: bool) -> Read:
     if tree.folder is not None:
         project = Path(tree.folder, tree.subdirectory or "")
         if not is_folder(project):
-            raise UsageError(f"there is no folder {project} to build {name} from", hint="check the path")
+            raise UsageError(f"there is no directory {project} to build {name} from", hint="check the path")
         return described(name, tree, lambda path: _content(project / path))
     repository = tree.repository or ""
     if offline and not repository.startswith("file:"):

@@ -47,7 +47,7 @@ def redact(url: str) -> str:
     try:
         clean, login = split_login(url)
     except UsageError:
-        return "(an address that cannot be read)"
+        return "(a URL that cannot be read)"
     return clean if login is None else clean.replace("://", "://****@", 1)
 
 
@@ -89,9 +89,9 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port  # urlsplit checks it on access
     except ValueError:
-        # Neither the address nor Python's words for what is wrong with it: both may hold a part of a password.
+        # Neither the URL nor Python's words for what is wrong with it: both may hold a part of a password.
         raise UsageError(
-            "an index address cannot be read",
+            "an index URL cannot be read",
             hint="correct it in your index settings; a password in it must be percent-encoded",
         ) from None
     return parts
@@ -109,7 +109,7 @@ class Credentials:
     def __init__(self, keyring: str) -> None:
         self._keyring = keyring
         self._lock = Lock()
-        self._logins: dict[str, Login | None] = {}  # by index address without credentials
+        self._logins: dict[str, Login | None] = {}  # by index URL without credentials
         self._asked: set[str] = set()
 
     def add(self, address: str) -> str:
@@ -154,7 +154,7 @@ class Credentials:
             return None
         place = origin(url)
         near = [address for address, login in self._logins.items() if login and origin(address) == place]
-        # An index whose address starts the URL's first, the longest of those before others.
+        # An index whose URL starts the URL's first, the longest of those before others.
         return self._logins[max(near, key=lambda a: (url.startswith(a.rstrip("/") + "/"), len(a)))] if near else None
 
     def _look_up(self, service: str, user: str | None) -> tuple[str, str] | None:
@@ -210,7 +210,7 @@ _TOKEN = re.compile(r"/t/[^/\s]+(?=/)")
 
 
 def without_secrets(text: str) -> str:
-    """Text whose addresses hold none; clients have stores of their own for them."""
+    """Text whose URLs hold none; clients have stores of their own for them."""
     return _TOKEN.sub("", without_logins(text))
 
 

@@ -245,7 +245,7 @@ def _reasons(verdict: Verdict, catalogue: Catalogue) -> tuple[ReasonLine, ...]:
 # The builds of a package in words, for a person. Pure.
 
 
-# Lines; of some packages hundreds of builds run on one card.
+# Lines; of some packages hundreds of builds run on one GPU.
 _SCREEN = 40
 
 

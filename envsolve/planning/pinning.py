@@ -61,7 +61,7 @@ def pin(
     Args:
         solution: The packages.
         files: The files of the torch family.
-        direct: What is asked for by address; of a repository, the commit that was read.
+        direct: What is asked for by URL; of a repository, the commit that was read.
         digests: Per package, the only files that may be taken; the ordinary packages were chosen by them already.
         stand_ins: The packages that are installed in place of others that packages require, by the names of these.
 

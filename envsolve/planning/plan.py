@@ -58,7 +58,7 @@ class CondaTerms(msgspec.Struct, frozen=True):
     """The input of a solve of conda packages, and the pins that give it again.
 
     Attributes:
-        channels: Names or addresses, the preferred first.
+        channels: Names or URLs, the preferred first.
         subdir: ``linux-64``.
         virtual: The virtual packages of the machines: ``{"__cuda": "12.4", "__archspec": "1=x86_64"}``.
         pins: What gives the plan again, also when newer packages are there, and never a CPU variant of what has a CUDA
@@ -86,7 +86,7 @@ class Plan(msgspec.Struct, frozen=True):
         environment: Variables that must be set where the environment runs; a value may begin with
             :data:`envsolve.toolchain.model.SITE_PACKAGES`.
         catalogue_date: ISO date of the newest fact of the catalogue.
-        own_catalogue_date: Likewise of the user's own catalogue folder; None if nothing of it was used.
+        own_catalogue_date: Likewise of the user's own catalogue directory; None if nothing of it was used.
         conda: Only in a plan of conda packages.
     """
 

@@ -42,7 +42,7 @@ from envsolve.toolchain.model import (
 from envsolve.toolchain.plan import build_needs, toolchain_for
 from envsolve.values import ComputeCapability, CudaVersion
 
-# A ptxas out of a package, for a Triton whose own ones do not serve the cards (rule 6).
+# A ptxas out of a package, for a Triton whose own ones do not serve the GPUs (rule 6).
 
 
 class Assembler(msgspec.Struct, frozen=True):
@@ -291,7 +291,7 @@ def compiled_in(found: Resolved, asked: Sequence[str]) -> tuple[Compiled, ...]:
     compiled = (*compiled_packages(packages, catalogue), *compiled_when_used(packages, asked, catalogue))
     if "torch" not in found.solution.chosen:
         return tuple(one for one in compiled if one.project and not one.needs_torch)
-    # Of a torch that was asked for by address nothing is known.
+    # Of a torch that was asked for by URL nothing is known.
     return compiled if found.torch else ()
 
 

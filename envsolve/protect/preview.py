@@ -130,7 +130,7 @@ def preview(
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a command leads to.
+    """The outcome of a command.
 
     Attributes:
         changes: Those of the family.

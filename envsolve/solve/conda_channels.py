@@ -26,7 +26,7 @@ from envsolve.packages.urls import local_path, split_login, without_secrets
 from envsolve.rules.conda import Candidate, Spec, VirtualPackage
 from envsolve.system.files import is_folder
 
-# What of a channel's address is nobody's business: user and password, and the token that Anaconda's servers take.
+# What of a channel's URL is nobody's business: user and password, and the token that Anaconda's servers take.
 
 
 Answer = TypeVar("Answer")
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 _INSTALL = "pip install 'envsolve[conda]'"
 # The channel of records that have been looked through, for the solver alone.
 _APART = "https://allowed.invalid/"
-# What rattler, as conda, takes for the path of a folder.
+# What rattler, as conda, takes for the path of a directory.
 _PLACES = ("/", "./", "../", "~/")
 _OWN_DOING = ("strict channel priority", "The following packages are incompatible")
 _BRANCH = re.compile(r"[\s│├└─╰╭]+")

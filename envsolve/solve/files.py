@@ -56,7 +56,7 @@ class FamilyFiles:
     def index_of(self, build: Build) -> str | None:
         """Address of the build's index; None for the default one."""
         place = self._catalogue.indexes.get(build.index)
-        # What goes with any flavour stands where the CPU builds do: see Family.
+        # What goes with any variant stands where the CPU builds do: see Family.
         return place.url.format(variant="cpu" if build.variant == ANY else build.variant) if place else None
 
     def file(self, build: Build) -> IndexFile:
@@ -89,7 +89,7 @@ class FamilyFiles:
         return frozenset(found)
 
     def from_catalogue(self, build: Build) -> IndexFile:
-        """The file as the catalogue knows it, for an index out of reach; the address follows the index's scheme."""
+        """The file as the catalogue knows it, for an index out of reach; the URL follows the index's scheme."""
         tag = python_tag(build.pythons, self._python) or build.pythons[0]
         filename = build.filename(tag)
         fact = build.files.get(tag)
@@ -117,7 +117,7 @@ class FamilyFiles:
             return self.from_catalogue(build), failure
 
     def _off_index(self, build: Build, place: IndexPlace) -> IndexFile:
-        """A file that no installer finds by its name: at the address of its release, or where a page of links says."""
+        """A file that no installer finds by its name: at the URL of its release, or where a page of links says."""
         filename = self.filename(build)
         fact = build.files.get(python_tag(build.pythons, self._python) or build.pythons[0])
         hashes = {"sha256": fact.sha256} if fact and fact.sha256 else {}
@@ -154,7 +154,7 @@ UNREAD = Version("0+unread")
 
 
 class DirectReferences:
-    """Candidates for requirements that name an address; each address is read once."""
+    """Candidates for requirements that name a URL; each URL is read once."""
 
     def __init__(self, client: IndexClient) -> None:
         self._client = client
@@ -168,7 +168,7 @@ class DirectReferences:
         return Candidate(name, version, extra, url=url)
 
     def metadata(self, name: str, url: str) -> CoreMetadata:
-        """Metadata of the file or the tree at an address; inexact where only its build knows it.
+        """Metadata of the file or the tree at a URL; inexact where only its build knows it.
 
         Raises:
             UsageError: It is another package than the one that was asked for.
@@ -182,16 +182,16 @@ class DirectReferences:
         return metadata
 
     def tree(self, name: str, url: str) -> Tree | None:
-        """The source tree at an address; None if a file is there."""
+        """The source tree at a URL; None if a file is there."""
         return self._tree(name, url).tree if file_at(url) is None else None
 
     def file(self, url: str) -> IndexFile | None:
-        """The file at an address; one of this machine with its hash."""
+        """The file at a URL; one of this machine with its hash."""
         file = self.asked_for(url)
         return file and hashed(file)
 
     def asked_for(self, url: str) -> IndexFile | None:
-        """The wheel or archive at an address, as it is asked for; None for a tree."""
+        """The wheel or archive at a URL, as it is asked for; None for a tree."""
         file = file_at(url)
         return structs.replace(file, url=self._client.without_login(file.url)) if file else None
 
@@ -211,7 +211,7 @@ def _readable(version: str) -> Version:
 
 
 def file_at(url: str) -> IndexFile | None:
-    """The wheel or sdist that an address names; None for a version-control address or a folder."""
+    """The wheel or sdist that a URL names; None for a version-control URL or a directory."""
     address, fragment = urldefrag(url)
     filename = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
     if url.startswith(("git+", "hg+", "svn+", "bzr+")) or not filename.endswith((".whl", ".tar.gz", ".zip")):
@@ -222,7 +222,7 @@ def file_at(url: str) -> IndexFile | None:
 
 
 def version_at(url: str) -> Version:
-    """The version in the address's file name; :data:`UNREAD` where it has none."""
+    """The version in the URL's file name; :data:`UNREAD` where it has none."""
     file = file_at(url)
     if file is None:
         return UNREAD

@@ -41,7 +41,7 @@ class Limit(msgspec.Struct, frozen=True):
 def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
     """The limits that a request and its machines set, those most worth telling last."""
     if limits.flavour:
-        yield Limit("flavour", limits.flavour, f"the CUDA flavour {limits.flavour} was asked for")
+        yield Limit("flavour", limits.flavour, f"the CUDA variant {limits.flavour} was requested")
     if family.exclude_newer:
         day = family.exclude_newer.partition("T")[0]
         yield Limit("exclude_newer", family.exclude_newer, f"nothing published from {day} on is considered")

@@ -15,8 +15,8 @@ from packaging.version import Version
 from envsolve.packages.model import IndexFile
 from envsolve.solve.family import Option
 
-#: The virtual package whose one version is the CUDA flavour of the environment.
-FLAVOUR = "the CUDA flavour"
+#: The virtual package whose one version is the CUDA variant of the environment.
+FLAVOUR = "the CUDA variant"
 #: The virtual package for the environment's Python.
 PYTHON = "the Python"
 #: What torch and the libraries of a CUDA runtime claim: two majors in one process clash (rule 9).

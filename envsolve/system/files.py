@@ -22,7 +22,7 @@ def read_regular(path: Path, limit: int = MAX_BYTES) -> bytes:
     Opening does not wait, as it would for the writer of a pipe.
 
     Raises:
-        OSError: It cannot be read, is a folder, a pipe or a device, or is larger than ``limit``; ``strerror`` says it.
+        OSError: It cannot be read, is a directory, pipe or device, or is larger than ``limit``; ``strerror`` says it.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
@@ -114,7 +114,7 @@ def user_folder(kind: Literal["cache", "config", "data"], environ: Mapping[str, 
         try:
             return Path.home() / default / "envsolve"
         except RuntimeError as error:
-            hint = f"set HOME, or {variable}, to a folder of yours"
+            hint = f"set HOME, or {variable}, to a directory of yours"
             raise EnvsolveError("HOME is not set, and the system knows no home of this user", hint=hint) from error
     import platformdirs
 

@@ -24,7 +24,7 @@ _PERIODS = (10.0, 30.0)  # seconds to the first plain line, and between the othe
 
 @dataclass
 class _Status:
-    """What is done now; ``done`` and ``total`` count items, or bytes."""
+    """The present step; ``done`` and ``total`` count items, or bytes."""
 
     text: str = ""
     total: int | None = None

@@ -23,7 +23,7 @@ from envsolve.solve.outcome import PlannedPackage, PlanWarning
 from envsolve.values import CudaVersion
 
 SITE_PACKAGES = "{site_packages}"
-"""Stands in a variable's value for the environment's own folder of packages, which a plan cannot know."""
+"""Stands in a variable's value for the environment's own directory of packages, which a plan cannot know."""
 
 
 class Toolchain(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class Compiled(msgspec.Struct, frozen=True):
 def compiled_packages(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> tuple[Compiled, ...]:
     """The packages whose CUDA code is compiled as they are installed.
 
-    Those are sdists and trees of known projects, and what is asked for by address: trees whose build imports torch or
+    Those are sdists and trees of known projects, and what is asked for by URL: trees whose build imports torch or
     that were not read, and archives that need torch.
     """
     found = []
@@ -239,7 +239,7 @@ def own_toolkit(cuda: str, machines: Sequence[Machine]) -> str | None:
         for machine in machines
     ]
     common = set.intersection(*places) if places else set()
-    # A folder whose name says the version stays what it is when another toolkit is installed.
+    # A directory whose name says the version stays what it is when another toolkit is installed.
     return max(common, key=lambda path: (cuda in path, path), default=None)
 
 

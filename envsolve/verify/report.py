@@ -28,7 +28,7 @@ PLAN = "plan"
 """The check that holds the packages of an environment against a plan; it proves nothing of what they do."""
 Status = Literal["pass", "fail", "skip"]
 Kind = Literal["checks", "fast-paths", "bench", "soak"]
-"""What a report is of: correctness, or one of the measures."""
+"""The subject of a report: correctness, or one of the measures."""
 Explain = Callable[[str], tuple[str | None, str | None]]
 """Reads an error text; returns the code of its root cause and what else to say about it, each None if unknown."""
 

@@ -1,8 +1,8 @@
 """Runs the checks of an environment, each in a process of the environment's own interpreter.
 
-The interpreter starts as its user would start it: ``PYTHONPATH``, the user's site folder and ``LD_LIBRARY_PATH`` stay
-in force (no ``python -I``), because a package that they put before the environment's own breaks the user's programs
-as well, and a check that ignored them would say yes although the answer is no.
+The interpreter starts as its user would start it: ``PYTHONPATH``, the user's site directory and ``LD_LIBRARY_PATH``
+stay in force (no ``python -I``), because a package that they put before the environment's own breaks the user's
+programs as well, and a check that ignored them would say yes although the answer is no.
 """
 
 from __future__ import annotations

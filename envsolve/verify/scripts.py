@@ -108,12 +108,12 @@ def _read(path: Path) -> list[Script]:
 
 # A directory for what one check writes, removed with it; what a killed run left behind is removed by the next run.
 #
-# A folder is locked for as long as its run lives. A lock of the kernel's, unlike a process number, cannot outlive its
+# A directory is locked as long as its run lives. A lock of the kernel's, unlike a process number, cannot outlive its
 # process or be taken for another's, also where containers share a ``/tmp``.
 
 
 PREFIX = "envsolve-verify-"
-_HINT = "set TMPDIR to a folder that can be written to and has room"
+_HINT = "set TMPDIR to a directory that can be written to and has room"
 
 
 @contextlib.contextmanager

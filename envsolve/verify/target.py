@@ -249,7 +249,7 @@ def find_target(python: str | os.PathLike[str], time_limit: float, environment: 
         raise UsageError(f"the time limit is not a positive number of seconds: {time_limit}", hint="120 is usual")
     found = shutil.which(python)
     if found is None:
-        hint = "--python takes the interpreter itself, --prefix the folder." if is_folder(Path(python)) else _WHICH
+        hint = "--python takes the interpreter itself, --prefix the directory." if is_folder(Path(python)) else _WHICH
         raise UsageError(f"{os.fspath(python)} is not an executable", hint=hint)
     # Absolute, links kept: a virtual environment is known by its link.
     return Target(Path(found).absolute(), time_limit, environment or {}).probed()

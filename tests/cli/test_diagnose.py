@@ -77,7 +77,7 @@ def test_no_bytes_are_too_strange(noise: bytes) -> None:
         (("--log", "/no/such/file"), "cannot read /no/such/file"),
         (("--log", "/"), "cannot read /"),
         (("--log", "-", "--gpu", "RTX 9999"), "RTX 9999"),
-        (("--log", "-", "-o", "/"), "is a folder"),
+        (("--log", "-", "-o", "/"), "is a directory"),
     ],
 )
 def test_wrong_usage_leaves_with_2_and_a_way_out(

@@ -74,7 +74,7 @@ def _no_file_may_grow() -> None:
         (" ".join(SHOW) + " | head -1 >/dev/null; exit ${PIPESTATUS[0]}", 0, ""),
         ("index show nothing 2>&-", 2, ""),
         ("detect -o /no-such-folder/x.json", 2, "there is no directory"),
-        ("plan six -o /tmp", 2, "is a folder"),
+        ("plan six -o /tmp", 2, "is a directory"),
         ("plan six --format pylock -o pylock.a.b.toml", 2, "pylock.a.b.toml"),
         ("install other.toml --prefix x", 2, "a lock file is named"),
     ],

@@ -112,7 +112,7 @@ filelock==3.20.0 \\
 def test_requirements_with_several_hashes_and_an_address() -> None:
     several = replace(FILELOCK, hashes={"sha512": "bb", "md5": "cc", "sha256": "aa"})
     text = requirements.render(Plan(packages=(DIRECT, several)))
-    assert f"# asked for by address\nbar @ {DIRECT.url} \\\n" in text
+    assert f"# asked for by URL\nbar @ {DIRECT.url} \\\n" in text
     assert "filelock==3.20.0 \\\n    --hash=sha256:aa \\\n    --hash=sha512:bb\n" in text
     assert "md5" not in text
 
@@ -131,7 +131,7 @@ def test_requirements_with_several_hashes_and_an_address() -> None:
             IndexUnavailableError,
             f"{CU126} gives no sha256 of torch 2.9.0+cu126",
         ),
-        (replace(DIRECT, hashes={}), UsageError, f"by the address {DIRECT.url}, without a hash"),
+        (replace(DIRECT, hashes={}), UsageError, f"by the URL {DIRECT.url}, without a hash"),
         (TREE, IndexUnavailableError, "the commit of foo is not known, since git+https://example.org/foo.git@v1 was"),
     ],
 )

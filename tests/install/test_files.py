@@ -218,5 +218,5 @@ def test_what_is_no_text_is_told_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not text") as caught:
         read_lock(tmp_path / "pylock.toml")
     assert caught.value.hint
-    with pytest.raises(UsageError, match="is a folder"):
+    with pytest.raises(UsageError, match="is a directory"):
         read_lock(tmp_path)

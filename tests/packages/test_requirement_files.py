@@ -53,7 +53,7 @@ def test_hashes_of_a_constraint_are_kept() -> None:
 @pytest.mark.parametrize("line", ["requests @ https://example.org/requests-2.0-py3-none-any.whl", WHEEL])
 def test_an_address_is_no_constraint(line: str) -> None:
     Path("c.txt").write_text(line)
-    with pytest.raises(UsageError, match="line 1: an address is not supported in constraints"):
+    with pytest.raises(UsageError, match="line 1: a URL is not supported in constraints"):
         read_requirements([], [], [Path("c.txt")])
 
 

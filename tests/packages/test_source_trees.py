@@ -46,8 +46,8 @@ def test_addresses(url: str, tree: Tree) -> None:
     ("url", "says"),
     [
         ("hg+https://h/r", "only git repositories are read, not hg"),
-        ("git+ext::sh -c true", "git has no such addresses"),
-        ("git+https://h/r@--upload-pack=x", "git has no such addresses"),
+        ("git+ext::sh -c true", "git has no such URLs"),
+        ("git+https://h/r@--upload-pack=x", "git has no such URLs"),
         ("git+https://h/r#subdirectory=../x", "is not in it"),
         ("git+https://[h/r", "it is not a valid URL"),
     ],
@@ -158,8 +158,8 @@ def test_what_cannot_be_reached_is_told() -> None:
             "git+https://me:s3cret@h/r#subdirectory=../x",
             r"git\+https://\*{4}@h/r.* is not the URL .*: its subdirectory",
         ),
-        ("git+https://h/r@--upload-pack=x", "git has no such addresses"),
-        ("file:///nowhere/r", "there is no folder /nowhere/r to build x from"),
+        ("git+https://h/r@--upload-pack=x", "git has no such URLs"),
+        ("file:///nowhere/r", "there is no directory /nowhere/r to build x from"),
     ],
 )
 @needs_git

@@ -16,7 +16,7 @@ from envsolve.packages.urls import join_project, origin, redact, split_login, wi
         ("https://me:pass@a.test:8/x", "https://****@a.test:8/x"),
         ("https://token@a.test/", "https://****@a.test/"),
         ("https://me:p@ss@a.test/", "https://****@a.test/"),
-        ("https://a.test:port/", "(an address that cannot be read)"),
+        ("https://a.test:port/", "(a URL that cannot be read)"),
     ],
 )
 def test_redact(url: str, shown: str) -> None:

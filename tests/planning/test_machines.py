@@ -104,7 +104,7 @@ def test_a_driver_upgrade_is_for_the_machine_that_needs_it(torch_world: World) -
     machines = [torch_world.machine(t) for t in ("H100, driver 610.43.02", "RTX 4090, driver 550.54.15")]
     plan = torch_world.plan_for(machines, "torch", cuda="cu130")
     assert [fact.fact for fact in plan.conflict][:2] == [
-        "the CUDA flavour cu130 was asked for",
+        "the CUDA variant cu130 was requested",
         "a machine has driver 550.54.15",
     ]
     assert any(

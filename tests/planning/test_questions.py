@@ -170,7 +170,7 @@ def test_a_driver_too_old_in_a_data_centre(ask: Questions) -> None:
 def test_a_flavour_that_torch_was_never_published_for(ask: Questions) -> None:
     plan = ask.plan(f"H100, driver 580.95.05, {HERE}", "torch", cuda="cu131")
     assert facts(plan) == [
-        "the CUDA flavour cu131 was asked for",
+        "the CUDA variant cu131 was requested",
         "torch was never published for cu131; the nearest are cu130 and cu132",
     ]
     assert list(remedies(plan)) == ["ask for --cuda cu132", "ask for --cuda cu130", "relax --cuda cu131"]

@@ -87,7 +87,7 @@ def test_the_text_and_the_json(torch_world: World) -> None:
     assert lines == [
         "What if   driver 580.95: cu130, torch 2.14.1, 3 packages",
         "                       now            then",
-        "          flavour      cu126          cu130",
+        "          variant      cu126          cu130",
         "          driver mode  minor-version  full",
         "          torch        2.14.1+cu126   2.14.1",
     ]

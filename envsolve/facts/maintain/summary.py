@@ -61,7 +61,7 @@ class Summary:
     """The whole catalogue in numbers.
 
     Attributes:
-        date: ISO date of the newest fact on torch; ``own_date`` that of the newest from the user's own folder.
+        date: ISO date of the newest fact on torch; ``own_date`` that of the newest from the user's own directory.
     """
 
     date: str | None
@@ -160,7 +160,7 @@ def _closed(component: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    """Write both into the documentation's folder."""
+    """Write both into the documentation's directory."""
     page = folder / PAGE
     page.write_text(with_tables(page.read_text("utf-8")), "utf-8")
     (folder / SCHEMA).write_text(schema_text(), "utf-8")

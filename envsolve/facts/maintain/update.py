@@ -1,7 +1,7 @@
 """Bringing the measured facts up to date: what is recorded stays, what is new is measured.
 
 The records of a release replace those of the same version and platform. They are written into a whole catalogue (the
-``index_data/`` of a checkout), or into a folder that is laid over one and holds only what differs.
+``index_data/`` of a checkout), or into a directory that is laid over one and holds only what differs.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def update(index: Index, folder: Path, date: str) -> dict[Path, tuple[str, ...]]
 
 
 def update_overlay(index: Index, folder: Path, base: Path, date: str) -> dict[Path, tuple[str, ...]]:
-    """The same for a folder that is laid over a catalogue: what neither holds is measured, and written into the first.
+    """Measure what neither a catalogue nor a directory laid over it holds, and write it into that directory.
 
     Records that the catalogue has in a newer form by now are dropped from the files that are written. METADATA by hash
     is left to checkouts.
@@ -164,7 +164,7 @@ def update_overlay(index: Index, folder: Path, base: Path, date: str) -> dict[Pa
         As :func:`update`.
 
     Raises:
-        EnvsolveError: As :func:`update`; or a file of the folder is damaged.
+        EnvsolveError: As :func:`update`; or a file of the directory is damaged.
     """
     catalogue = Catalogue(base, folder)
     _check_index(index)
@@ -189,7 +189,7 @@ def merged(known: Iterable[Build], new: Sequence[Build]) -> list[Build]:
 
 
 def _check_index(index: Index) -> None:
-    """An index that has no torch is the wrong address: that nothing new is there says nothing."""
+    """An index that has no torch is the wrong URL: that nothing new is there says nothing."""
     if not index.project("torch"):
         hint = "check the URL of the index, and that it carries all packages"
         raise IndexUnavailableError("the package index has no torch, so new releases cannot be found", hint=hint)
@@ -261,7 +261,7 @@ def _make_folder(folder: Path) -> None:
 def _unwritable(path: Path, error: OSError) -> EnvsolveError:
     return EnvsolveError(
         f"cannot write {path}: {error.strerror or error}",
-        hint="make room, or name another folder with ENVSOLVE_CATALOGUE",
+        hint="make room, or name another directory with ENVSOLVE_CATALOGUE",
     )
 
 

@@ -39,7 +39,7 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
 
 
 def _package(scene: Scene) -> str:
-    """What was being built, as the installer names it, otherwise as the command did."""
+    """The package that was being built, as the installer or otherwise the command names it."""
     failed = _FAILED.search(scene.report.text)
     if failed:
         return failed[1] or f"{failed[2]}=={failed[3]}"
