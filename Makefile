@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 # Runs a silent command and prints a dot a second, so that a slow download does not look like a hang.
 alive = ( $(1) ) & while kill -0 $$! 2>/dev/null; do printf . >&2; sleep 1; done; echo >&2; wait $$!
 
-.PHONY: demo test lint network gpu slow cluster grid fuzz bench catalogue-docs man docs dist clean
+.PHONY: demo test lint network gpu slow thorough cluster grid fuzz bench catalogue-docs man docs dist clean
 
 # The program alone: a third of the time and a tenth of the size of what the tests need.
 $(INSTALLED): pyproject.toml hatch_build.py
@@ -52,6 +52,10 @@ gpu: $(READY)
 # Real installers again, at more moments; of each, `test` tries one.
 slow: $(READY)
 	$(BIN)/python -m pytest -n auto -m slow
+
+# Twelve times the generated examples.
+thorough: $(READY)
+	HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -n auto -m 'hypothesis and not network and not gpu and not grid'
 
 # A Slurm of its own on this computer; takes root, and Debian's slurm-wlm and munge.
 cluster: $(READY)

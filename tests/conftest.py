@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from itertools import count
 from pathlib import Path
 
 import hypothesis
@@ -13,14 +15,24 @@ from envsolve.cli.output import SETTINGS, Settings
 
 _PREFIXES = ("PIP_", "UV_", "XDG_", "ENVSOLVE_", "PYTHON")
 _NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NETRC", "APPDATA")
+_NUMBERS = count()
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 # Modules of tests read the catalogue when they are imported: the bundled one, whatever the caller has laid over it.
 os.environ["ENVSOLVE_CATALOGUE"] = os.devnull
 
 # How long an example takes says how busy the computer is: the first one may load the catalogue.
-hypothesis.settings.register_profile("envsolve", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis.settings.load_profile("envsolve")
+# A shell starts background jobs with SIGINT ignored, and whatever such a job starts would ignore it too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The default run tries a few examples of each property, and ``make thorough`` many.
+_EXAMPLES = {"quick": 25, "thorough": 300}
+for _name, _number in _EXAMPLES.items():
+    hypothesis.settings.register_profile(
+        _name, max_examples=_number, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(scope="session")
@@ -35,12 +47,23 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(SETTINGS, name, value)
 
 
+@pytest.fixture(scope="session")
+def no_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The empty home of tests that have no directory of their own."""
+    return tmp_path_factory.mktemp("no-home")
+
+
 @pytest.fixture(autouse=True)
-def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uv_cache: Path) -> None:
+def isolated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, no_home: Path, uv_cache: Path) -> None:
     """A home and caches of the test's own; `network` tests still reach the index as the caller does."""
-    home = tmp_path / "home"
-    home.mkdir()
-    own = {"HOME": str(home), "ENVSOLVE_CACHE_DIR": str(tmp_path / "cache")}
+    # Making and removing two directories took longer than most of the tests that have no use for them.
+    if "tmp_path" in request.fixturenames:
+        folder: Path = request.getfixturevalue("tmp_path")
+        home = folder / "home"
+        home.mkdir()
+    else:
+        home, folder = no_home, no_home / f"of-{next(_NUMBERS)}"
+    own = {"HOME": str(home), "ENVSOLVE_CACHE_DIR": str(folder / "cache")}
     if not request.node.get_closest_marker("network"):
         for name in list(os.environ):
             if name.startswith(_PREFIXES) or name.upper() in (*_NAMES, *_AUTHORITIES):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envsolve.binaries.elf import Symbols, Taken, read_elf
@@ -77,7 +77,6 @@ def test_versions_are_heeded(tmp_path: Path, gives: Any, wanted: Taken, found: b
 WHOLE = library(takes=["a", ("b", "V_1", "y.so")], gives=["one", ("two", "V_2")], needed=["y.so"])
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255), st.integers(0, len(WHOLE)))
 @example(135, 128, 176)
 def test_a_damaged_library_is_an_answer(tmp_path_factory: Any, place: int, byte: int, length: int) -> None:

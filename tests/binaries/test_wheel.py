@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envsolve.binaries.files import WheelFile
@@ -93,7 +93,6 @@ def test_a_measurement_prints_as_json() -> None:
     assert json.loads(json.dumps(found))["schema"] == "envsolve.measurement/1"
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_a_wheel_cut_off_anywhere_is_a_usage_error(data: st.DataObject) -> None:
     whole = torch_wheel()
@@ -102,7 +101,6 @@ def test_a_wheel_cut_off_anywhere_is_a_usage_error(data: st.DataObject) -> None:
         measure(io.BytesIO(whole[:cut]), "torch.whl")
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_a_damaged_wheel_is_a_usage_error_at_worst(data: st.DataObject) -> None:
     damaged = bytearray(torch_wheel())

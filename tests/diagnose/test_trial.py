@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import envsolve
@@ -126,7 +126,6 @@ TORCHES = sorted({(b.version, b.variant) for b in CATALOGUE.builds("torch") if b
 VISIONS = sorted({b.version for b in CATALOGUE.builds("torchvision")})
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(GPUS),
     st.sampled_from(DRIVERS),

@@ -273,7 +273,7 @@ def test_what_is_no_environment_is_refused(tmp_path: Path, make: object) -> None
         read_environment(tmp_path / "x", environ(tmp_path))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noise=st.binary(max_size=60), which=st.integers(0, 8), cut=st.integers(0, 400))
 def test_damage_is_an_answer_and_no_error(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, which: int, cut: int

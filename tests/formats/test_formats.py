@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from packaging.pylock import Pylock
@@ -262,7 +262,6 @@ plans = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=50, deadline=None)
 @given(plans)
 def test_any_plan_survives_json(plan: Plan) -> None:
     text = render(plan, "json")

@@ -6,7 +6,7 @@ import io
 import zipfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envsolve.packages.archives import members_ending
@@ -33,7 +33,6 @@ def archive(contents: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
-@settings(max_examples=40)
 @given(
     st.dictionaries(NAMES, st.binary(max_size=400)),
     st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),

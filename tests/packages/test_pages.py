@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 
@@ -201,7 +201,6 @@ _FILENAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}-[0-9]{1,3}(\.[0-9]{1,3}){0,2}(\
 )
 
 
-@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(_FILENAMES, st.none() | st.text("0123456789abcdef", min_size=1), st.none() | st.text(max_size=20)),
@@ -236,7 +235,6 @@ def test_json_and_html_say_the_same(entries: list[tuple[str, str | None, str | N
     )
 
 
-@settings(max_examples=50)
 @given(st.binary() | st.text().map(str.encode), st.sampled_from([JSON_TYPE, HTML_TYPE, "text/html"]))
 def test_any_bytes_are_a_page_or_an_error(body: bytes, content_type: str) -> None:
     try:
@@ -246,7 +244,6 @@ def test_any_bytes_are_a_page_or_an_error(body: bytes, content_type: str) -> Non
     assert all(f.url.startswith(("http://", "https://")) for f in files)
 
 
-@settings(max_examples=50)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

@@ -86,7 +86,7 @@ def test_every_verdict_has_reasons_that_bear_it_out(arch: str, every: int) -> No
                 assert (verdict.code is None) or verdict.level is not Level.NONE
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(
     build=st.sampled_from([b for name in CATALOGUE.packages() for b in CATALOGUE.builds(name)]),
     gpus=st.none() | st.lists(st.sampled_from(CARDS), max_size=2),

@@ -87,7 +87,7 @@ NEEDED_AGAIN: World = {"a": {"1": ("d<2",)}, "b": {"1": ()}, "c": {"1": ("a",)},
 
 @example(SELF_NEEDED, ["b", "d"])
 @example(NEEDED_AGAIN, ["d"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(worlds, st.lists(lines, min_size=1, max_size=3))
 def test_the_solver_finds_an_answer_exactly_where_there_is_one(world: World, asked: list[str]) -> None:
     solution = by_solver(world, asked)
@@ -101,7 +101,6 @@ def test_the_solver_finds_an_answer_exactly_where_there_is_one(world: World, ask
         assert set(chosen) == reached
 
 
-@settings(max_examples=50, deadline=None)
 @given(worlds, st.lists(lines, min_size=1, max_size=3))
 def test_the_order_of_the_request_does_not_matter(world: World, asked: list[str]) -> None:
     one, other = by_solver(world, asked), by_solver(world, asked[::-1])
@@ -110,7 +109,6 @@ def test_the_order_of_the_request_does_not_matter(world: World, asked: list[str]
         assert {n: c.candidate for n, c in one.chosen.items()} == {n: c.candidate for n, c in other.chosen.items()}
 
 
-@settings(max_examples=50, deadline=None)
 @given(acyclic_worlds, st.sampled_from(NAMES))
 def test_a_lone_request_gets_the_newest_version_that_can_be_had(world: World, name: str) -> None:
     solution = by_solver(world, [name])

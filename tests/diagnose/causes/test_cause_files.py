@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envsolve.diagnose import cause_files
@@ -85,13 +85,11 @@ def test_no_pattern_can_be_made_slow(signature: Signature) -> None:
     assert spent < 0.05 * len(signature.anchors) * len(HOSTILE), f"{spent:.2f} s"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=400), st.sampled_from(SIGNATURES), st.text(max_size=400))
 def test_any_text_around_an_error_is_survived(before: str, signature: Signature, after: str) -> None:
     find_matches(f"{before}{signature.example}{after}", SIGNATURES)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=2000))
 def test_noise_is_survived(noise: bytes) -> None:
     find_matches(noise.decode("utf-8", "replace"), SIGNATURES)

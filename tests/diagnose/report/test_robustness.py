@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envsolve.diagnose.model import ReportFacts, Seen
@@ -43,31 +43,26 @@ def check(text: str) -> None:
 
 
 @given(st.text(max_size=400))
-@settings(max_examples=60, deadline=None)
 def test_any_text(text: str) -> None:
     check(text)
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=60).map(" ".join))
-@settings(max_examples=150, deadline=None)
 def test_scrambled_reports(text: str) -> None:
     check(text)
 
 
 @given(st.sampled_from(SAMPLES), st.integers(0, 3000), st.integers(0, 200), st.text(max_size=5))
-@settings(max_examples=60, deadline=None)
 def test_damaged_reports(sample: str, start: int, length: int, other: str) -> None:
     check(sample[:start] + other + sample[start + length :])
 
 
 @given(st.binary(max_size=2000))
-@settings(max_examples=100, deadline=None)
 def test_any_bytes_decode(data: bytes) -> None:
     assert isinstance(decode(data), str)
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=60, deadline=None)
 def test_any_list_of_packages_is_read_or_refused(text: str) -> None:
     try:
         found = read_installed(text)
