@@ -1,4 +1,4 @@
-"""A hundred ``kill -9`` at random moments: of installs by pip, uv and conda, of plans, of ``--fix`` and ``--restore``.
+"""Hundreds of ``kill -9`` at random moments: of installs, plans, updates, bundles, fleets, ``--fix`` and ``--restore``.
 
 What was there before is there afterwards, or what was to come is, and the same command finishes the work.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -17,18 +18,21 @@ import msgspec
 import pytest
 
 import envsolve
+from envsolve.fleet.plan import FleetPlan, Group
+from envsolve.planning.lock import Assumptions
 from envsolve.planning.plan import Plan
+from envsolve.system.files import dump
 from tests.condachannel import CondaChannel, Package, python_package
 from tests.indexserver import IndexServer
 from tests.install.test_interrupted import ROOT, beside, eventually, running_in, version
-from tests.install.wheels import make_wheel, plan_of, planned
+from tests.install.wheels import PYTHON, make_wheel, plan_of, planned
 from tests.network.tools import program
 from tests.protect.test_fix import OLD_DRIVER, Workshop, served, shop
 
 pytestmark = pytest.mark.slow
 __all__ = ["served", "shop"]  # fixtures
 RANDOM = random.Random(os.environ.get("ENVSOLVE_KILLS", "1"))
-MANY = 17
+MANY = 20
 GPU = "RTX 4090, driver 550.54.14, python 3.12, linux-x86_64, glibc 2.28"
 
 
@@ -154,3 +158,84 @@ def test_restores(shop: Workshop) -> None:
         done = subprocess.run([*words, "--restore", "--yes"], env=shop.environ, capture_output=True, text=True)
         assert done.returncode == 0 or "no earlier state" in done.stderr, done.stderr
         assert shop.freeze() == before
+
+
+def test_updates(tmp_path: Path) -> None:
+    lock, cache = tmp_path / "pylock.toml", tmp_path / "cache"
+    with IndexServer() as server:
+        index = server.index(cache_control=None)
+        for number in range(20):
+            index.wheel(f"p{number}", "1.0", requires=[f"p{number + 1}"] if number < 19 else [])
+        environ = {**os.environ, "ENVSOLVE_CACHE_DIR": str(cache)}
+        made = [program("envsolve"), "plan", "p0", "--index-url", index.url, "--target", GPU, "-o", str(lock)]
+        timed(made, environ)
+        old = lock.read_bytes()
+        index.wheel("p10", "2.0", requires=["p11"])
+        words = [program("envsolve"), "update", str(lock)]
+        longest = timed(words, environ)
+        new, kills = lock.read_bytes(), 0
+        assert old != new
+        while kills < MANY:
+            lock.write_bytes(old)
+            kills += killed(words, lock, longest, environ)
+            assert lock.read_bytes() in (old, new)
+            timed(words, environ)
+            assert lock.read_bytes() == new
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("place", ["made", "made.tar"])
+def test_bundles(place: str, tmp_path: Path) -> None:
+    lock, made, partial = tmp_path / "pylock.toml", tmp_path / place, tmp_path / f"{place}.partial"
+    with IndexServer() as server:
+        index = server.index()
+        for number in range(30):
+            index.wheel(f"p{number}", "1.0", requires=[f"p{number + 1}"] if number < 29 else [])
+        environ = {**os.environ, "ENVSOLVE_CACHE_DIR": str(tmp_path / "cache")}
+        timed([program("envsolve"), "plan", "p0", "--index-url", index.url, "--target", GPU, "-o", str(lock)], environ)
+        words = [program("envsolve"), "bundle", str(lock), "-o", str(made)]
+        longest = timed(words, environ)
+        whole, kills = contents(made), 0
+        while kills < MANY:
+            if kills % 2:  # a bundle that is there stays whole, and a new one goes on where it ended
+                shutil.rmtree(made) if made.is_dir() else made.unlink()
+            before = contents(made)
+            kills += killed(words, made, longest, environ)
+            found = contents(made)
+            assert not before or found == whole or (made.is_dir() and before.items() <= found.items())
+            timed(words, environ)
+            assert contents(made) == whole
+            assert not partial.exists()
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    """The files of a directory, or the archive itself."""
+    if not place.is_dir():
+        return {"": place.read_bytes()} if place.exists() else {}
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_installs_of_a_fleet(tmp_path: Path) -> None:
+    fleet, manager = tmp_path / "fleet", "uv"
+    (fleet / "locks").mkdir(parents=True)
+    groups: list[Group] = []
+    for name in ("one", "two"):
+        text = plan_of(planned(make_wheel(tmp_path, "demo", f"1.{len(groups)}"))).to_pylock()
+        assumes = Assumptions(python=PYTHON)
+        groups.append(Group(name, (name,), (f"{name}1",), f"abc{len(groups)}", "ok", assumes, {}))
+        groups[-1].lock(fleet).write_text(text)
+    (fleet / "plan.json").write_text(dump(FleetPlan(groups=tuple(groups))))
+    words = [program("envsolve"), "fleet", "install", "--fleet", str(fleet), "--manager", manager]
+    longest, kills = timed(words), 0
+    versions = [version(group.environment(fleet)) for group in groups]
+    assert versions == ["1.0", "1.1"]
+    while kills < MANY:
+        victim = groups[kills % 2].environment(fleet)
+        shutil.rmtree(victim)
+        kept = groups[1 - kills % 2].environment(fleet)
+        before = version(kept)
+        kills += killed(words, fleet, longest)
+        assert version(kept) == before
+        timed(words)
+        assert [version(group.environment(fleet)) for group in groups] == versions
+        assert beside(victim) == []

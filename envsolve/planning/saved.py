@@ -62,16 +62,16 @@ def _of_package(package: PlannedPackage) -> Iterator[str]:
 def _is_file(package: PlannedPackage, filename: str) -> bool:
     """Whether a version and a file name can be those of a package of its kind."""
     try:
-        if package.kind != "conda":
-            Version(package.version)
-        name = canonicalize_name(package.name)
+        if package.kind == "conda":
+            return not filename.endswith(".whl")
+        whose = canonicalize_name(package.name), Version(package.version)
         if package.kind == "wheel":
-            name = parse_wheel_filename(filename)[0]
-        elif package.kind == "sdist" and package.index is not None:
-            name = parse_sdist_filename(filename)[0]  # an archive of a URL may have any name
+            return parse_wheel_filename(filename)[:2] == whose
+        # An archive of a URL may have any name.
+        named = package.index is None and not filename.endswith(".whl")
+        return named or parse_sdist_filename(filename) == whose
     except ValueError:
         return False
-    return name == canonicalize_name(package.name) and filename.endswith(".whl") is (package.kind == "wheel")
 
 
 def _of_toolchain(chain: Toolchain) -> Iterator[str]:

@@ -47,6 +47,7 @@ def saved(package: dict[str, Any] | None = None, **fields: Any) -> str:
         {"kind": "sdist"},
         {"filename": "demo-1.0.tar.gz"},
         {"filename": "demo.whl"},
+        {"filename": "demo-2.0-py3-none-any.whl"},
         {"version": "1.0.x-"},
     ],
 )
