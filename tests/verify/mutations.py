@@ -290,8 +290,8 @@ def by_path(what: str) -> Outcome:
                 put(Worker.site, "nvidia-cufft-other", {str(path.relative_to(Worker.site)): b"\x7fELF other"})
                 report, word = Report(checks=(check_files(Worker.python),)), "nvidia-cufft-other 1.0 has replaced it"
                 shutil.rmtree(next(Worker.site.glob("nvidia_cufft_other-*")))
-        else:  # NVRTC finds its builtins by name, cuSPARSE nvJitLink by what is loaded already
-            name, used = ("nvJitLink", "lib-cusparse") if what == "LD_PRELOAD" else ("nvrtc-builtins", "lib-nvrtc")
+        else:  # cuDNN opens its parts by name, cuSPARSE takes the nvJitLink that is loaded already
+            name, used = ("nvJitLink", "lib-cusparse") if what == "LD_PRELOAD" else ("cudnn_graph", "lib-cudnn")
             path = next(Worker.site.glob(f"nvidia/*/lib/lib{name}.so.*"))
             word = shutil.copy(path, folder)
             before = [os.environ[what]] if what in os.environ else []  # the driver's libraries may be found by it
