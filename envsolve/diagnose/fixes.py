@@ -155,19 +155,20 @@ def _remedy(scene: Scene, options: Sequence[Option], family: Family) -> Fix:
     return Fix(text, command)
 
 
-def release_for(scene: Scene, package: str, major: int | None = None) -> Build | None:
+def release_for(scene: Scene, package: str, major: int | None = None, torch: str | None = None) -> Build | None:
     """The newest published release of a package for the torch, the Python and the CUDA at hand; None if none fits.
 
     Args:
         major: CUDA major that it must be built for, if not torch's.
+        torch: The torch that it must go with, if not the one that the report lists.
     """
-    torch = scene.torch
-    cuda = CudaVersion.parse(torch.cuda).major if torch and torch.cuda else None
+    known = scene.torch
+    cuda = CudaVersion.parse(known.cuda).major if known and known.cuda else None
+    own = torch or (known.version if known else None)
 
     def fits(build: Build) -> bool:
         wanted = major or cuda
         same = not (build.cuda and wanted) or CudaVersion.parse(build.cuda).major == wanted
-        own = torch.version if torch else None
         with_torch = not (build.torch and own) or SpecifierSet(build.torch).contains(own, prereleases=True)
         return same and with_torch and (scene.python is None or python_fits(build.pythons, scene.python).ok is True)
 

@@ -189,6 +189,77 @@ FIRST = {
         "library-mismatch",
         r"ctranslate2>=4\.5",
     ),
+    "poetry-python": (
+        "$ poetry install\nUnable to find installation candidates for torch (1.13.1)",
+        "python-caps-build",
+        r"poetry env use 3\.\d+ && poetry install",
+    ),
+    "poetry-mac": (
+        "Apple M3, macOS\n$ poetry install\nUnable to find installation candidates for torch (2.5.1+cpu)",
+        "no-such-build",
+        r"markers = .sys_platform != 'darwin'",
+    ),
+    "wrapped-glibc": (
+        "Ubuntu 25.04, CUDA 12.9\nmathcalls.h(79): error: exception\n  specification is "
+        'incompatible with that of previous function "cospi"',
+        "host-compiler-unsupported",
+        r"CUDA 13\.0",
+    ),
+    "mig-without-instances": (
+        "CUDA driver initialization failed, you might not have a CUDA gpu.\n"
+        "| MIG devices: |\n|  No MIG devices found  |",
+        "gpu-not-visible",
+        r"nvidia-smi mig -cgi",
+    ),
+    "two-instances": (
+        "$ export CUDA_VISIBLE_DEVICES=MIG-2e782cfd-36f2-55ff-a7d5-c6734444be2b,"
+        "MIG-1b782cfd-36f2-55ff-a7d5-c6734444be2b\n"
+        "ValueError: invalid literal for int() with base 10: 'MIG-2e782cfd-36f2-55ff-a7d5-c6734444be2b'",
+        "gpu-not-visible",
+        r"one MIG instance",
+    ),
+    "torchcodec": (
+        "torchcodec 0.7.0\nCould not load libtorchcodec. The PyTorch version (2.9.0+cu126) is not compatible with this",
+        "mixed-flavours",
+        r"torchcodec==0\.[89]",
+    ),
+    "faiss-cublas": (
+        "RTX 3090\nFaiss assertion 'err == CUBLAS_STATUS_SUCCESS' failed in runMatrixMult; details: cublas failed (13)",
+        "no-kernel-for-gpu",
+        r"conda install -c conda-forge faiss-gpu",
+    ),
+    "conda-pins": (
+        "Could not solve for environment specs\npytorch 2.3.0 would require\npytorch-cuda >=11.8,<11.9 , which "
+        "conflicts with any installable versions previously reported;",
+        "mixed-flavours",
+        r"conda create -n new -c conda-forge pytorch-gpu",
+    ),
+    "arm-variant": (
+        "$ pixi add pytorch-gpu\npytorch 2.10.0 would require\narm-variant * sbsa, for which no candidates were found.",
+        "no-such-build",
+        r'pixi add "pytorch-gpu=\S+" "cuda-version=12\.9" "arm-variant=\*=tegra"',
+    ),
+    "onnxruntime-twice": (
+        "onnxruntime==1.20.1\nonnxruntime-gpu==1.20.1\n['AzureExecutionProvider', 'CPUExecutionProvider']",
+        "cpu-build",
+        r"pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu",
+    ),
+    "triton-of-another-torch": (
+        "torch 2.6.0+cu126, triton 3.3.1\n"
+        "AttributeError: Cannot set attribute 'src' directly. Use '_unsafe_update_src()'",
+        "triton-torch-mismatch",
+        r"triton==3\.2\.0",
+    ),
+    "driver-below-torch": (
+        "RTX 4050 and NVIDIA driver 550.163.01 (CUDA 12.4), I ran:\ntorch=2.14.0+cu130\ncuda_available=False",
+        "driver-too-old",
+        r"cu12\d",
+    ),
+    "jetson-library": (
+        "Jetson Nano, JetPack 4.6\n_load_global_deps()\nOSError: libcurand.so.10: cannot open shared object file",
+        "lock-incomplete",
+        r"nvidia-jetpack",
+    ),
 }
 
 

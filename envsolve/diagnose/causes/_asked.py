@@ -103,11 +103,13 @@ def looked_up(scene: Scene) -> Asked | None:
 
 def asked_for(scene: Scene) -> Asked | None:
     """The first package that pip or uv say they did not find; None if they say it of none."""
-    match = scene.first("pip-none", "uv-none")
+    match = scene.first("pip-none", "uv-none", "poetry-none")
     if match is None:
         return None
     name = canonicalize_name(match.group("package", "name", "absent") or "")
     wanted = (match.group("specifier", "wanted") or "").rstrip(";,")
+    if match.signature.id == "poetry-none":
+        wanted = f"=={wanted}"
     known = scene.catalogue.builds(name)
     meant = tuple(build for build in known if _answers(build, wanted))
     here = tuple(build for build in meant if same_system(build.platform, scene.platform))

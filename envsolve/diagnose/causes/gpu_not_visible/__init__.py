@@ -16,9 +16,16 @@ _UUID = re.compile(r"MIG-(?:GPU-)?[0-9a-f]{6,12}(?:-[0-9a-f]{3,12}){1,4}(?:/\d{1
 _FIRST_INSTANCE = "$(nvidia-smi -L | grep -o 'MIG-[0-9A-Za-z/-]*' | head -n 1)"
 
 
+#: An instance by its profile, as nvidia-smi -L lists it: ``MIG 1g.10gb``.
+_PROFILE = re.compile(r"\bMIG[- ]\dg\.\d{1,3}gb", re.IGNORECASE)
+
+
 def from_report(scene: Scene) -> Iterator[Finding]:
     """MIG mode explains a wrong number; otherwise the mask does, or the number of GPUs."""
-    if match := CAUSE.first(scene, "uuid"):
+    match = CAUSE.first(scene, "uuid")
+    if match and len(set(_UUID.findall(scene.visible_devices or ""))) > 1:
+        yield _in_mig_mode(scene, match)
+    elif match:
         yield CAUSE.finding("names", Grounds.STATED, lines(match), [CAUSE.fix("by-number")])
     elif match := CAUSE.first(scene, "processes", "parallel"):
         yield _processes(scene, match)
@@ -28,7 +35,11 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 def is_mig(scene: Scene) -> bool:
     """Whether the report shows a GPU in MIG mode."""
-    return any(gpu.mig for gpu in scene.machine.gpus or ()) or scene.mentions("mig devices:", "mig-gpu-")
+    return (
+        any(gpu.mig for gpu in scene.machine.gpus or ())
+        or _PROFILE.search(scene.report.text) is not None
+        or scene.mentions("mig devices:", "mig-gpu-")
+    )
 
 
 def _in_mig_mode(scene: Scene, match: Match) -> Finding:

@@ -30,7 +30,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
 
 def _libc(scene: Scene, match: Match) -> Iterator[Finding]:
     """glibc and the toolkit declare a mathematical function in two ways."""
-    name = match.groups["function"].removesuffix("f")
+    name = (match.group("function", "declared") or "").removeprefix("sinc").removesuffix("f")
     clash = next((c for c in scene.catalogue.header_clashes if name in c.functions), None)
     if clash is None:
         return

@@ -95,6 +95,9 @@ def _pins(scene: Scene) -> list[str]:
 
 def _fixes(scene: Scene) -> Iterator[Fix]:
     torch = scene.torch
+    if scene.is_jetson or scene.mentions("jetson", "jetpack"):
+        yield CAUSE.fix("jetson")
+        return
     if torch and (pins := _pins(scene)):
         yield CAUSE.fix("pins", torch=torch.label, pins=" ".join(pins))
     else:

@@ -83,8 +83,10 @@ def _of_bitsandbytes(scene: Scene, match: Match) -> Iterator[Fix]:
 
 def _of_torchcodec(scene: Scene, match: Match) -> Iterator[Finding]:
     """torchcodec names FFmpeg first, but most often it was built for another torch."""
-    version, build = public(scene.report.installed, "torchcodec"), release_for(scene, "torchcodec")
-    torch = scene.torch.version if scene.torch else None
+    version = public(scene.report.installed, "torchcodec")
+    told = re.search(r"The PyTorch version \((\d+\.\d+\.\d+)", scene.report.text)
+    torch = told[1] if told else scene.torch.version if scene.torch else None
+    build = release_for(scene, "torchcodec", torch=torch)
     built = next((b.torch for b in scene.published("torchcodec") if b.version == version and b.torch), None)
     if version and torch and built and not SpecifierSet(built).contains(torch, prereleases=True):
         values = {"version": version, "torch": torch, "built": built}
@@ -93,6 +95,8 @@ def _of_torchcodec(scene: Scene, match: Match) -> Iterator[Finding]:
         yield CAUSE.finding("torchcodec", Grounds.CONFIRMED, evidence, fixes, ("library-mismatch",), **values)
     elif not scene.first("ffmpeg-libraries"):
         fixes = [CAUSE.fix("torchcodec", wanted=build.version, torch=torch)] if build and torch else []
+        if not torch:
+            fixes = list(filter(None, [pair_with(scene, {"torch": SpecifierSet(), "torchcodec": SpecifierSet()})]))
         yield CAUSE.finding("torchcodec-any", Grounds.STATED, lines(match), [*fixes, CAUSE.fix("torchcodec-ffmpeg")])
 
 

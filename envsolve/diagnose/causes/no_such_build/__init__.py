@@ -17,6 +17,8 @@ from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import image_remedies
 
 CAUSE = Cause.of(__name__)
+#: Words for a system whose wheels of torch have no local version, on any index.
+_MAC = ("macos", "darwin", "apple m", "apple silicon", "macbook", "mac os", "osx")
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
@@ -24,6 +26,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if match := scene.first("conflict-unavailable"):
         yield _dependency(scene, match)
         return
+    if match := CAUSE.first(scene, "arm-variant"):
+        have = match.group("have", "needs") or "sbsa"
+        yield CAUSE.finding("arm-variant", Grounds.STATED, lines(match), _of_other_kind(scene, have), have=have)
     if asked := looked_up(scene):
         yield from _not_published(scene, asked)
     if (match := scene.first("uv-wheels")) and match.groups["what"].lower() == "platform":
@@ -41,12 +46,26 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield _unknown(match, match.group("url", "file", "named"), jetson_remedies(scene) or replacements(scene))
 
 
+def _of_other_kind(scene: Scene, have: str) -> Iterator[Fix]:
+    """The newest pytorch of conda-forge for the other kind of aarch64 systems, then for the kind of the candidates."""
+    tool = "pixi add" if scene.mentions("pixi") else "conda install -c conda-forge"
+    for kind in ({"sbsa": "tegra", "tegra": "sbsa"}[have], have):
+        records = [record for record in scene.catalogue.conda if record.arm == kind and record.cuda]
+        newest = max(records, key=lambda record: (Version(record.version), record.cuda or ""), default=None)
+        if newest:
+            yield CAUSE.fix("arm-variant", tool=tool, kind=kind, version=newest.version, cuda=newest.cuda)
+
+
 def _unknown(match: Match, asked: str | None, fixes: Iterable[Fix], channel: str = "") -> Finding:
     return CAUSE.finding("unknown", Grounds.STATED, lines(match), fixes, asked=asked, channel=channel)
 
 
 def _not_published(scene: Scene, asked: Asked) -> Iterator[Finding]:
     evidence, words = lines(asked.match), asked.words
+    if asked.match.signature.id == "poetry-none" and "+" in asked.wanted and scene.mentions(*_MAC):
+        fixes = [CAUSE.fix("poetry-mac")]
+        yield CAUSE.finding("platform", Grounds.STATED, evidence, fixes, asked=words, platform="macOS")
+        return
     if asked.why == "unknown":
         fixes = [CAUSE.fix("versions", package=asked.name)]
         yield CAUSE.finding("unknown", Grounds.SUGGESTED, evidence, fixes, asked=words, channel="")
