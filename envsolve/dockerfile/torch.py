@@ -216,6 +216,7 @@ def _without_triton(case: _Case, taken: Offer) -> Finding | None:
 # A later install that can replace the torch that was chosen.
 
 
+_COMPANIONS = ("torchvision", "torchaudio")
 _HOLD = (
     "before it: RUN pip list --format=freeze | grep -E '^(torch|triton)' > /held.txt, and in it: -c /held.txt",
     "name torch and its index here as well",
@@ -225,26 +226,30 @@ _HOLD = (
 def replaced(stage: Stage, asked: Asked) -> Iterator[Finding]:
     """Follow the installs of a stage and of the stages that it is built on."""
     before = f"the torch of {stage.root.image}" if Name.of(stage.root.image).repository == PYTORCH else None
+    image = before is not None
     brought = asked.image_torch(stage)
     version, within = brought[0].build.version if brought else None, asked.within(stage)
     for command, later in stage.followed():
         by_conda = (other_installer(command) or "").endswith(("conda install", "mamba install"))
         if by_conda and any(installer("conda").requested(word) == "pytorch" for word in command.words):
-            before, version = f"the torch of line {command.line}", None
+            before, version, image = f"the torch of line {command.line}", None, False
         for install in asked.installs((command,)):
             own = [wanted for wanted in install.wanted if wanted.name == "torch"]
             chosen = any(not wanted.file for wanted in own)
             if before and later and not chosen and install.dependencies and not install.constrained:
-                yield from _replacing(before, version, install, asked)
+                yield from _replacing(before, version, install, asked, image=image)
             if own:
+                image = False
                 taken = asked.taken(install, "torch", within)
                 before = f"{own[0].requirement} of line {command.line}"
                 version = taken.build.version if taken else pinned(own[0].requirement.specifier)
 
 
-def _replacing(before: str, version: str | None, install: Install, asked: Asked) -> Iterator[Finding]:
+def _replacing(before: str, version: str | None, install: Install, asked: Asked, *, image: bool) -> Iterator[Finding]:
     line = install.command.line
     for wanted in install.wanted:
+        if image and not install.upgrade and _in_image(wanted, version, asked):
+            continue
         text = _how(wanted, before, version, asked)
         if text:
             yield Finding(line, "torch-replaced", "warning", wanted.place + text, _HOLD)
@@ -252,6 +257,15 @@ def _replacing(before: str, version: str | None, install: Install, asked: Asked)
     if install.files:
         text = f"nothing holds {before} while {', '.join(install.files)} is installed: a line in it can replace it"
         yield Finding(line, "torch-unheld", "warning", text, _HOLD[:1])
+
+
+def _in_image(wanted: Wanted, version: str | None, asked: Asked) -> bool:
+    """Whether an image of pytorch/pytorch has this companion already: pip keeps it if the requirement admits it."""
+    if wanted.name not in _COMPANIONS or version is None:
+        return False
+    admitted = (o for o in asked.offers(wanted.name) if wanted.requirement.specifier.contains(o.build.version))
+    needs = (offer.needs("torch") for offer in admitted)
+    return any(needed is not None and needed.contains(version, prereleases=True) for needed in needs)
 
 
 def _how(wanted: Wanted, before: str, version: str | None, asked: Asked) -> str | None:

@@ -156,6 +156,13 @@ def test_a_widely_copied_file(catalogue: Catalogue) -> None:
         (PYTHON + TORCH + "RUN pip install --no-deps -r requirements.txt\n", ADA, []),
         (PYTHON + TORCH + "RUN pip install torchvision==0.20.0\n", ADA, ["torch-replaced"]),
         (PYTHON + TORCH + "RUN pip install torchvision==0.24.0\n", ADA, []),
+        # pytorch/pytorch has torchvision as well.
+        ("FROM pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime\nRUN pip install torchvision\n", ADA, []),
+        (
+            "FROM pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime\nRUN pip install torchvision==0.20.0\n",
+            ADA,
+            ["torch-replaced"],
+        ),
         (PYTHON + "RUN conda install c::pytorch=2.5\nRUN pip install -r r.txt\n", ADA, ["torch-unheld"]),
         # The libc of the image, whatever the machine's.
         ("FROM python:3.12-alpine3.20\nRUN pip install torch==2.9.0\n", ADA, ["image-libc"]),
