@@ -199,6 +199,12 @@ FIRST = {
         "no-such-build",
         r"markers = .sys_platform != 'darwin'",
     ),
+    "dropped-architecture": (
+        "nvcc a.cu -gencode=arch=compute_35,code=sm_35 -gencode=arch=compute_70,code=sm_70\n"
+        "nvcc fatal   : Unsupported gpu architecture 'compute_35'",
+        "nvcc-arch-unknown",
+        r"compute_35",
+    ),
     "wrapped-glibc": (
         "Ubuntu 25.04, CUDA 12.9\nmathcalls.h(79): error: exception\n  specification is "
         'incompatible with that of previous function "cospi"',

@@ -25,6 +25,7 @@ from envsolve.values import Arch, ComputeCapability, CudaVersion
 
 CAUSE = Cause.of(__name__)
 _LIST = "TORCH_CUDA_ARCH_LIST"
+_REQUESTED = re.compile(r"-gencode[= ]\W?arch=(compute_\d+)\b")
 
 
 def from_report(scene: Scene) -> Iterator[Finding]:
@@ -87,6 +88,9 @@ def _fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolk
         cc, gpus = Arch.parse(arch).cc, scene.gpus
     except ValueError:  # a line that broke off, or a name that a user made up
         return
+    dropped = bool(knowing) and knowing[-1] != scene.catalogue.toolkits[-1]
+    if dropped and not scene.about_torch and _beside_others(scene, arch) and not _required(gpus, cc):
+        yield CAUSE.fix("drop", arch=arch)
     if toolkit and gpus and all(gpu.cc != cc for gpu in gpus) and not _required(gpus, cc):
         if scene.about_torch:
             yield CAUSE.fix("leave-out", arch=arch, gpus=gpu_names(gpus), list=archs_for(scene, gpus))
@@ -100,6 +104,12 @@ def _fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolk
             yield CAUSE.fix("other", other=other.cc, cc=cc)
     if not gpus or _required(gpus, cc):
         yield from _knowing_fixes(scene, arch, toolkit, knowing)
+
+
+def _beside_others(scene: Scene, arch: str) -> bool:
+    """Whether the command itself requests newer architectures too, as builds with a list of their own do."""
+    requested = {Arch.parse(name).cc for name in _REQUESTED.findall(scene.report.text)}
+    return len(requested) > 1 and Arch.parse(arch).cc == min(requested)
 
 
 def _knowing_fixes(scene: Scene, arch: str, toolkit: Toolkit | None, knowing: list[Toolkit]) -> Iterator[Fix]:
