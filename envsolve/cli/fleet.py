@@ -187,20 +187,26 @@ def plan(
 def install(
     fleet: FleetDirectory = _FLEET,
     manager: Annotated[str | None, option("--manager", metavar="pip|uv", help="Package manager to use.")] = None,
+    squashfs: Annotated[
+        bool, option("--squashfs", help="Also pack each environment into one file, to mount on the nodes.")
+    ] = False,
 ) -> None:
     """Make the environment of each plan.
 
     Makes them in the fleet's directory, once for all nodes, with a modulefile for each. Environments that are there and
     whole are left alone. Nothing is verified: see `envsolve fleet verify`.
     """
-    from envsolve.fleet.install import install_fleet
+    from envsolve.fleet.install import install_fleet, pack
     from envsolve.fleet.plan import read_plan
 
-    done = install_fleet(fleet, read_plan(fleet), manager=manager, progress=ShownSteps())
+    made = read_plan(fleet)
+    done = install_fleet(fleet, made, manager=manager, progress=ShownSteps())
     for name, one in done.items():
         for warning in one.warnings:
             remark(f"{name}: note: {warning}")
         remark(f"{name}: {'ready' if one.changed else 'as planned'}: {one.prefix}")
+    for group in made.groups if squashfs else ():
+        remark(f"{group.name}: image: {pack(fleet, group)}")
 
 
 def verify(
@@ -214,6 +220,9 @@ def verify(
     python: Annotated[
         str | None, option("--python", metavar="EXE", help="A Python with envsolve on the nodes (default: this one).")
     ] = None,
+    html: Annotated[
+        Path | None, path("--html", metavar="FILE", help="Also write a page to attach to a ticket.")
+    ] = None,
     form: Form = None,
     output: OutputFile = None,
 ) -> None:
@@ -225,7 +234,7 @@ def verify(
     from envsolve.fleet.jobs import only_one
     from envsolve.fleet.plan import read_plan
     from envsolve.fleet.probe import read_inventory
-    from envsolve.fleet.verify import Choice, describe, verify_fleet
+    from envsolve.fleet.verify import Choice, describe, page, verify_fleet
     from envsolve.system.processes import signals_raised
 
     check_output(form, output)
@@ -239,13 +248,15 @@ def verify(
     choice = Choice(compile_only, quick, again, python or sys.executable)
     with only_one(fleet), signals_raised(hint="run the same command again to go on"):
         report = verify_fleet(fleet, made, inventory, engine, choice)
+    if html is not None:
+        deliver(page(report), html)
     deliver_as(form, report, lambda: describe(report), output)
     if not report.passed:
         raise typer.Exit(VerificationError.exit_code)
 
 
 def emit(
-    tool: Annotated[str, argument(metavar="TOOL", help="One of ansible, ray, skypilot, slurm-prolog.")],
+    tool: Annotated[str, argument(metavar="TOOL", help="One of ansible, ray, skypilot, slurm-nccl, slurm-prolog.")],
     fleet: FleetDirectory = _FLEET,
     plan: Annotated[str | None, option("--plan", metavar="NAME", help="Only this plan of the fleet.")] = None,
     python: Annotated[
@@ -255,7 +266,8 @@ def emit(
 ) -> None:
     """Write a file for a tool that starts programs.
 
-    A runtime_env of Ray, tasks of SkyPilot, a playbook of Ansible, or a prolog of Slurm, with the fleet's environments.
+    A runtime_env of Ray, tasks of SkyPilot, a playbook of Ansible, a prolog of Slurm, or a job of Slurm that checks
+    NCCL between nodes, with the fleet's environments.
     """
     from msgspec.structs import replace
 

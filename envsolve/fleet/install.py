@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,11 +26,12 @@ from envsolve.machine.detect import detect
 from envsolve.machine.model import Machine, one_line
 from envsolve.planning.lock import mismatches, unknowns
 from envsolve.system.files import is_file, is_folder, real_path, replace_file
-from envsolve.system.processes import ask
+from envsolve.system.processes import ask, capture
 from envsolve.values import DriverVersion, processor
 
 _PROBE_SECONDS = 60.0
-_MODULES = "modules"
+_PACK_SECONDS = 3600.0
+_MODULES, _IMAGES = "modules", "images"
 
 
 def install_fleet(fleet: Path, made: FleetPlan, *, manager: str | None, progress: Progress) -> Mapping[str, Installed]:
@@ -70,6 +72,36 @@ def install_fleet(fleet: Path, made: FleetPlan, *, manager: str | None, progress
             hint=f"run the same command on one of {names_folded(elsewhere[0].nodes)}",
         )
     return done
+
+
+def pack(fleet: Path, group: Group) -> Path:
+    """Pack the environment of a plan into ``images/NAME-DIGEST.squashfs``, if that is not there yet.
+
+    An environment has thousands of small files, on which shared file systems are slow; the image is one. It is to be
+    mounted where the environment is, because scripts in it contain that path.
+
+    Raises:
+        EnvsolveError: mksquashfs is not installed, or fails.
+    """
+    place = environment_of(fleet, group)
+    image = fleet / _IMAGES / f"{place.name}.squashfs"
+    if is_file(image):
+        return image
+    program = shutil.which("mksquashfs")
+    if program is None:
+        raise UsageError("mksquashfs is not installed", hint="install squashfs-tools")
+    image.parent.mkdir(parents=True, exist_ok=True)
+    scratch = image.with_name(f".{image.name}.{platform.node()}-{os.getpid()}")
+    words = [program, str(place), str(scratch), "-noappend", "-no-progress", "-quiet", "-all-root", "-comp", "zstd"]
+    try:
+        ended = capture(words, os.environ, limit=_PACK_SECONDS)
+        if ended.returncode != 0:
+            said = (ended.stderr.strip().splitlines() or ["no message"])[-1]
+            raise EnvsolveError(f"mksquashfs: {said}", hint="is the disk full? Run the same command again")
+        scratch.replace(image)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return image
 
 
 def this_node() -> Profile:

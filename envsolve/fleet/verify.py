@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
+from html import escape
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +32,30 @@ _REPORTS, _WORK = "reports", ".verify-"
 _MOST_WORDS = 200
 # Jobs may wait in a queue for most of a day.
 _FRESH_SECONDS = 24 * 3600.0
+
+
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>envsolve fleet verify</title>
+<style>
+body {{ font-family: sans-serif; margin: 2em }}
+td, th {{ padding: 0.2em 1em 0.2em 0; text-align: left; vertical-align: top }}
+</style>
+</head>
+<body>
+<h1>envsolve fleet verify</h1>
+<p>{made}</p>
+<pre>{text}</pre>
+<table>
+<tr><th>node</th><th>result</th><th>plan</th><th>why</th></tr>
+{rows}</table>
+</body>
+</html>
+"""
 
 
 class NodeResult(msgspec.Struct, frozen=True):
@@ -205,6 +230,17 @@ def _unlike(node: str, report: Report, inventory: Inventory) -> Iterator[str]:
     before, now = ({gpu.label for gpu in one.gpus or ()} for one in (planned, found))
     if before != now:
         yield f"its GPUs are {', '.join(sorted(now)) or 'none'}, and those of its class {', '.join(sorted(before))}"
+
+
+def page(report: FleetReport) -> str:
+    """The report as one HTML page: nothing is loaded from elsewhere, and no script runs."""
+    rows = "".join(
+        f"<tr><td>{escape(node)}</td><td>{one.status}</td><td>{escape(one.plan or '')}</td>"
+        f"<td>{escape('; '.join(one.why))}</td></tr>\n"
+        # What is to be repaired comes first.
+        for node, one in sorted(report.nodes.items(), key=lambda item: (item[1].status == "pass", item[0]))
+    )
+    return _PAGE.format(text=escape(describe(report)), made=escape(report.made or ""), rows=rows)
 
 
 def describe(report: FleetReport) -> str:

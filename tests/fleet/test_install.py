@@ -215,3 +215,39 @@ def test_a_plan_for_another_architecture_is_made_there(tmp_path: Path) -> None:
     told = run("fleet", "install", "--fleet", str(fleet), code=3).stderr
     assert "arm is for aarch64" in told and "arm1" in told
     assert made.groups[0].environment(fleet).is_dir()
+
+
+@pytest.mark.skipif(shutil.which("mksquashfs") is None, reason="squashfs-tools is not installed")
+def test_an_environment_is_packed_once_and_whole(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet"
+    (one,) = write_plan(fleet, cpu=demo(tmp_path)).groups
+    assert "cpu: image: " in run("fleet", "install", "--squashfs", "--fleet", str(fleet)).stderr
+    (image,) = (fleet / "images").iterdir()
+    made = image.stat()
+    run("fleet", "install", "--squashfs", "--fleet", str(fleet))
+    assert image.stat() == made
+    subprocess.run(["unsquashfs", "-q", "-n", "-d", tmp_path / "out", image], check=True, stdout=subprocess.DEVNULL)
+    place = one.environment(fleet)
+    files = {path.relative_to(place) for path in place.rglob("*")}
+    assert {path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*")} == files
+    # Mounted where it was made, its programs run.
+    place.rename(tmp_path / "away")
+    (tmp_path / "out").rename(place)
+    assert subprocess.run([place / "bin/demo"], capture_output=True, text=True).stdout == "demo 1.0\n"
+
+
+LMOD = "/usr/share/lmod/lmod/libexec/lmod"
+
+
+@pytest.mark.skipif(not os.access(LMOD, os.X_OK), reason="lmod is not installed")
+def test_lmod_reads_the_module(tmp_path: Path) -> None:
+    # Lmod 8.6 itself splits the path of a Tcl modulefile at spaces.
+    fleet = tmp_path / "fleet"
+    (one,) = write_plan(fleet, cpu=demo(tmp_path)).groups
+    run("fleet", "install", "--fleet", str(fleet))
+    environ = {"PATH": os.environ["PATH"], "MODULEPATH": str(fleet / "modules"), "HOME": str(tmp_path)}
+    loaded = subprocess.run([LMOD, "sh", "load", "envsolve/cpu"], capture_output=True, text=True, env=environ)
+    shown = subprocess.run(
+        ["sh", "-c", f'{loaded.stdout}\necho "$VIRTUAL_ENV"; demo'], capture_output=True, text=True, env=environ
+    )
+    assert shown.stdout == f"{one.environment(fleet)}\ndemo 1.0\n", loaded.stderr + shown.stderr

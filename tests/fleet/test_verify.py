@@ -13,6 +13,7 @@ import pytest
 from envsolve.fleet.model import Reader
 from envsolve.fleet.plan import FleetPlan, Group
 from envsolve.fleet.probe import probe_files
+from envsolve.fleet.verify import FleetReport, NodeResult, page
 from envsolve.planning.lock import Assumptions
 from envsolve.system.files import dump
 from envsolve.verify.report import Check, Report
@@ -131,3 +132,10 @@ def test_another_command_in_the_fleet_is_not_disturbed(fleet: Path) -> None:
         verify(fleet, code=2)
     assert not (fleet.parent / "asked").exists()
     assert verify(fleet) == "4 of 4 nodes pass\n"
+
+
+def test_the_page_names_the_nodes_to_repair_first() -> None:
+    nodes = {"a": NodeResult("pass", "cu126"), "b": NodeResult("fail", "cu126", ("<script>: it burns",))}
+    text = page(FleetReport(made="2026-11-29T10:00:00+00:00", nodes=nodes))
+    assert text.index("<td>b</td>") < text.index("<td>a</td>")
+    assert "1 of 2 nodes pass" in text and "<script>" not in text and "&lt;script&gt;: it burns" in text
