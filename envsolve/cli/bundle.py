@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def command(
     plan: Annotated[Path, path_argument(metavar="PLAN", help="A plan.json or a pylock.toml of envsolve.")],
     output: Annotated[Path, path("-o", metavar="DIR|TAR", help="The directory, or the archive NAME.tar, to make.")],
-    offline: Annotated[bool, option("--offline", help="Use only files of this machine.")] = False,
+    offline: Annotated[bool, option("--offline", help="Use only files that are on this machine.")] = False,
     form: Form = None,
 ) -> None:
     """Download a plan for a machine without a network.

@@ -163,9 +163,10 @@ _STYLES = {
     r"^[A-Z][a-z]+(?= {2,}\S)": "bold",
     r"\b(native|family)\b": "green",
     r"\b(ptx|possible)\b": "yellow",
-    r"\bdoes not run\b|\(certain\)": "bold",
+    r"\bdoes not run\b|\(certain\)|^[a-z]+(-[a-z]+)+(?= {2}\()": "bold",
+    r"^ *(Evidence|What to do[^:]*|Checked and ruled out):$": "bold",
     r"(?<=^ {6})(pip|uv|conda|mamba|pixi|envsolve|python|export|apt-get|docker)\b.*": "cyan",
-    r"(?<=^Next {6})envsolve .*|(?<=^Or {8})pip .*": "cyan",
+    r"(?<=^Next {6})envsolve .*|(?<=^ {10})envsolve .*|(?<=^Or {8})pip .*": "cyan",
     r" \[(documented|measured|[a-z]+(-[a-z]+)+)\]$": "dim",
 }
 # What a line begins with: a label, a mark or a number. Its other lines are indented to the text after that.

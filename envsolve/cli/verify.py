@@ -184,7 +184,7 @@ def _refuse_at_odds(
     quick: bool,
     hashes: bool,
 ) -> None:
-    """Options that ask for two things at once."""
+    """Refuse options that exclude each other."""
     from envsolve.verify.report import FILES, LOADER
 
     if report and (gpu or only or plan or compile_only or quick or hashes):

@@ -143,7 +143,7 @@ def _against(group: Group, machine: Machine) -> tuple[str, ...]:
     if assumes.gpus and machine.gpus == ():
         return ("the plan is for GPUs, and this node has none",)
     if not assumes.gpus and machine.gpus != ():
-        return ("the plan uses no GPU, and this node has some",)
+        return ("the plan uses no GPU, but this node has one",)
     python = dataclasses.replace(assumes, python=None)  # the environment brings its own
     return (*mismatches(python, machine), *unknowns(python, machine))
 

@@ -246,7 +246,7 @@ def conda_work(origin: Plan | CondaLock) -> CondaWork:
 
 def _file(package: PlannedPackage) -> File:
     if package.url is None or package.filename is None or not package.hashes:
-        hint = "ask whoever runs the channel for its hashes"
+        hint = "ask the owner of the channel for its hashes"
         raise IndexUnavailableError(f"{package.index} gives no hash of {package.filename}", hint=hint)
     # The one that an explicit lock names, so that an environment of the plan is one of its lock.
     best = "sha256" if "sha256" in package.hashes else "md5"

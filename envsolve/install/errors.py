@@ -57,7 +57,7 @@ _SIGNS = (
     _sign(
         r"build dependencies.* did not run successfully|failed to (resolve|install) requirements from `build-system",
         IndexUnavailableError,
-        "what a source distribution needs for its build could not be had",
+        "the build requirements of a source distribution could not be installed",
         "check that your own index (pip or uv configuration) offers it",
     ),
     _sign(

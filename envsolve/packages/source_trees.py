@@ -277,7 +277,7 @@ def fetched(repository: str, revision: str | None, environ: Mapping[str, str] = 
     """
     program = shutil.which("git", path=environ.get("PATH"))
     if program is None:
-        raise NoGitError("git is not on this machine")
+        raise NoGitError("git is not installed on this machine")
     with tempfile.TemporaryDirectory(prefix="envsolve-git-") as folder:
         git = _Git(program, Path(folder), _with_remote(repository, environ))
         git("init", "--quiet", "--bare")

@@ -52,7 +52,7 @@ class TooLongError(Exception):
     """
 
     def __init__(self, causes: Sequence[_Information]) -> None:
-        super().__init__("no search came to an end")
+        super().__init__("no search ended in time")
         self.causes = tuple(causes)
 
 

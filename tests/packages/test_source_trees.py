@@ -181,7 +181,7 @@ def test_without_git_or_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     offline = read_tree("x", "git+https://example.org/r", offline=True)
     assert "offline" in (offline.tree.unread or "")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert read_tree("x", "git+file:///r", offline=False).tree.unread == "git is not on this machine"
+    assert read_tree("x", "git+file:///r", offline=False).tree.unread == "git is not installed on this machine"
 
 
 def test_a_folder_is_read_where_it_is(tmp_path: Path) -> None:

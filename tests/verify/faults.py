@@ -70,7 +70,7 @@ ON_A_GPU: list[Fault] = [
     ),
     ("bitsandbytes", 'quant_type="nf4"', 'quant_type="fp4"', "differ from the level", None),
     ("peer-copy", "arrived.copy_(sent)", "arrived.copy_(sent + 1)", "copy from GPU 0 to GPU 1", None),
-    ("nccl-all-reduce", "(rank + 1)", "(rank + 2)", "0 of 2 processes found their sums right", None),
+    ("nccl-all-reduce", "(rank + 1)", "(rank + 2)", "0 of 2 processes computed the right sum", None),
 ]
 
 #: The same for what compiles without a GPU; the architecture is that of 9.0.

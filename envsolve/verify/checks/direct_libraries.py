@@ -101,7 +101,7 @@ def nvshmem(ordinal):
 
     library = library_of("libnvshmem_host")
     if not hasattr(library, "nvshmemx_hostlib_init_attr"):
-        raise SkipTest("this NVSHMEM starts only by its device library")
+        raise SkipTest("only the device library can start this NVSHMEM")
     release = [ctypes.c_int() for _ in range(3)]
     library.nvshmemx_vendor_get_version_info(*map(ctypes.byref, release))
     values = torch.arange(COUNT, dtype=torch.int32, device=device)

@@ -51,7 +51,7 @@ def all_reduce(count):
     words = ended.stdout.decode(errors="replace")
     right = words.count(DONE)
     if ended.returncode or right != int(count):
-        raise RuntimeError("{} of {} processes found their sums right\n{}".format(right, count, words))
+        raise RuntimeError("{} of {} processes computed the right sum\n{}".format(right, count, words))
     version = ".".join(map(str, torch.cuda.nccl.version()))
     return {"detail": "NCCL {}, torchrun: all sums over {} GPUs are right".format(version, count)}
 
