@@ -1,4 +1,4 @@
-"""What an environment gets out of its GPUs: fast paths, rates beside the documented ones, and long runs."""
+"""Measures of an environment on its GPUs: fast paths, rates beside the documented ones, and long runs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _documented(check: Check, peak: Peak) -> Iterator[tuple[_Rate, float]]:
 
 
 def _reasons(seen: Mapping[str, str]) -> Iterator[str]:
-    """What ``nvidia-smi`` shows of a GPU that is slow."""
+    """Return the signs of a slow GPU that ``nvidia-smi`` reports."""
 
     def number(name: str) -> float | None:
         try:

@@ -45,7 +45,7 @@ def efficient(ordinal):
 @check("sdpa-choice", runs_on="gpu", order=33, needs=("torch",))
 @optional
 def choice(ordinal):
-    """What torch itself chooses."""
+    """Run the kernel that torch itself chooses."""
     torch, device, capability = prepared(ordinal)
     need(capability, (8, 0), "bfloat16 on matrix units")
     return attention(torch, device, "attention by torch's choice", torch.nn.functional.scaled_dot_product_attention)

@@ -1,4 +1,4 @@
-"""What compilers make for the GPU: torch.compile, and the matrix units, TMA and warp specialisation through Triton.
+"""Compiled code for the GPU: torch.compile, and the matrix units, TMA and warp specialisation through Triton.
 
 Triton compiles for a GPU without a feature, too, and leaves the feature out: the code that it made says what is used.
 """

@@ -36,7 +36,7 @@ STATE = (
 
 
 def state(ordinal):
-    """What ``nvidia-smi`` says of the GPU now, by name; what it does not know is left out."""
+    """Return the state of the GPU as ``nvidia-smi`` reports it, by name, without the values that it does not know."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return {}

@@ -1,4 +1,4 @@
-"""What the measures share: times, the kernel that ran, and a fast path that is not offered."""
+"""Shared by the measures: times, the kernel that ran, and a fast path that is not offered."""
 
 from __future__ import annotations
 
