@@ -61,10 +61,16 @@ def torch_builds(command: str, machine: Machine) -> list[Build]:
     ]
 
 
-@pytest.mark.parametrize("report", [r for r in REPORTS if "target" in r], ids=lambda r: r["name"])
-def test_no_torch_is_advised_that_does_not_run_there(report: dict[str, Any]) -> None:
-    found, machine = diagnosed(report["log"], report["target"], report.get("installed"))
+@pytest.fixture(scope="module", params=[r for r in REPORTS if "target" in r], ids=lambda r: r["name"])
+def answered(request: pytest.FixtureRequest) -> tuple[Diagnoses, Machine]:
+    """The diagnoses of one report, made once for the tests that look at them."""
+    found, machine = diagnosed(request.param["log"], request.param["target"], request.param.get("installed"))
     assert machine is not None
+    return found, machine
+
+
+def test_no_torch_is_advised_that_does_not_run_there(answered: tuple[Diagnoses, Machine]) -> None:
+    found, machine = answered
     judge = Judge(machine, FACTS)
     # Where the meant remedy is to put back what was there, the card is not what is wrong.
     judged = [r for d in found.diagnoses if d.cause != "torch-replaced" for r in d.remedies]
@@ -76,10 +82,8 @@ def test_no_torch_is_advised_that_does_not_run_there(report: dict[str, Any]) -> 
         assert not verdicts or any(v.level is not Level.NONE for v in verdicts), remedy
 
 
-@pytest.mark.parametrize("report", [r for r in REPORTS if "target" in r], ids=lambda r: r["name"])
-def test_no_driver_is_advised_that_dropped_the_card(report: dict[str, Any]) -> None:
-    found, machine = diagnosed(report["log"], report["target"], report.get("installed"))
-    assert machine is not None
+def test_no_driver_is_advised_that_dropped_the_card(answered: tuple[Diagnoses, Machine]) -> None:
+    found, machine = answered
     for remedy in remedies(found):
         if match := re.search(r"Install NVIDIA driver ([\d.]+)", remedy.text):
             for gpu in machine.gpus or ():
