@@ -123,7 +123,8 @@ def choose(made: FleetPlan, node: str | None, machine: Machine) -> Group:
     Raises:
         ImpossibleError: No plan fits, with the reason for each.
     """
-    failed = {group.name: _against(group, machine) for group in made.groups}
+    own = made.group_of.get(node or "")
+    failed = {group.name: _against(group, machine, planned=group is own) for group in made.groups}
     fitting = [group for group in made.groups if not failed[group.name]]
     if not fitting:
         reasons = "".join(f"\n  {name}: {'; '.join(why)}" for name, why in failed.items())
@@ -131,18 +132,21 @@ def choose(made: FleetPlan, node: str | None, machine: Machine) -> Group:
             f"no plan of the fleet fits this node ({one_line(machine)}):{reasons}",
             hint="probe and plan the fleet again, or run the job elsewhere (see Slurm, HTCondor in the plan)",
         )
-    own = made.group_of.get(node or "")
     # Of several, the one with the newest driver requirement has the newest code.
     newest = max(fitting, key=lambda one: DriverVersion.parse(one.assumes.driver_required or "0"))
     return own if own in fitting and own is not None else newest
 
 
-def _against(group: Group, machine: Machine) -> tuple[str, ...]:
-    """Say what keeps a plan from a node; what is not known counts, because a job must not find it out."""
+def _against(group: Group, machine: Machine, *, planned: bool) -> tuple[str, ...]:
+    """Say what keeps a plan from a node; what is not known counts, because a job must not find it out.
+
+    Args:
+        planned: Whether the plan was made for this node, which may have GPUs that its packages do not use.
+    """
     assumes = group.assumes
     if assumes.gpus and machine.gpus == ():
         return ("the plan is for GPUs, and this node has none",)
-    if not assumes.gpus and machine.gpus != ():
+    if not assumes.gpus and machine.gpus != () and not (planned and machine.gpus):
         return ("the plan uses no GPU, but this node has one",)
     python = dataclasses.replace(assumes, python=None)  # the environment brings its own
     return (*mismatches(python, machine), *unknowns(python, machine))

@@ -193,6 +193,14 @@ def test_a_node_that_fits_none_is_refused_with_the_reasons(found: Machine, reaso
     assert refused.value.exit_code == 3
 
 
+def test_a_plan_without_gpu_code_runs_on_the_gpus_that_it_was_made_for() -> None:
+    fleet = FleetPlan(groups=(Group("any-sm90", ("h100",), ("gpu1",), "0" * 12, "ok", Assumptions(), {}),))
+    assert choose(fleet, "gpu1", machine("H100")).name == "any-sm90"
+    for node, found in (("gpu2", machine("H100")), ("gpu1", replace(machine("H100"), gpus=None))):
+        with pytest.raises(ImpossibleError, match="the plan uses no GPU"):
+            choose(fleet, node, found)
+
+
 def test_a_node_without_gpu_does_not_run_what_is_for_gpus() -> None:
     with pytest.raises(ImpossibleError, match="this node has none"):
         choose(FleetPlan(groups=(OLD,)), None, machine(None))
