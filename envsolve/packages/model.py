@@ -297,6 +297,13 @@ def _is_static(version: str, dynamic: list[str]) -> bool:
     return numbers >= (2, 2) and "requires-dist" not in {d.strip().lower() for d in dynamic}
 
 
+def of_extra(line: str, extra: str) -> str:
+    """A requirement line that holds only for an extra."""
+    body, _, marker = line.partition(";")
+    condition = f'extra == "{extra}"'
+    return f"{body} ; ({marker.strip()}) and {condition}" if marker.strip() else f"{body} ; {condition}"
+
+
 def parse_requires_txt(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Setuptools' ``requires.txt`` (its own format of sections) as ``Requires-Dist`` lines, and the extras it names."""
     lines: list[str] = []

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
 from envsolve.errors import UsageError
-from envsolve.packages.model import CoreMetadata, parse_metadata, requirement_text, specifier_text
-from envsolve.packages.project_files import ProjectTable
+from envsolve.packages.model import CoreMetadata, of_extra, parse_metadata, requirement_text, specifier_text
+from envsolve.packages.project_files import ProjectTable, stated
 from envsolve.packages.urls import redact, without_logins
 from envsolve.system.files import MAX_BYTES, is_folder, read_regular
 from envsolve.system.processes import capture
@@ -134,7 +134,7 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
 
     Returns:
         Metadata of its PKG-INFO (an unpacked sdist) or of ``[project]`` in its pyproject.toml, which is exact unless
-        its dependencies are dynamic; without either, nothing is known of it but its build requirements.
+        its dependencies are dynamic; without either, what its setup.py and setup.cfg state, which is never exact.
 
     Raises:
         UsageError: No installer could build it: it has neither file, or its pyproject.toml is not TOML.
@@ -146,7 +146,9 @@ def described(name: str, tree: Tree, read: Callable[[str], bytes | None]) -> Rea
     table = _table(project, tree)
     requires = _build_requires(table)
     imported = _IMPORTS_TORCH.search((script or b"").decode("utf-8", "replace"))
-    metadata = _unpacked(read("PKG-INFO")) or _declared(table) or CoreMetadata(name, "", exact=False)
+    metadata = _unpacked(read("PKG-INFO")) or _declared(table)
+    if metadata is None:
+        metadata = stated(name, read)
     needs_torch = imported is not None or any(Requirement(line).name == "torch" for line in requires)
     known = replace(tree, exact=metadata.exact, needs_torch=needs_torch, build_requires=requires)
     return Read(known, metadata)
@@ -181,7 +183,7 @@ def _declared(table: dict[str, Any]) -> CoreMetadata | None:
         return None
     lines = [*project.dependencies]
     for extra, more in project.optional_dependencies.items():
-        lines += [_of_extra(line, extra) for line in more]
+        lines += [of_extra(line, extra) for line in more]
     return CoreMetadata(
         project.name,
         "" if "version" in project.dynamic else project.version or "",
@@ -190,12 +192,6 @@ def _declared(table: dict[str, Any]) -> CoreMetadata | None:
         tuple(project.optional_dependencies),
         exact="dependencies" not in project.dynamic,
     )
-
-
-def _of_extra(line: str, extra: str) -> str:
-    body, _, marker = line.partition(";")
-    condition = f'extra == "{extra}"'
-    return f"{body} ; ({marker.strip()}) and {condition}" if marker.strip() else f"{body} ; {condition}"
 
 
 def _build_requires(table: dict[str, Any]) -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import configparser
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from envsolve.errors import UsageError
+from envsolve.packages.project_files import setup_fields
 from envsolve.packages.source_trees import GitError, fetched, read_address
 from envsolve.system.files import is_file, read_regular, real_path
 
@@ -81,7 +80,8 @@ def name_of_directory(directory: Path) -> str | None:
 
 def stated_name(read: Read) -> str | None:
     """The name in ``pyproject.toml``, ``setup.cfg`` or the call of ``setup`` in ``setup.py``; None if none has it."""
-    names = (name for source in (_in_pyproject, _in_setup_cfg, _in_setup_py) for name in source(read))
+    named = setup_fields(lambda path: (read(path) or "").encode())
+    names = (*_in_pyproject(read), named.name)
     return next((str(canonicalize_name(name)) for name in names if isinstance(name, str) and name), None)
 
 
@@ -101,32 +101,3 @@ def _in_pyproject(read: Read) -> Iterator[Any]:
         yield table.get("tool", {}).get("poetry", {}).get("name")
     except (msgspec.MsgspecError, ValueError, RecursionError, AttributeError):
         return
-
-
-def _in_setup_cfg(read: Read) -> Iterator[str | None]:
-    parser = configparser.ConfigParser(interpolation=None, strict=False)
-    try:
-        parser.read_string(read("setup.cfg") or "")
-    except configparser.Error:
-        return
-    yield parser.get("metadata", "name", fallback=None)
-
-
-def _in_setup_py(read: Read) -> Iterator[object]:
-    try:
-        tree = ast.parse(read("setup.py") or "")
-    except (SyntaxError, ValueError):
-        return
-    constants = {
-        target.id: node.value.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "setup":
-            for keyword in node.keywords:
-                if keyword.arg == "name":
-                    value = keyword.value
-                    yield value.value if isinstance(value, ast.Constant) else constants.get(getattr(value, "id", ""))

@@ -166,6 +166,11 @@ def about_trees(packages: Sequence[PlannedPackage], catalogue: Catalogue) -> Ite
                 f"{name} computes its dependencies when it is built; those of a commit that is known{told} were taken"
             )
             yield PlanWarning("dependencies-guessed", text, None)
+        elif not tree.exact and package.requires:
+            text = f"{name} computes its dependencies when it is built; those that its files list were taken"
+            yield PlanWarning(
+                "dependencies-guessed", text, "--build-metadata lets pip compute them, which runs its code"
+            )
         elif not tree.exact:
             text = f"what {name} depends on is known only once it is built, and nothing of it was run"
             yield PlanWarning(

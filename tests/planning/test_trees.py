@@ -117,6 +117,14 @@ def test_a_tree_whose_build_imports_no_torch_is_built_like_any_other(torch_world
     assert compiled_packages(plan.packages, torch_world.catalogue()) == ()
 
 
+def test_the_literal_requirements_of_a_setup_py_limit_torch(torch_world: World, source: Path) -> None:
+    """A project for torch below 2.6 had a plan of status ok on a GPU that no such torch has code for."""
+    repository(source, {"setup.py": "from setuptools import setup\nsetup(name='seg', install_requires=['torch<2.10'])"})
+    plan = torch_world.plan(f"seg @ git+{source.as_uri()}")
+    assert chosen(plan)["torch"] == "2.9.1 cu128"
+    assert "dependencies-guessed" in codes(plan)
+
+
 def test_what_only_the_catalogue_knows_of_a_tree_is_in_the_plan(torch_world: World, source: Path) -> None:
     commit = repository(source, {"setup.py": KERNELS})
     for name in ("packaging", "setuptools", "wheel", "ninja"):
@@ -144,7 +152,7 @@ def test_the_version_of_a_tree_counts_where_it_is_known(world: World, source: Pa
     world.default.wheel("user", "1.0", requires=["pure>=3"])
     plan = world.plan(f"pure @ {source.as_uri()}", "user")
     assert plan.conflict[-1].fact == f"the pure at {source.as_uri()} is not >=3"
-    assert ways(plan) == ["ask for pure by its name, without the address"]
+    assert ways(plan) == ["ask for pure by its name, without the URL"]
     (source / "pyproject.toml").write_text('[project]\nname = "pure"\ndynamic = ["version"]\n')
     assert chosen(world.plan(f"pure @ {source.as_uri()}", "user")) == {"pure": "0+unread", "user": "1.0"}
 
@@ -154,7 +162,7 @@ def test_a_tree_in_the_place_of_torch_beside_what_is_compiled_against_published_
 ) -> None:
     repository(source, {"pyproject.toml": '[project]\nname = "torch"\nversion = "2.9.1"\n'})
     plan = torch_world.plan(f"torch @ {source.as_uri()}", "torchvision")
-    assert ways(plan) == ["ask for torch by its name, without the address"]
+    assert ways(plan) == ["ask for torch by its name, without the URL"]
     assert "may be taken, and what that goes with is not known" in plan.conflict[-1].fact
 
 
