@@ -38,6 +38,8 @@ def faults(plan: Plan) -> Iterator[str]:
         if date is not None and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", date):
             yield f"a date of the catalogue is {date!r}"
     for package in plan.packages:
+        if package.kind == "conda" and plan.conda is None:
+            yield f"{package.name} is a conda package in a plan of wheels"
         yield from _of_package(package)
     building = Building()
     if plan.toolchain is not None:

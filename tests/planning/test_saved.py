@@ -45,6 +45,7 @@ def saved(package: dict[str, Any] | None = None, **fields: Any) -> str:
         {"index": "--extra-index-url"},
         {"hashes": {"sha256": f"{SHA}\nRUN true"}},
         {"kind": "sdist"},
+        {"kind": "conda", "filename": "demo-1.0-h0.conda"},
         {"filename": "demo-1.0.tar.gz"},
         {"filename": "demo.whl"},
         {"filename": "demo-2.0-py3-none-any.whl"},
