@@ -326,10 +326,11 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         raise AssertionError(f"{candidate.label} stands for nothing")
 
     def _built(self, file: IndexFile | None, found: CoreMetadata) -> CoreMetadata:
+        if found.exact or self.builds is None or file is None:
+            return found
         started = time.monotonic()
-        exact = found if found.exact or not self.builds or not file else self.builds.exact(file, found)
-        if hasattr(self, "budget"):  # pairings read metadata before the first solve
-            self.budget.pause(time.monotonic() - started)
+        exact = self.builds.exact(file, found)
+        self.budget.pause(time.monotonic() - started)
         return exact
 
     def _wants(self, line: str | Requirement, requirement: Requirement, extra: str) -> bool:

@@ -99,6 +99,7 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, budget
         IndexUnavailableError: An index failed.
         EnvsolveError: No answer within the conflicts that the solver may meet.
     """
+    provider.budget = budget or Budget()
     roots: list[AnyNeed] = [n for need in needs for n in provider.needs_in(need.requirement, "", need.origin)]
     pins = _Pins(provider, [need for need in roots if isinstance(need, PackageNeed)])
     if pins.causes:
@@ -110,7 +111,6 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, budget
         roots.append(FlavourNeed(frozenset({flavour})))
     # The best torch alone, any that goes with the companions; the last are all there is.
     ways = [[*roots, torch] for torch in paired] or [roots]
-    provider.budget = budget or Budget()
     try:
         found = _best(provider, ways)
     except ResolutionImpossible as impossible:
