@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 from resolvelib.structs import build_iter_view
 
 from envsolve.errors import IndexUnavailableError
@@ -165,13 +166,41 @@ def about_age(chosen: Mapping[str, Chosen], family: Family) -> Iterator[PlanWarn
         module = chosen[one.module].candidate if one.module in chosen else None
         if module is None or SpecifierSet(one.module_versions).contains(module.version, prereleases=True):
             continue
-        for package in (other.candidate for other in chosen.values() if one.module in other.requires):
-            file = package.file
-            if file is None or not file.filename.endswith(".whl") or file.filename.endswith("-any.whl"):
-                continue
-            if file.upload_time and file.upload_time < (one.published_before or ""):
+        for package, uploaded in _binaries(chosen, one.module):
+            if uploaded < (one.published_before or ""):
                 text = f"{package.label} is older than {module.label}'s interface; if it uses that, it does not import"
                 yield PlanWarning("older-than-abi", text, f'then add "{one.module}{one.module_versions}"')
+    if "torch" in chosen:
+        torch = chosen["torch"].candidate
+        for package, uploaded in _binaries(chosen, "torch"):
+            # What is compiled against torch's C++ interface loads beside that minor release only.
+            later = [v for v, day in _first_days(family).items() if day > uploaded and v <= _minor(torch.version)]
+            if later:
+                text = f"{package.label} is compiled, and older than {torch.label}"
+                text = f"{text}; if it is linked to that, it does not import"
+                yield PlanWarning("older-than-abi", text, f'then add "torch<{min(later)}"')
+
+
+def _binaries(chosen: Mapping[str, Chosen], module: str) -> Iterator[tuple[Candidate, str]]:
+    """The wheels with compiled code that require a module, and that the catalogue does not describe; their days."""
+    for package in (other.candidate for other in chosen.values() if module in other.requires):
+        file = package.file
+        if file and file.upload_time and file.filename.endswith(".whl") and not file.filename.endswith("-any.whl"):
+            yield package, file.upload_time
+
+
+def _first_days(family: Family) -> dict[Version, str]:
+    """The day of the first release of each minor version of torch."""
+    found: dict[Version, str] = {}
+    for build in family.catalogue.builds("torch"):
+        if build.released:
+            minor = _minor(Version(build.version))
+            found[minor] = min(build.released, found.get(minor, build.released))
+    return found
+
+
+def _minor(version: Version) -> Version:
+    return Version(f"{version.major}.{version.minor}")
 
 
 def runtime_libraries(chosen: Mapping[str, Chosen], family: Family) -> dict[str, int]:

@@ -89,6 +89,23 @@ def test_other_binaries_from_before_numpy_2_are_a_warning(torch_world: World) ->
     assert found == ["binary 1.0 is older than numpy 2.5.5's interface; if it uses that, it does not import"]
 
 
+def test_binaries_from_before_the_torch_beside_them_are_a_warning(torch_world: World) -> None:
+    """What is compiled against torch's C++ interface loads beside one minor release: auto-gptq 0.7.1 and torch 2.14."""
+    index, tags = torch_world.default, "cp312-cp312-manylinux_2_17_x86_64"
+    for name, day, its in (("old", "2001", tags), ("new", "2099", tags), ("plain", "2001", "py3-none-any")):
+        index.wheel(name, "1.0", requires=["torch"], tags=its, upload_time=f"{day}-01-01T00:00:00Z")
+    plan = torch_world.plan("old", "new", "plain")
+    (warning,) = [one for one in plan.warnings if one.code == "older-than-abi"]
+    assert warning.message.startswith("old 1.0 is compiled, and older than torch 2.14.1")
+    assert warning.remedy == 'then add "torch<2.9"'
+
+
+def test_dgl_keeps_the_torch_that_it_has_a_library_for(torch_world: World) -> None:
+    torch_world.build("torch", "2.2.1", "cu126", code=OLD)
+    torch_world.default.wheel("dgl", "2.1.0")
+    assert chosen(torch_world.plan("torch", "dgl", target="RTX 3090, driver 550.54"))["torch"] == "2.2.1 cu126"
+
+
 def test_a_package_with_the_same_modules_stands_in_for_the_one_that_is_required(world: World) -> None:
     """insightface needs onnxruntime, and its users install onnxruntime-gpu: both have the same files."""
     for version in ("1.26.0", "1.31.1"):
