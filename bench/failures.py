@@ -70,7 +70,9 @@ class Trial:
             (place / name).write_text(text, encoding="utf-8")
         tools = place / "tools"
         tools.mkdir()
-        (tools / "python").symlink_to(sys.executable)
+        # Not a link: reached through one, the interpreter of a virtual environment does not find its packages.
+        (tools / "python").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+        (tools / "python").chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not _FOREIGN.search(name)}
         path = f"{tools}:{Path(sys.executable).parent}:{kept['PATH']}:/usr/local/cuda/bin"
         self.environ = {**kept, "PATH": path, "BLAS": _cublas(), "TRITON_CACHE_DIR": str(place / "triton")}
