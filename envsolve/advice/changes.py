@@ -38,6 +38,8 @@ def remedies(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
 def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Fix]:
     kinds = {limit.kind for limit in core}
     yield from for_a_gpu(family, limits)
+    if "gpus" in kinds:
+        yield from _own_index(family)
     yield from _without_gpu(family, limits)
     if "exclude_newer" in kinds and (best := best_of(replace(family, exclude_newer=None), limits)):
         yield Fix("leave out --exclude-newer", unlocks=named(best))
@@ -62,6 +64,17 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
     if "gpus" in kinds:
         yield from newer_builds(family, limits)
         yield from source_build(family, limits)
+
+
+def _own_index(family: Family) -> Iterator[Fix]:
+    """The index with builds for the GPUs of all machines alone: a Jetson's, which no published torch serves."""
+    gpus = [gpu for machine in family.machines for gpu in machine.gpus or ()]
+    known = [family.facts.architectures.get(gpu.compute_capability or "") for gpu in gpus]
+    places = {one.own_index if one else None for one in known}
+    if len(places) == 1 and (place := places.pop()):
+        command = f"pip install --index-url {place} torch"
+        # Nothing is known of what is there at the moment, so it unlocks nothing for certain.
+        yield Fix(f"install torch from the index for {gpus[0].label}, whose builds are not judged: {command}", command)
 
 
 def another_python(family: Family, limits: Limits) -> Iterator[Fix]:

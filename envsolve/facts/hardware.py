@@ -173,6 +173,7 @@ class Architecture(Fact, frozen=True):
 
     Attributes:
         island: True for Tegra parts whose code neither serves nor is served by desktop parts of the same major.
+        own_index: A package index with builds for these GPUs alone, none of which the catalogue describes.
     """
 
     compute_capability: str
@@ -183,6 +184,7 @@ class Architecture(Fact, frozen=True):
     source: str
     island: bool = False
     alias_of: str | None = None
+    own_index: str | None = None
 
 
 class ArchName(Fact, frozen=True):

@@ -244,3 +244,12 @@ def test_what_needs_torch_on_a_gpu_that_no_torch_serves_is_answered_at_once(torc
     assert facts[0] == "ultralytics 8.29 needs torch>=1.8"
     assert any("no code for cc 3.7" in fact for fact in facts)
     assert plan.remedies and not any("ultralytics" in fix.text for fix in plan.remedies)
+
+
+def test_a_gpu_with_an_index_of_its_own_is_sent_there(torch_world: World) -> None:
+    target = "cc 8.7, driver 580.95"
+    plan = torch_world.plan("torch", "torchvision", target=target)
+    assert plan.status == "impossible"
+    assert "pip install --index-url https://pypi.jetson-ai-lab.io/jp6/cu126/+simple/ torch" in plan.remedies[0].text
+    both = torch_world.plan_for([torch_world.machine(target), torch_world.machine("V100, driver 580.95")], "torch")
+    assert not any("index-url" in fix.text for fix in both.remedies)
