@@ -93,4 +93,7 @@ def test_a_word_in_the_place_of_a_version_is_none(listed: str) -> None:
 
     error = "RuntimeError: operator torchvision::nms does not exist\n"
     machines = [envsolve.describe_target("RTX 4090, driver 550.54, python 3.12")]
-    envsolve.diagnose(f"{error}Package Version\n------- -------\n{listed}\n", machines)
+    found = envsolve.diagnose(f"{error}Package Version\n------- -------\n{listed}\n", machines).diagnoses
+    commands = [fix.command for one in found for fix in one.remedies]
+    assert found[0].cause == "mixed-flavours"
+    assert not any("2.11n0" in (command or "") or "0.2x3" in (command or "") for command in commands)

@@ -67,7 +67,7 @@ def _changes(family: Family, limits: Limits, every: Sequence[Limit], core: Seque
 
 
 def _own_index(family: Family) -> Iterator[Fix]:
-    """The index with builds for the GPUs of all machines alone: a Jetson's, which no published torch serves."""
+    """The index that is made for the GPUs of all machines, such as a Jetson's; no published torch serves them."""
     gpus = [gpu for machine in family.machines for gpu in machine.gpus or ()]
     known = [family.facts.architectures.get(gpu.compute_capability or "") for gpu in gpus]
     places = {one.own_index if one else None for one in known}

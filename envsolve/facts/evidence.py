@@ -99,7 +99,7 @@ class SharedFiles(msgspec.Struct, frozen=True):
     Attributes:
         package: Normalised name; ``versions`` is a specifier on its versions.
         owner: The package whose files they are, in all its versions.
-        stands_in: Whether it has all modules of the owner, in the versions of the owner, and so serves who needs that.
+        stands_in: Whether it has the owner's modules under the owner's version numbers, so that it can replace it.
     """
 
     package: str

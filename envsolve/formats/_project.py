@@ -32,7 +32,7 @@ class Part(msgspec.Struct, frozen=True):
         indexes: Names by URL.
         default: The default index, if it is another one than uv's.
         python: ``3.12``.
-        replaced: Packages that others require, and in whose place the plan has another one.
+        replaced: Packages that others require and that another package of the plan replaces.
     """
 
     extra: str | None

@@ -63,7 +63,7 @@ def pin(
         files: The files of the torch family.
         direct: What is asked for by URL; of a repository, the commit that was read.
         digests: Per package, the only files that may be taken; the ordinary packages were chosen by them already.
-        stand_ins: The packages that are installed in place of others that packages require, by the names of these.
+        stand_ins: Packages that replace required ones, by the names of the ones they replace.
 
     Raises:
         BuildGoneError: An index no longer lists a file that the catalogue knows.

@@ -146,7 +146,7 @@ def _few_versions(
 
 
 def needing_torch(provider: Provider, roots: Sequence[AnyNeed]) -> Iterator[tuple[AnyNeed, AnyCandidate]]:
-    """The needs for torch of the newest releases of what is asked for, and these releases.
+    """The requirements on torch of the newest releases of the requested packages, each with its release.
 
     If no torch runs on the machines, a search goes back to releases from before their need for torch, which nobody
     wants: hundreds of releases of ultralytics, and two minutes without an answer.

@@ -122,7 +122,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return release.needs if release else ()
 
     def stand_ins(self, wanted: Collection[str]) -> dict[str, str]:
-        """Of the packages asked for, those with all modules of another one that is not: what serves, by its name."""
+        """Requested packages that can replace one that is not requested, by the name of the one they replace."""
         shared = (one for one in self.catalogue.shared_files if one.stands_in and one.package in wanted)
         return {one.owner: one.package for one in shared if one.owner not in wanted}
 

@@ -28,7 +28,7 @@ class PlannedPackage(msgspec.Struct, frozen=True):
         requires_python: Its Requires-Python.
         evidence: How the build is known to exist; None for packages that the catalogue does not describe.
         libc: Oldest libc that runs its binaries, ``glibc 2.32``, if that is known in addition to its file name.
-        stands_in_for: Packages that others of the plan require, and in whose place it is installed.
+        stands_in_for: Packages that others of the plan require and that it replaces.
         tree: The source tree that it is built from, if no file was requested.
     """
 

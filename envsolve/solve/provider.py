@@ -84,7 +84,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         self._walks: dict[tuple[str, SpecifierSet], Walk[Option]] = {}
         self._conjunctions = Conjunctions()
         self.overrides: Mapping[str, Sequence[Requirement]] = {}  # in place of what anything requires of a package
-        self.stand_ins: Mapping[str, str] = {}  # of what anything requires, the package that serves for it
+        self.stand_ins: Mapping[str, str] = {}  # by name, the package that replaces a required one
         self.barred: set[AnyCandidate] = set()  # what a search has found to be in no solution of its roots
         self.claimed: Claimed = "nothing"
         self.budget: Budget  # of the searches; each solve sets its own

@@ -88,7 +88,7 @@ def test_what_breaks_something_else_is_no_fix() -> None:
     assert trial.holds("cpu-build", Fix("...", both))
 
 
-def gone(report: ReportFacts) -> None:
+def assert_fixes_work(report: ReportFacts) -> None:
     """Every fix that is printed for a report, carried out in the model, leaves the cause nowhere."""
     known = scene_of(report, (), CATALOGUE)
     for diagnosis in diagnose(report, (), CATALOGUE).diagnoses:
@@ -107,7 +107,7 @@ def test_every_printed_fix_removes_its_cause(report: dict[str, Any]) -> None:
     installed = (
         read_installed(json.dumps(listed)) if isinstance(listed, dict) else read_installed(listed) if listed else None
     )
-    gone(read_report(report["log"], CATALOGUE, machine=machine, installed=installed))
+    assert_fixes_work(read_report(report["log"], CATALOGUE, machine=machine, installed=installed))
 
 
 GPUS = ("H100", "A100", "RTX 5090", "RTX 4090", "Tesla V100", "GTX 1080", "Tesla T4", "B200", "Tesla K80")
@@ -139,4 +139,4 @@ def test_fixes_remove_the_cause_in_environments_nobody_thought_of(
 ) -> None:
     machine = envsolve.describe_target(f"{gpu}, driver {driver}, python {python}")
     listed = {"torch": f"{torch[0]}+{torch[1]}"} | ({"torchvision": f"{vision}+{torch[1]}"} if vision else {})
-    gone(read_report(error, CATALOGUE, machine=machine, installed=read_installed(json.dumps(listed))))
+    assert_fixes_work(read_report(error, CATALOGUE, machine=machine, installed=read_installed(json.dumps(listed))))
