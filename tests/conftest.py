@@ -21,17 +21,20 @@ _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_
 # Modules of tests read the catalogue when they are imported: the bundled one, whatever the caller has laid over it.
 os.environ["ENVSOLVE_CATALOGUE"] = os.devnull
 
-# How long an example takes says how busy the computer is: the first one may load the catalogue.
 # A shell starts background jobs with SIGINT ignored, and whatever such a job starts would ignore it too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The default run tries a few examples of each property, and ``make thorough`` many.
-_EXAMPLES = {"quick": 25, "thorough": 300}
-for _name, _number in _EXAMPLES.items():
-    hypothesis.settings.register_profile(
-        _name, max_examples=_number, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
+# The default run tries a few examples of each property, the same ones each time, so that what passes once passes again;
+# ``make thorough`` tries many new ones. How long an example takes says how busy the computer is: the first one may load
+# the catalogue.
+_QUICK = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+hypothesis.settings.register_profile(
+    "quick", max_examples=25, deadline=None, derandomize=True, suppress_health_check=_QUICK
+)
+hypothesis.settings.register_profile(
+    "thorough", max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
