@@ -21,7 +21,7 @@ from envsolve.planning.rounds import assemblers
 from envsolve.rules.judge import VENDORS
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import arch_asked, triton_pin
-from envsolve.rules.nvidia.driver import compat_serves, driver_runs, overstated_cuda
+from envsolve.rules.nvidia.driver import compat_serves, driver_runs, lifted, overstated_cuda
 from envsolve.rules.platform import ASSUMED_GLIBC, Environment, admits_python, assumed, libc_of
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.claims import about_age, about_borrowed, runtime_libraries
@@ -345,7 +345,8 @@ def _all_run(cuda: str, machines: Sequence[Machine], facts: Facts) -> bool:
     """Whether no machine's driver or GPU excludes libraries of a toolkit."""
     for machine in machines:
         system = machine.platform.os if machine.platform else None
-        if driver_runs(cuda, machine.driver, system, facts.toolkits, facts.floors).reason.ok is False:
+        driver = lifted(machine, facts.forward)
+        if driver_runs(cuda, driver, system, facts.toolkits, facts.floors).reason.ok is False:
             return False
         cards = [gpu.cc for gpu in machine.gpus or () if gpu.cc]
         if any(facts.libraries_serve(cuda, cc).ok is False for cc in cards):

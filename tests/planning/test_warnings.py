@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from envsolve.machine.model import Driver
 from envsolve.planning.plan import Plan
 from tests.smallworld import World
 
@@ -103,6 +105,15 @@ def test_nothing_is_reported_if_the_gpu_is_used_or_there_is_none(
     plan = frameworks.plan(*asked, target=target)
     assert plan.packages
     assert said(plan, "gpu-unused") == []
+
+
+def test_what_a_newer_libcuda_of_cuda_compat_runs_is_recommended(frameworks: World) -> None:
+    machine = frameworks.machine("A100, driver 535.183.01")
+    newer = replace(machine, driver=replace(machine.driver or Driver(), compat_libcuda="13.0"))
+    asked = [
+        said(frameworks.plan_for([one], "jax"), "gpu-unused")[0].rpartition("ask for ")[2] for one in (machine, newer)
+    ]
+    assert asked == ["jax[cuda12]", "jax[cuda13]"]
 
 
 def test_a_cpu_variant_that_was_asked_for_is_no_surprise(frameworks: World) -> None:
