@@ -47,12 +47,14 @@ class Files:
     Attributes:
         packages: Those that GPU programs run on.
         foreign: Lines about a torch that hides the installed one.
+        unlisted: Libraries beside those of these packages, of no package themselves.
         customize: Modules that run before every program.
         unread: Why nothing was read: the interpreter belongs to no environment.
     """
 
     packages: tuple[Package, ...] = ()
     foreign: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
     customize: tuple[str, ...] = ()
     unread: str | None = None
 
@@ -66,7 +68,29 @@ def read_files(python: Path) -> Files:
     distributions = tuple(found for site in layout.sites for found in read_distributions(Path(site.path)))
     built_on_torch = {one.name for one in distributions if _is_extension(one)}
     packages = packages_of_stack(layout.prefix, distributions, built_on_torch, uv=layout.kind == "uv")
-    return Files(packages, tuple(_hidden(layout, distributions)), tuple(_customizing(layout, distributions)))
+    return Files(
+        packages,
+        foreign=tuple(_hidden(layout, distributions)),
+        unlisted=tuple(_unlisted(packages, distributions)),
+        customize=tuple(_customizing(layout, distributions)),
+    )
+
+
+def _unlisted(packages: Sequence[Package], distributions: Sequence[Distribution]) -> Iterator[str]:
+    """Libraries that no record lists, in directories in which wheels of the GPU stack have libraries.
+
+    What an earlier release or a copy by hand left there is found by torch, which loads ``nvidia/*/lib/lib*.so*`` by
+    pattern, and by the RPATH of its neighbours.
+    """
+    # What a package without a record installed cannot be told from what nobody did.
+    sites = {one.site for one in distributions} - {one.site for one in distributions if one.files is None}
+    records = [one for package in packages for one in package.records if one.root in sites]
+    directories = {Path(one.file).parent for one in records if LIBRARY_FILE.search(one.path)}
+    listed = {f"{one.site}/{file}" for one in distributions for file in one.files or ()}
+    for directory in sorted(directories):
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            names = sorted(one.name for one in entries if LIBRARY_FILE.search(one.name))
+            yield from (path for name in names if (path := str(directory / name)) not in listed)
 
 
 def _customizing(layout: Layout, distributions: Sequence[Distribution]) -> Iterator[str]:
@@ -104,7 +128,7 @@ def _judged(files: Files, compared: Compared) -> Check:
     if files.unread:
         return Check(FILES, None, "skip", seconds, files.unread)
     if compared.damages or files.foreign:
-        lines = [*files.foreign, *_lines(compared.damages)]
+        lines = [*files.foreign, *_lines(compared.damages), *_of_no_package(files)]
         return Check(FILES, None, "fail", seconds, "\n".join(lines), _CAUSE if compared.damages else None)
     count = sum(len(package.records) for package in files.packages)
     if not count:
@@ -116,7 +140,13 @@ def _judged(files: Files, compared: Compared) -> Check:
         words += f" hashed within {_HASH_SECONDS:g} s: --hashes compares all"
     elif hashed[0]:
         words += f" and hashes ({_gib(hashed)})"
-    return Check(FILES, None, "pass", seconds, words)
+    return Check(FILES, None, "pass", seconds, "\n".join([words, *_of_no_package(files)]))
+
+
+def _of_no_package(files: Files) -> Iterator[str]:
+    yield from (f"{path} belongs to no installed package" for path in files.unlisted[:_NAMED])
+    if len(files.unlisted) > _NAMED:
+        yield f"and {len(files.unlisted) - _NAMED} more libraries of no package"
 
 
 def _gib(counted: tuple[int, int]) -> str:
@@ -184,7 +214,7 @@ def check_here(
 
 def _explained(checks: Sequence[Check], files: Files, compared: Compared) -> Iterator[Check]:
     """Checks with damaged files as the cause of their failures."""
-    notes = [*files.foreign, *_lines(compared.damages)]
+    notes = [*files.foreign, *_lines(compared.damages), *_of_no_package(files)]
     notes += [f"{path} runs before every program of this environment" for path in files.customize]
     cause = _CAUSE if compared.damages else None
     for one in checks:

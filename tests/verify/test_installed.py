@@ -140,6 +140,29 @@ def test_a_pth_file_of_a_package_is_not_named(python: Path, ran: list[Check]) ->
     assert "runs before every program" not in explained(python)[1].detail
 
 
+def test_a_library_of_no_package_is_named_and_is_no_failure(python: Path, ran: list[Check]) -> None:
+    extra = (site_of(python.parent.parent) / LIBRARY).with_name("libcufft.so.10")
+    extra.write_bytes(SOUND)
+    extra.with_name("notes.txt").write_text("no library")
+    files, failure = explained(python)
+    assert files.status == "pass"
+    assert files.detail.splitlines()[1:] == [f"{extra} belongs to no installed package"]
+    assert f"{extra} belongs to no installed package" in failure.detail
+
+
+def test_a_library_of_another_package_in_the_same_directory_is_not_named(python: Path) -> None:
+    put(site_of(python.parent.parent), "plugin", {str(Path(LIBRARY).with_name("libplugin.so")): SOUND})
+    assert "no installed package" not in check_files(python).detail
+
+
+def test_beside_a_package_without_a_record_nothing_is_called_foreign(python: Path) -> None:
+    site = site_of(python.parent.parent)
+    (site / LIBRARY).with_name("libplugin.so").write_bytes(SOUND)
+    (site / "plugin-1.0.dist-info").mkdir()
+    (site / "plugin-1.0.dist-info/METADATA").write_text("Name: plugin\nVersion: 1.0\n")
+    assert "no installed package" not in check_files(python).detail
+
+
 def test_an_unknown_check_is_refused(python: Path) -> None:
     with pytest.raises(UsageError, match="there is no check nothing"):
         check_here(python, only=["nothing"])
