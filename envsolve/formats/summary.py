@@ -70,7 +70,7 @@ def body(plan: Plan, *, sources: bool = False) -> str:
         *(
             [_conflict(plan, sources), _remedies(plan)]
             if plan.status == "impossible"
-            else [_packages(plan, every=sources)]
+            else [_packages(plan, every=sources), _fast_paths(plan) if sources else ()]
         ),
         warning_lines(plan),
         [f"Set where it runs: {name}={value}" for name, value in sorted(plan.environment.items())],
@@ -124,6 +124,18 @@ def _packages(plan: Plan, *, every: bool) -> list[str]:
     if others:
         lines.append(f"and {count(others, 'other package')}" if family else count(others))
     return lines
+
+
+def _fast_paths(plan: Plan) -> Iterator[str]:
+    """Which fast kernels the wheels have, a line for each GPU and package."""
+    label = "Kernels"
+    for gpu, package in dict.fromkeys((one.gpu, one.package) for one in plan.fast_paths):
+        paths = [one for one in plan.fast_paths if (one.gpu, one.package) == (gpu, package)]
+        has = ", ".join(f"{one.path} {one.code}" for one in paths if one.code)
+        lacks = ", ".join(one.path for one in paths if not one.code)
+        said = filter(None, (has and f"has {has}", lacks and f"lacks {lacks}"))
+        yield f"{label:<9} {package} on {gpu} {'; '.join(said)}"
+        label = ""
 
 
 def _asked(plan: Plan) -> Iterator[Requirement]:

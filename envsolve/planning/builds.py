@@ -17,14 +17,14 @@ from packaging.version import Version
 from envsolve.errors import UsageError
 from envsolve.facts.builds import Build
 from envsolve.facts.catalogue import Catalogue, check_python
-from envsolve.facts.files import FAST_PATHS
 from envsolve.machine.known import machines_or_host
 from envsolve.machine.model import Gpu, Machine
 from envsolve.packages.requirements import Asked, Need
+from envsolve.planning.pinning import fast_paths_of
+from envsolve.planning.plan import FastPath
 from envsolve.planning.request import check_python_text
 from envsolve.rules.judge import Judge, as_judged, python_of, with_assumed_driver, worst
 from envsolve.rules.nvidia import Facts
-from envsolve.rules.nvidia.code import best_code
 from envsolve.rules.verdict import Verdict
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits, best_of
@@ -39,21 +39,6 @@ class ReasonLine:
     text: str
     evidence: str | None
     source: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class FastPathLine:
-    """A fast path of a build on one GPU, by the code in the wheel.
-
-    Attributes:
-        path: Name of the path, ``flash attention``.
-        code: The code that the GPU runs, ``sm_90a``; None if there is none for it.
-        codes: All that the build has of it.
-    """
-
-    path: str
-    code: str | None
-    codes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +70,7 @@ class BuildLine:
     local: str = ""
     torch: str | None = None
     cxx11_abi: bool | None = None
-    fast_paths: tuple[FastPathLine, ...] = ()
+    fast_paths: tuple[FastPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,19 +204,10 @@ def _lines(
                     build.local,
                     build.torch,
                     build.cxx11_abi,
-                    tuple(_fast_paths(build, gpu, facts, catalogue)) if gpu and verdict.level.usable else (),
+                    tuple(fast_paths_of(build, gpu, facts, catalogue)) if gpu and verdict.level.usable else (),
                 )
             )
     return found
-
-
-def _fast_paths(build: Build, gpu: Gpu, facts: Facts, catalogue: Catalogue) -> Iterator[FastPathLine]:
-    if gpu.cc is None or not catalogue.has(FAST_PATHS):
-        return
-    for known in catalogue.records(FAST_PATHS):
-        if (known.package, known.version, known.variant) == (build.package, build.version, build.variant):
-            _, arch = best_code(known.code, gpu.cc, facts.architectures)
-            yield FastPathLine(known.path, arch.name if arch else None, known.code)
 
 
 def _reasons(verdict: Verdict, catalogue: Catalogue) -> tuple[ReasonLine, ...]:
@@ -274,7 +250,7 @@ def describe(found: BuildList, *, every: bool = False, reasons: bool = False) ->
 
 def describe_fast_paths(found: BuildList) -> str:
     """The fast paths of the builds that run, by the code in their wheels; builds with the same ones share a section."""
-    sections: dict[tuple[str | None, tuple[FastPathLine, ...]], list[str]] = {}
+    sections: dict[tuple[str | None, tuple[FastPath, ...]], list[str]] = {}
     for build in found.builds:
         if build.fast_paths:
             name = f"{_version(build)} {build.variant}"

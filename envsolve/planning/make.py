@@ -9,7 +9,6 @@ from msgspec import structs
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from envsolve.advice.refusals import (
     extension_without_code,
@@ -24,7 +23,15 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
 from envsolve.packages.requirements import Asked, Need, overridden
-from envsolve.planning.pinning import digests_of, driver_need, driver_of_code, judged_builds, pin, support_of
+from envsolve.planning.pinning import (
+    digests_of,
+    driver_need,
+    driver_of_code,
+    fast_paths,
+    judged_builds,
+    pin,
+    support_of,
+)
 from envsolve.planning.plan import Plan
 from envsolve.planning.request import Request
 from envsolve.planning.rounds import (
@@ -61,9 +68,9 @@ from envsolve.rules.nvidia.code import TRITON
 from envsolve.rules.platform import Environment, admits_python, environments_of, python_tag
 from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import CandidateSelector, Ready, still_there
-from envsolve.solve.family import Family, Option, in_order
+from envsolve.solve.family import Family, Option
 from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
-from envsolve.solve.limits import Fleet, Limits, by_kind, without_flavour
+from envsolve.solve.limits import Limits, about_binding, about_companions, by_kind, without_flavour
 from envsolve.solve.outcome import Conflict, PlanWarning
 from envsolve.solve.preferences import parse_exclude_newer, preferences_of
 from envsolve.solve.provider import Provider
@@ -115,56 +122,6 @@ def _published(family: Family, python: str, name: str, specifier: SpecifierSet) 
     options = family.judged(name)
     met = [o for o in options if o.matches(specifier)] or [o for o in options if o.matches(without_flavour(specifier))]
     return any(python_tag(build.pythons, python) for option in met for build in option.builds)
-
-
-# Which of several machines cost the others something, and what those would have without them.
-
-
-def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterator[PlanWarning]:
-    """Machines without which a better torch would be chosen; nothing if something else decides."""
-    torch = solution.chosen.get("torch")
-    chosen = torch.candidate.option if torch else None
-    if chosen is None or len(family.machines) < 2:
-        return
-    newest = max(Version(option.version.public) for option in family.judged("torch"))
-    if chosen.verdict.triton and Version(chosen.version.public) == newest:
-        return  # nobody could have more
-    fleet = Fleet(family, limits)
-    best = fleet.best(range(len(family.machines)))
-    if best is None or best.identity != chosen.identity:
-        return
-    for binding in fleet.bindings(lambda other: _gain(chosen, other) is not None):
-        text = f"without {binding.held}, {_gain(chosen, binding.torch)} would run on {binding.others}"
-        yield PlanWarning("machine-binds", text, "plan for it apart from the others")
-
-
-def about_companions(solution: Solution, family: Family, limits: Limits) -> Iterator[PlanWarning]:
-    """Companions that hold torch back because no build of them for the newest torch is known."""
-    torch = solution.chosen.get("torch")
-    chosen, wanted = torch.candidate.option if torch else None, limits.asked.get("torch", SpecifierSet())
-    best = next(
-        (o for o in family.options("torch") if o.matches(wanted) and limits.flavour in (None, o.build.variant)), None
-    )
-    if chosen is None or best is None or Version(best.version.public) <= Version(chosen.version.public):
-        return
-    newest = SpecifierSet(f"=={best.version.public}")
-    lacking = [
-        name
-        for name, specifier in limits.asked.items()
-        if family.follows_torch(name) and next(family.pairings({"torch": newest, name: specifier}), None) is None
-    ]
-    if lacking:
-        text = f"{best.label} also runs here, but no build of {' or '.join(lacking)} that goes with it is known"
-        yield PlanWarning("torch-held-back", text, "if there is one by now, `envsolve index update` adds it")
-
-
-def _gain(chosen: Option, other: Option) -> str | None:
-    """The advantages of another torch over the chosen one; None if it has none, or differs only in its variant."""
-    if in_order((chosen, other), "torch")[0] is not other:
-        return None
-    if Version(other.version.public) > Version(chosen.version.public):
-        return other.label
-    return f"{other.label} with its Triton" if other.verdict.triton and not chosen.verdict.triton else None
 
 
 def make_plan(
@@ -342,6 +299,7 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
         cuda=solution.flavour,
         packages=pinned.packages,
         support=support_of(judged),
+        fast_paths=fast_paths(judged, facts, family.catalogue),
         driver=driver_need(judged) or compiled_for,
         environment=environment,
         toolchain=toolchain,

@@ -31,6 +31,22 @@ class Support(msgspec.Struct, frozen=True):
     evidence: str | None
 
 
+class FastPath(msgspec.Struct, frozen=True):
+    """A fast path of one package on one GPU, by the kernels in its wheel.
+
+    Attributes:
+        path: Name of the path, ``flash attention``.
+        code: The code that the GPU runs, ``sm_90a``; None if the wheel has none for it.
+        codes: All that the wheel has of it.
+    """
+
+    package: str
+    gpu: str
+    path: str
+    code: str | None
+    codes: tuple[str, ...]
+
+
 class DriverNeed(msgspec.Struct, frozen=True):
     """The driver that the plan needs and how it is met.
 
@@ -98,6 +114,7 @@ class Plan(msgspec.Struct, frozen=True):
     requirements: tuple[str, ...] = ()
     packages: tuple[PlannedPackage, ...] = ()
     support: tuple[Support, ...] = ()
+    fast_paths: tuple[FastPath, ...] = ()
     driver: DriverNeed | None = None
     environment: Mapping[str, str] = {}
     toolchain: Toolchain | None = None

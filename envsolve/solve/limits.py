@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from envsolve.machine.model import Machine, Platform, told_apart
 from envsolve.rules.judge import worst
 from envsolve.solve.family import Family, Option, in_order
+from envsolve.solve.outcome import PlanWarning
+
+if TYPE_CHECKING:
+    from envsolve.solve.resolver import Solution
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -254,3 +260,53 @@ class Fleet:
 def _merged(options: Sequence[Option]) -> Option:
     """One build on several machines, from its options on each."""
     return Option(tuple(option.build for option in options), worst([option.verdict for option in options]))
+
+
+# Which of several machines cost the others something, and what those would have without them.
+
+
+def about_binding(solution: Solution, family: Family, limits: Limits) -> Iterator[PlanWarning]:
+    """Machines without which a better torch would be chosen; nothing if something else decides."""
+    torch = solution.chosen.get("torch")
+    chosen = torch.candidate.option if torch else None
+    if chosen is None or len(family.machines) < 2:
+        return
+    newest = max(Version(option.version.public) for option in family.judged("torch"))
+    if chosen.verdict.triton and Version(chosen.version.public) == newest:
+        return  # nobody could have more
+    fleet = Fleet(family, limits)
+    best = fleet.best(range(len(family.machines)))
+    if best is None or best.identity != chosen.identity:
+        return
+    for binding in fleet.bindings(lambda other: _gain(chosen, other) is not None):
+        text = f"without {binding.held}, {_gain(chosen, binding.torch)} would run on {binding.others}"
+        yield PlanWarning("machine-binds", text, "plan for it apart from the others")
+
+
+def about_companions(solution: Solution, family: Family, limits: Limits) -> Iterator[PlanWarning]:
+    """Companions that hold torch back because no build of them for the newest torch is known."""
+    torch = solution.chosen.get("torch")
+    chosen, wanted = torch.candidate.option if torch else None, limits.asked.get("torch", SpecifierSet())
+    best = next(
+        (o for o in family.options("torch") if o.matches(wanted) and limits.flavour in (None, o.build.variant)), None
+    )
+    if chosen is None or best is None or Version(best.version.public) <= Version(chosen.version.public):
+        return
+    newest = SpecifierSet(f"=={best.version.public}")
+    lacking = [
+        name
+        for name, specifier in limits.asked.items()
+        if family.follows_torch(name) and next(family.pairings({"torch": newest, name: specifier}), None) is None
+    ]
+    if lacking:
+        text = f"{best.label} also runs here, but no build of {' or '.join(lacking)} that goes with it is known"
+        yield PlanWarning("torch-held-back", text, "if there is one by now, `envsolve index update` adds it")
+
+
+def _gain(chosen: Option, other: Option) -> str | None:
+    """The advantages of another torch over the chosen one; None if it has none, or differs only in its variant."""
+    if in_order((chosen, other), "torch")[0] is not other:
+        return None
+    if Version(other.version.public) > Version(chosen.version.public):
+        return other.label
+    return f"{other.label} with its Triton" if other.verdict.triton and not chosen.verdict.triton else None

@@ -10,7 +10,7 @@ from envsolve.formats import render
 from envsolve.formats._packages import driver_sentence, in_a_line, variant_sentence
 from envsolve.formats.summary import render as summary
 from envsolve.machine.model import Driver, Gpu, Machine
-from envsolve.planning.plan import DriverNeed, Plan, Support
+from envsolve.planning.plan import DriverNeed, FastPath, Plan, Support
 from envsolve.solve.outcome import Fix, PlanWarning
 from envsolve.toolchain.model import Toolchain
 from tests.formats.plans import CU126, FILELOCK, GOOD, IMPOSSIBLE, RTX_4090, TORCH
@@ -74,6 +74,19 @@ def test_verbose_says_why_each_package_is_there() -> None:
     filelock = replace(FILELOCK, why=("torch 2.9.0 [cu126] needs filelock",))
     shown = summary(replace(GOOD, packages=(TORCH, filelock)), today=DAY, sources=True)
     assert shown.partition("\nfilelock ")[2].partition("\n")[0].endswith(" torch 2.9.0 [cu126] needs filelock")
+
+
+def test_verbose_says_which_fast_kernels_the_wheels_have() -> None:
+    paths = (
+        FastPath("torch", "H100 (cc 9.0)", "flash attention", "sm_90", ("sm_80", "sm_90")),
+        FastPath("torch", "H100 (cc 9.0)", "grouped MXFP8", None, ("sm_100a",)),
+        FastPath("torch", "T4 (cc 7.5)", "grouped MXFP8", None, ("sm_100a",)),
+    )
+    shown = summary(replace(GOOD, fast_paths=paths), today=DAY, sources=True)
+    hopper, turing = shown.partition("\nKernels   ")[2].splitlines()[:2]
+    assert hopper == "torch on H100 (cc 9.0) has flash attention sm_90; lacks grouped MXFP8"
+    assert turing == "          torch on T4 (cc 7.5) lacks grouped MXFP8"
+    assert "Kernels" not in summary(replace(GOOD, fast_paths=paths), today=DAY)
 
 
 def test_what_was_asked_for_is_always_in_the_table() -> None:
