@@ -11,8 +11,8 @@ from packaging.specifiers import SpecifierSet
 
 from envsolve.facts.catalogue import Catalogue
 
-#: Where torch's own choice begins: what goes with it, one flavour for all (rule 9 in docs/rules.md).
-_FLAVOURED = ("torch", "torchvision", "torchaudio", "torchcodec", "torchao", "xformers", "triton")
+#: Where torch's own choice begins: what goes with it, one variant for all (rule 9 in docs/rules.md).
+_PAIRED = ("torch", "torchvision", "torchaudio", "torchcodec", "torchao", "xformers", "triton")
 
 
 def by_envsolve(output: str) -> dict[str, str]:
@@ -34,14 +34,14 @@ def _normal(name: str) -> str:
 def differences(plan: str, pins: str) -> list[dict[str, Any]]:
     """Packages whose versions differ, each with the rule that accounts for it.
 
-    The flavour decides over the packages that are made for one, and so over what they alone bring in.
+    The variant decides over the packages that are made for one, and so over what they alone bring in.
 
     Args:
         plan: envsolve's plan in JSON.
         pins: The peer's requirements.
     """
     own, other = by_envsolve(plan), by_pins(pins)
-    bent = {name for name in _FLAVOURED if own.get(name) != other.get(name)}
+    bent = {name for name in _PAIRED if own.get(name) != other.get(name)}
     made = json.loads(plan)
     theirs = bent | _needed_by(bent, made["packages"])
     toolkit = {need for p in made["packages"] if p["name"] == "cuda-toolkit" for need in p["requires"]}
@@ -51,7 +51,7 @@ def differences(plan: str, pins: str) -> list[dict[str, Any]]:
         if own.get(name) != other.get(name):
             # torch pins the libraries of its CUDA, also those that JAX or TensorFlow need beside it.
             ruled = name in theirs or ("torch" in bent and name.startswith(("nvidia-", "cuda-")))
-            rule = "the CUDA flavour that all packages agree on (rule 9)" if ruled else None
+            rule = "the CUDA variant that all packages agree on (rule 9)" if ruled else None
             if rule is None and name in clash:
                 rule = "no file belongs to two packages (rule 9), as the peer's choice has it"
             if rule is None and made["toolchain"] and name in toolkit:

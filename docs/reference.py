@@ -37,7 +37,7 @@ The message also goes to standard error, and the exit code is the same as withou
 ```json
 {
   "exit_code": 2,
-  "hint": "write torch; --allow-unknown-names plans the name as it is",
+  "hint": "write torch; --allow-unknown-names takes the name as it is",
   "kind": "usage",
   "message": "trch: did you mean torch?",
   "schema": "envsolve.error/1"

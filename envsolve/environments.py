@@ -261,6 +261,7 @@ def preview_install(
     environ: Mapping[str, str] = os.environ,
     *,
     may_build: bool = True,
+    allow_unknown_names: bool = False,
 ) -> Preview | None:
     """Preview what a command of pip, uv or conda would do to the torch of its environment, by a dry run.
 
@@ -270,12 +271,14 @@ def preview_install(
         environ: Environment variables of the command.
         may_build: Whether pip or uv may build source archives to learn what they require, which runs their code. It
             is done only if wheels alone do not give the answer, and a warning is logged first.
+        allow_unknown_names: Whether to preview names that look like a mistake, such as ``pytorch`` or ``trch``.
 
     Returns:
         The preview; None if the command does not change an environment.
 
     Raises:
-        UsageError: It is not such a command, it has no dry run, or its environment is not found.
+        UsageError: It is not such a command, it has no dry run, its environment is not found, or a name in it
+            looks like a mistake.
         EnvsolveError: The installer itself refuses.
     """
     from envsolve.facts.catalogue import Catalogue
@@ -285,7 +288,8 @@ def preview_install(
     given = machines_given(machines)
     if not words or len(given) > 1:
         raise UsageError("preview_install takes one command and at most one machine", hint="preview them one by one")
-    return preview(words, given[0] if given else detect(), Catalogue(), environ, may_build=may_build)
+    may = {"may_build": may_build, "allow_unknown_names": allow_unknown_names}
+    return preview(words, given[0] if given else detect(), Catalogue(), environ, **may)
 
 
 def guard(prefix: StrPath, environ: Mapping[str, str] = os.environ) -> Preferences:

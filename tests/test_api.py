@@ -43,7 +43,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "nothing is known of Python 3.99",
     ),
     "builds for it": (lambda: envsolve.builds("torch", [MACHINE], python="3.99"), "nothing is known of Python 3.99"),
-    "a flavour's CUDA": (
+    "a variant's CUDA": (
         lambda: envsolve.plan(Request(["torch"], cuda="12.6"), [MACHINE]),
         "not the name of a variant",
     ),

@@ -14,7 +14,7 @@ from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.driver import can_exist, compat_releases, compat_serves
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
-from envsolve.solve.limits import Fleet, Limit, Limits, best_of, best_under, loosened, without_flavour
+from envsolve.solve.limits import Fleet, Limit, Limits, best_of, best_under, loosened, without_variant
 from envsolve.solve.outcome import Fix
 from envsolve.values import ComputeCapability, DriverVersion
 
@@ -94,10 +94,10 @@ def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: S
 
     A demand without a specifier can only be given up, which costs more than relaxing another.
     """
-    own = [limit for limit in every if limit.kind in ("asked", "flavour")]
+    own = [limit for limit in every if limit.kind in ("asked", "variant")]
     single = sorted((limit for limit in own if limit in core), key=lambda limit: not _relaxable(limit, limits))
     for name in [limit.name for limit in single if limit.kind == "asked" and "+" in str(limits.asked[limit.name])]:
-        yield from first_that_fits(name, [str(without_flavour(limits.asked[name]))], family, limits)
+        yield from first_that_fits(name, [str(without_variant(limits.asked[name]))], family, limits)
     remedies = [remedy for limit in single if (remedy := _without(family, limits, every, [limit]))]
     together = _without(family, limits, every, own) if own and not remedies else None
     yield from remedies or filter(None, [together])
@@ -114,12 +114,12 @@ def _without(family: Family, limits: Limits, every: Sequence[Limit], given_up: S
 
 
 def _relaxable(limit: Limit, limits: Limits) -> bool:
-    return limit.kind == "flavour" or bool(str(limits.asked[limit.name]))
+    return limit.kind == "variant" or bool(str(limits.asked[limit.name]))
 
 
 def demanded(limit: Limit, limits: Limits) -> str:
     """A demand of the request as it was written."""
-    return f"--cuda {limit.name}" if limit.kind == "flavour" else f"{limit.name}{limits.asked[limit.name]}"
+    return f"--cuda {limit.name}" if limit.kind == "variant" else f"{limit.name}{limits.asked[limit.name]}"
 
 
 def _fewer_machines(family: Family, limits: Limits) -> Iterator[Fix]:
@@ -197,7 +197,7 @@ def _on_x86_64(family: Family, limits: Limits) -> Iterator[Fix]:
 def _on_the_cpu(family: Family, limits: Limits) -> Iterator[Fix]:
     """An environment that does not use the GPUs."""
     without = replace(family, machines=tuple(replace(machine, gpus=()) for machine in family.machines))
-    best = best_of(without, limits) if limits.flavour is None and family.needs_torch(limits.asked) else None
+    best = best_of(without, limits) if limits.variant is None and family.needs_torch(limits.asked) else None
     if best is not None:
         yield Fix("compute on the CPU: --cuda cpu", unlocks=named(best))
 
@@ -290,7 +290,7 @@ def named(options: Sequence[Option]) -> str:
 
 
 # What costs most to change comes first: a GPU, a driver; and what was asked for before the place where it runs.
-_DEAREST = ("gpus", "driver", "asked", "flavour", "exclude_newer", "libc", "python")
+_DEAREST = ("gpus", "driver", "asked", "variant", "exclude_newer", "libc", "python")
 
 
 def combined_change(family: Family, limits: Limits, every: Sequence[Limit]) -> Fix | None:
@@ -316,7 +316,7 @@ def combined_change(family: Family, limits: Limits, every: Sequence[Limit]) -> F
 
 def _change(limit: Limit, loose: Family, rest: Limits, limits: Limits) -> str:
     """The effect of lifting one limit if the others are also lifted."""
-    if limit.kind in ("asked", "flavour"):
+    if limit.kind in ("asked", "variant"):
         return f"relax {demanded(limit, limits)}"
     if limit.kind == "exclude_newer":
         return "leave out --exclude-newer"

@@ -11,9 +11,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.advice.changes import combined_change, remedies
-from envsolve.advice.published import explain_unpublished, explain_unpublished_flavour, published_as, repository_of
+from envsolve.advice.published import explain_unpublished, explain_unpublished_variant, published_as, repository_of
 from envsolve.advice.relaxations import Trials, relaxations, without_one, without_parents
-from envsolve.facts.catalogue import flavours
+from envsolve.facts.catalogue import variants
 from envsolve.machine.model import Platform
 from envsolve.packages.requirements import Need
 from envsolve.rules.platform import SYSTEMS, admits_python, same_system
@@ -24,10 +24,10 @@ from envsolve.solve.needs import (
     AnyCandidate,
     Candidate,
     ClaimNeed,
-    FlavourCandidate,
-    FlavourNeed,
     PackageNeed,
     PythonNeed,
+    VariantCandidate,
+    VariantNeed,
 )
 from envsolve.solve.outcome import Conflict, ConflictFact, Fix
 from envsolve.solve.resolver import Cause
@@ -50,8 +50,8 @@ def explain(family: Family, limits: Limits) -> Conflict | None:
     for name, specifier in limits.asked.items():
         if not any(option.matches(specifier) for option in family.judged(name)):
             return explain_unpublished(name, family, limits)
-    if limits.flavour and limits.asked and limits.flavour not in flavours(family.catalogue):
-        return explain_unpublished_flavour(limits.flavour, family, limits)
+    if limits.variant and limits.asked and limits.variant not in variants(family.catalogue):
+        return explain_unpublished_variant(limits.variant, family, limits)
     every = tuple(limits_of(family, limits))
     if not limits.asked or best_under(family, limits, every) is not None:
         return None
@@ -90,14 +90,14 @@ def _failing_builds(family: Family, limits: Limits, kinds: Collection[str]) -> I
     """
     barren = [name for name in limits.asked if name != "torch" and not family.options(name)]
     for package in barren or ("torch",):
-        yield from failing(package, limits.asked.get(package, SpecifierSet()), family, limits.flavour, kinds)
+        yield from failing(package, limits.asked.get(package, SpecifierSet()), family, limits.variant, kinds)
 
 
 def failing(
     package: str,
     specifier: SpecifierSet,
     family: Family,
-    flavour: str | None = None,
+    variant: str | None = None,
     kinds: Collection[str] = (),
 ) -> Iterator[ConflictFact]:
     """Why builds of a package do not run on the machines: the newest build for each distinct reason.
@@ -106,7 +106,7 @@ def failing(
         package: The package.
         specifier: Which of its builds.
         family: The torch family on the machines.
-        flavour: Only builds of this one.
+        variant: Only builds of this one.
         kinds: The kinds of limits that are at fault: failures of other kinds are ignored.
     """
     matching = [option for option in family.judged(package) if option.matches(specifier)]
@@ -119,11 +119,11 @@ def failing(
     if not with_cuda:
         yield from _told([o for o in matching if o.build.cuda and o not in named][:1], family, ())
     # That a CPU build does not use the GPU is only worth saying where nothing else was asked for.
-    of_flavour = [option for option in with_cuda or named if flavour in (None, option.build.variant)]
-    if not of_flavour:
+    of_variant = [option for option in with_cuda or named if variant in (None, option.build.variant)]
+    if not of_variant:
         version = named[0].version.public
         yield ConflictFact(published_as(package, version, [o for o in named if o.version.public == version]))
-    yield from _told(of_flavour, family, kinds)
+    yield from _told(of_variant, family, kinds)
 
 
 def _published_elsewhere(package: str, newest: Option, family: Family) -> ConflictFact:
@@ -286,7 +286,7 @@ def _sentence(cause: Cause) -> str:
     if cause.parent is None:
         origin = f" ({cause.need.origin})" if isinstance(cause.need, PackageNeed) else ""
         return f"{cause.need.text} was asked for{origin}"
-    if isinstance(cause.need, FlavourNeed):
+    if isinstance(cause.need, VariantNeed):
         return f"{_label(cause.parent)} is built for {' or '.join(sorted(cause.need.variants))}"
     if isinstance(cause.need, ClaimNeed):
         return f"{_label(cause.parent)} {cause.need.text}"
@@ -298,7 +298,7 @@ def _label(candidate: AnyCandidate | None) -> str:
         return "the request"
     if isinstance(candidate, Candidate):
         return candidate.label
-    return candidate.variant if isinstance(candidate, FlavourCandidate) else candidate.holder
+    return candidate.variant if isinstance(candidate, VariantCandidate) else candidate.holder
 
 
 def _specifier(needs: Sequence[PackageNeed]) -> SpecifierSet:

@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 from envsolve.advice.torch import conda_replacements
 from envsolve.errors import IndexUnavailableError
 from envsolve.facts.builds import SourceProject
-from envsolve.facts.catalogue import Catalogue, nearest_flavours
+from envsolve.facts.catalogue import Catalogue, nearest_variants
 from envsolve.rules.judge import Judge
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code, libraries_serve
@@ -49,7 +49,7 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
     pin = _pin(specifier)
     same = [option for option in options if pin and option.version.public == pin.version.public]
     if pin and same:
-        text = published_as(name, pin.version.public, same) + _of_flavour(name, pin.variant, family)
+        text = published_as(name, pin.version.public, same) + _of_variant(name, pin.variant, family)
         fact = ConflictFact(text, family.catalogue.source_title(same[0].build.source))
     else:
         near = ", ".join(map(str, _around(pin.version, versions))) if pin else ""
@@ -60,19 +60,19 @@ def explain_unpublished(name: str, family: Family, limits: Limits) -> Conflict:
     return Conflict((asked, fact), tuple(dict.fromkeys(found)))
 
 
-def explain_unpublished_flavour(flavour: str, family: Family, limits: Limits) -> Conflict:
+def explain_unpublished_variant(variant: str, family: Family, limits: Limits) -> Conflict:
     """Why a variant that torch was never published for is not possible; the nearest that has one, and any that has."""
-    near = nearest_flavours(flavour, family.catalogue)
-    text = f"torch was never published for {flavour}"
+    near = nearest_variants(variant, family.catalogue)
+    text = f"torch was never published for {variant}"
     facts = (
-        ConflictFact(f"the CUDA variant {flavour} was requested"),
+        ConflictFact(f"the CUDA variant {variant} was requested"),
         ConflictFact(f"{text}; the nearest are {' and '.join(near)}" if near else text),
     )
     found: dict[Fix, None] = {}
     for other in (*reversed(near), None):
-        best = best_of(family, replace(limits, flavour=other))
+        best = best_of(family, replace(limits, variant=other))
         if best is not None:
-            action = f"ask for --cuda {other}" if other else f"relax --cuda {flavour}"
+            action = f"ask for --cuda {other}" if other else f"relax --cuda {variant}"
             found[Fix(action, unlocks=", ".join(option.label for option in best))] = None
     return Conflict(facts, (*for_a_gpu(family, limits), *found))
 
@@ -83,7 +83,7 @@ def published_as(name: str, version: str, options: list[Option]) -> str:
     return f"{name} {version} was published as {', '.join(variants)} alone"
 
 
-def _of_flavour(name: str, variant: str | None, family: Family) -> str:
+def _of_variant(name: str, variant: str | None, family: Family) -> str:
     """The versions that a variant has: ``; for cu121 there are 2.1.0 to 2.5.1``."""
     options = [option for option in family.judged(name) if option.build.variant == variant]
     versions = sorted({Version(option.version.public) for option in options})
@@ -112,8 +112,8 @@ def _one_dropped(name: str, family: Family, limits: Limits) -> Iterator[Fix]:
 def for_a_gpu(family: Family, limits: Limits) -> Iterator[Fix]:
     """The advice to plan a CUDA variant for the machine that will run it, if the plan was for one without a GPU."""
     pins = (_pin(specifier) for specifier in limits.asked.values())
-    named = [limits.flavour, *(pin.variant for pin in pins if pin)]
-    if family.wants_cpu and any(flavour not in (None, "cpu") for flavour in named):
+    named = [limits.variant, *(pin.variant for pin in pins if pin)]
+    if family.wants_cpu and any(variant not in (None, "cpu") for variant in named):
         yield Fix("plan for the machine that has the GPU: --target 'NAME, driver VERSION'")
 
 
@@ -138,8 +138,8 @@ def _remedies(name: str, pin: _Pin | None, versions: list[Version], family: Fami
         public = Version(pin.version.public)
         yield from first_that_fits(name, [f"=={public}"], family, limits)
         newer, older = [v for v in versions if v > public], [v for v in reversed(versions) if v < public]
-        for flavour in dict.fromkeys((f"+{pin.variant}" if pin.variant else "", "")):
-            ways = ([f"=={version}{flavour}" for version in side] for side in (newer, older))
+        for variant in dict.fromkeys((f"+{pin.variant}" if pin.variant else "", "")):
+            ways = ([f"=={version}{variant}" for version in side] for side in (newer, older))
             found = [remedy for side in ways for remedy in first_that_fits(name, side, family, limits)]
             yield from found
             if found:
@@ -196,7 +196,7 @@ def conda_forge(family: Family, limits: Limits) -> Iterator[Fix]:
     for option in conda_replacements(family.machines, family.python, family.catalogue, family.exclude_newer):
         build = option.build
         wanted = limits.asked["torch"].contains(build.version, prereleases=True)
-        if wanted and limits.flavour in (None, build.variant) and option.verdict.level.usable:
+        if wanted and limits.variant in (None, build.variant) and option.verdict.level.usable:
             yield Fix(
                 "take it from conda-forge (--manager conda)", unlocks=f"pytorch {build.version} [{build.variant}]"
             )
@@ -263,7 +263,7 @@ def source_build(family: Family, limits: Limits) -> Iterator[Fix]:
         return
     compilers = CompilerFacts.of(family.catalogue)
     for option in family.judged("torch"):
-        if not option.matches(specifier) or limits.flavour not in (None, option.build.variant):
+        if not option.matches(specifier) or limits.variant not in (None, option.build.variant):
             continue
         archs, listed = arch_list(option.build, cards, compilers)
         if listed.ok and _sourcebuild_runs(option, cards, family):
@@ -357,5 +357,5 @@ def _torch_for(name: str, project: SourceProject, family: Family, limits: Limits
         return None
     others = {other: specifier for other, specifier in limits.asked.items() if other != name}
     torch = others.get("torch", SpecifierSet()) & SpecifierSet(project.torch or "")
-    best = best_of(family, Limits({**others, "torch": torch}, limits.flavour))
+    best = best_of(family, Limits({**others, "torch": torch}, limits.variant))
     return best[0] if best and best[0].build.cuda else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import envsolve
 from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
-from envsolve.cli.output import SETTINGS, check_output, confirm, deliver_as, deliver_text, remark
+from envsolve.cli.output import SETTINGS, check_output, confirm, deliver_as, deliver_text, remark, text_width
 from envsolve.errors import UsageError, VerificationError
 from envsolve.system.files import open_regular
 from envsolve.system.limits import LimitError
@@ -109,9 +109,9 @@ def _tried(prefix: Path, time_limit: float) -> tuple[Probe, ...]:
 def _words(found: Diagnoses, log: str | None) -> str:
     from envsolve.diagnose.model import describe
 
-    if log is None and not any(probe.failed for probe in found.probes):
-        return describe(found, "Nothing is known to be wrong with this environment.")
-    return describe(found, "No cause is known for this.")
+    whole = log is None and not any(probe.failed for probe in found.probes)
+    nothing = "Nothing is known to be wrong with this environment." if whole else "No cause is known for this."
+    return describe(found, nothing, text_width(sys.stdout))
 
 
 def read_text(name: str) -> str:

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 import envsolve
-from envsolve.cli.options import Form, Machines, OutputFile, active_environment, argument, option, path
-from envsolve.cli.output import check_output, deliver_as, remark
+from envsolve.cli.options import (
+    AllowUnknownNames,
+    Form,
+    Machines,
+    OutputFile,
+    active_environment,
+    argument,
+    option,
+    path,
+)
+from envsolve.cli.output import check_output, deliver_as, remark, text_width
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.system.progress import phase
 
@@ -37,6 +46,7 @@ def command(
     prefix: Annotated[
         Path | None, path("--prefix", metavar="DIR", help="The environment for --write and --remove.")
     ] = None,
+    allow_unknown_names: AllowUnknownNames = False,
     machines: Machines = Machines(),
     form: Form = None,
     output: OutputFile = None,
@@ -57,7 +67,9 @@ def command(
     check_output(form, output)
     named = machines.named()
     try:
-        found = envsolve.preview_install(words, named, may_build=run or not dry_run)
+        found = envsolve.preview_install(
+            words, named, may_build=run or not dry_run, allow_unknown_names=allow_unknown_names
+        )
     except EnvsolveError as error:
         if not force or isinstance(error, UsageError):
             raise
@@ -67,16 +79,18 @@ def command(
         deliver_as(form, found, lambda: _words(found), output)
         raise typer.Exit(4 if found and found.refused else 0)
     if found is not None and (found.changes or found.refused):
-        remark(envsolve.describe(found))
-        if found.refused and not force:
-            from envsolve.protect.preview import RefusedError
+        from envsolve.protect.preview import RefusedError, describe
 
+        remark(describe(found, text_width(sys.stderr)))
+        if found.refused and not force:
             raise RefusedError("not run, since it would harm torch", hint="use one of the ways above, or --force")
     _run(words)
 
 
 def _words(found: Preview | None) -> str:
-    return envsolve.describe(found) if found else "The command changes no environment."
+    from envsolve.protect.preview import describe
+
+    return describe(found, text_width(sys.stdout)) if found else "The command changes no environment."
 
 
 def _keep(write: bool, remove: bool, prefix: Path | None, words: list[str] | None) -> None:

@@ -87,6 +87,9 @@ Form = Annotated[
     Literal["text", "json"] | None, option("--format", help="Output format (default: that of the suffix of -o).")
 ]
 OutputFile = Annotated[Path | None, path("-o", metavar="FILE", help="Write the output to FILE.")]
+AllowUnknownNames = Annotated[
+    bool, option("--allow-unknown-names", help="Accept names that look like a mistake (pytorch, trch).")
+]
 PythonVersion = Annotated[str | None, option("--python", metavar="X.Y", help="Python of the environment, '3.12'.")]
 
 # What --gpu, --driver and --platform may say of a target, and how they are written.
@@ -242,9 +245,7 @@ class Asked(NamedTuple):
         ),
     ] = None
     no_index: Annotated[bool, option("--no-index", help="Use no package index, only --find-links.")] = False
-    allow_unknown_names: Annotated[
-        bool, option("--allow-unknown-names", help="Plan names that look like a mistake (pytorch, trch) as they are.")
-    ] = False
+    allow_unknown_names: AllowUnknownNames = False
     build_metadata: Annotated[
         bool,
         option("--build-metadata", help="Let pip build the metadata of source archives. This runs their code."),

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 from envsolve.errors import EnvsolveError, UsageError
 from envsolve.system.files import is_file, is_folder, is_there, real_path, replace_file
@@ -172,6 +173,15 @@ _STYLES = {
 # What a line begins with: a label, a mark or a number. Its other lines are indented to the text after that.
 _LEAD = re.compile(r"\s*(?:[A-Z][a-z]+ {2,}|(?:pass|fail|skip) {2}|[-+?] |\d+\. )?")
 _VERBATIM = re.compile(r" {4,}|Next |Or  ")  # commands, and what is aligned with them
+
+
+def text_width(stream: TextIO | None) -> int:
+    """The width for paragraphs: a terminal's, or that of text that goes to a file or a pipe."""
+    import shutil
+
+    from envsolve.diagnose.model import WIDTH
+
+    return max(shutil.get_terminal_size().columns, 40) if stream is not None and stream.isatty() else WIDTH
 
 
 def _wrapped(text: str) -> Iterator[str]:

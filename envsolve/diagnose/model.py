@@ -187,58 +187,72 @@ def _longest_run(word: str) -> str:
 # Diagnoses as text for a terminal. Pure.
 
 
-_WIDTH = 100
+#: The width of text that is not for a terminal: a file, or a pipe.
+WIDTH = 100
 _EVIDENCE = 6
 
 
-def describe(found: Diagnoses, nothing: str = "No cause is known for this.") -> str:
+def describe(found: Diagnoses, nothing: str = "No cause is known for this.", width: int = WIDTH) -> str:
     """Every diagnosis with its cause, explanation, evidence and fixes; or what to do without one.
 
     Args:
         found: The answer.
         nothing: The text if it names no cause.
+        width: The longest line, in columns. Commands are never broken, so that they can be copied.
     """
     lines: list[str] = []
     for diagnosis in found.diagnoses:
-        lines += [*_diagnosis(diagnosis), ""]
+        lines += [*_diagnosis(diagnosis, width), ""]
     if not found.diagnoses:
         lines += [nothing, ""]
     if found.probes:
-        lines += ["Tried:", *(line for probe in found.probes for line in _probe(probe)), ""]
+        lines += ["Tried:", *(line for probe in found.probes for line in _probe(probe, width)), ""]
     if found.ruled_out:
-        lines += ["Checked and ruled out:", *(line for text in found.ruled_out for line in _item(text)), ""]
+        lines += [
+            "Checked and ruled out:",
+            *(line for text in found.ruled_out for line in wrapped(text, width, "  - ")),
+            "",
+        ]
     if found.next_steps:
-        lines += ["What to run next:", *(line for step in found.next_steps for line in _fix(step)), ""]
+        lines += ["What to run next:", *(line for step in found.next_steps for line in _fix(step, width)), ""]
     return "\n".join(lines).rstrip()
 
 
-def _diagnosis(diagnosis: Diagnosis) -> Iterator[str]:
+def wrapped(text: str, width: int, lead: str = "  ") -> list[str]:
+    """The lines of a paragraph, the first after a lead and the others below its text; URLs and names stay whole."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=lead,
+        subsequent_indent=" " * len(lead),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _diagnosis(diagnosis: Diagnosis, width: int) -> Iterator[str]:
     yield f"{diagnosis.cause}  ({diagnosis.certainty})"
-    yield from textwrap.wrap(diagnosis.explanation, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    yield from wrapped(diagnosis.explanation, width)
     yield "  Evidence:"
     for text in diagnosis.evidence[:_EVIDENCE]:
-        yield from _item(text)
+        yield from wrapped(text, width, "  - ")
     yield "  What to do, the smallest change first:"
     for fix in diagnosis.remedies:
-        yield from _fix(fix)
+        yield from _fix(fix, width)
 
 
-def _probe(probe: Probe) -> Iterator[str]:
+def _probe(probe: Probe, width: int) -> Iterator[str]:
     """How it ended, with the first lines of an error."""
     where = f" [{probe.gpu}]" if probe.gpu else ""
     lines = probe.detail.strip().splitlines() or [""]
-    yield from _item(f"{probe.name}{where} {probe.outcome}: {lines[0]}")
+    yield from wrapped(f"{probe.name}{where} {probe.outcome}: {lines[0]}", width, "  - ")
     if probe.failed:
-        yield from (f"      {line[:_WIDTH]}" for line in lines[1:_EVIDENCE])
+        yield from (f"      {line[:width]}" for line in lines[1:_EVIDENCE])
 
 
-def _item(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
-
-
-def _fix(fix: Fix) -> Iterator[str]:
+def _fix(fix: Fix, width: int) -> Iterator[str]:
     first, *lines = fix.text.split("\n")
-    yield from _item(first)
+    yield from wrapped(first, width, "  - ")
     yield from (f"      {line}" for line in lines)
     if fix.command:
         yield f"      {fix.command}"

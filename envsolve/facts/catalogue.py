@@ -270,12 +270,12 @@ def _settled(path: Path, name: str, file: CatalogueFile[Record]) -> tuple[tuple[
 
 
 _CUDA = r"(?i)(?:cu(?:da)?)?[\s_=-]*(\d+)\.?(\d)(?:\.\d+)?"
-_FLAVOUR = r"cu\d{2,3}"
+_VARIANT = r"cu\d{2,3}"
 _PYTHON = r"(?i)(?:c?python|cp|py)?\s*(\d+)\.?(\d+)?(?:\.\d+)?(t)?"
 _TAG = re.compile(r"cp3(\d+)t?")
 
 
-def flavours(catalogue: Catalogue) -> tuple[str, ...]:
+def variants(catalogue: Catalogue) -> tuple[str, ...]:
     """Every variant of a torch build, ``cpu`` first, then by CUDA version."""
     return tuple(sorted({build.variant for build in catalogue.builds("torch")}, key=lambda name: (len(name), name)))
 
@@ -285,14 +285,14 @@ def pythons(catalogue: Catalogue) -> tuple[str, ...]:
     return tuple(sorted(catalogue.pythons, key=PythonVersion.parse))
 
 
-def check_flavour(text: str, catalogue: Catalogue) -> str:
+def check_variant(text: str, catalogue: Catalogue) -> str:
     """The variant, if it is one, or lies between two: that torch was never published for that one is a plan's answer.
 
     Raises:
         UsageError: It is unknown. The hint names the likely intended ones and lists all.
     """
-    known = flavours(catalogue)
-    if text in known or nearest_flavours(text, catalogue):
+    known = variants(catalogue)
+    if text in known or nearest_variants(text, catalogue):
         return text
     plain = text.strip().lower()
     match = re.fullmatch(_CUDA, plain)
@@ -302,11 +302,11 @@ def check_flavour(text: str, catalogue: Catalogue) -> str:
     raise UsageError(f"--cuda {quote(text)}: {what}", hint=f"{guess}there are {', '.join(known)}")
 
 
-def nearest_flavours(name: str, catalogue: Catalogue) -> tuple[str, ...]:
+def nearest_variants(name: str, catalogue: Catalogue) -> tuple[str, ...]:
     """The variants of the next older and the next newer CUDA; empty for what does not lie between two."""
-    if not re.fullmatch(_FLAVOUR, name):
+    if not re.fullmatch(_VARIANT, name):
         return ()
-    of_cuda = sorted((known for known in flavours(catalogue) if known != "cpu"), key=lambda known: _cuda(known[2:]))
+    of_cuda = sorted((known for known in variants(catalogue) if known != "cpu"), key=lambda known: _cuda(known[2:]))
     older = [known for known in of_cuda if _cuda(known[2:]) < _cuda(name[2:])]
     newer = [known for known in of_cuda if _cuda(known[2:]) > _cuda(name[2:])]
     return (older[-1], newer[0]) if older and newer else ()

@@ -124,7 +124,7 @@ def make_conda_plan(
         frame,
         status="ok" if all(one.verdict.level.usable for one in solution.judged.values()) else "unknown",
         python=python,
-        cuda=_flavour(solution),
+        cuda=_variant(solution),
         packages=tuple(sorted(_packages(solution, specs), key=lambda package: package.name)),
         support=tuple(_support(lines)),
         driver=driver_need(lines),
@@ -211,7 +211,7 @@ def _python(solution: Solution) -> str | None:
     return str(PythonVersion.parse(found)) if found else None
 
 
-def _flavour(solution: Solution) -> str | None:
+def _variant(solution: Solution) -> str | None:
     torch = solution.judged.get("pytorch") or solution.judged.get("libtorch")
     if torch is not None:
         return variant_of(torch.candidate)

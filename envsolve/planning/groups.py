@@ -227,7 +227,7 @@ def _python(plan: Plan) -> Mapping[str, str]:
     return {"python": plan.python} if plan.python else {}
 
 
-def _flavour(plan: Plan) -> Mapping[str, str]:
+def _variant(plan: Plan) -> Mapping[str, str]:
     return {"flavour": plan.cuda} if plan.cuda else {}
 
 
@@ -268,7 +268,7 @@ _SAID = {
     "status": _status,
     "conflict": _conflict,
     "python": _python,
-    "flavour": _flavour,
+    "flavour": _variant,  # the name that this kind has in the JSON of a what-if
     "driver": _driver,
     "support": _support,
     "package": _packages,

@@ -70,7 +70,7 @@ from envsolve.rules.verdict import Level
 from envsolve.solve.candidate_selector import CandidateSelector, Ready, still_there
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import BuildGoneError, DirectReferences, FamilyFiles
-from envsolve.solve.limits import Limits, about_binding, about_companions, by_kind, without_flavour
+from envsolve.solve.limits import Limits, about_binding, about_companions, by_kind, without_variant
 from envsolve.solve.outcome import Conflict, PlanWarning
 from envsolve.solve.preferences import parse_exclude_newer, preferences_of
 from envsolve.solve.provider import Provider
@@ -99,7 +99,7 @@ def choose_python(asked: Asked, machines: Sequence[Machine], family: Family) -> 
     pythons = _candidate_pythons(machines, family)
     wanted = [(canonicalize_name(n.requirement.name), n.requirement.specifier) for n in asked.needs]
     # What the catalogue lacks in every variant says nothing about Pythons.
-    of_family = [(n, s) for n, s in wanted if family.owns(n) and family.knows(n, without_flavour(s))]
+    of_family = [(n, s) for n, s in wanted if family.owns(n) and family.knows(n, without_variant(s))]
     running = (p for p in pythons if all(_runs(replace(family, python=p), *demand) for demand in of_family))
     published = (p for p in pythons if all(_published(family, p, *demand) for demand in of_family))
     return next(running, None) or next(published, None) or pythons[0]
@@ -120,7 +120,7 @@ def _runs(family: Family, name: str, specifier: SpecifierSet) -> bool:
 def _published(family: Family, python: str, name: str, specifier: SpecifierSet) -> bool:
     """Whether what is asked for has a build for a Python; what no build meets is asked for in any variant."""
     options = family.judged(name)
-    met = [o for o in options if o.matches(specifier)] or [o for o in options if o.matches(without_flavour(specifier))]
+    met = [o for o in options if o.matches(specifier)] or [o for o in options if o.matches(without_variant(specifier))]
     return any(python_tag(build.pythons, python) for option in met for build in option.builds)
 
 
@@ -296,7 +296,7 @@ def _complete(frame: Plan, found: Resolved, asked: Sequence[str], python: str) -
     return structs.replace(
         frame,
         status="ok" if _is_known(found, toolchain) else "unknown",
-        cuda=solution.flavour,
+        cuda=solution.variant,
         packages=pinned.packages,
         support=support_of(judged),
         fast_paths=fast_paths(judged, facts, family.catalogue),

@@ -163,10 +163,10 @@ def _checked(request: Request, catalogue: Catalogue) -> Request:
     Raises:
         UsageError: There were never builds for the Python or the variant.
     """
-    from envsolve.facts.catalogue import check_flavour, check_python
+    from envsolve.facts.catalogue import check_python, check_variant
 
     if request.cuda is not None:
-        check_flavour(request.cuda, catalogue)
+        check_variant(request.cuda, catalogue)
     python = None if request.python is None else check_python(request.python, catalogue)
     return structs.replace(request, python=python)
 

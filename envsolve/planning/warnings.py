@@ -231,10 +231,10 @@ def about_packages(packages: Sequence[PlannedPackage], solution: Solution, provi
             yield PlanWarning("stands-in", text, hint)
     yield from _about_candidates(packages, [chosen.candidate for chosen in solution.chosen.values()], provider)
     yield from about_age(solution.chosen, provider.family)
-    flavour = solution.flavour
+    variant = solution.variant
     for chosen in solution.chosen.values():
         option = chosen.candidate.option
-        if option and flavour and flavour != "cpu" and option.build.cuda is None and option.build.package != "triton":
+        if option and variant and variant != "cpu" and option.build.cuda is None and option.build.package != "triton":
             text = f"{chosen.candidate.name} {option.version} has no CUDA build here; its CPU build goes with torch"
             yield PlanWarning("cpu-companion", text, None)
 

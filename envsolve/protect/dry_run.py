@@ -23,12 +23,14 @@ from packaging.version import InvalidVersion, Version
 
 from envsolve.environment.read import read_outline
 from envsolve.errors import EnvsolveError, UsageError
+from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.client import IndexClient
 from envsolve.packages.commands import Change, Command, installer, parse
 from envsolve.packages.model import IndexFile, version_in
 from envsolve.packages.requirement_files import read_requirements
-from envsolve.packages.requirements import Asked
+from envsolve.packages.requirements import Asked, Need
 from envsolve.packages.settings import read_settings
+from envsolve.planning.request import check_names
 from envsolve.rules.platform import admits_python
 from envsolve.system.processes import capture
 from envsolve.system.progress import phase
@@ -54,6 +56,19 @@ def read_command(words: Sequence[str], environ: Mapping[str, str]) -> Command:
     if shutil.which(words[0], path=environ.get("PATH", os.defpath)) is None:
         raise UsageError(f"there is no program {words[0]}")
     return command
+
+
+def check_names_of(command: Command, catalogue: Catalogue) -> None:
+    """Refuse the names that a plan refuses, before the dry run asks an index for them.
+
+    Raises:
+        UsageError: There is such a name.
+    """
+    # conda has its own names (torch is pytorch there), and uninstalling is the way out of an earlier mistake.
+    if command.installer == "conda" or "uninstall" in command.verb:
+        return
+    needs = [Need(one, "command line") for one in _requirements(command.requirements)]
+    check_names((*needs, *_asked(command).needs), catalogue)
 
 
 def run_dry(command: Command, environ: Mapping[str, str], *, may_build: bool = True) -> _Found:

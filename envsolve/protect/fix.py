@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import structs
 
 from envsolve.diagnose.environment import answer
 from envsolve.diagnose.model import Diagnosis
@@ -75,7 +77,7 @@ def find_fix(prefix: Path, machines: Sequence[Machine], catalogue: Catalogue, en
             changes += [Change(name, version_of(environment, name, "pip"), None) for name in gone]
             continue
         _, planned = run_dry(step.command, {**environ, **step.variables})
-        changes += [replace(c, before=c.before or version_of(environment, c.name, "pip")) for c in planned]
+        changes += [structs.replace(c, before=c.before or version_of(environment, c.name, "pip")) for c in planned]
     return Fix(environment.prefix, first.cause, remedy.text, remedy.command, tuple(changes))
 
 

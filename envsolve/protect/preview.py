@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
+from msgspec import structs
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envsolve.diagnose.environment import report_of
 from envsolve.diagnose.fixes import addressed, companions
-from envsolve.diagnose.model import Diagnosis, Finding, ReportFacts, Seen
+from envsolve.diagnose.model import WIDTH, Diagnosis, Finding, ReportFacts, Seen, wrapped
 from envsolve.diagnose.reason import concluded, weighed
 from envsolve.diagnose.scene import Scene, scene_of
 from envsolve.diagnose.signatures import cause_of
@@ -27,7 +27,7 @@ from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.commands import Argument, Change, Command, changes_in_words, installer
 from envsolve.packages.requirement_files import read_requirements
-from envsolve.protect.dry_run import read_command, run_dry
+from envsolve.protect.dry_run import check_names_of, read_command, run_dry
 from envsolve.protect.keep import TORCH, family_of, version_of
 from envsolve.rules.conda import CondaJudge, as_build
 from envsolve.rules.judge import Judge, worst
@@ -35,7 +35,6 @@ from envsolve.rules.verdict import Level
 
 SCHEMA: Literal["envsolve.forecast/1"] = "envsolve.forecast/1"
 
-_WIDTH = 100
 # Named as the source of each version in the causes that a preview reports.
 _SOURCE = "the installer's dry run"
 
@@ -81,6 +80,7 @@ def preview(
     environ: Mapping[str, str],
     *,
     may_build: bool = True,
+    allow_unknown_names: bool = False,
 ) -> Preview | None:
     """Preview what a command of pip, uv or conda would do to the torch family of its environment.
 
@@ -90,17 +90,21 @@ def preview(
         catalogue: The facts.
         environ: The environment variables that the command will see.
         may_build: Whether the installer may run the code of source archives to learn what they require.
+        allow_unknown_names: Whether to preview names that look like a mistake, such as ``trch``.
 
     Returns:
         The preview; None if the command changes no environment.
 
     Raises:
-        UsageError: It is not a command of a known installer, has no dry run, or its environment is not found.
+        UsageError: It is not a command of a known installer, has no dry run, its environment is not found, or it
+            installs a name that looks like a mistake.
         EnvsolveError: The installer itself fails, or its output is not understood.
     """
     command = read_command(words, environ)
     if installer(command.installer).dry_run(command) is None:
         return None
+    if not allow_unknown_names:
+        check_names_of(command, catalogue)
     attempt = _Attempt(machine, catalogue, environ, may_build)
     outcome = attempt.outcome(command)
     environment, changes, scene = outcome.environment, outcome.changes, outcome.after
@@ -111,7 +115,7 @@ def preview(
     unasked = tuple(c.name for c in changes if _is_unasked(c, requested, torch, environment, catalogue))
     works, why = verdict_on(scene, torch, machine) if torch and torch.after else (None, None)
     if torch and torch.after and scene.torch:
-        changes = tuple(replace(c, flavour=scene.torch.variant) if c is torch else c for c in changes)
+        changes = tuple(structs.replace(c, variant=scene.torch.variant) if c is torch else c for c in changes)
     keeps, untried = _keeping(command, unasked, outcome, attempt)
     return Preview(
         schema=SCHEMA,
@@ -180,7 +184,7 @@ def _changes_of(
     if prefix is None:
         raise UsageError("cannot determine which environment the command acts on", hint="name it, or activate it")
     environment = read_outline(Path(prefix), environ)
-    known = (replace(c, before=c.before or version_of(environment, c.name, command.installer)) for c in changes)
+    known = (structs.replace(c, before=c.before or version_of(environment, c.name, command.installer)) for c in changes)
     return environment, tuple(known)
 
 
@@ -344,30 +348,30 @@ def _new_causes(before: Scene, after: Scene, environment: Environment) -> tuple[
 # A preview as text for a terminal.
 
 
-def describe(found: Preview) -> str:
-    """The effect, why it is harmful, and what to do instead."""
+def describe(found: Preview, width: int = WIDTH) -> str:
+    """The effect, why it is harmful, and what to do instead, in lines of a width."""
     if not found.changes:
         return f"torch and the packages that belong to it stay as they are in {found.prefix}."
-    lines = [f"In {found.prefix}:", *_wrapped(changes_in_words(found.changes))]
+    lines = [f"In {found.prefix}:", *wrapped(changes_in_words(found.changes), width)]
     torch = next((c for c in found.changes if c.name in TORCH and c.after), None)
     if torch is not None and found.works is not None:
         says = {"yes": "runs on this machine", "no": "does not run on this machine", "unknown": "may run here or not"}
-        lines += _wrapped(f"{torch.name} {torch.after} {says[found.works]}: {found.why}.")
+        lines += wrapped(f"{torch.name} {torch.after} {says[found.works]}: {found.why}.", width)
     # The line above already tells why torch itself does not run.
     for diagnosis in found.causes if found.works != "no" else found.causes[1:]:
-        lines += _wrapped(f"Afterwards: {diagnosis.cause}. {diagnosis.explanation}")
+        lines += wrapped(f"Afterwards: {diagnosis.cause}. {diagnosis.explanation}", width)
     if found.unasked:
-        lines += _wrapped(f"The command does not ask for {' or '.join(found.unasked)}; a dependency replaces it.")
-    return "\n".join([*lines, *_instead(found)])
+        lines += wrapped(f"The command does not ask for {' or '.join(found.unasked)}; a dependency replaces it.", width)
+    return "\n".join([*lines, *_instead(found, width)])
 
 
-def _instead(found: Preview) -> Iterator[str]:
+def _instead(found: Preview, width: int) -> Iterator[str]:
     """Alternatives to a command that is refused."""
     if found.keeps:
         yield f"  This {'leaves them as they are' if found.unasked else 'installs the builds for the torch at hand'}:"
         yield f"      {found.keeps}"
     if found.untried:
-        yield from _wrapped("This should work, but its index cannot be reached from here, so it was not tried:")
+        yield from wrapped("This should work, but its index cannot be reached from here, so it was not tried:", width)
         yield f"      {found.untried}"
     if found.keeps and found.unasked:
         yield "  To make plain installs keep them from now on:"
@@ -376,15 +380,12 @@ def _instead(found: Preview) -> Iterator[str]:
         return
     if found.unasked:
         held = " ".join(f"{c.name}=={c.before}" for c in found.changes if c.name in found.unasked)
-        yield from _wrapped(
+        yield from wrapped(
             f"The installer finds no solution that keeps {held}. `envsolve plan` finds versions that go together; "
-            "install them into an environment of their own."
+            "install them into an environment of their own.",
+            width,
         )
     for diagnosis in found.causes[:1]:
         for remedy in [r for r in diagnosis.remedies if r.command][:1]:
             yield "  Instead:"
             yield f"      {remedy.command}"
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)

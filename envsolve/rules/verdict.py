@@ -43,7 +43,8 @@ class Reason(msgspec.Struct, frozen=True):
 
     Attributes:
         rule: ``driver-floor``, ``driver-ptx``, ``sass``, ``ptx``, ``libraries``, ``triton`` (``-gpu``, ``-driver`` for
-            its two causes), ``life``, ``forward``, ``flavour``, ``platform``, ``toolchain``.
+            its two causes), ``life``, ``forward``, ``flavour`` (rule 9; readers of
+            ``envsolve.builds/1`` know it by this name), ``platform``, ``toolchain``.
         ok: True holds, False fails, None a fact is missing.
         text: The fact in plain words.
         evidence: Evidence level of the fact, if it comes from the catalogue.

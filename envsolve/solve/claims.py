@@ -19,7 +19,7 @@ from envsolve.facts.files import WHEEL_NAMES
 from envsolve.rules.nvidia.code import cuda_suffix
 from envsolve.solve.candidate_selector import only_for
 from envsolve.solve.family import Family
-from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, FlavourNeed, PackageNeed
+from envsolve.solve.needs import CUDA_MAJOR, AnyCandidate, AnyNeed, Candidate, ClaimNeed, PackageNeed, VariantNeed
 from envsolve.solve.outcome import PlanWarning
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def made_for(name: str, url: str, family: Family) -> Iterator[AnyNeed]:
     origin = f"{name} {url.rpartition('/')[2].split('-', 2)[1]}"
     yield PackageNeed("torch", None, SpecifierSet(made.torch), None, f"torch{made.torch}", unquote(origin))
     if made.variant:
-        yield FlavourNeed(frozenset({made.variant}))
+        yield VariantNeed(frozenset({made.variant}))
     elif made.cuda_major:
-        yield FlavourNeed(family.variants_of(made.cuda_major))
+        yield VariantNeed(family.variants_of(made.cuda_major))
 
 
 def settled(roots: Sequence[AnyNeed], chosen: Mapping[str, AnyCandidate], family: Family) -> Iterator[AnyNeed]:

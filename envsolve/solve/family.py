@@ -195,15 +195,15 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return build.cuda_version.major if alone and build.variant != ANY and build.cuda_version else None
 
     @cached_property
-    def flavours(self) -> tuple[str, ...]:
+    def variants(self) -> tuple[str, ...]:
         """Every variant that torch is published in for the machines, those of the best builds first."""
         return tuple(dict.fromkeys(option.build.variant for option in self.options("torch")))
 
-    def flavours_with(self, build: Build) -> frozenset[str] | None:
+    def variants_with(self, build: Build) -> frozenset[str] | None:
         """The variants of an environment that a build can be part of; None for any."""
         agrees_on = self.catalogue.family[build.package].agrees_on
         if build.torch_cuda:
-            return frozenset(v for v, cuda in self._cuda_of_flavours.items() if serves_cuda(build, cuda))
+            return frozenset(v for v, cuda in self._cuda_of_variants.items() if serves_cuda(build, cuda))
         if build.variant == ANY or agrees_on == "nothing":
             return None
         if agrees_on == "variant" or build.cuda is None:
@@ -212,10 +212,10 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def variants_of(self, major: int) -> frozenset[str]:
         """The variants of torch that are built with a CUDA major."""
-        return frozenset(v for v, cuda in self._cuda_of_flavours.items() if CudaVersion.parse(cuda).major == major)
+        return frozenset(v for v, cuda in self._cuda_of_variants.items() if CudaVersion.parse(cuda).major == major)
 
     @cached_property
-    def _cuda_of_flavours(self) -> Mapping[str, str]:
+    def _cuda_of_variants(self) -> Mapping[str, str]:
         return {b.variant: b.cuda for b in self.catalogue.builds("torch") if b.cuda}
 
     def options(self, package: str) -> tuple[Option, ...]:
@@ -269,7 +269,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         if package != "torch":
             installing = (option for option in self.judged(package) if self._installs(option))
             with_cuda = {o.version.public for o in installing if o.build.variant != "cpu"}
-            lone = [_for_any_flavour(o) for o in options if o.version.public not in with_cuda]
+            lone = [_for_any_variant(o) for o in options if o.version.public not in with_cuda]
             options = [o for o in options if o.version.public in with_cuda]
         if self.wants_cpu:
             ordered = in_order([*options, *lone], package)
@@ -332,7 +332,7 @@ class Family(msgspec.Struct, frozen=True, eq=False, dict=True):
         return min(judged, key=lambda pair: (*_distance(worst(pair[1])), pair[0].platform == "any"))
 
 
-def _for_any_flavour(option: Option) -> Option:
+def _for_any_variant(option: Option) -> Option:
     """The CPU build of a companion's version that has no other there: it loads beside a torch of any variant."""
     return replace(option, builds=tuple(replace(build, variant=ANY) for build in option.builds))
 

@@ -24,18 +24,18 @@ class Limits(msgspec.Struct, frozen=True):
 
     Attributes:
         asked: Specifiers on family packages, by name.
-        flavour: A requested CUDA variant.
+        variant: A requested CUDA variant.
     """
 
     asked: Mapping[str, SpecifierSet]
-    flavour: str | None
+    variant: str | None
 
 
 class Limit(msgspec.Struct, frozen=True):
     """One limit, and the fact behind it in words.
 
     Attributes:
-        kind: ``asked``, ``flavour``, ``exclude_newer``, ``python``, ``libc``, ``driver`` or ``gpus``.
+        kind: ``asked``, ``variant``, ``exclude_newer``, ``python``, ``libc``, ``driver`` or ``gpus``.
         name: The package of an ``asked`` limit, the driver, the GPU; otherwise the value that is allowed.
     """
 
@@ -46,8 +46,8 @@ class Limit(msgspec.Struct, frozen=True):
 
 def limits_of(family: Family, limits: Limits) -> Iterator[Limit]:
     """The limits that a request and its machines set, those most worth telling last."""
-    if limits.flavour:
-        yield Limit("flavour", limits.flavour, f"the CUDA variant {limits.flavour} was requested")
+    if limits.variant:
+        yield Limit("variant", limits.variant, f"the CUDA variant {limits.variant} was requested")
     if family.exclude_newer:
         day = family.exclude_newer.partition("T")[0]
         yield Limit("exclude_newer", family.exclude_newer, f"nothing published from {day} on is considered")
@@ -98,7 +98,7 @@ def loosened(family: Family, limits: Limits, kept: Sequence[Limit]) -> tuple[Fam
         for name, specifier in limits.asked.items()
         if name in names or str(specifier) or name == "torch"
     }
-    return loose, Limits(asked, limits.flavour if "flavour" in kinds else None)
+    return loose, Limits(asked, limits.variant if "variant" in kinds else None)
 
 
 def best_of(family: Family, limits: Limits) -> tuple[Option, ...] | None:
@@ -109,15 +109,15 @@ def best_of(family: Family, limits: Limits) -> tuple[Option, ...] | None:
     if not family.needs_torch(limits.asked):
         return _each_alone(family, limits)
     pairings = family.pairings(limits.asked)
-    return next((options for options in pairings if limits.flavour in (None, options[0].build.variant)), None)
+    return next((options for options in pairings if limits.variant in (None, options[0].build.variant)), None)
 
 
 def _each_alone(family: Family, limits: Limits) -> tuple[Option, ...] | None:
     """The best option of each of several packages that do not need torch; None if one has none."""
 
     def allowed(option: Option) -> bool:
-        flavours = family.flavours_with(option.build)
-        return limits.flavour is None or flavours is None or limits.flavour in flavours
+        variants = family.variants_with(option.build)
+        return limits.variant is None or variants is None or limits.variant in variants
 
     found = [
         next((o for o in family.options(name) if o.matches(specifier) and allowed(o)), None)
@@ -127,7 +127,7 @@ def _each_alone(family: Family, limits: Limits) -> tuple[Option, ...] | None:
     return options if len(options) == len(found) else None
 
 
-def without_flavour(specifier: SpecifierSet) -> SpecifierSet:
+def without_variant(specifier: SpecifierSet) -> SpecifierSet:
     """A specifier whose pin has only a version: ``==2.0.0`` for ``==2.0.0+cu121``."""
     return SpecifierSet(",".join(str(one).partition("+")[0] for one in specifier))
 
@@ -209,7 +209,7 @@ class Fleet:
         self._best: dict[tuple[int, ...], Option | None] = {}
         for machine in family.machines:
             pairings = replace(family, machines=(machine,)).pairings(limits.asked)
-            torches = (torch for torch, *_ in pairings if limits.flavour in (None, torch.build.variant))
+            torches = (torch for torch, *_ in pairings if limits.variant in (None, torch.build.variant))
             self._alone.append({torch.identity: torch for torch in torches})
 
     def best(self, part: Sequence[int]) -> Option | None:
@@ -288,7 +288,7 @@ def about_companions(solution: Solution, family: Family, limits: Limits) -> Iter
     torch = solution.chosen.get("torch")
     chosen, wanted = torch.candidate.option if torch else None, limits.asked.get("torch", SpecifierSet())
     best = next(
-        (o for o in family.options("torch") if o.matches(wanted) and limits.flavour in (None, o.build.variant)), None
+        (o for o in family.options("torch") if o.matches(wanted) and limits.variant in (None, o.build.variant)), None
     )
     if chosen is None or best is None or Version(best.version.public) <= Version(chosen.version.public):
         return

@@ -16,7 +16,7 @@ from envsolve.packages.model import IndexFile
 from envsolve.solve.family import Option
 
 #: The virtual package whose one version is the CUDA variant of the environment.
-FLAVOUR = "the CUDA variant"
+VARIANT = "the CUDA variant"
 #: The virtual package for the environment's Python.
 PYTHON = "the Python"
 #: What torch and the libraries of a CUDA runtime claim: two majors in one process clash (rule 9).
@@ -90,11 +90,11 @@ class PairedNeed(msgspec.Struct, frozen=True):
     key: str = "torch"
 
 
-class FlavourNeed(msgspec.Struct, frozen=True):
+class VariantNeed(msgspec.Struct, frozen=True):
     """A build's demand that the whole environment has one of these CUDA variants."""
 
     variants: frozenset[str]
-    key: str = FLAVOUR
+    key: str = VARIANT
 
     @property
     def text(self) -> str:
@@ -135,11 +135,11 @@ class ClaimCandidate(msgspec.Struct, frozen=True):
     key: str
 
 
-class FlavourCandidate(msgspec.Struct, frozen=True):
+class VariantCandidate(msgspec.Struct, frozen=True):
     """A CUDA variant for the whole environment."""
 
     variant: str
-    key: str = FLAVOUR
+    key: str = VARIANT
 
 
 class Candidate(msgspec.Struct, frozen=True, eq=False):
@@ -188,5 +188,5 @@ class Candidate(msgspec.Struct, frozen=True, eq=False):
         return f"{self.name}{extra}{version}{variant}"
 
 
-AnyNeed = PackageNeed | SameNeed | PairedNeed | FlavourNeed | ClaimNeed | PythonNeed
-AnyCandidate = Candidate | FlavourCandidate | ClaimCandidate
+AnyNeed = PackageNeed | SameNeed | PairedNeed | VariantNeed | ClaimNeed | PythonNeed
+AnyCandidate = Candidate | VariantCandidate | ClaimCandidate

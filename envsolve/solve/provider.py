@@ -25,20 +25,20 @@ from envsolve.solve.family import Family, Option
 from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
 from envsolve.solve.needs import (
     CUDA_MAJOR,
-    FLAVOUR,
     PYTHON,
+    VARIANT,
     AnyCandidate,
     AnyNeed,
     Candidate,
     ClaimCandidate,
     ClaimNeed,
     Conjunctions,
-    FlavourCandidate,
-    FlavourNeed,
     PackageNeed,
     PairedNeed,
     PythonNeed,
     SameNeed,
+    VariantCandidate,
+    VariantNeed,
 )
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
         pinned, bounded = "==" in operators, bool(operators & {"==", "<", "<=", "~="})
         asked = any(n.parent is None for n in needs)
         name = identifier.partition("[")[0]
-        family = identifier == FLAVOUR or self.family.owns(name)
+        family = identifier == VARIANT or self.family.owns(name)
         # As in pip: what has an upper bound first, since what has none can give way to it by an older release.
         return (name != "torch", not family, not pinned, not asked, not bounded)
 
@@ -153,9 +153,9 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
 
     def _stand_ins(self, identifier: str, needs: Sequence[AnyNeed]) -> Sequence[AnyCandidate] | None:
         """The candidates for virtual packages: the variant, the Python, the owner of files; None for a real one."""
-        if identifier == FLAVOUR:
-            common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, FlavourNeed)))
-            return [c for c in map(FlavourCandidate, self.family.flavours) if c.variant in common]
+        if identifier == VARIANT:
+            common = frozenset.intersection(*(n.variants for n in needs if isinstance(n, VariantNeed)))
+            return [c for c in map(VariantCandidate, self.family.variants) if c.variant in common]
         if identifier == PYTHON:
             return ()
         holders = {ClaimCandidate(need.holder, need.key) for need in needs if isinstance(need, ClaimNeed)}
@@ -249,8 +249,8 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
 
     def is_satisfied_by(self, requirement: AnyNeed, candidate: AnyCandidate) -> bool:
         """Whether a candidate is what a need asks for."""
-        if isinstance(requirement, FlavourNeed):
-            return isinstance(candidate, FlavourCandidate) and candidate.variant in requirement.variants
+        if isinstance(requirement, VariantNeed):
+            return isinstance(candidate, VariantCandidate) and candidate.variant in requirement.variants
         if isinstance(requirement, ClaimNeed):
             return isinstance(candidate, ClaimCandidate) and candidate.holder == requirement.holder
         if not isinstance(candidate, Candidate) or isinstance(requirement, PythonNeed):
@@ -291,9 +291,9 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             yield SameNeed(structs.replace(candidate, extra=None))
         elif candidate.option is not None and candidate.file is None:
             build = candidate.option.build
-            flavours = self.family.flavours_with(build)
-            if flavours is not None:
-                yield FlavourNeed(flavours)
+            variants = self.family.variants_with(build)
+            if variants is not None:
+                yield VariantNeed(variants)
             if build.torch:
                 limit = build.torch if build.needs_its_torch else ""
                 yield PackageNeed("torch", None, SpecifierSet(limit), None, f"torch{limit}", candidate.label)

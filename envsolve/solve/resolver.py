@@ -21,9 +21,9 @@ from envsolve.solve.needs import (
     AnyNeed,
     Candidate,
     ClaimNeed,
-    FlavourCandidate,
-    FlavourNeed,
     PackageNeed,
+    VariantCandidate,
+    VariantNeed,
 )
 from envsolve.solve.provider import Provider
 from envsolve.solve.search import Budget as Budget
@@ -52,12 +52,12 @@ class Solution(msgspec.Struct, frozen=True):
 
     Attributes:
         chosen: The packages by name.
-        flavour: The CUDA variant that they agree on; None if no package has one.
+        variant: The CUDA variant that they agree on; None if no package has one.
         rounds: How many rounds the solver took.
     """
 
     chosen: Mapping[str, Chosen]
-    flavour: str | None
+    variant: str | None
     rounds: int
 
 
@@ -85,13 +85,13 @@ Solve = Callable[[Sequence[Need], Budget], Solution]
 """Solves needs within a budget, as a plan does."""
 
 
-def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, budget: Budget | None = None) -> Solution:
+def solve(provider: Provider, needs: Sequence[Need], variant: str | None, budget: Budget | None = None) -> Solution:
     """Resolve the whole transitive graph.
 
     Args:
         provider: Joins catalogue, indexes and rules.
         needs: What is asked.
-        flavour: A CUDA variant that everything must have (``cu126``, ``cpu``); None leaves it to the solve.
+        variant: A CUDA variant that everything must have (``cu126``, ``cpu``); None leaves it to the solve.
         budget: What the searches may take; the usual one if None.
 
     Raises:
@@ -107,8 +107,8 @@ def solve(provider: Provider, needs: Sequence[Need], flavour: str | None, budget
     if not provider.family.options("torch") and (causes := [Cause(*one) for one in needing_torch(provider, roots)]):
         raise UnsolvableError(causes)
     paired = provider.paired_torch([*roots, *pins.following])
-    if flavour:
-        roots.append(FlavourNeed(frozenset({flavour})))
+    if variant:
+        roots.append(VariantNeed(frozenset({variant})))
     # The best torch alone, any that goes with the companions; the last are all there is.
     ways = [[*roots, torch] for torch in paired] or [roots]
     try:
@@ -257,8 +257,8 @@ def _best(provider: Provider, ways: Sequence[Sequence[AnyNeed]]) -> Found:
 def _without_clash(provider: Provider, ways: Sequence[Sequence[AnyNeed]], clashes: Mapping[str, list[str]]) -> Found:
     provider.claimed = "all"
     for major in clashes.get(CUDA_MAJOR, ())[1:]:
-        variants = provider.family.variants_of(int(major)) & {*provider.family.flavours}
-        if variants and (found := _first(provider, [[*way, FlavourNeed(variants)] for way in ways])):
+        variants = provider.family.variants_of(int(major)) & {*provider.family.variants}
+        if variants and (found := _first(provider, [[*way, VariantNeed(variants)] for way in ways])):
             return found
     found = _first(provider, ways)
     if found is None and CUDA_MAJOR in clashes:
@@ -386,8 +386,8 @@ def _solution(mapping: Mapping[str, AnyCandidate], edges: Sequence[_Edge], round
         why = dict.fromkeys(filter(None, (_reason(edge, candidates) for edge in askers.get(name, ()))))
         extras = tuple(one.extra for one in with_extra if one.extra)
         chosen[name] = Chosen(base, extras, tuple(sorted(requires)), tuple(why))
-    flavours = [c.variant for c in candidates.values() if isinstance(c, FlavourCandidate)]
-    return Solution(chosen, flavours[0] if flavours else None, rounds)
+    variants = [c.variant for c in candidates.values() if isinstance(c, VariantCandidate)]
+    return Solution(chosen, variants[0] if variants else None, rounds)
 
 
 def _reason(edge: _Edge, candidates: Mapping[str, AnyCandidate]) -> str | None:

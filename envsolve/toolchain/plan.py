@@ -260,7 +260,7 @@ def _about_nvcc(
     why = f"torch was built with CUDA {wanted}" if torch else f"the driver is served by CUDA {wanted}"
     if toolchain.nvcc_from is None:
         text = f"no nvcc {wanted} is in reach" + (f": the machine has nvcc {have}; {why}" if have else "")
-        ways = [*_other_flavours(torch, machines, driver_cuda, catalogue)] if torch else []
+        ways = [*_other_variants(torch, machines, driver_cuda, catalogue)] if torch else []
         ways += [f"{toolchain.get_nvcc}, then the same command again"] if toolchain.get_nvcc else []
         brought = toolchain.compiles and "conda" in toolchain.nvcc_packages
         ways += ["envsolve[conda], with which envsolve install brings it from conda-forge"] if brought else []
@@ -270,7 +270,7 @@ def _about_nvcc(
         yield PlanWarning("nvcc", text, f"the plan has its own nvcc {wanted}; CUDA_HOME must lead to it")
 
 
-def _other_flavours(
+def _other_variants(
     torch: Build, machines: Sequence[Machine], driver_cuda: str | None, catalogue: Catalogue
 ) -> Iterator[str]:
     """Variants of the same torch whose nvcc is available and whose CUDA family the drivers run."""

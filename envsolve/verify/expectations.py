@@ -183,7 +183,7 @@ def _measured_code(
 
 
 _CAPABILITY = re.compile(r"(?:.*\(cc )?(\d+\.\d+)\)?")
-_FLAVOUR = re.compile(r"cu(\d+)(\d)")
+_VARIANT = re.compile(r"cu(\d+)(\d)")
 _CODES = {"sass": "machine code", "ptx": "PTX that the driver compiles"}
 #: For the ptxas of Triton; inductor prefers one that some torch builds bring.
 _BY_TRITON = ("triton-kernel", "triton-dot", "triton-compile")
@@ -239,7 +239,7 @@ def _code(check: Check, expected: Expected) -> Wanted | None:
 
 def _cuda(check: Check, expected: Expected) -> Wanted | None:
     """The driver knows the plan's CUDA in full, if the plan requires that."""
-    match = _FLAVOUR.fullmatch(expected.cuda or "")
+    match = _VARIANT.fullmatch(expected.cuda or "")
     if not match or expected.driver is None or expected.driver.mode != "full":
         return None
     cuda = f"{match[1]}.{match[2]}"

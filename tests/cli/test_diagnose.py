@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from envsolve.cli.main import run
+
 ENVSOLVE = [sys.executable, "-c", "from envsolve.cli.main import run; run()", "diagnose"]
 ERROR = "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device\n"
 MACHINE = ("--gpu", "GTX 1050", "--driver", "550.163.01")
@@ -105,3 +107,21 @@ def test_several_machines_are_served_by_one_remedy(tmp_path: Path) -> None:
     found = answer("--log", "-", *machines, text=ERROR + "torch==2.11.0+cu128\n")
     command = found["diagnoses"][0]["remedies"][0]["command"]
     assert "cu126" in command
+
+
+@pytest.mark.parametrize("width", [60, 100, 140])
+def test_paragraphs_are_as_wide_as_the_terminal_and_commands_stay_whole(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(ERROR + "torch==2.8.0+cu128\n")
+    for name, value in {"COLUMNS": str(width), "TERM": "xterm", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    with pytest.raises(SystemExit):
+        run(["diagnose", str(log), *MACHINE])
+    lines = capsys.readouterr().out.splitlines()
+    command = "      pip install torch==2.8.0+cu126 --index-url https://download.pytorch.org/whl/cu126"
+    assert command in lines
+    longest = max(len(line) for line in lines if not line.startswith("      "))
+    assert width - 20 < longest <= width

@@ -27,7 +27,7 @@ CATALOGUE = Catalogue()
 FACTS = Facts.of(CATALOGUE)
 KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 OLD = "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver"
-#: An error, a machine, the torch there, and the flavour that must be offered first.
+#: An error, a machine, the torch there, and the variant that must be offered first.
 MACHINES = [
     (KERNEL, "GTX 1050, driver 550.163.01", "2.8.0+cu128", "2.8.0+cu126"),
     (KERNEL, "Tesla V100, driver 580.95.05", "2.11.0+cu128", "2.11.0+cu126"),
@@ -48,7 +48,7 @@ def remedies(found: Diagnoses) -> Iterator[Fix]:
 
 
 def torch_builds(command: str, machine: Machine) -> list[Build]:
-    """The builds that a pip command may install; its exact local version is the flavour."""
+    """The builds that a pip command may install; its exact local version is the variant."""
     match = re.search(r"\btorch==(\d[\w.]*)(?:\+(\w+))?", command)
     if match is None:
         return []

@@ -219,7 +219,7 @@ def test_code_that_was_measured_is_compared_where_the_rest_of_a_record_is_kept_b
         (Evidence.MEASURED, "12.0", ["variant"]),
     ],
 )
-def test_a_flavour_that_no_library_told_is_compared_by_its_major(
+def test_a_variant_that_no_library_told_is_compared_by_its_major(
     index: Memory, folder: Path, evidence: Evidence, cuda: str, fields: list[str]
 ) -> None:
     data = wheel("kernels-cu12", "1.0", {}, requires=["torch==2.10.*"])

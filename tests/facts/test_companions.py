@@ -46,7 +46,7 @@ def measure(
     return bound_builds(index, name, "0.1", "s", TORCHES, toolkits=TOOLKITS)
 
 
-def test_torchvision_names_its_flavour_in_a_file() -> None:
+def test_torchvision_names_its_variant_in_a_file() -> None:
     members: Members = {"torchvision/version.py": "__version__ = '1.0+cu128'\n", "torchvision/_C.so": elf(tail=KERNELS)}
     (build,) = measure("torchvision", members, ["torch==2.10.0"])
     assert (build.variant, build.cuda, build.torch) == ("cu128", "12.8", "==2.10.0")
@@ -81,7 +81,7 @@ AO_OLDEST = 'min_torch_version = _parse_version("2.11.0")'
 
 
 @pytest.mark.parametrize(("source", "torch"), [(AO_TABLE, "==2.9.1"), (AO_OLDEST, ">=2.11.0")])
-def test_torchao_serves_any_flavour_and_has_kernels_for_certain_torches(source: str, torch: str) -> None:
+def test_torchao_serves_any_variant_and_has_kernels_for_certain_torches(source: str, torch: str) -> None:
     members: Members = {"torchao/__init__.py": source, "torchao/_C.abi3.so": elf(["libcudart.so.13"], tail=KERNELS)}
     (build,) = measure("torchao", members)
     assert (build.variant, build.torch, build.cuda) == ("any", torch, "13.0")

@@ -128,7 +128,7 @@ def _names_its_keys(build: Build) -> bool:
 
 
 @pytest.mark.parametrize("name", BUILD_FILES)
-def test_a_build_states_its_flavour_consistently(name: str) -> None:
+def test_a_build_states_its_variant_consistently(name: str) -> None:
     for build in builds(name):
         if build.variant in ("cpu", "any") and build.cuda is None:
             assert not build.code

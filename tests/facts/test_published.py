@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from envsolve.errors import UsageError
-from envsolve.facts.catalogue import Catalogue, check_flavour, check_python, flavours, nearest_flavours, pythons
+from envsolve.facts.catalogue import Catalogue, check_python, check_variant, nearest_variants, pythons, variants
 
 CATALOGUE = Catalogue()
 
 
 def test_in_the_order_of_their_versions() -> None:
-    known = flavours(CATALOGUE)
+    known = variants(CATALOGUE)
     assert known[:2] == ("cpu", "cu92")
     assert known.index("cu118") < known.index("cu121") < known.index("cu126")
     assert pythons(CATALOGUE)[0] == "3.6"
     assert pythons(CATALOGUE).index("3.9") < pythons(CATALOGUE).index("3.10")
 
 
-@pytest.mark.parametrize("name", flavours(CATALOGUE))
-def test_known_flavours(name: str) -> None:
-    assert check_flavour(name, CATALOGUE) == name
+@pytest.mark.parametrize("name", variants(CATALOGUE))
+def test_known_variants(name: str) -> None:
+    assert check_variant(name, CATALOGUE) == name
 
 
 @pytest.mark.parametrize(
@@ -31,26 +31,26 @@ def test_known_flavours(name: str) -> None:
         ("CPU", "cpu"),
     ],
 )
-def test_a_flavour_written_otherwise_is_understood_and_refused(text: str, meant: str) -> None:
+def test_a_variant_written_otherwise_is_understood_and_refused(text: str, meant: str) -> None:
     with pytest.raises(UsageError, match="not the name of a variant") as caught:
-        check_flavour(text, CATALOGUE)
+        check_variant(text, CATALOGUE)
     assert (caught.value.hint or "").startswith(f"did you mean {meant}? there are cpu, cu92,")
 
 
 @pytest.mark.parametrize("text", ["cu999", "99.9", "12", "cuda", "gpu", "rocm6.4", ""])
-def test_an_unknown_flavour_lists_the_known_ones(text: str) -> None:
+def test_an_unknown_variant_lists_the_known_ones(text: str) -> None:
     with pytest.raises(UsageError, match="torch was never published for it") as caught:
-        check_flavour(text, CATALOGUE)
+        check_variant(text, CATALOGUE)
     assert (caught.value.hint or "").startswith("there are cpu, cu92,")
 
 
 @pytest.mark.parametrize(
     ("name", "nearest"), [("cu131", ("cu130", "cu132")), ("cu125", ("cu124", "cu126")), ("cu999", ()), ("13.1", ())]
 )
-def test_a_flavour_that_never_was_lies_between_two(name: str, nearest: tuple[str, ...]) -> None:
-    assert nearest_flavours(name, CATALOGUE) == nearest
+def test_a_variant_that_never_was_lies_between_two(name: str, nearest: tuple[str, ...]) -> None:
+    assert nearest_variants(name, CATALOGUE) == nearest
     if nearest:
-        assert check_flavour(name, CATALOGUE) == name  # the plan answers it
+        assert check_variant(name, CATALOGUE) == name  # the plan answers it
 
 
 @pytest.mark.parametrize(("text", "python"), [("3.12", "3.12"), ("3.12.4", "3.12"), ("python3.9", "3.9")])

@@ -223,7 +223,7 @@ def test_editing_without_a_change_keeps_any_text(text: str) -> None:
 
 def test_changes_in_words() -> None:
     libraries = [Change(f"nvidia-lib{n}", "1", "2") for n in range(4)]
-    torch = Change("torch", "2.14.1", "2.15.0", flavour="cu132")
+    torch = Change("torch", "2.14.1", "2.15.0", variant="cu132")
     gone, new = Change("torchtext", "0.18.0", None), Change("torchcodec", None, "0.17.0")
     assert changes_in_words([torch]) == "torch 2.14.1 -> 2.15.0 (cu132)"
     assert changes_in_words([torch, *libraries]) == "torch 2.14.1 -> 2.15.0 (cu132) and 4 NVIDIA libraries"

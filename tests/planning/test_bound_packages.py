@@ -24,13 +24,13 @@ def family(target: str) -> Family:
 
 
 def pairs(target: str, package: str) -> list[tuple[Build, Build]]:
-    """What goes together on a machine, best first: a build of the package, and a torch in a flavour that it accepts."""
+    """What goes together on a machine, best first: a build of the package, and a torch in a variant that it accepts."""
     known = family(target)
     return [
         (option.build, torch.build)
         for option in known.options(package)
         for torch in known.options("torch")
-        if torch.build.variant in (known.flavours_with(option.build) or ())
+        if torch.build.variant in (known.variants_with(option.build) or ())
         and SpecifierSet(option.build.torch or "").contains(torch.build.version)
     ]
 
@@ -64,7 +64,7 @@ def test_an_old_driver_never_gets_a_wheel_of_a_newer_cuda_family(package: str) -
 
 
 @pytest.mark.parametrize("package", BOUND)
-def test_every_pair_keeps_to_one_flavour(package: str) -> None:
+def test_every_pair_keeps_to_one_variant(package: str) -> None:
     found = pairs("H100, driver 580.95.05", package)
     assert found
     assert all(agrees(build, torch, "major").ok for build, torch in found)

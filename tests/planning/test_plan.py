@@ -38,7 +38,7 @@ def test_the_newest_torch_whose_code_and_triton_run_is_chosen(torch_world: World
     assert chosen(plan)["torch"] == torch
 
 
-def test_the_whole_family_is_on_one_flavour(torch_world: World) -> None:
+def test_the_whole_family_is_on_one_variant(torch_world: World) -> None:
     plan = torch_world.plan("torchvision", "torch", target="H100, driver 535.104.05")
     assert plan.cuda == "cu126"
     assert chosen(plan) == {
@@ -51,7 +51,7 @@ def test_the_whole_family_is_on_one_flavour(torch_world: World) -> None:
     assert package(plan, "torchvision").requires == ("numpy", "torch")
 
 
-def test_a_flavour_that_is_asked_for_is_kept(torch_world: World) -> None:
+def test_a_variant_that_is_asked_for_is_kept(torch_world: World) -> None:
     assert torch_world.plan("torch", cuda="cu126").cuda == "cu126"
     assert chosen(torch_world.plan("torch", cuda="cu128"))["torch"] == "2.11.0+cu128 cu128"
 

@@ -104,7 +104,7 @@ def test_an_old_torch_on_an_a100_is_the_one_whose_libraries_know_it(ask: Questio
     assert remedies(refused) == {"relax --cuda cu102": "torch 1.7.1 [cu110]"}
 
 
-def test_a_flavour_that_a_version_was_never_published_in(ask: Questions) -> None:
+def test_a_variant_that_a_version_was_never_published_in(ask: Questions) -> None:
     plan = ask.plan("A100, driver 535.104.05, linux-x86_64, glibc 2.35", "torch==2.0.0+cu121")
     assert facts(plan) == [
         "torch==2.0.0+cu121 was asked for",
@@ -167,7 +167,7 @@ def test_a_driver_too_old_in_a_data_centre(ask: Questions) -> None:
     assert not any("cuda-compat" in way for way in remedies(desktop))
 
 
-def test_a_flavour_that_torch_was_never_published_for(ask: Questions) -> None:
+def test_a_variant_that_torch_was_never_published_for(ask: Questions) -> None:
     plan = ask.plan(f"H100, driver 580.95.05, {HERE}", "torch", cuda="cu131")
     assert facts(plan) == [
         "the CUDA variant cu131 was requested",
@@ -176,7 +176,7 @@ def test_a_flavour_that_torch_was_never_published_for(ask: Questions) -> None:
     assert list(remedies(plan)) == ["ask for --cuda cu132", "ask for --cuda cu130", "relax --cuda cu131"]
 
 
-def test_a_flavour_that_never_was_on_a_driver_for_neither_neighbour(ask: Questions) -> None:
+def test_a_variant_that_never_was_on_a_driver_for_neither_neighbour(ask: Questions) -> None:
     plan = ask.plan(f"H100, driver 535.104.05, {HERE}", "torch", cuda="cu131")
     (unlocked,) = remedies(plan).values()
     assert unlocked.endswith("[cu126]")

@@ -116,7 +116,7 @@ def test_the_work_of_a_plan(
         torch_world.default.wheel("accelerate", f"{n}.0", requires=["torch>=2", "transformers"])
     cold = work(*asked)
     assert cold == Work(family + ordinary, ordinary, ordinary, cold.rounds)
-    # One for each package and one for the flavour: nothing is settled twice.
+    # One for each package and one for the variant: nothing is settled twice.
     assert cold.rounds == family + ordinary + 1
     assert work(*asked) == Work(0, 0, ordinary, cold.rounds)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,3 +129,19 @@ def test_other_commands_are_refused(shop: Shop, words: tuple[str, ...]) -> None:
     done = shop.envsolve("guard", "--target", OLD_DRIVER, "--", *words)
     assert done.returncode == 2
     assert "not a command of pip, uv, conda or mamba" in done.stderr
+
+
+def _refused_as_a_mistake(shop: Shop, *words: str, options: tuple[str, ...] = ()) -> bool:
+    done = shop.envsolve("guard", "--target", OLD_DRIVER, "--dry-run", *options, "--", *words)
+    return done.returncode == 2 and "did you mean torch?" in done.stderr
+
+
+def test_a_name_that_a_plan_refuses_is_refused_before_the_dry_run(shop: Shop, tmp_path: Path) -> None:
+    pip = (sys.executable, "-m", "pip", "--python", str(shop.prefix))
+    file = tmp_path / "requirements.txt"
+    file.write_text("harmless\ntrch\n")
+    assert _refused_as_a_mistake(shop, *pip, "install", "harmless", "trch>=1")
+    assert _refused_as_a_mistake(shop, *pip, "install", "-r", str(file))
+    assert _refused_as_a_mistake(shop, "uv", "pip", "install", "--python", str(shop.prefix), "pytorch")
+    assert not _refused_as_a_mistake(shop, *pip, "install", "trch", options=("--allow-unknown-names",))
+    assert not _refused_as_a_mistake(shop, "uv", "pip", "uninstall", "--python", str(shop.prefix), "pytorch")

@@ -69,7 +69,7 @@ def test_it_is_for_linux_alone() -> None:
 
 
 def torch(variant: str, machine: Machine) -> list[tuple[str, bool | None, str | None]]:
-    """Level, Triton and mode of torch 2.14.1 of a flavour on the default index."""
+    """Level, Triton and mode of torch 2.14.1 of a variant on the default index."""
     build = next(
         b
         for b in CATALOGUE.builds("torch")

@@ -281,7 +281,7 @@ def _build(package: str, version: str, variant: str, torch: str | None = None) -
         (_build("vllm", "0.33.0", "cu130", "==2.14.0"), _build("torch", "2.14.0", "cu126"), False),
     ],
 )
-def test_rule_9_flavour(companion: Build, torch: Build, ok: bool) -> None:
+def test_rule_9_variant(companion: Build, torch: Build, ok: bool) -> None:
     agrees_on = Catalogue().family[companion.package].agrees_on
     assert agrees(companion, torch, agrees_on).ok is ok
 

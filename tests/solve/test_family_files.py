@@ -1,4 +1,4 @@
-"""Which builds of a companion are for any flavour of torch, and where the file of one stands."""
+"""Which builds of a companion are for any variant of torch, and where the file of one stands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from envsolve.solve.files import FamilyFiles
         ("default", "any", None),
     ],
 )
-def test_a_build_for_any_flavour_stands_with_the_cpu_builds(index: str, variant: str, address: str | None) -> None:
+def test_a_build_for_any_variant_stands_with_the_cpu_builds(index: str, variant: str, address: str | None) -> None:
     build = Build("torchvision", "0.15.2", variant, "linux_aarch64", ("cp311",), index, Evidence.DOCUMENTED, "s")
     files = FamilyFiles(SimpleNamespace(), Catalogue(), "3.11")  # type: ignore[arg-type]  # no index is asked
     assert files.index_of(build) == address
@@ -40,7 +40,7 @@ def test_a_build_for_any_flavour_stands_with_the_cpu_builds(index: str, variant:
         ("aarch64", "3.11", "0.16.0", {"any"}),
     ],
 )
-def test_a_cpu_build_is_for_any_flavour_where_its_version_has_no_other(
+def test_a_cpu_build_is_for_any_variant_where_its_version_has_no_other(
     arch: str, python: str, version: str, variants: set[str]
 ) -> None:
     catalogue = Catalogue()

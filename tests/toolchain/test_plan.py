@@ -273,7 +273,7 @@ def test_an_extension_that_is_on_no_index_is_asked_for_by_its_repository(torch_w
     assert torch_world.plan(f"tinycudann @ {address}").toolchain is not None
 
 
-def test_a_flavour_for_the_nvcc_that_is_there_is_the_shorter_way(catalogue: Catalogue) -> None:
+def test_a_variant_for_the_nvcc_that_is_there_is_the_shorter_way(catalogue: Catalogue) -> None:
     machine = replace(H100, toolkits=(Toolkit("12.8.1", "/usr/local/cuda", True),))
     build = next(b for b in catalogue.builds("torch") if (b.version, b.variant) == ("2.9.0", "cu126"))
     remedies = []

@@ -16,7 +16,7 @@ from envsolve.diagnose.model import Fix
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.facts.builds import Build
-from envsolve.facts.catalogue import flavours, nearest_flavours
+from envsolve.facts.catalogue import nearest_variants, variants
 from envsolve.machine.model import Platform
 from envsolve.rules.platform import libc_needed, libc_of, libc_serves, python_fits, same_system
 
@@ -135,7 +135,7 @@ def asked_for(scene: Scene) -> Asked | None:
 def _unpublished(url: str, scene: Scene) -> str | None:
     """The variant of an index's URL, ``cu131``, if torch was never published for it."""
     variant = url.rpartition("/")[2]
-    return variant if re.fullmatch(r"cu\d{2,3}", variant) and variant not in flavours(scene.catalogue) else None
+    return variant if re.fullmatch(r"cu\d{2,3}", variant) and variant not in variants(scene.catalogue) else None
 
 
 def _answers(build: Build, wanted: str) -> bool:
@@ -186,7 +186,7 @@ def nearest(scene: Scene, name: str, wanted: str, variant: str | None = None) ->
         variant: What was requested and does not exist: that of the nearest CUDA comes first.
     """
     version = re.search(r"\d+(?:\.\d+)+", wanted)
-    texts = [f"=={version[0]}+{near}" for near in nearest_flavours(variant or "", scene.catalogue) if version]
+    texts = [f"=={version[0]}+{near}" for near in nearest_variants(variant or "", scene.catalogue) if version]
     texts += [f"=={version[0]}"] if version else []
     found = (pair_with(scene, {name: SpecifierSet(text)}) for text in (*texts, ""))
     return tuple({remedy.command: remedy for remedy in found if remedy}.values())

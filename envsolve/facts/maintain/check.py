@@ -179,11 +179,11 @@ def _differences(step: Step, record: Any, fresh: Sequence[Any]) -> Iterator[tupl
 
 
 def _differences_of_build(step: Step, record: Build, fresh: Sequence[Build]) -> Iterator[tuple[str, object, object]]:
-    flavoured = [build for build in fresh if _one_flavour(record, build)]
-    if not flavoured:
+    of_variant = [build for build in fresh if _one_variant(record, build)]
+    if not of_variant:
         yield "variant", record.variant, sorted({build.variant for build in fresh})
         return
-    by_python = {python: build for build in flavoured for python in build.pythons}
+    by_python = {python: build for build in of_variant for python in build.pythons}
     present = [python for python in record.pythons if python in by_python]
     if len(present) < len(record.pythons):
         yield "pythons", list(record.pythons), sorted(by_python)
@@ -193,7 +193,7 @@ def _differences_of_build(step: Step, record: Build, fresh: Sequence[Build]) -> 
         yield from _fields(step, record, by_python[present[0]])
 
 
-def _one_flavour(record: Build, fresh: Build) -> bool:
+def _one_variant(record: Build, fresh: Build) -> bool:
     """Whether two records may be of one variant. A record made only from the listing has no variant.
 
     If no library stated the variant, its minor is that of a matching torch, and may differ on another day.

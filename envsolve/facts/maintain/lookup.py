@@ -215,7 +215,7 @@ def describe_facts(found: Facts, *, requires: bool = False) -> str:
 
 
 def _build_rows(builds: Sequence[Build]) -> Iterator[tuple[str, ...]]:
-    yield "build", "flavour", "index", "platform", "Pythons", "cuDNN", "NCCL", "C++11 ABI", "triton", "sha256", "known"
+    yield "build", "variant", "index", "platform", "Pythons", "cuDNN", "NCCL", "C++11 ABI", "triton", "sha256", "known"
     for build in builds:
         yield (
             f"{build.package} {build.version}{build.local}",

@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
+import msgspec
+
 from envsolve.binaries.names import is_toolkit_package
 
 Meaning = Literal[
@@ -142,8 +144,8 @@ def _rendered(arguments: Sequence[Argument]) -> Iterator[str]:
 _FOLDED = 3  # so many libraries are counted instead of named
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+# ``envsolve.forecast/1`` was published with the older name of the variant.
+class Change(msgspec.Struct, frozen=True, rename={"variant": "flavour"}):
     """The planned change of one package by an installer.
 
     Attributes:
@@ -153,7 +155,7 @@ class Change:
         filename: The wheel, if the installer names it.
         build: The conda build string that would be installed; ``subdir`` is its platform, ``linux-64``.
         replaces: The conda build string that would be removed.
-        flavour: The variant of a torch that would be installed, as the catalogue knows it, ``cu132``.
+        variant: The variant of a torch that would be installed, as the catalogue knows it, ``cu132``.
     """
 
     name: str
@@ -163,7 +165,7 @@ class Change:
     build: str | None = None
     subdir: str | None = None
     replaces: str | None = None
-    flavour: str | None = None
+    variant: str | None = None
 
     @property
     def is_another(self) -> bool:
@@ -173,7 +175,7 @@ class Change:
     @property
     def text(self) -> str:
         """``torch 2.14.1+cu126 -> 2.15.0 (cu132)``."""
-        more = self.build or self.flavour
+        more = self.build or self.variant
         after = f"{self.after} ({more})" if more and not (self.after or "").endswith(f"+{more}") else self.after
         before = f"{self.before} ({self.replaces})" if self.replaces else self.before
         if self.before is None:
