@@ -24,7 +24,7 @@ from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code
-from envsolve.rules.platform import Environment, same_system
+from envsolve.rules.platform import Environment, python_tag, same_system
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.family import DEFAULT, Family, Option
 from envsolve.solve.outcome import PlanWarning
@@ -68,12 +68,13 @@ def replacements(
     wanted: list[Mapping[str, SpecifierSet]] = [{}]
     if installed.torch and read_version(installed.torch):  # a report may hold half a version
         wanted.insert(0, {"torch": SpecifierSet(f"=={installed.torch}")})
-    found = (pairing for asked in wanted if (pairing := _first(family, asked, installed)))
-    chosen = [p for p in found if variants is None or p[0].build.variant in variants]
+    chosen = (pairing for asked in wanted if (pairing := _first(family, asked, installed, variants)))
     return tuple({tuple(o.identity[:2] for o in pairing): pairing for pairing in chosen}.values())
 
 
-def _first(family: Family, asked: Mapping[str, SpecifierSet], installed: Installed) -> tuple[Option, ...] | None:
+def _first(
+    family: Family, asked: Mapping[str, SpecifierSet], installed: Installed, variants: Sequence[str] | None
+) -> tuple[Option, ...] | None:
     """The best pairing: companions keep their versions, else move too, else only the close ones come along."""
     versions = installed.versions
     bound = [name for name in versions if family.follows_torch(name)]
@@ -82,7 +83,8 @@ def _first(family: Family, asked: Mapping[str, SpecifierSet], installed: Install
     close = {name: SpecifierSet() for name in _CLOSE if name in versions}
     for companions in (exact, loose, close):
         for found in family.pairings({**asked, **companions}):
-            if may_run(found[0]) and not installed.has(found[0].build):
+            build = found[0].build
+            if may_run(found[0]) and not installed.has(build) and (variants is None or build.variant in variants):
                 return found
     return None
 
@@ -138,6 +140,40 @@ def install_command(options: Sequence[Option], indexes: Mapping[str, IndexPlace]
     if urls and DEFAULT in named and not installer.startswith("uv"):
         where += f" --extra-index-url {DEFAULT_INDEX.rstrip('/')}"
     return f"{installer} install{force} {names}{where}"
+
+
+def ready_wheel(package: str, torch: Build, family: Family) -> tuple[Build, str] | None:
+    """The best wheel of an extension that is on no index, for a torch, with the command that installs it.
+
+    Args:
+        package: Name of the extension.
+        torch: The torch that it must go with.
+        family: What is published, and the machines, with the Python.
+    """
+    # Its modules reach those of HTTP, which take 0.2 s to import.
+    from envsolve.solve.candidate_selector import ready
+    from envsolve.solve.files import place_words
+
+    places = family.catalogue.indexes
+    for option in ready(package, torch, family) if family.python else ():
+        build = option.build
+        tag, place = python_tag(build.pythons, family.python or ""), places.get(build.index)
+        if tag is None or place is None:
+            continue
+        words = place_words(build, place, build.filename(tag))
+        if place.kind == "links":
+            wanted = f"{package}=={build.version} -f {place.url.format_map(words)}"
+        else:
+            wanted = place.url.format_map(words)
+        return build, f"pip install --force-reinstall --no-deps {wanted}"
+    return None
+
+
+def wheel_torches(package: str, family: Family) -> tuple[str, ...]:
+    """The torch minors for which an extension has ready wheels that serve the machines, oldest first."""
+    from envsolve.solve.candidate_selector import torches_served
+
+    return torches_served(package, family)
 
 
 def in_words(options: Sequence[Option], gpus: Sequence[Gpu], facts: Facts, *, keeps_torch: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +14,13 @@ from packaging.version import Version
 from envsolve.advice import torch as advice
 from envsolve.advice.torch import on_named_index
 from envsolve.diagnose.model import Diagnoses, Fix
+from envsolve.diagnose.rebuilding import arch_list
 from envsolve.diagnose.scene import Scene, public
 from envsolve.environment.model import Environment, TorchFiles
 from envsolve.facts.builds import Build
-from envsolve.machine.model import Gpu
 from envsolve.packages.commands import Argument, Command, translated
 from envsolve.packages.shell import edit
 from envsolve.rules.judge import with_assumed_driver
-from envsolve.rules.nvidia.toolchain import CompilerFacts
-from envsolve.rules.nvidia.toolchain import arch_list as entries_for
 from envsolve.rules.platform import python_fits
 from envsolve.solve.family import DEFAULT, Family, Option
 from envsolve.system.files import is_folder
@@ -63,10 +61,21 @@ def replacements(scene: Scene, *, variants: Sequence[str] | None = None) -> tupl
         return (rebuild_torch(scene),)  # a wheel over it would lose what it was built for
     if scene.by_conda and (by_conda := conda_remedies(scene)):
         return by_conda  # pip's torch over conda's would be the next fault
+    wanted = [variants] if variants else [_meant(scene), None]
     for family in (_careful(scene), scene.family):
-        if found := advice.replacements(family, installed_by(scene), variants):
-            return tuple(_remedy(scene, options, family) for options in found)
+        for chosen in wanted:
+            if found := advice.replacements(family, installed_by(scene), chosen):
+                return tuple(_remedy(scene, options, family) for options in found)
     return ()
+
+
+_INDEX = re.compile(r"/whl/(?:nightly/)?(cu\d{2,3})\b")
+
+
+def _meant(scene: Scene) -> Sequence[str] | None:
+    """The variant whose index the report names, if neither the GPU nor the driver decides on another."""
+    named = set(_INDEX.findall(scene.report.text)) if not scene.gpus and scene.driver is None else set()
+    return (*named,) if len(named) == 1 else None
 
 
 def _careful(scene: Scene) -> Family:
@@ -176,76 +185,6 @@ def release_for(scene: Scene, package: str, major: int | None = None, torch: str
     return max(found, key=lambda build: Version(build.version), default=None)
 
 
-# Building an extension again, for the GPUs at hand.
-
-
-_SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
-_HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/[\w./-]*)?(?:\[[\w,]*\])?)(?!\S)")
-
-
-def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
-    """The command that builds the extension for the GPUs; empty if the GPUs are not known."""
-    listed = archs_for(scene, gpus)
-    what = source_of(scene)
-    if not listed:
-        text = (
-            "Build the extension again with the GPUs named: TORCH_CUDA_ARCH_LIST takes their compute capabilities, "
-            "such as 7.0;8.0 (nvidia-smi --query-gpu=compute_cap --format=csv shows them)."
-        )
-        listed = "..."
-    else:
-        text = f"Build the extension again for {listed.replace(';', ' and ')}, wherever it is built."
-    if scene.mentions("dockerfile", "\nrun ", "docker build"):
-        text += " In a Dockerfile, ENV TORCH_CUDA_ARCH_LIST before the RUN line does it."
-    by_cmake = not scene.about_torch and scene.mentions("cmake", "ggml", "ninja: build stopped")
-    if by_cmake or scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
-        text = "Name the GPUs to CMake in place of native, on a clean build tree, wherever it is built."
-        numbers = listed.replace(".", "") if listed != "..." else "80;90"
-        return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
-    if not scene.about_torch and scene.mentions("nvcc -", "nvcc ", ".cu "):
-        named = listed.replace(".", "").split(";") if listed != "..." else ["XY"]
-        flags = " ".join(f"-gencode arch=compute_{number},code=sm_{number}" for number in named)
-        return (Fix("Compile it again for the GPU, in place of the architecture that was named.", f"nvcc {flags} ..."),)
-    command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'
-    return (Fix(text, f"{command} --no-deps {what}"),)
-
-
-def arch_list(gpus: Sequence[Gpu]) -> str:
-    """``7.0;8.0``: GPUs in the form of TORCH_CUDA_ARCH_LIST; empty if none is known."""
-    return ";".join(str(cc) for cc in sorted({gpu.cc for gpu in gpus if gpu.cc}))
-
-
-def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
-    """The same, in the entries that the torch at hand and its nvcc know (rule 10)."""
-    build = scene.torch.build if scene.torch else None
-    if build is None or build.cuda is None:
-        return arch_list(gpus)
-    entries, _ = entries_for(build, {gpu.cc for gpu in gpus if gpu.cc}, CompilerFacts.of(scene.catalogue))
-    return entries or arch_list(gpus)
-
-
-def extension_named(scene: Scene, line: str = "") -> str | None:
-    """The project of the library on a line, else the first one that the report names."""
-    modules, low = scene.catalogue.extension_modules, line.lower()
-    on_line = next((module.package for module in modules if module.name in low), None)
-    return on_line or next((module.package for module in modules if scene.mentions(module.name)), None)
-
-
-def source_of(scene: Scene) -> str:
-    """The source install in the report, ``git+https://...`` or ``.``, otherwise the extension that it names."""
-    if match := _SOURCE.search(scene.report.text):
-        # A shell takes # for a comment, & and ? for its own.
-        return f'"{match[0]}"' if set(match[0]) & set("#&?") else match[0]
-    for seen in scene.report.commands:
-        if match := _HERE.search(seen.value):
-            return match["path"]
-    name = extension_named(scene)
-    if name is None:
-        return "."
-    version = public(scene.report.installed, name)
-    return f"--no-binary {name} {name}" + (f"=={version}" if version else "")
-
-
 # A Jetson's own builds: those for servers of the same architecture have no code for it.
 
 
@@ -320,18 +259,6 @@ def very_torch(scene: Scene, torch: TorchFiles) -> str:
     if torch.version and torch.local and place and re.fullmatch(r"cpu|cu\d+", torch.local):
         return f"torch=={torch.version} --index-url {place.url.format(variant=torch.local)}"
     return f"torch=={(torch.version or '').partition('+')[0]}"
-
-
-def rebuild_package(environment: Environment, scene: Scene, package: str) -> Iterator[Fix]:
-    """Compile a package again in the environment, against the torch that is installed and for the GPUs at hand."""
-    installed = environment.distribution(package)
-    version = (installed.version or "").partition("+")[0] if installed else ""
-    listed = arch_list(scene.gpus)
-    text = "Compile it again against this torch" + (f", for {listed.replace(';', ' and ')}" if listed else "") + "."
-    variable = f'TORCH_CUDA_ARCH_LIST="{listed}" ' if listed else ""
-    what = f"{package}=={version}" if version else package
-    options = f"--force-reinstall --no-deps --no-build-isolation --no-cache-dir --no-binary {package}"
-    yield Fix(text, f"{variable}pip install {options} {what}")
 
 
 # Commands that reach the environment itself, through its own installer.

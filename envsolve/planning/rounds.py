@@ -238,7 +238,7 @@ def with_ready_wheels(found: Resolved, resolve: Resolve) -> Resolved:
     if torch is None:
         return found
     compiled = compiled_packages(found.pinned.packages, found.family.catalogue)
-    wheels = {one.name: ready(one.name, torch, found.family) for one in compiled}
+    wheels = {one.name: ready(one.name, torch.build, found.family) for one in compiled}
     if not any(wheels.values()):
         return found
     try:

@@ -232,7 +232,7 @@ Ready = Mapping[str, Sequence[Option]]
 """By package, its wheels, best first."""
 
 
-def ready(package: str, torch: Option, family: Family) -> tuple[Option, ...]:
+def ready(package: str, torch: Build, family: Family) -> tuple[Option, ...]:
     """The wheels of a package that go with a torch and serve the machines, best first.
 
     Args:
@@ -240,7 +240,7 @@ def ready(package: str, torch: Option, family: Family) -> tuple[Option, ...]:
         torch: The torch of the plan.
         family: What is published, and the machines.
     """
-    fitting = [option for option in _usable(package, family) if goes_with(option.build, torch.build)]
+    fitting = [option for option in _usable(package, family) if goes_with(option.build, torch)]
     # What a public list names is there; a workflow that should have made a wheel may have failed.
     fitting.sort(key=lambda option: option.build.evidence.rank)
     fitting.sort(key=lambda option: Version(option.version.public), reverse=True)

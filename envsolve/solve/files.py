@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urldefrag, urlsplit
 
@@ -43,6 +43,16 @@ class BuildGoneError(Exception):
 def _first(specifier: str | None) -> str:
     """The version in a specifier of one: ``2.8`` of ``==2.8.*``."""
     return next(iter(SpecifierSet(specifier or "==0.0"))).version.removesuffix(".*")
+
+
+def place_words(build: Build, place: IndexPlace, filename: str) -> Mapping[str, str]:
+    """The values of the placeholders in the URLs of a place that is not an index."""
+    return {
+        "torch": str(CudaVersion.parse(_first(build.torch))),
+        "variant": build.variant,
+        "tag": place.tags.get(build.version, f"v{build.version}"),
+        "filename": quote(filename),
+    }
 
 
 class FamilyFiles:
@@ -121,12 +131,7 @@ class FamilyFiles:
         filename = self.filename(build)
         fact = build.files.get(python_tag(build.pythons, self._python) or build.pythons[0])
         hashes = {"sha256": fact.sha256} if fact and fact.sha256 else {}
-        words = {
-            "torch": str(CudaVersion.parse(_first(build.torch))),
-            "variant": build.variant,
-            "tag": place.tags.get(build.version, f"v{build.version}"),
-            "filename": quote(filename),
-        }
+        words = place_words(build, place, filename)
         scheme = place.url
         if place.kind == "links":
             try:

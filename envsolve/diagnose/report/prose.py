@@ -75,8 +75,11 @@ def _of_value(pattern: re.Pattern[str] | None, value: str) -> Iterator[Fact]:
 # Sentences.
 
 _PACKAGE = shape(
-    r"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{2,30})(?: [Vv]ersion)?(?: is | ?: ?| = | )v?({{VERSION}}){{ENDS}}"
+    r"(?<![\w./=<>-])([A-Za-z][A-Za-z0-9_-]{2,30})(?: [Vv]ersion)?"
+    r"(?: is (?:now )?| bec[ao]mes? | ?: ?| = | )v?({{VERSION}}){{ENDS}}"
 )
+# People write "2.8.0 + cu129".
+_VARIANT = re.compile(r" ?\+ ?(cu\d{2,3}|cpu|rocm\d\.\d)\b")
 # "I have torch==2.1.0 installed"; but in a command, a requirement or a resolver's words it is a request.
 _PINNED = re.compile(rf"(?<![\w.'\"-])([A-Za-z][A-Za-z0-9_.-]{{2,40}})==({VERSION})(?![\w.*])")
 _REQUESTED = re.compile(
@@ -115,7 +118,8 @@ def _versions(sentence: str) -> Iterator[Fact]:
         name = _SPOKEN.get(name, name)
         before = sentence[max(0, package.start() - 5) : package.start()]
         if is_related(name) and name not in _TOOLS and not _ALTERNATIVE.search(before):
-            yield Package(name, package[2])
+            variant = _VARIANT.match(sentence, package.end()) if name.startswith("torch") else None
+            yield Package(name, package[2] + (f"+{variant[1]}" if variant else ""))
     if not _REQUESTED.search(sentence) and frozen_line(sentence) is None:
         pinned = (Package(normalised(name), version) for name, version in _PINNED.findall(sentence))
         yield from (package for package in pinned if is_related(package.name))

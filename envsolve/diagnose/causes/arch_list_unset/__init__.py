@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines
 from envsolve.diagnose.causes.no_kernel_for_gpu import about_libtorch, failure, harmless, lacking, torch_runs
-from envsolve.diagnose.fixes import rebuild
 from envsolve.diagnose.model import Finding, Grounds
+from envsolve.diagnose.rebuilding import rebuild
 from envsolve.diagnose.scene import Scene
 
 CAUSE = Cause.of(__name__)

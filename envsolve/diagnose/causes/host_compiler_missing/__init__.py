@@ -36,7 +36,7 @@ def from_environment(environment: Environment, scene: Scene) -> Iterator[Finding
 
 
 def _fixes(scene: Scene, match: Match) -> Iterator[Fix]:
-    if match.signature.id == "msvc-missing" or scene.os == "windows":
+    if match.signature.id == "msvc-missing" or scene.os == "windows" or "'cl'" in match.quote:
         yield CAUSE.fix("msvc")
         return
     named = [name for name in _VARIABLES if f"{name.lower()}=" in scene.report.text.lower()]

@@ -9,11 +9,13 @@ from itertools import chain, islice
 from pathlib import PurePosixPath
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from envsolve.binaries.names import LIBRARY_FILE, is_toolkit_package
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
-from envsolve.diagnose.fixes import led_by, release_for, replacements
+from envsolve.diagnose.fixes import led_by, pair_with, release_for, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.rebuilding import extension_named
 from envsolve.diagnose.scene import Scene, shown
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import (
@@ -51,7 +53,9 @@ def from_report(scene: Scene) -> Iterator[Finding]:
     if match := CAUSE.first(scene, "infer"):
         consequences = ("lock-incomplete", "library-shadowed")
         yield CAUSE.finding("infer", Grounds.STATED, lines(match), _for_cudnn8(scene), consequences)
-    if match := CAUSE.first(scene, "sublibrary"):
+    if match := CAUSE.first(scene, "cudnn-dll"):
+        yield _of_dll(scene, match)
+    elif match := CAUSE.first(scene, "sublibrary"):
         yield CAUSE.finding("sublibrary", Grounds.STATED, lines(match), _one_cudnn(scene))
     if match := CAUSE.first(scene, "windows-dll"):
         newer = [CAUSE.fix("windows-dll-openmp", variant=_variant(scene))] if scene.mentions("fbgemm.dll") else []
@@ -63,15 +67,34 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         yield CAUSE.finding("tensorflow", Grounds.STATED, lines(match), _of_tensorflow(scene), consequences)
     if (match := Cause("library-shadowed").first(scene)) and (own := own_is_older(scene, match)):
         yield _own_older(scene, match, own)
-    program = next((p for p in _PROGRAMS if scene.mentions(p)), None)
-    if program and not CAUSE.first(scene, "tensorflow") and (match := scene.first("cuda-library-missing")):
+    match = scene.first("cuda-library-missing")
+    program = _looking(scene, match) if match else None
+    if match and program and not CAUSE.first(scene, "tensorflow"):
         library = f"{match.groups['library']}.so.{match.groups['soname']}"
-        ways = (*_program_fixes(scene, program, match.groups["soname"]), CAUSE.fix("list-libraries"))
+        ways = (*_program_fixes(scene, program, match), CAUSE.fix("list-libraries"))
         values = {"program": program, "library": library}
         explained = ["lock-incomplete", *(["mixed-flavours"] if program in match.quote.lower() else [])]
         yield CAUSE.finding("other-program", Grounds.STATED, lines(match), ways, explained, **values)
     if match := Cause("library-shadowed").first(scene):
         yield from filter(None, (wheels_of_two_majors(scene, match), pinned_otherwise(scene, match)))
+
+
+_PACKAGE_FILE = re.compile(r"(?:site|dist)-packages[/\\]+(\w+)[/\\]")
+_ABOVE, _BELOW = 40, 8  # lines of a traceback
+
+
+def _looking(scene: Scene, match: Match) -> str | None:
+    """The program beside torch that looks for a library; None if it is torch, or not known."""
+    if program := next((p for p in _PROGRAMS if scene.mentions(p)), None):
+        return program
+    text = scene.report.text.splitlines()
+    above, below = text[max(0, match.line - _ABOVE) : match.line], text[match.line : match.line + _BELOW]
+    named = [name for line in (*reversed(above), *below) for name in reversed(_PACKAGE_FILE.findall(line))]
+    if named:
+        return named[0] if named[0] != "torch" else None
+    # A report that a torch with CUDA made: it found its own libraries.
+    loads = scene.mentions("cuda available: true", "is cuda available: true")
+    return extension_named(scene) if loads else None
 
 
 def _variant(scene: Scene) -> str:
@@ -114,9 +137,16 @@ def own_is_older(scene: Scene, match: Match) -> str | None:
     if not found or "cudnn" not in match.quote.lower():
         return None
     have = _numbers(found)
+    if _BY_CONDA.search(scene.report.text) and not scene.mentions("ld_library_path"):
+        return "cudnn"
     owned = ((name, seen.value) for name, seen in scene.report.installed.items() if _CUDNN.fullmatch(name))
     older = bool(built) and have < _numbers(built)
     return next((name for name, version in owned if older and release(version)[: len(have)] == have), None)
+
+
+_BY_CONDA = re.compile(
+    r"\b(?:conda|mamba|pixi)\b[^\n]{0,40}\b(?:create|install|add)\b[^\n]{0,120}\b(?:jax|tensorflow|pytorch)"
+)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -130,11 +160,14 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _own_older(scene: Scene, match: Match, package: str) -> Finding:
     built = ".".join(map(str, _numbers(match.groups["built"])[:2]))
-    seen, conda = scene.report.installed[package], not package.startswith("nvidia-")
-    names = {"package": "cudnn" if conda else package, "built": built, "have": seen.value}
+    seen, conda = scene.report.installed.get(package), not package.startswith("nvidia-")
+    have = seen.value if seen else ".".join(map(str, _numbers(match.groups["found"])))
+    names = {"package": "cudnn" if conda else package, "built": built, "have": have}
     fixes = [CAUSE.fix("newer-cudnn-conda" if conda else "newer-cudnn", **names)]
-    evidence = (*lines(match), shown(seen))
-    return CAUSE.finding("own-cudnn", Grounds.CONFIRMED, evidence, fixes, ("library-shadowed",), **names)
+    evidence = (*lines(match), *([shown(seen)] if seen else []))
+    return CAUSE.finding(
+        "own-cudnn", Grounds.CONFIRMED if seen else Grounds.STATED, evidence, fixes, ("library-shadowed",), **names
+    )
 
 
 def wheels_of_two_majors(scene: Scene, match: Match) -> Finding | None:
@@ -177,12 +210,9 @@ def pinned_otherwise(scene: Scene, match: Match) -> Finding | None:
     return None
 
 
-def _program_fixes(scene: Scene, program: str, soname: str) -> Iterator[Fix]:
-    """The newest release for the CUDA of the torch beside it; without one, the program with its own CUDA libraries.
-
-    Args:
-        soname: The major in the name of the library that is missing.
-    """
+def _program_fixes(scene: Scene, program: str, match: Match) -> Iterator[Fix]:
+    """The newest release for the CUDA of the torch beside it; without one, the program with its own CUDA libraries."""
+    soname, library = match.groups["soname"], match.groups["library"]
     package, cuda = _PACKAGES.get(program), scene.torch.cuda if scene.torch else None
     build = release_for(scene, package) if package and cuda else None
     if build and cuda:
@@ -195,7 +225,12 @@ def _program_fixes(scene: Scene, program: str, soname: str) -> Iterator[Fix]:
         wheels = [name for name in scene.report.installed if name.startswith("cupy-cuda")]
         names = " ".join(wheels) or "cupy-cuda11x cupy-cuda12x cupy-cuda13x"
         command = command.format(installed=names, major=min(max(int(soname), 11), driver))
-    yield CAUSE.fix("program" if command else "program-build", program=program, command=command)
+    known = dict(line.split(" ", 1) for line in CAUSE.file.words["library-wheels"].split("; "))
+    wheel = known.get(f"{library.lower()}.so.{soname}")
+    if wheel and not command and scene.os != "windows":
+        yield CAUSE.fix("library-wheel", program=program, wheels=wheel, library=f"{library}.so.{soname}")
+    else:
+        yield CAUSE.fix("program" if command else "program-build", program=program, command=command)
 
 
 def _for_cudnn8(scene: Scene) -> Iterator[Fix]:
@@ -205,6 +240,29 @@ def _for_cudnn8(scene: Scene) -> Iterator[Fix]:
         yield CAUSE.fix("onnxruntime-cudnn9")
     yield CAUSE.fix("cudnn9")
     yield CAUSE.fix("cudnn8")
+
+
+#: The first torch that brings cuDNN 9.
+_CUDNN_9 = (2, 4)
+
+
+def _of_dll(scene: Scene, match: Match) -> Finding:
+    """A program for Windows that finds no DLL of its major of cuDNN: torch brings the other one, or is not loaded."""
+    major, torch = match.groups["major"], scene.torch
+    own = None if torch is None or torch.version is None else "9" if release(torch.version) >= _CUDNN_9 else "8"
+    other, translates = own is not None and own != major, scene.mentions("ctranslate2", "whisper", "transcri")
+    fixes = []
+    if other and major == "9":
+        every = {name: SpecifierSet() for name in scene.report.installed if scene.family.follows_torch(name)}
+        newer = pair_with(scene, {**every, "torch": SpecifierSet(">=2.4")})
+        fixes = [led_by(CAUSE.words("newer-torch-cudnn"), newer)] if newer else []
+        fixes += [CAUSE.fix("ctranslate2-cudnn8")] if translates else []
+    elif other and translates:
+        fixes = [CAUSE.fix("ctranslate2")]
+    have = CAUSE.words("cudnn-of-torch", major=own) if other else CAUSE.words("no-cudnn")
+    evidence = (*lines(match), *torch_evidence(scene))
+    ways = (*fixes, CAUSE.fix("cudnn-windows", major=major))
+    return CAUSE.finding("cudnn-dll", Grounds.STATED, evidence, ways, major=major, have=have)
 
 
 #: A part of cuDNN at a place that the loader searches without being told.

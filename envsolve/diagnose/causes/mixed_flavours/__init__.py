@@ -8,16 +8,11 @@ from collections.abc import Iterator, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from envsolve.advice.torch import ready_wheel, wheel_torches
 from envsolve.diagnose.causes._shared import Cause, lines, listed, torch_evidence
-from envsolve.diagnose.fixes import (
-    companions_for_torch,
-    extension_named,
-    pair_with,
-    rebuild_package,
-    release_for,
-    replacements,
-)
+from envsolve.diagnose.fixes import companions_for_torch, pair_with, release_for, replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds, RuledOut
+from envsolve.diagnose.rebuilding import extension_named, rebuild_package, source_tree
 from envsolve.diagnose.scene import Scene, Torch, public, shown
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment, ExtensionFiles, TorchFiles, needs, satisfies
@@ -25,6 +20,7 @@ from envsolve.facts.builds import Build
 from envsolve.facts.evidence import Evidence
 from envsolve.rules.nvidia.code import agrees
 from envsolve.solve.family import DEFAULT
+from envsolve.toolchain.model import source_project
 from envsolve.values import CudaVersion
 
 CAUSE = Cause.of(__name__)
@@ -43,6 +39,9 @@ def from_report(scene: Scene) -> Iterator[Finding | RuledOut]:
     if match := CAUSE.first(scene, "bitsandbytes"):
         values = {"library": match.groups["library"]}
         yield CAUSE.finding("bitsandbytes", Grounds.STATED, lines(match), _of_bitsandbytes(scene, match), **values)
+    elif match := CAUSE.first(scene, "bitsandbytes-any"):
+        ways = (CAUSE.fix("bitsandbytes"), CAUSE.fix("bitsandbytes-report"))
+        yield CAUSE.finding("bitsandbytes-any", Grounds.STATED, lines(match), ways)
     yield from from_linker(scene)
 
 
@@ -69,6 +68,10 @@ def _of_bitsandbytes(scene: Scene, match: Match) -> Iterator[Fix]:
     """A release that has a library for torch's CUDA; without one, a torch of a CUDA that it has."""
     if scene.mentions("bnb_cuda_version="):
         yield CAUSE.fix("bitsandbytes-variable")
+    tree = match.groups.get("tree")
+    if tree and "-packages" not in tree:
+        yield CAUSE.fix("bitsandbytes-tree", tree=tree)
+        return
     number = re.search(r"cuda(\d{3})", match.groups["library"])
     releases = {Version(b.version) for b in scene.published("bitsandbytes")}
     fitting = {Version(b.version) for b in scene.published("bitsandbytes") if number and b.variant == f"cu{number[1]}"}
@@ -335,18 +338,6 @@ def _other_abi(scene: Scene, match: Match, new: bool) -> Iterator[Fix]:
     yield from _rebuild(scene, match)
 
 
-#: A library of a package that Python finds in its source tree: a wheel's lies in site-packages.
-_IN_TREE = re.compile(r"(?<![\w./-])(?P<tree>(?:/|<)[\w.<>/-]{1,160})/(?P<package>\w+)/[\w.-]+\.so(?=\W)")
-
-
-def source_tree(scene: Scene, line: str) -> str | None:
-    """The directory of the sources whose compiled library a line names; None if it is an installed wheel's."""
-    found = _IN_TREE.search(line + " ")
-    if found is None or re.search(r"(?:site|dist)-packages|/usr/|/opt/conda|/lib/python", found["tree"]):
-        return None
-    return re.sub(r"/python$", "", found["tree"])
-
-
 def _only_way(scene: Scene, match: Match, package: str | None) -> Fix | None:
     """The fix of an extension that has no published build for this torch: it was compiled here, or has none at all."""
     if tree := source_tree(scene, match.quote):
@@ -368,16 +359,30 @@ def _rebuild(scene: Scene, match: Match) -> Iterator[Fix]:
     if package and torch is None and scene.family.follows_torch(package):
         # Which torch it must go with is not known, and the newest release alone may not go with it.
         yield from filter(None, [pair_with(scene, {"torch": SpecifierSet(), package: SpecifierSet()})])
-    version = public(scene.report.installed, package) if package else None
+    yield from _ready_or_compiled(scene, package)
+
+
+def _ready_or_compiled(scene: Scene, package: str | None) -> Iterator[Fix]:
+    """The wheel that the project publishes for this torch; if there is none, how to go on without one."""
+    torch = scene.torch
+    build = torch.build if torch else None
     label = torch.label if torch else "the installed torch"
-    if package:
-        yield CAUSE.fix("release", package=package, torch=label)
-    else:
+    if package and build and (found := ready_wheel(package, build, scene.family)):
+        wheel, command = found
+        yield Fix(CAUSE.fix("ready", package=package, version=wheel.version, torch=label).text, command)
+        return
+    if package is None:
         yield CAUSE.fix("extension-release", torch=label)
-    yield CAUSE.fix(
-        "compile",
-        torch=label,
-        force="FLASH_ATTENTION_FORCE_BUILD=TRUE " if package == "flash-attn" else "",
-        only=package or ":all:",
-        what=f"{package}=={version}" if package and version else package or "PACKAGE",
-    )
+        yield CAUSE.fix("compile", torch=label, force="", only=":all:", what="PACKAGE")
+        return
+    project = source_project(package, None, scene.catalogue.source_projects)
+    version = public(scene.report.installed, package)
+    served = wheel_torches(package, scene.family) if build and scene.python else ()
+    if served:
+        yield CAUSE.fix("no-wheel", package=package, torch=label, first=served[0], last=served[-1])
+        version = None  # an old release may not compile against a new torch
+    else:
+        yield CAUSE.fix("release-fetched" if project else "release", package=package, torch=label)
+    force = "".join(f"{name}={value} " for name, value in (project.variables if project else {}).items())
+    what = f"{package}=={version}" if version else package
+    yield CAUSE.fix("compile", torch=label, force=force, only=package, what=what)

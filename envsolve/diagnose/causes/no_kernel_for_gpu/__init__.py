@@ -6,18 +6,10 @@ from collections.abc import Iterator
 from typing import Literal
 
 from envsolve.diagnose.causes._shared import Cause, gpu_names, lines, torch_evidence
-from envsolve.diagnose.fixes import (
-    arch_list,
-    companions_for_torch,
-    extension_named,
-    jetson_remedies,
-    rebuild,
-    replacements,
-    self_built,
-    with_another_python,
-)
-from envsolve.diagnose.fixes import rebuild_package as rebuild_installed
+from envsolve.diagnose.fixes import companions_for_torch, jetson_remedies, replacements, self_built, with_another_python
 from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.rebuilding import arch_list, extension_named, rebuild
+from envsolve.diagnose.rebuilding import rebuild_package as rebuild_installed
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.environment.model import Distribution, Environment
@@ -41,7 +33,7 @@ def from_report(scene: Scene) -> Iterator[Finding]:
         evidence = (*lines(limit), *scene.gpu_evidence)
         yield CAUSE.finding("limited", Grounds.STATED, evidence, [CAUSE.fix("attention")], gpus=gpu_names(scene.gpus))
     if (tensorflow := CAUSE.first(scene, "tensorflow")) and scene.mentions(*_FAILED):
-        cc = tensorflow.groups["cc"]
+        cc = tensorflow.groups.get("cc") or next((str(gpu.cc) for gpu in scene.gpus if gpu.cc), "of this GPU")
         fixes = (CAUSE.fix("tensorflow-container"), CAUSE.fix("tensorflow-newer", cc=cc))
         evidence = (*lines(tensorflow), *scene.gpu_evidence)
         explained = (*CAUSE.file.explains, "ptx-newer-than-driver", "no-driver")

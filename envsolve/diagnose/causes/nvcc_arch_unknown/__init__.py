@@ -13,8 +13,9 @@ from envsolve.diagnose.causes._shared import (
     shown_variable,
     torch_evidence,
 )
-from envsolve.diagnose.fixes import archs_for, rebuild, replacements
+from envsolve.diagnose.fixes import replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.rebuilding import archs_for, rebuild
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.signatures import Match
 from envsolve.diagnose.tool_fixes import nvcc_remedies

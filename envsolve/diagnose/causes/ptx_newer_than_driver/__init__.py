@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envsolve.diagnose.causes._shared import Cause, driver_text, gpu_names, lines
-from envsolve.diagnose.fixes import archs_for, replacements, source_of
+from envsolve.diagnose.fixes import replacements
 from envsolve.diagnose.model import Finding, Fix, Grounds
+from envsolve.diagnose.rebuilding import archs_for, source_of
 from envsolve.diagnose.scene import Scene
 from envsolve.diagnose.tool_fixes import compat_package, driver_knowing
 from envsolve.values import CudaVersion, DriverVersion
@@ -17,7 +18,7 @@ CAUSE = Cause.of(__name__)
 def from_report(scene: Scene) -> Iterator[Finding]:
     """Compare the PTX's toolkit with the driver's CUDA version."""
     error = CAUSE.first(scene)
-    if error is None or scene.first("tensorflow-code"):  # that says itself whose code is missing
+    if error is None or scene.first("tensorflow-code", "tensorflow-jit"):  # that says itself whose code is missing
         return
     made_with, have = _toolkit(scene), _read_by_driver(scene)
     newer = bool(made_with and have and CudaVersion.parse(made_with) > CudaVersion.parse(have))

@@ -1,0 +1,105 @@
+"""Compiling an extension again, for the GPUs and the torch at hand, and finding its sources in a report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from envsolve.diagnose.model import Fix
+from envsolve.diagnose.scene import Scene, public
+from envsolve.environment.model import Environment
+from envsolve.machine.model import Gpu
+from envsolve.rules.nvidia.toolchain import CompilerFacts
+from envsolve.rules.nvidia.toolchain import arch_list as entries_for
+
+_SOURCE = re.compile(r"git\+https?://[\w./@#&=?%+-]{1,200}")
+_HERE = re.compile(r"pip3? install\b[^|&;#\n]{0,120}?(?<!\S)(?P<path>\.{1,2}(?:/[\w./-]*)?(?:\[[\w,]*\])?)(?!\S)")
+
+
+def rebuild(scene: Scene, gpus: Sequence[Gpu]) -> tuple[Fix, ...]:
+    """The command that builds the extension for the GPUs; empty if the GPUs are not known."""
+    listed = archs_for(scene, gpus)
+    what = source_of(scene)
+    if not listed:
+        text = (
+            "Build the extension again with the GPUs named: TORCH_CUDA_ARCH_LIST takes their compute capabilities, "
+            "such as 7.0;8.0 (nvidia-smi --query-gpu=compute_cap --format=csv shows them)."
+        )
+        listed = "..."
+    else:
+        text = f"Build the extension again for {listed.replace(';', ' and ')}, wherever it is built."
+    if scene.mentions("dockerfile", "\nrun ", "docker build"):
+        text += " In a Dockerfile, ENV TORCH_CUDA_ARCH_LIST before the RUN line does it."
+    by_cmake = not scene.about_torch and scene.mentions("cmake", "ggml", "ninja: build stopped")
+    if by_cmake or scene.mentions("cmake_cuda_architectures", "cuda_architectures"):
+        text = "Name the GPUs to CMake in place of native, on a clean build tree, wherever it is built."
+        numbers = listed.replace(".", "") if listed != "..." else "80;90"
+        return (Fix(text, f'cmake -DCMAKE_CUDA_ARCHITECTURES="{numbers}" ...'),)
+    if not scene.about_torch and scene.mentions("nvcc -", "nvcc ", ".cu "):
+        named = listed.replace(".", "").split(";") if listed != "..." else ["XY"]
+        flags = " ".join(f"-gencode arch=compute_{number},code=sm_{number}" for number in named)
+        return (Fix("Compile it again for the GPU, in place of the architecture that was named.", f"nvcc {flags} ..."),)
+    command = f'TORCH_CUDA_ARCH_LIST="{listed}" pip install --no-build-isolation --no-cache-dir --force-reinstall'
+    return (Fix(text, f"{command} --no-deps {what}"),)
+
+
+def arch_list(gpus: Sequence[Gpu]) -> str:
+    """``7.0;8.0``: GPUs in the form of TORCH_CUDA_ARCH_LIST; empty if none is known."""
+    return ";".join(str(cc) for cc in sorted({gpu.cc for gpu in gpus if gpu.cc}))
+
+
+def archs_for(scene: Scene, gpus: Sequence[Gpu]) -> str:
+    """The same, in the entries that the torch at hand and its nvcc know (rule 10)."""
+    build = scene.torch.build if scene.torch else None
+    if build is None or build.cuda is None:
+        return arch_list(gpus)
+    entries, _ = entries_for(build, {gpu.cc for gpu in gpus if gpu.cc}, CompilerFacts.of(scene.catalogue))
+    return entries or arch_list(gpus)
+
+
+def extension_named(scene: Scene, line: str = "") -> str | None:
+    """The project of the library on a line, else the first one that the report names."""
+    modules, low = scene.catalogue.extension_modules, line.lower()
+    on_line = next((module.package for module in modules if module.name in low), None)
+    return on_line or next((module.package for module in modules if scene.mentions(module.name)), None)
+
+
+def source_of(scene: Scene) -> str:
+    """The source install in the report, ``git+https://...`` or ``.``, otherwise the extension that it names."""
+    if match := _SOURCE.search(scene.report.text):
+        # A shell takes # for a comment, & and ? for its own.
+        return f'"{match[0]}"' if set(match[0]) & set("#&?") else match[0]
+    for seen in scene.report.commands:
+        if match := _HERE.search(seen.value):
+            return match["path"]
+    name = extension_named(scene)
+    if name is None:
+        return "."
+    version = public(scene.report.installed, name)
+    return f"--no-binary {name} {name}" + (f"=={version}" if version else "")
+
+
+def rebuild_package(environment: Environment, scene: Scene, package: str) -> Iterator[Fix]:
+    """Compile a package again in the environment, against the torch that is installed and for the GPUs at hand."""
+    installed = environment.distribution(package)
+    version = (installed.version or "").partition("+")[0] if installed else ""
+    listed = arch_list(scene.gpus)
+    text = "Compile it again against this torch" + (f", for {listed.replace(';', ' and ')}" if listed else "") + "."
+    variable = f'TORCH_CUDA_ARCH_LIST="{listed}" ' if listed else ""
+    what = f"{package}=={version}" if version else package
+    options = f"--force-reinstall --no-deps --no-build-isolation --no-cache-dir --no-binary {package}"
+    yield Fix(text, f"{variable}pip install {options} {what}")
+
+
+#: A library of a package that Python finds in its source tree: a wheel's lies in site-packages.
+_IN_TREE = re.compile(r"(?<![\w./-])(?P<tree>(?:/|<)[\w.<>/-]{1,160})/(?P<package>\w+)/(?P<module>[\w.-]+)\.so(?=\W)")
+
+
+def source_tree(scene: Scene, line: str) -> str | None:
+    """The directory of the sources whose compiled library a line names; None if it is an installed wheel's."""
+    found = _IN_TREE.search(line + " ")
+    if found is None or re.search(r"(?:site|dist)-packages|/usr/|/opt/conda|/lib/python", found["tree"]):
+        return None
+    if not found["module"].startswith("_"):
+        return f"{found['tree']}/{found['package']}"  # a module of its own lies beside the setup.py that built it
+    return re.sub(r"/python$", "", found["tree"])
