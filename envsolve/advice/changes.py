@@ -79,14 +79,18 @@ def _own_index(family: Family) -> Iterator[Fix]:
 
 def another_python(family: Family, limits: Limits) -> Iterator[Fix]:
     """Another Python that the projects allow or, if none helps, one that they would have to allow."""
-    for free, action in (
-        (family, "use another Python: {}"),
-        (replace(family, requires_python=None), f"relax requires-python {family.requires_python} to allow Python {{}}"),
-    ):
+    for free in (family, replace(family, requires_python=None)):
         others = [(p, best) for p in free.pythons if (best := best_of(replace(free, python=p), limits)) is not None]
         if others:
-            yield Fix(action.format(", ".join(p for p, _ in others)), unlocks=named(others[-1][1]))
+            pythons, unlocks = [p for p, _ in others], named(others[-1][1])
+            allow = f"relax requires-python {family.requires_python} to allow Python {', '.join(pythons)}"
+            yield use_python(pythons, unlocks) if free is family else Fix(allow, unlocks=unlocks)
             return
+
+
+def use_python(pythons: Sequence[str], unlocks: str) -> Fix:
+    """Proposing other Pythons, oldest first."""
+    return Fix(f"use another Python: {', '.join(pythons)}", unlocks=unlocks, pythons=tuple(pythons))
 
 
 def _relaxations(family: Family, limits: Limits, every: Sequence[Limit], core: Sequence[Limit]) -> Iterator[Fix]:

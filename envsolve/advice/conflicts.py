@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from envsolve.advice.changes import combined_change, remedies
+from envsolve.advice.changes import combined_change, remedies, use_python
 from envsolve.advice.published import explain_unpublished, explain_unpublished_variant, published_as, repository_of
 from envsolve.advice.relaxations import Trials, relaxations, without_one, without_parents
 from envsolve.facts.catalogue import variants
@@ -215,7 +215,7 @@ def _about_python(
         environment = selector.environment
         own = environment.full_version if environment.is_exact else environment.python
         allowed = [p for p in family.pythons if all(admits_python(required, p) for required in needed)]
-        ways = [Fix(f"use another Python: {', '.join(allowed)}")] if allowed else []
+        ways = [use_python(allowed, "")] if allowed else []
         yield f"the environment's Python is {own}", ways
 
 
@@ -332,7 +332,7 @@ def _pythons_with(name: str, specifier: SpecifierSet, family: Family) -> Iterato
     """The Pythons for which a build that is needed is published and runs."""
     found = [python for python in family.pythons if _is_there(name, specifier, replace(family, python=python))]
     if found:
-        yield Fix(f"use another Python: {', '.join(found)}", unlocks=f"{name}{specifier} is published for it")
+        yield use_python(found, f"{name}{specifier} is published for it")
 
 
 def _is_of_family(name: str, specifier: SpecifierSet, family: Family, selector: CandidateSelector) -> bool:
@@ -364,7 +364,7 @@ def _other_pythons(name: str, family: Family) -> Iterator[Fix]:
     tried = ((python, _torch_with(name, replace(family, python=python))) for python in family.pythons)
     pairs = [(python, torch) for python, torch in tried if torch is not None]
     if pairs:
-        yield Fix(f"use another Python: {', '.join(python for python, _ in pairs)}", unlocks=pairs[-1][1].label)
+        yield use_python([python for python, _ in pairs], pairs[-1][1].label)
 
 
 def _torch_with(name: str, family: Family) -> Option | None:
@@ -389,4 +389,4 @@ def _found_elsewhere(need: PackageNeed, family: Family, selector: CandidateSelec
         return
     pythons = [python for python in family.pythons if selector.served(need.name, need.specifier, python)]
     if pythons:
-        yield Fix(f"use another Python: {', '.join(pythons)}", unlocks=f"{need.text} has files for it")
+        yield use_python(pythons, f"{need.text} has files for it")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -112,6 +112,36 @@ def _needing_torch(failure: UnsolvableError) -> Iterator[ConflictFact]:
     for cause in failure.causes:
         if isinstance(cause.parent, Candidate) and isinstance(cause.need, PackageNeed) and cause.need.key == "torch":
             yield ConflictFact(f"{cause.parent.label} needs {cause.need.text}")
+
+
+_MOST_PYTHONS = 3
+
+
+def with_proved_pythons(conflict: Conflict, fits: Callable[[str], bool | None], order: Sequence[str]) -> Conflict:
+    """The conflict with those of the Pythons that it proposes with which the whole request has an answer.
+
+    Args:
+        conflict: The reason of a refusal.
+        fits: Whether the request has an answer with another Python; None if that could not be found out.
+        order: All Pythons; the first three of those proposed are tried.
+    """
+    known: dict[str, bool | None] = {}
+    fixes: list[Fix] = []
+    refuted: list[Fix] = []
+    for fix in conflict.remedies:
+        tried = sorted(fix.pythons, key=lambda one: order.index(one) if one in order else len(order))[:_MOST_PYTHONS]
+        for python in tried:
+            known[python] = known[python] if python in known else fits(python)
+        good = [python for python in fix.pythons if known.get(python)]
+        if good:
+            text = fix.text.replace(", ".join(fix.pythons), ", ".join(good))
+            fixes.append(replace(fix, text=text, pythons=tuple(good)))
+        elif tried and all(known[python] is False for python in tried):
+            text = f"{fix.text}, and relax what is in the way there: --python {tried[0]} names it"
+            refuted.append(replace(fix, text=text, unlocks=""))
+        else:
+            fixes.append(fix)
+    return replace(conflict, remedies=tuple(fixes or refuted))
 
 
 def no_triton(chosen: Option, family: Family) -> Conflict:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -17,8 +18,10 @@ from envsolve.advice.refusals import (
     python_not_allowed,
     unserved_system,
     unsolvable,
+    with_proved_pythons,
 )
 from envsolve.advice.torch import about_environments, about_sources
+from envsolve.errors import EnvsolveError
 from envsolve.facts.catalogue import Catalogue
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
@@ -79,6 +82,9 @@ from envsolve.toolchain.model import Compiled, Toolchain, about_other_sources, a
 from envsolve.toolchain.plan import about_missing_tools, where_it_runs
 from envsolve.values import PythonVersion
 
+# Seconds, least and most rounds of a solve that only proves a remedy: pages and metadata are in memory by then.
+_TRIAL = (8.0, 1_500, 3_000)
+
 # Which Python a plan is for, if neither the request nor the machine names one.
 
 
@@ -124,10 +130,17 @@ def _published(family: Family, python: str, name: str, specifier: SpecifierSet) 
     return any(python_tag(build.pythons, python) for option in met for build in option.builds)
 
 
+class _Refusal(NamedTuple):
+    """That nothing fits; why is found out if somebody asks, since it takes further solves."""
+
+    frame: Plan
+    why: Callable[[], Conflict]
+
+
 def make_plan(
     asked: Asked, machines: Sequence[Machine], request: Request, catalogue: Catalogue, client: IndexClient
 ) -> Plan:
-    """Plan an environment that is good on every one of the machines.
+    """Plan a request for machines.
 
     Args:
         asked: Requirements and constraints.
@@ -142,6 +155,29 @@ def make_plan(
     Raises:
         IndexUnavailableError: An index that only it can answer for failed.
     """
+    answer = _answer(asked, machines, request, catalogue, client)
+    if isinstance(answer, Plan):
+        return answer
+
+    def fits(python: str) -> bool | None:
+        choice = structs.replace(request, python=python)
+        try:
+            other = _answer(asked, machines, choice, catalogue, client, Budget(*_TRIAL))
+        except EnvsolveError:
+            return None
+        return isinstance(other, Plan) and other.status != "impossible"
+
+    return _impossible(answer.frame, with_proved_pythons(answer.why(), fits, catalogue.pythons))
+
+
+def _answer(
+    asked: Asked,
+    machines: Sequence[Machine],
+    request: Request,
+    catalogue: Catalogue,
+    client: IndexClient,
+    budget: Budget | None = None,
+) -> Plan | _Refusal:
     asked, overrides = overridden(asked)
     facts, preferences = Facts.of(catalogue), preferences_of(request.keep)
     exclude_newer = parse_exclude_newer(request.exclude_newer) if request.exclude_newer else None
@@ -167,6 +203,7 @@ def make_plan(
         catalogue_date=catalogue.date,
         own_catalogue_date=catalogue.own_date,
     )
+
     refusal = unserved_system(machines) or impossible_machine(judged, facts, catalogue)
     if refusal is not None:
         return _impossible(frame, refusal)
@@ -178,7 +215,7 @@ def make_plan(
     of_family = {n: s & constraints.get(n, SpecifierSet()) for n, s in wanted.items() if family.owns(n)}
     limits = Limits(of_family, request.cuda)
     if not admits_python(asked.requires_python, python):
-        return _impossible(frame, python_not_allowed(family, limits))
+        return _Refusal(frame, partial(python_not_allowed, family, limits))
     stand_ins = family.stand_ins(wanted)
     digests = digests_of((*asked.needs, *asked.constraints), environment)
     selector = CandidateSelector(
@@ -193,7 +230,7 @@ def make_plan(
         provider = Provider(environment, family, selector, files, direct, client, constraints, wheels)
         provider.overrides, provider.builds, provider.stand_ins = overrides, builds, stand_ins
         try:
-            solution = solve(provider, needs, request.cuda)
+            solution = solve(provider, needs, request.cuda, budget)
             pinned = pin(solution, files, direct, digests, stand_ins)
             return Resolved(needs, solution, pinned, provider, family, limits, ready)
         except BuildGoneError as gone:
@@ -201,8 +238,8 @@ def make_plan(
         except UnsolvableError as failure:
             selector.refuse_unread(needs, family)
 
-            def again(changed: Sequence[Need], budget: Budget) -> Solution:
-                return solve(provider, changed, request.cuda, budget)
+            def again(changed: Sequence[Need], each: Budget) -> Solution:
+                return solve(provider, changed, request.cuda, each)
 
             why = partial(unsolvable, failure, needs, again, limits, family, selector, constraints)
             raise NothingFitsError(why) from None
@@ -212,7 +249,7 @@ def make_plan(
         found = with_assembler(with_ready_wheels(found, resolve), resolve)
         plan = _complete(frame, with_build_tools(found, [*wanted], resolve), [*wanted], python)
     except NothingFitsError as nothing:
-        return _impossible(frame, nothing.conflict())
+        return _Refusal(frame, nothing.conflict)
     declared = about_environments(asked.environments, (environment, *others))
     places = about_places(plan.packages, client, catalogue.family)
     sources = about_sources(asked.sources, plan.cuda, family)

@@ -95,6 +95,7 @@ class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
         command: What does it, ready to run; None if no command does.
         unlocks: What fits then, for a plan that does not.
         relaxes: The requirements that it relaxes or leaves out, if it does nothing else.
+        pythons: The Pythons that it proposes, oldest first, if it does nothing else.
     """
 
     text: str
@@ -102,3 +103,4 @@ class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
     command: str | None = msgspec.field(default_factory=_no_command)
     unlocks: str = ""
     relaxes: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()

@@ -136,8 +136,8 @@ class CandidateSelector(msgspec.Struct, eq=False):
     def served(self, name: str, specifier: SpecifierSet, python: str) -> bool:
         """Whether a version that the specifier takes has a file for another Python ``X.Y`` on the same platform."""
         other = Environment.of(Machine(platform=self.environment.platform), python)
-        listing, places = self._published(name)
-        fitting = (p for p in places if specifier.contains(_version(listing, p), prereleases=True))
+        listing, _ = self._published(name)
+        fitting = self._taken(name, specifier)
         return any(_best([f for f in listing.files(p) if self._may_be(name, f)], other) for p in fitting)
 
     def _candidates(self, name: str, specifier: SpecifierSet) -> Iterator[tuple[Version, IndexFile]]:

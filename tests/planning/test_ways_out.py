@@ -132,6 +132,28 @@ def test_ordinary_packages(world: World) -> None:
     assert ways(world.plan("none")) == [("check its name, or name the index that has it: --extra-index-url URL", "")]
 
 
+def test_only_pythons_with_which_everything_fits_are_proposed(world: World) -> None:
+    """3.11 has files of both, 3.10 and 3.13 of one of them."""
+    for tag in ("cp310-cp310", "cp311-cp311"):
+        world.default.wheel("old", "1.0", tags=f"{tag}-manylinux2014_x86_64")
+    for tag in ("cp311-cp311", "cp312-cp312", "cp313-cp313"):
+        world.default.wheel("new", "1.0", tags=f"{tag}-manylinux2014_x86_64")
+    assert ("use another Python: 3.11", "old has files for it") in ways(world.plan("old", "new"))
+
+
+def test_a_python_with_which_something_else_fails_says_so(world: World) -> None:
+    world.default.wheel("old", "1.0", tags="cp310-cp310-manylinux2014_x86_64")
+    world.default.wheel("new", "1.0", tags="cp312-cp312-manylinux2014_x86_64")
+    texts = [text for text, _ in ways(world.plan("old", "new"))]
+    assert "use another Python: 3.10, and relax what is in the way there: --python 3.10 names it" in texts
+
+
+def test_a_python_of_which_there_are_only_pre_releases_is_not_proposed(world: World) -> None:
+    world.default.wheel("old", "1.0", tags="cp310-cp310-manylinux2014_x86_64")
+    world.default.wheel("old", "2.0rc1", tags="cp312-cp312-manylinux2014_x86_64")
+    assert ways(world.plan("old"))[0][0] == "use another Python: 3.10"
+
+
 def test_an_extension_that_compiles_for_none_of_the_cards(ask: Questions) -> None:
     def refusal(target: str, *requirements: str) -> Conflict | None:
         machine = ask.machine(target)
@@ -212,7 +234,7 @@ def test_a_python_for_which_what_torch_needs_was_never_published(ask: Questions)
     plan = ask.plan("A100, driver 580.95.05, linux-aarch64, glibc 2.35, python 3.9", "torch")
     assert facts(plan)[0] == "torch 2.8.0 [cu129] needs triton==3.4.0"
     ((action, unlocked),) = ways(plan)
-    assert action == "use another Python: 3.10, 3.11, 3.12, 3.13, 3.14, 3.15" and unlocked == "torch 2.15.0 [cu132]"
+    assert action == "use another Python: 3.11, 3.12, 3.13" and unlocked == "torch 2.15.0 [cu132]"
 
 
 def test_an_extension_without_a_build_for_the_processor_is_compiled(world: World) -> None:
