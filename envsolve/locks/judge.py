@@ -9,13 +9,13 @@ import msgspec
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from envsolve.errors import UsageError
 from envsolve.facts.builds import ANY, Build
 from envsolve.facts.catalogue import Catalogue
 from envsolve.facts.evidence import made_for
 from envsolve.facts.files import WHEEL_NAMES
+from envsolve.locks.builds import builds_of, wheel_of
 from envsolve.locks.model import STATUSES, Finding, LockAnswer, Locked, LockFile, LockReport, MachineAnswer, Status
 from envsolve.locks.read import as_its_tool_writes_it, read_lock_file
 from envsolve.locks.uv import DEV
@@ -129,7 +129,8 @@ class _Case(msgspec.Struct, frozen=True):
     """One lock on one machine.
 
     Attributes:
-        found: The builds that packages are, as far as it was asked: extras share most packages.
+        found: The builds that packages are beside a torch of a variant, as far as it was asked: extras share most
+            packages.
     """
 
     path: Path
@@ -139,7 +140,7 @@ class _Case(msgspec.Struct, frozen=True):
     catalogue: Catalogue
     facts: Facts
     environment: Environment
-    found: dict[Locked, _Taken | None] = {}
+    found: dict[tuple[Locked, str | None], _Taken | None] = {}
 
     @property
     def own_class(self) -> list[str]:
@@ -165,16 +166,14 @@ class _Case(msgspec.Struct, frozen=True):
             findings += self._assumed()
             findings += self._without_wheel(packages, environment)
             known = {*self.catalogue.packages()}
-            for package in packages:
-                if not (package.name == "pytorch" if package.conda else package.name in known):
-                    continue
-                if package not in self.found:
-                    self.found[package] = self._of_conda(package) if package.conda else self._of_wheel(package)
-                if one := self.found[package]:
+            named = [p for p in packages if (p.name == "pytorch" if p.conda else p.name in known)]
+            torch = next((self._taken(p, None) for p in named if p.name in ("torch", "pytorch")), None)
+            for package in named:
+                if one := self._taken(package, torch):
                     taken.append(one)
                 else:
                     findings.append(self._unknown(package))
-            findings += self._judged(taken)
+            findings += self._judged(taken, packages)
             findings += self._together(taken, packages, environment)
         ordered = tuple(sorted(dict.fromkeys(findings), key=lambda one: (STATUSES.index(one.status), one.line)))
         status = ordered[0].status if ordered else "runs"
@@ -188,11 +187,22 @@ class _Case(msgspec.Struct, frozen=True):
         (own,) = CondaJudge((self.machine,), self.facts, self.catalogue.conda).judged([conda_candidate(package)])
         return _Taken(package, own.build, own.verdict)
 
-    def _of_wheel(self, package: Locked) -> _Taken | None:
-        build = self._build_of(package, self.environment)
-        if build is None:
-            return None
-        return _Taken(package, build, worst(Judge(self.machine, self.facts).verdicts(build, self.python)))
+    def _taken(self, package: Locked, torch: _Taken | None) -> _Taken | None:
+        """The build that a package is beside a torch, judged; None if the catalogue does not know it."""
+        variant = torch.build.variant if torch else None
+        if (package, variant) not in self.found:
+            found = self._of_conda(package) if package.conda else self._of_wheel(package, variant)
+            self.found[package, variant] = found
+        return self.found[package, variant]
+
+    def _of_wheel(self, package: Locked, variant: str | None) -> _Taken | None:
+        judge = Judge(self.machine, self.facts)
+        judged = [
+            _Taken(package, build, worst(judge.verdicts(build, self.python)))
+            for build in builds_of(package, self.catalogue, self.environment, variant)
+        ]
+        # One build, or several that differ in nothing that the lock could say: the one that the rules like least.
+        return max(judged, key=lambda one: one.verdict.level.rank, default=None)
 
     def _assumed(self) -> Iterator[Finding]:
         """The assumptions of a lock of envsolve's own about the machine."""
@@ -213,7 +223,7 @@ class _Case(msgspec.Struct, frozen=True):
 
     def _without_wheel(self, packages: Sequence[Locked], environment: Environment) -> Iterator[Finding]:
         """Packages of which the lock has wheels only for other systems or Pythons."""
-        lost = [p for p in packages if p.files and not p.source and self._file(p, environment) is None]
+        lost = [p for p in packages if p.files and not p.source and wheel_of(p, environment) is None]
         if lost:
             names = ", ".join(f"{one.name} {one.version}" for one in lost[:_SHOWN])
             more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
@@ -221,37 +231,6 @@ class _Case(msgspec.Struct, frozen=True):
             libc = f" ({environment.platform.libc})" if environment.platform.libc else ""
             text = f"the lock has no wheel of {names}{more} for {where}{libc}"
             yield Finding("platform-wheel", "does not run", lost[0].line, text)
-
-    def _file(self, package: Locked, environment: Environment) -> str | None:
-        ranked = ((rank, file) for file in package.files if (rank := environment.rank(file)) is not None)
-        return min(ranked, default=(0, None))[1]
-
-    def _build_of(self, package: Locked, environment: Environment) -> Build | None:
-        """The catalogue's build that a package is: by its hash, by its file name, or by version, index and system."""
-        try:
-            version = Version(package.version or "")
-        except InvalidVersion:
-            return None
-        here = self._published(package, version, environment)
-        # One file, or several that differ in nothing that the lock could say: the one that the rules like least.
-        judge = Judge(self.machine, self.facts)
-        return max(here, key=lambda build: worst(judge.verdicts(build, self.python)).level.rank, default=None)
-
-    def _published(self, package: Locked, version: Version, environment: Environment) -> Sequence[Build]:
-        builds = (*self.catalogue.builds(package.name), *self.catalogue.builds_outside(package.name))
-        same = [b for b in builds if _has_version(b, version) and same_system(b.platform, environment.platform)]
-        file = self._file(package, environment)
-        if file:
-            found = [build for build in same if any(build.filename(tag) == file for tag in build.pythons)]
-            return [build for build in found if _is_from(build, package.index, self.catalogue)] or found
-        found = [b for b in same if not package.hashes.isdisjoint(f.sha256 for f in b.files.values())] or same
-        here = [build for build in found if _is_from(build, package.index, self.catalogue)]
-        # A mirror has what an index has; a wheel on a release page is not what an sdist becomes.
-        return here or [build for build in found if self._on_index(build)]
-
-    def _on_index(self, build: Build) -> bool:
-        place = self.catalogue.indexes.get(build.index)
-        return place is None or place.kind == "simple"
 
     def _unknown(self, package: Locked) -> Finding:
         text = f"{package.name} {package.version or ''}".strip()
@@ -262,12 +241,14 @@ class _Case(msgspec.Struct, frozen=True):
         what = f"{text}: the catalogue has no facts about this build"
         return Finding("unknown-build", "unknown", package.line, what)
 
-    def _judged(self, taken: Sequence[_Taken]) -> Iterator[Finding]:
+    def _judged(self, taken: Sequence[_Taken], packages: Sequence[Locked]) -> Iterator[Finding]:
         """The rules' answer on each build; companions fail for the same reason as their torch."""
         torch = next((one for one in taken if one.build.package == "torch"), None)
         refused = torch is not None and torch.verdict.level is Level.NONE
+        # Beside a torch that nothing is known of, the CPU build of a companion says nothing of the GPU either.
+        beside = torch is not None or any(package.name in ("torch", "pytorch") for package in packages)
         for one in taken:
-            companion = one.build.package != "torch" and torch is not None
+            companion = one.build.package != "torch" and beside
             if not companion or not (refused or one.build.variant == "cpu" or one.build.package == "triton"):
                 yield from self._verdict(one, taken)
 
@@ -308,7 +289,10 @@ class _Case(msgspec.Struct, frozen=True):
         self, taken: Sequence[_Taken], packages: Sequence[Locked], environment: Environment
     ) -> Iterator[Finding]:
         """Requirements of the builds on each other and on the rest of the lock."""
-        versions = {package.name: package.version for package in packages if not package.conda}
+        # What conda installs is found by pip's packages too; only names differ, and those of the family are judged.
+        versions: dict[str, str | None] = {}
+        for package in packages:
+            versions[canonicalize_name(package.name)] = None if package.conda else package.version
         for one in taken:
             if not one.package.conda:
                 yield from self._required(one, versions, environment)
@@ -323,12 +307,13 @@ class _Case(msgspec.Struct, frozen=True):
                 text = f"{one.label} works with torch{one.build.torch} only; the lock has {torch.label}"
                 yield Finding("version-mismatch", "does not run", one.package.line, text)
         if torch:
-            yield from self._named(packages, torch)
+            listed = {one.package for one in taken}
+            yield from self._named([p for p in packages if not p.conda and p not in listed], torch)
 
     def _named(self, packages: Sequence[Locked], torch: _Taken) -> Iterator[Finding]:
-        """Wheels that the catalogue does not list, and whose names say another torch or CUDA than the lock's."""
+        """Of wheels that the catalogue does not list, those whose names say another torch or CUDA than the lock's."""
         for package in packages:
-            file = None if package.conda or self.found.get(package) else self._file(package, self.environment)
+            file = wheel_of(package, self.environment)
             place = package.index if package.index and package.index.endswith(".whl") else file
             if not file or not place or not ("+" in file or "://" in place):
                 continue
@@ -375,23 +360,3 @@ class _Case(msgspec.Struct, frozen=True):
             text = f"{one.label} requires {names}, which the lock does not have for {where}"
             fix = "lock again without the override or marker that leaves them out, or on such a system"
             yield Finding("requirement-missing", "incomplete", one.package.line, text, (fix,))
-
-
-def _has_version(build: Build, version: Version) -> bool:
-    """Whether a build is of a version, whose local part may say the variant of a build that has none."""
-    local = version.local
-    return build.version == version.public and (not local or local in (build.local.lstrip("+"), build.variant))
-
-
-def _is_from(build: Build, index: str | None, catalogue: Catalogue) -> bool:
-    """Whether a build is of the index that a lock names for a package."""
-    place = catalogue.indexes.get(build.index)
-    if index is None:
-        return place is None and not build.local
-    if place is None:
-        return not any(_prefix(one.url) in index for one in catalogue.indexes.values())
-    return _prefix(place.url) in index and (place.kind != "simple" or f"/{build.variant}" in index)
-
-
-def _prefix(url: str) -> str:
-    return url.partition("{")[0]

@@ -41,6 +41,11 @@ def read_text(path: Path) -> str:
         raise wrong(str(path), f"the lock cannot be read: {error.strerror or error}", "name a lock file") from None
 
 
+def project_text(path: Path) -> str:
+    """The text of a ``pyproject.toml`` beside a lock; empty if there is none. TOML is always UTF-8."""
+    return read_regular(path).decode("utf-8-sig", "replace") if is_file(path) else ""
+
+
 def lines_of(text: str) -> dict[tuple[str, str], int]:
     """The line of each package of a TOML lock, by the name and version written there."""
     found: dict[tuple[str, str], int] = {}
@@ -155,10 +160,20 @@ def _poetry(path: Path, text: str) -> LockFile:
         line = lines.get((package["name"], package["version"]), 1)
         locked = Locked(name, package["version"], line, wheels, digests, other or direct, source.get("url"))
         entries.append(Entry(locked, marker_of(marker, path), frozenset(by_group | by_extra)))
-    python = table.get("metadata", {}).get("python-versions")
+    lock = FlatLock("poetry.lock", entries, _python_of(table))
+    # A package that is in an extra and not optional has the extra in its marker.
+    in_markers = {
+        name for name in table.get("extras", {}) for entry in entries if f'extra == "{name}"' in str(entry.marker)
+    }
+    lock.choices = tuple(sorted({*lock.choices, *(f"--extra {name}" for name in in_markers)}))
+    return lock
+
+
+def _python_of(poetry: Table) -> str | None:
+    python = poetry.get("metadata", {}).get("python-versions")
     # `^3.10` is Poetry's own; what it means for a lock is its lower bound.
     python = re.sub(r"\^\s*(\d+)\.(\d+)[\d.]*", r">=\1.\2", python) if python and "|" not in python else None
-    return FlatLock("poetry.lock", entries, None if python == "*" else python)
+    return None if python == "*" else python
 
 
 def _markers_of_sources(path: Path) -> Mapping[tuple[str, str], str]:
@@ -167,9 +182,7 @@ def _markers_of_sources(path: Path) -> Mapping[tuple[str, str], str]:
     Poetry writes one entry for each source into the lock, without the extra that decides between them.
     """
     project = path.with_name("pyproject.toml")
-    if not is_file(project):
-        return {}
-    tables = parse_toml(read_text(project), project).get("tool", {}).get("poetry", {}).get("dependencies", {})
+    tables = parse_toml(project_text(project), project).get("tool", {}).get("poetry", {}).get("dependencies", {})
     found: dict[tuple[str, str], str] = {}
     for name, entries in tables.items():
         for entry in entries if isinstance(entries, list) else [entries]:

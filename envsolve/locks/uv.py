@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from packaging.markers import Marker
 
 from envsolve.errors import UsageError
 from envsolve.locks.model import Locked, LockFile
-from envsolve.locks.read import LOCK_AGAIN, Table, filename, files_of, lines_of, marker_of
+from envsolve.locks.read import LOCK_AGAIN, Table, filename, files_of, lines_of, marker_of, project_text
 from envsolve.rules.platform import Environment
 from envsolve.system.files import parse_toml
 
 #: The group that uv, Poetry and PDM install unless they are told otherwise.
 DEV = "--group dev"
+_DEFAULT_GROUPS = re.compile(r"^\s*default-groups\s*=", re.MULTILINE)
 # uv writes one key, file or requirement on each line. To parse a lock as TOML takes most of the time of a whole check.
 _ITEM = re.compile(
     r'([\w-]+) = (?:"([^"\\\n]*)"|\[\n((?:    (?:"[^"\\\n]*"|\{ [^\n]* \}),\n)+)\]|(\{ [^\n]* \}|\[[^\n]+\]))\n'
@@ -52,6 +52,8 @@ class UvLock(LockFile):
             name for name, (package, *_) in self._packages.items() if {"virtual", "editable"} & {*package["source"]}
         ]
         self._roots = [package for name in members for package in self._packages.get(name, ())]
+        groups = [f"--group {name}" for root in self._roots for name in root.get("dev-dependencies", ())]
+        self._default = _default_groups(path.with_name("pyproject.toml"), groups)
         self._supported: Sequence[str] = table.get("supported-markers", ())
         self._asked = self._edges(manifest.get("requirements", ()))
         self.choices = tuple(
@@ -60,17 +62,20 @@ class UvLock(LockFile):
                 for root in self._roots
                 for option, key in (("extra", "optional-dependencies"), ("group", "dev-dependencies"))
                 for name in root.get(key, ())
-                if f"--{option} {name}" != DEV
+                if f"--{option} {name}" not in self._default
             )
         )
-        self._markers: dict[str, Marker | None] = {}
+        self._environment: Environment | None = None
+        self._decided: dict[str, bool] = {}
         self._known: dict[int, Locked] = {}
 
     def select(self, environment: Environment, chosen: Sequence[str]) -> list[Locked] | None:
         """See :class:`LockFile`."""
+        if environment is not self._environment:
+            self._environment, self._decided = environment, {}
         if self._supported and not any(self._holds(marker, _Case(environment)) for marker in self._supported):
             return None
-        names = {DEV, *chosen}
+        names = {*self._default, *chosen}
         active = frozenset(
             f"{kind}-{len(root['name'])}-{root['name']}-{name}"
             for root in self._roots
@@ -134,9 +139,9 @@ class UvLock(LockFile):
             # uv writes a chosen extra or group as the value of `extra`, and several can be chosen at once.
             if "extra" in text:
                 plain = _EXTRA.sub(lambda m: _truth((m[2] in case.active) is (m[1] == "==")), text)
-            if plain not in self._markers:
-                self._markers[plain] = marker_of(plain, self._path)
-            case.held[text] = case.environment.wants(self._markers[plain])
+            if plain not in self._decided:
+                self._decided[plain] = case.environment.wants(marker_of(plain, self._path))
+            case.held[text] = self._decided[plain]
         return case.held[text]
 
     def _locked(self, package: Table) -> Locked:
@@ -225,6 +230,15 @@ def _listed(package: Table, part: str) -> Sequence[Table] | str:
     option, name = part.split(" ", 1)
     key = "optional-dependencies" if option == "--extra" else "dev-dependencies"
     return package.get(key, {}).get(name, ())  # type: ignore[no-any-return]
+
+
+def _default_groups(project: Path, groups: Sequence[str]) -> Sequence[str]:
+    """The groups that ``uv sync`` installs: the lock does not have ``default-groups`` of ``[tool.uv]``."""
+    text = project_text(project)
+    if not _DEFAULT_GROUPS.search(text):
+        return (DEV,)
+    chosen = parse_toml(text, project).get("tool", {}).get("uv", {}).get("default-groups", ["dev"])
+    return groups if chosen == "all" else [f"--group {name}" for name in chosen]
 
 
 def _truth(holds: bool) -> str:

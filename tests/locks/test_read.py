@@ -153,6 +153,53 @@ def test_the_extra_that_brings_torch_is_found(tmp_path: Path) -> None:
     assert "filelock" in found.findings[0].text
 
 
+def test_an_extra_that_only_a_marker_names(tmp_path: Path) -> None:
+    """Poetry 2 puts the extra into the marker also of a package that is not optional."""
+    text = POETRY.replace("optional = true", "optional = false")
+    found = answer(written(tmp_path, "poetry.lock", text), ADA, extras=["gpu"])
+    assert found.builds == ("torch 2.9.0 [cu128]",)
+    assert answer(tmp_path / "poetry.lock", ADA).options == ("--extra gpu",)
+
+
+def test_an_older_upload_of_a_release(tmp_path: Path) -> None:
+    """torch 2.10.0 was uploaded again under build numbers; a lock may have either file, or both."""
+    other = WHEEL.replace("2.9.0-", "2.10.0-")
+    for names in ((other,), (other.replace("2.10.0-", "2.10.0-3-"),), (other.replace("2.10.0-", "2.10.0-1-"), other)):
+        files = ", ".join(f'{{file = "{name}", hash = "sha256:ac"}}' for name in names)
+        text = POETRY.replace(f'{{file = "{WHEEL}", hash = "sha256:ac"}}', files).replace("2.9.0", "2.10.0")
+        assert answer(written(tmp_path, "poetry.lock", text), ADA).builds == ("torch 2.10.0 [cu128]",)
+
+
+def test_a_wheel_with_libraries_for_several_variants_is_judged_for_that_of_torch(tmp_path: Path) -> None:
+    wheel = "bitsandbytes-0.49.2-py3-none-manylinux_2_24_x86_64.whl"
+    text = (
+        f'{PYLOCK}\n[[packages]]\nname = "bitsandbytes"\nversion = "0.49.2"\nwheels = [\n    {{name = "{wheel}"}},\n]\n'
+    )
+    found = answer(written(tmp_path, "pylock.toml", text), ADA)
+    assert found.builds == ("torch 2.9.0 [cu128]", "bitsandbytes 0.49.2 [cu128]")
+
+
+def test_a_companion_for_the_cpu_says_nothing_beside_an_unknown_torch(tmp_path: Path) -> None:
+    wheel = "torchcodec-0.10.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+    text = PYLOCK.replace("2.9.0", "99.0")
+    text += f'\n[[packages]]\nname = "torchcodec"\nversion = "0.10.0"\nwheels = [\n    {{name = "{wheel}"}},\n]\n'
+    found = answer(written(tmp_path, "pylock.toml", text), ADA)
+    assert (found.status, {one.code for one in found.findings}) == ("unknown", {"unknown-build"})
+
+
+def test_what_conda_installs_is_there_for_the_packages_of_pip(tmp_path: Path) -> None:
+    lost = answer(written(tmp_path, "pixi.lock", PIXI), ADA).findings[0].text
+    assert "filelock" in lost and "typing-extensions" in lost
+    more = "".join(
+        f"      - conda: {CONDA}/{name}-1.0-pyhd8ed1ab_0.conda\n" for name in ("filelock", "typing_extensions")
+    )
+    first = f"      - conda: {CONDA}/python"
+    text = PIXI.replace(first, more + first, 1)
+    assert text != PIXI
+    lost = answer(written(tmp_path, "pixi.lock", text), ADA).findings[0].text
+    assert "filelock" not in lost and "typing-extensions" not in lost
+
+
 def test_the_source_of_an_extra_is_read_from_the_project_of_a_poetry_lock(tmp_path: Path) -> None:
     """Poetry writes both entries with the same marker; which extra takes which is in the project alone."""
     entries = "".join(

@@ -78,6 +78,17 @@ def test_extras_that_conflict(index: Index, tmp_path: Path) -> None:
     assert answer(path, NO_GPU, extras=["cpu"]).status == "runs"
 
 
+@pytest.mark.parametrize(("groups", "torch"), [('["gpu"]', True), ('"all"', True), ('["docs"]', False), (None, False)])
+def test_the_groups_that_the_project_installs_by_default(
+    index: Index, tmp_path: Path, groups: str | None, torch: bool
+) -> None:
+    tables = '[dependency-groups]\ngpu = ["torch==2.9.0"]\ndocs = ["filelock"]\n'
+    path = lock(tmp_path, PROJECT + tables + (f"[tool.uv]\ndefault-groups = {groups}\n" if groups else ""), index)
+    found = answer(path, ADA)
+    # Without torch by default, the group that has it is shown instead.
+    assert (found.options, "torch 2.9.0 [cu128]" in found.builds) == (() if torch else ("--group gpu",), True)
+
+
 def test_packages_that_an_override_leaves_out(index: Index, tmp_path: Path) -> None:
     dropped = "nvidia-cublas-cu12 ; sys_platform == 'never'", "triton ; sys_platform == 'never'"
     text = ONE + f"[tool.uv]\noverride-dependencies = {list(dropped)}\n"
