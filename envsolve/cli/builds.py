@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import envsolve
+from envsolve.cli.completion import package_values
 from envsolve.cli.options import Machines, OutputFile, PythonVersion, argument, option, python_version
 from envsolve.cli.output import SETTINGS, STDOUT, deliver, deliver_as, form_of, print_styled
 from envsolve.errors import UsageError
@@ -44,7 +45,9 @@ _Cells = tuple[str, ...]  # of a release, by variant
 
 
 def command(
-    package: Annotated[str, argument(metavar="PACKAGE", help="torch, 'torch>=2.9', torchvision, triton, ...")],
+    package: Annotated[
+        str, argument(metavar="PACKAGE", help="torch, 'torch>=2.9', torchvision, triton, ...", values=package_values)
+    ],
     machines: Machines = Machines(),
     python: PythonVersion = None,
     every: Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from envsolve.cli.completion import package_values
 from envsolve.cli.install import ShownSteps
 from envsolve.cli.options import Asked, Form, OutputFile, argument, option, path
 from envsolve.cli.output import check_output, deliver, deliver_as, form_of, remark
@@ -147,7 +148,11 @@ def show(fleet: FleetDirectory = _FLEET, form: Form = None, output: OutputFile =
 def plan(
     requirements: Annotated[
         list[str] | None,
-        argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, or a project."),
+        argument(
+            metavar="REQ",
+            help="Requirements: torch, 'torch>=2.8', name @ URL, or a project.",
+            values=package_values,
+        ),
     ] = None,
     asked: Asked = Asked(),
     fleet: FleetDirectory = _FLEET,

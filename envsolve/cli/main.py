@@ -52,6 +52,8 @@ def run(arguments: list[str] | None = None) -> NoReturn:
     except Exception as error:
         if SETTINGS.debug:
             raise
+        if "_ENVSOLVE_COMPLETE" in os.environ:
+            sys.exit(1)  # a shell asks: a message would land in the middle of the line that is being typed
         code = _failed(error, as_json)
     sys.exit(code)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_
 
 import typer
 
+from envsolve.cli.completion import gpu_values, python_values, variant_values
 from envsolve.cli.output import remark
 from envsolve.errors import UsageError
 from envsolve.machine.known import describe_target, detect, load_machines
@@ -73,14 +74,14 @@ def path_argument(*, metavar: str, help: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, parser=_path)
 
 
-def option(*names: str, help: str, metavar: str | None = None) -> Any:
-    """Declare an option."""
-    return typer.Option(*names, metavar=metavar, help=help)
+def option(*names: str, help: str, metavar: str | None = None, values: Callable[[str], list[str]] | None = None) -> Any:
+    """Declare an option; ``values`` gives a shell those that start with what was typed."""
+    return typer.Option(*names, metavar=metavar, help=help, autocompletion=values)
 
 
-def argument(*, metavar: str, help: str) -> Any:
-    """Declare an argument."""
-    return typer.Argument(metavar=metavar, help=help)
+def argument(*, metavar: str, help: str, values: Callable[[str], list[str]] | None = None) -> Any:
+    """Declare an argument; ``values`` as for :func:`option`."""
+    return typer.Argument(metavar=metavar, help=help, autocompletion=values)
 
 
 Form = Annotated[
@@ -90,7 +91,9 @@ OutputFile = Annotated[Path | None, path("-o", metavar="FILE", help="Write the o
 AllowUnknownNames = Annotated[
     bool, option("--allow-unknown-names", help="Accept names that look like a mistake (pytorch, trch).")
 ]
-PythonVersion = Annotated[str | None, option("--python", metavar="X.Y", help="Python of the environment, '3.12'.")]
+PythonVersion = Annotated[
+    str | None, option("--python", metavar="X.Y", help="Python of the environment, '3.12'.", values=python_values)
+]
 
 # What --gpu, --driver and --platform may say of a target, and how they are written.
 _PARTS = {
@@ -121,11 +124,13 @@ class Machines(NamedTuple):
             "--target",
             metavar="STRING",
             help="A machine in words: 'RTX 4090, driver 550.54, python 3.12, linux-x86_64'; repeatable.",
+            values=gpu_values,
         ),
     ] = None
-    gpu: Annotated[list[str] | None, option("--gpu", metavar="NAME|CC", help="A GPU: 'RTX 4090', 'H100', '8.9'.")] = (
-        None
-    )
+    gpu: Annotated[
+        list[str] | None,
+        option("--gpu", metavar="NAME|CC", help="A GPU: 'RTX 4090', 'H100', '8.9'.", values=gpu_values),
+    ] = None
     driver: Annotated[str | None, option("--driver", metavar="VERSION", help="The GPU driver, '550.54.15'.")] = None
     platform: Annotated[
         str | None, option("--platform", metavar="NAME", help="linux-x86_64, linux-aarch64 or win-amd64.")
@@ -208,7 +213,10 @@ class Asked(NamedTuple):
         option("--group", metavar="NAME", help="A dependency group of the project, or of the lock to install."),
     ] = None
     python: PythonVersion = None
-    cuda: Annotated[str, option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA variant: cu128, or 12.8.")] = "auto"
+    cuda: Annotated[
+        str,
+        option("--cuda", metavar="auto|cpu|cuNNN", help="The CUDA variant: cu128, or 12.8.", values=variant_values),
+    ] = "auto"
     manager: Annotated[
         str | None,
         option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 from msgspec import structs
 
+from envsolve.cli.completion import format_values, package_values
 from envsolve.cli.options import Asked, Machines, argument, option, path
 from envsolve.cli.output import SETTINGS, STDOUT, check_target, confirm, deliver, deliver_text, remark
 from envsolve.cli.remembered import recalled, remember
@@ -102,12 +103,22 @@ class Preferred(NamedTuple):
 def command(
     requirements: Annotated[
         list[str] | None,
-        argument(metavar="REQ", help="Requirements: torch, 'torch>=2.8', name @ URL, or a project."),
+        argument(
+            metavar="REQ",
+            help="Requirements: torch, 'torch>=2.8', name @ URL, or a project.",
+            values=package_values,
+        ),
     ] = None,
     asked: Asked = Asked(),
     machines: Machines = Machines(),
     form: Annotated[
-        str | None, option("--format", metavar="NAME", help="summary, json, pylock, environment-yml, pip, ...")
+        str | None,
+        option(
+            "--format",
+            metavar="NAME",
+            help="summary, json, pylock, environment-yml, pip, ...",
+            values=format_values,
+        ),
     ] = None,
     builder: Annotated[
         str | None, option("--for", metavar="docker|apptainer", help="Write a container file for this builder.")

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from envsolve.cli.completion import gpu_values
 from envsolve.cli.config import defaults, settings
 from envsolve.cli.main import run
 from envsolve.errors import UsageError
+from envsolve.machine.target import parse_target
 
 PROJECT = """\
 [tool.envsolve]
@@ -99,12 +101,60 @@ def test_passwords_are_not_shown(
     assert "--format" not in words or json.loads(shown)["schema"] == "envsolve.config/1"
 
 
-def test_completion_is_installed_for_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (["bash"], ".bash_completions/envsolve.sh"),
+        (["--shell", "bash"], ".bash_completions/envsolve.sh"),
+        (["zsh"], ".zfunc/_envsolve"),
+        (["fish"], ".config/fish/completions/envsolve.fish"),
+    ],
+)
+def test_completion_is_installed_for_a_shell(
+    words: list[str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(SystemExit) as ended:
-        run(["completion", "install", "--shell", "bash"])
+        run(["completion", "install", *words])
     assert ended.value.code == 0
-    assert "_ENVSOLVE_COMPLETE" in (tmp_path / ".bash_completions" / "envsolve.sh").read_text()
+    script = (tmp_path / file).read_text()
+    assert "_ENVSOLVE_COMPLETE" in script
+    assert script.endswith('_envsolve_completion "$@"; fi\n') == ("zsh" in words)
+
+
+@pytest.mark.parametrize(
+    ("line", "some"),
+    [
+        ("plan --gpu RTX-507", {"RTX-5070", "RTX-5070-Ti"}),
+        ("plan --gpu rtx-507", {"rtx-5070-ti"}),
+        ("builds torch --target 'RTX 507", {"RTX 5070 Ti"}),
+        ("plan --cuda cu13", {"cu130", "cu132"}),
+        ("plan --python 3.1", {"3.12"}),
+        ("plan --format py", {"pylock"}),
+        ("builds torch --format m", {"markdown"}),
+        ("builds torchv", {"torchvision"}),
+        ("no-such-command ", set()),
+    ],
+)
+def test_a_shell_is_given_values(
+    line: str, some: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_ENVSOLVE_COMPLETE", "complete_fish")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", f"envsolve {line}")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    with pytest.raises(SystemExit):
+        run([])
+    shown = capsys.readouterr()
+    found = set(shown.out.splitlines())
+    assert some <= found and bool(some) == bool(found)
+    assert shown.err == ""
+
+
+def test_every_gpu_that_a_shell_is_given_is_understood() -> None:
+    every = gpu_values("")
+    assert len(every) > 300
+    names = [parse_target(name).gpus for name in every]
+    assert all(found is not None and len(found) == 1 for found in names)
 
 
 def test_a_verbose_version_says_what_a_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
