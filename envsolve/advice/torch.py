@@ -24,7 +24,7 @@ from envsolve.rules.conda import CondaJudge, as_build, subdir_of, tiers
 from envsolve.rules.judge import Judge, worst
 from envsolve.rules.nvidia import Facts
 from envsolve.rules.nvidia.code import best_code
-from envsolve.rules.platform import Environment, python_tag, same_system
+from envsolve.rules.platform import Environment, environments_of, python_tag, same_system
 from envsolve.rules.verdict import Level, Verdict
 from envsolve.solve.family import DEFAULT, Family, Option
 from envsolve.solve.outcome import PlanWarning
@@ -216,7 +216,9 @@ def about_sources(sources: Sequence[Source], taken: str | None, family: Family) 
         taken: The variant of the plan; None if it has none.
         family: On the machines.
     """
-    for source in sources if taken else ():
+    environments = environments_of(family.machines, family.python or family.catalogue.pythons[0])
+    here = [source for source in sources if any(one.wants(source.marker) for one in environments)]
+    for source in here if taken else ():
         named = source.url.rstrip("/").rpartition("/")[2]
         if named == taken or not family.owns(source.package):
             continue

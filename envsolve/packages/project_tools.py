@@ -76,9 +76,11 @@ def _of_poetry(poetry: Mapping[str, Any], groups: dict[str, list[Any]]) -> Decla
     python = own.pop("python", None)
     by_extra = poetry.get("extras", {})
     lines = {key: tuple(_poetry_lines(key, entry, notes)) for key, entry in own.items()}
-    left = {one for one, entry in own.items() if isinstance(entry, dict) and entry.get("optional")}
-    unused = left - {one for names in by_extra.values() for one in names}
-    notes += [f"{one} is optional and in no extra, so it is left out" for one in sorted(unused)]
+    optional = {one for one, entry in own.items() if isinstance(entry, dict) and entry.get("optional")}
+    named = {one for names in by_extra.values() for one in names}
+    notes += [f"{one} is optional and in no extra, so it is left out" for one in sorted(optional - named)]
+    # poetry-core puts what an extra names under that extra, whether or not it is optional.
+    left = optional | named
     return Declared(
         dependencies=tuple(line for key in own if key not in left for line in lines[key]) if own else None,
         requires_python=_poetry_version(str(python), "python", notes) if python else None,

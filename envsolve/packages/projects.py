@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,16 @@ from packaging.utils import canonicalize_name
 from envsolve.errors import UsageError
 from envsolve.packages.links import places_of
 from envsolve.packages.project_files import Project, load_project, misshapen
-from envsolve.packages.requirements import COMMAND_LINE, Asked, Need, Source, combine, read_requirement, wrong
+from envsolve.packages.requirements import (
+    COMMAND_LINE,
+    Asked,
+    Need,
+    Source,
+    combine,
+    date_of,
+    read_requirement,
+    wrong,
+)
 from envsolve.packages.urls import VARIANT_INDEX
 from envsolve.system.files import is_file, is_folder, read_regular, real_path
 
@@ -207,10 +215,9 @@ def _date(place: str, settings: Mapping[str, Any], notes: list[str]) -> str | No
     newer = settings.get("exclude-newer")
     if newer is None:
         return None
-    if not re.match(r"\d{4}-\d{2}-\d{2}", str(newer)):
+    if (found := date_of(str(newer))) is None:
         notes.append(f"{place} exclude-newer is set aside: {newer!r} is not a date; plan with --exclude-newer DATE")
-        return None
-    return re.sub(r"\.\d+", "", str(newer))
+    return found
 
 
 def _markers(place: str, listed: str | Sequence[str]) -> Iterator[tuple[Marker, str]]:
@@ -290,7 +297,8 @@ def _from_index(project: Project, name: str, entry: Mapping[str, Any], url: str 
         hint = "add its [[tool.uv.index]] with name and url"
         raise wrong(str(project.path), f"[tool.uv.sources] {name}: unknown index {entry['index']}", hint)
     if VARIANT_INDEX.search(url):
-        return Asked(sources=(Source(name, url, _line(project, url)),))
+        marker = Marker(entry["marker"]) if "marker" in entry else None
+        return Asked(sources=(Source(name, url, _line(project, url), marker),))
     return Asked(indexes=((name, url),))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -45,11 +46,13 @@ class Source(msgspec.Struct, frozen=True):
         package: Normalised name.
         url: The index.
         origin: ``pyproject.toml line 12``.
+        marker: Under which the project takes it from there.
     """
 
     package: str
     url: str
     origin: str
+    marker: Marker | None = None
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -290,3 +293,22 @@ def _name_in(filename: str) -> str | None:
         return read(filename)[0]
     except ValueError:
         return None
+
+
+# Spans as uv reads them (uv reference, "exclude-newer"): friendly ones, and ISO 8601 without months and years.
+_SPAN = re.compile(
+    r"(?i)(?:(?P<weeks>\d+) ?(?:weeks?|w))?,? ?(?:(?P<days>\d+) ?(?:days?|d))?,? ?"
+    r"(?:(?P<hours>\d+) ?(?:hours?|hrs?|h))?(?: ago)?"
+)
+_ISO_SPAN = re.compile(r"(?i)P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?(?:T(?P<hours>\d+)H)?")
+_HOURS = {"weeks": 168, "days": 24, "hours": 1}
+
+
+def date_of(text: str) -> str | None:
+    """The date or time, without fractions of a second, that uv's ``exclude-newer`` means; None if it is not one."""
+    span = _SPAN.fullmatch(text) or _ISO_SPAN.fullmatch(text)
+    if span and any(span.groups()):
+        hours = sum(int(span[name] or 0) * hours for name, hours in _HOURS.items())
+        # To the day, so that a plan does not differ from hour to hour.
+        return str((datetime.now(timezone.utc) - timedelta(hours=hours)).date())
+    return re.sub(r"\.\d+", "", text) if re.match(r"\d{4}-\d{2}-\d{2}", text) else None

@@ -40,6 +40,12 @@ def test_a_variant_that_runs_too_and_one_that_is_taken(family: Family) -> None:
     assert codes("cu130") == []
 
 
+def test_an_index_that_the_project_takes_on_another_system(family: Family) -> None:
+    for marker, count in (("sys_platform == 'linux'", 1), ("sys_platform == 'win32'", 0)):
+        source = Source("torch", "https://download.pytorch.org/whl/cpu", "pyproject.toml", Marker(marker))
+        assert len(list(about_sources((source,), "cu130", family))) == count
+
+
 def test_a_machine_that_no_declared_environment_covers(family: Family) -> None:
     machines = environments_of(family.machines, "3.12")
     windows = (Marker("sys_platform == 'win32'"), "pyproject.toml [tool.uv] environments")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,18 @@ def test_the_sources_of_poetry_and_pdm(tmp_path: Path) -> None:
 def test_tables_that_are_not_read_are_noted(tmp_path: Path) -> None:
     asked = read(tmp_path, '[tool.pixi.dependencies]\npytorch = "*"\n[tool.conda-lock]\nx = 1\n')
     assert [note.rpartition("[tool.")[2].partition("]")[0] for note in asked.notes[1:]] == ["pixi", "conda-lock"]
-    assert "'1 week' is not a date" in read(tmp_path, '[tool.uv]\nexclude-newer = "1 week"\n').notes[1]
+    assert "'soon' is not a date" in read(tmp_path, '[tool.uv]\nexclude-newer = "soon"\n').notes[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [("1 week", 7), ("30 days", 30), ("2 weeks, 1 day ago", 15), ("48 hours", 2), ("P7D", 7), ("P1WT24H", 8)],
+)
+def test_a_span_of_time_before_now(tmp_path: Path, text: str, days: int) -> None:
+    before = datetime.now(timezone.utc).date()
+    found = read(tmp_path, f'[tool.uv]\nexclude-newer = "{text}"\n').exclude_newer
+    # At midnight the day may change between the two.
+    assert found in {str(day - timedelta(days=days)) for day in (before, datetime.now(timezone.utc).date())}
 
 
 def test_environments_and_pre_releases_of_uv(tmp_path: Path) -> None:
@@ -140,8 +152,10 @@ exact = { version = "1.0", extras = ["a", "b"], platform = "linux" }
 either = ">=1,<2 || >=3"
 tree = { git = "https://git.test/tree", tag = "v1" }
 more = { version = "*", optional = true }
+less = "*"
 [tool.poetry.extras]
 all = ["more"]
+part = ["less"]
 [tool.poetry.group.test.dependencies]
 pytest = ">=7 <9"
 [[tool.poetry.source]]
@@ -167,6 +181,7 @@ def test_a_project_with_dependencies_of_poetry(tmp_path: Path) -> None:
         "more",
         "pytest<9,>=7",
     ]
+    assert "less" in [str(one.requirement) for one in ask_project(load_project(tmp_path), ("part",), ()).needs]
     assert asked.requires_python == "<4,>=3.10"
     assert [(one.package, one.url[-5:]) for one in asked.sources] == [("torch", "cu124")]
     assert any("'>=1,<2 || >=3' has no form in PEP 508" in note for note in asked.notes)

@@ -31,6 +31,14 @@ def test_names_that_are_mistakes_are_not_planned(name: str, meant: str) -> None:
     assert "--allow-unknown-names" in (caught.value.hint or "")
 
 
+def test_a_name_in_a_project_is_not_taken_for_a_misspelt_one() -> None:
+    """babe is a package, and a project that is installed each day names what it means."""
+    check_names([Need(Requirement("babe"), "demo/pyproject.toml [project]")], Catalogue())
+    for name, origin in (("babe", "requirements.txt line 1"), ("pytorch", "demo/pyproject.toml [project]")):
+        with pytest.raises(UsageError, match="did you mean"):
+            check_names([Need(Requirement(name), origin)], Catalogue())
+
+
 @pytest.mark.parametrize(
     "name",
     [
