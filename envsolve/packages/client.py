@@ -173,16 +173,19 @@ class IndexClient:
             MetadataUnavailableError: This file has none that can be used; others of the project may.
             IndexUnavailableError: Its host did not answer.
         """
-        key = _key(file)
+        key = file.key
         if key not in self._jobs and (known := self._known_metadata(file)) is not None:
             return known
-        result: CoreMetadata = self._join(key, partial(self._metadata, file))
-        return result
+        try:
+            return cast("CoreMetadata", self._join(key, partial(self._metadata, file)))
+        except MetadataUnavailableError as failure:
+            failure.file = file
+            raise
 
     def prefetch_metadata(self, files: Iterable[IndexFile]) -> None:
         """Read metadata from the cache, or start asking for it."""
         for file in files:
-            key = _key(file)
+            key = file.key
             if key not in self._jobs and self._known_metadata(file) is None:
                 kept = self._store.metadata(file)
                 self._start(key, partial(self._metadata, file), _done(kept) if kept else None)
@@ -245,7 +248,7 @@ class IndexClient:
 
     def _divided(self, place: str) -> Divided:
         """The files that ``--find-links`` names; empty if the host does not have it, as for pip."""
-        found = at_hand(place)
+        found = at_hand(place, self.links.unread)
         return Divided((self._page(WHOLE, place) or Listing("", "")) if found is None else found)
 
     def _page(self, name: str, index: str) -> Listing | None:
@@ -394,7 +397,3 @@ def _done(answer: object) -> Future[Any]:
     job: Future[Any] = Future()
     job.set_result(answer)
     return job
-
-
-def _key(file: IndexFile) -> _Key:
-    return ("metadata", file.url, file.filename)

@@ -57,8 +57,12 @@ def is_page(url: str) -> bool:
     return urlsplit(url).path.lower().endswith(PAGES)
 
 
-def at_hand(url: str) -> Listing | None:
+def at_hand(url: str, unread: dict[str, IndexUnavailableError]) -> Listing | None:
     """The files at a URL if that needs no request: a local directory with the pages in it, a local page, an archive.
+
+    Args:
+        url: Of the place.
+        unread: Takes why a page in the directory cannot be read: one odd file does not make the others unusable.
 
     Raises:
         IndexUnavailableError: It cannot be read.
@@ -77,12 +81,21 @@ def at_hand(url: str) -> Listing | None:
         found = [Entry(name, (path / name).absolute().as_uri()) for name in names if is_archive(name)]
         for name in names:
             if name.lower().endswith(PAGES):
-                page = _page_of_links(path / name)
+                try:
+                    page = _page_of_links(path / name)
+                except (OSError, IndexUnavailableError) as error:
+                    unread[(path / name).as_uri()] = _not_read((path / name).as_uri(), error)
+                    continue
                 found += [Entry(file.filename, file.url, dict(file.hashes)) for file in page]
         return listing(found, url, "", WHOLE)
     except OSError as error:
-        message = f"{url} cannot be read: {error.strerror}"
-        raise IndexUnavailableError(message, hint="correct it after --find-links") from None
+        raise _not_read(url, error) from None
+
+
+def _not_read(url: str, error: OSError | IndexUnavailableError) -> IndexUnavailableError:
+    if isinstance(error, IndexUnavailableError):
+        return error
+    return IndexUnavailableError(f"{url} cannot be read: {error.strerror}", hint="correct it after --find-links")
 
 
 def _page_of_links(path: Path) -> Listing:
@@ -160,7 +173,7 @@ class Links:
     One that cannot be read counts as empty, as in pip; uv stops. A project that no other place has is an error then.
 
     Attributes:
-        unread: Why places cannot be read, by URL.
+        unread: Why places, and files in them, cannot be read, by URL; these files are left out.
     """
 
     def __init__(self, places: Iterable[str], read: Callable[[str], Divided]) -> None:
@@ -174,7 +187,7 @@ class Links:
         files: list[IndexFile] = []
         for place in self._places:
             try:
-                files += self._read(place).of(name)
+                files += [file for file in self._read(place).of(name) if file.url not in self.unread]
             except IndexUnavailableError as failure:
                 self.unread[place] = failure
         return own_listing(files, name)

@@ -45,6 +45,11 @@ class IndexFile(msgspec.Struct, frozen=True, gc=False):
     size: int | None = None
     metadata_hashes: Mapping[str, str] | None = None
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What its metadata is kept under while a client lives."""
+        return ("metadata", self.url, self.filename)
+
 
 class CoreMetadata(msgspec.Struct, frozen=True):
     """The part of METADATA that a resolver needs.
@@ -83,7 +88,13 @@ class DeniedError(IndexUnavailableError):
 
 
 class MetadataUnavailableError(IndexUnavailableError):
-    """One file's metadata cannot be had: the file is damaged, gone, or not what its name says."""
+    """One file's metadata cannot be had: the file is damaged, gone, or not what its name says.
+
+    Attributes:
+        file: That file; None until the client says it.
+    """
+
+    file: IndexFile | None = None
 
 
 class MissingFileError(MetadataUnavailableError):
@@ -213,8 +224,9 @@ def checked_copy(source: IO[bytes], target: IO[bytes] | None, hashes: Mapping[st
 
 
 def is_archive(filename: str) -> bool:
-    """Whether a name may be that of a wheel or a source archive."""
-    return "/" not in filename and len(filename) <= NAME_LENGTH and filename.lower().endswith(_ARCHIVES)
+    """Whether a name may be that of a wheel or a source archive; none has control characters or bytes outside UTF-8."""
+    is_name = "/" not in filename and len(filename) <= NAME_LENGTH and filename.isprintable()
+    return is_name and filename.lower().endswith(_ARCHIVES)
 
 
 # Requirement and specifier texts of old packages, repaired where the meaning is plain, dropped where it is not.

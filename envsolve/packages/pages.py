@@ -160,7 +160,7 @@ def _entry(record: msgspec.Raw) -> Entry | None:
 def _file(entry: Entry, url: str, index: str) -> IndexFile | None:
     place = resolved(entry.url, url)
     # A line break in any of these would become a line of a Dockerfile or a requirements file.
-    if place is None or not is_archive(entry.filename) or not f"{entry.filename}{place}".isprintable() or " " in place:
+    if place is None or not is_archive(entry.filename) or not place.isprintable() or " " in place:
         return None
     metadata = entry.core_metadata
     if metadata is None:

@@ -44,6 +44,7 @@ from envsolve.planning.rounds import (
     about_off_index,
     compiled_in,
     off_index,
+    solved,
     toolchain_of,
     with_assembler,
     with_build_tools,
@@ -77,7 +78,7 @@ from envsolve.solve.limits import Limits, about_binding, about_companions, by_ki
 from envsolve.solve.outcome import Conflict, PlanWarning
 from envsolve.solve.preferences import parse_exclude_newer, preferences_of
 from envsolve.solve.provider import Provider
-from envsolve.solve.resolver import Budget, Solution, UnsolvableError, solve
+from envsolve.solve.resolver import Budget, Solution, UnsolvableError
 from envsolve.toolchain.model import Compiled, Toolchain, about_other_sources, about_trees
 from envsolve.toolchain.plan import about_missing_tools, where_it_runs
 from envsolve.values import PythonVersion
@@ -230,7 +231,7 @@ def _answer(
         provider = Provider(environment, family, selector, files, direct, client, constraints, wheels)
         provider.overrides, provider.builds, provider.stand_ins = overrides, builds, stand_ins
         try:
-            solution = solve(provider, needs, request.cuda, budget)
+            solution = solved(provider, selector, needs, request.cuda, budget)
             pinned = pin(solution, files, direct, digests, stand_ins)
             return Resolved(needs, solution, pinned, provider, family, limits, ready)
         except BuildGoneError as gone:
@@ -239,7 +240,7 @@ def _answer(
             selector.refuse_unread(needs, family)
 
             def again(changed: Sequence[Need], each: Budget) -> Solution:
-                return solve(provider, changed, request.cuda, each)
+                return solved(provider, selector, changed, request.cuda, each)
 
             why = partial(unsolvable, failure, needs, again, limits, family, selector, constraints)
             raise NothingFitsError(why) from None
@@ -253,7 +254,7 @@ def _answer(
     declared = about_environments(asked.environments, (environment, *others))
     places = about_places(plan.packages, client, catalogue.family)
     sources = about_sources(asked.sources, plan.cuda, family)
-    return structs.replace(plan, warnings=(*plan.warnings, *places, *declared, *sources))
+    return structs.replace(plan, warnings=(*plan.warnings, *selector.about_left_out(), *places, *declared, *sources))
 
 
 def _with_hidden_gpus(

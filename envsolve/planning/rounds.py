@@ -17,6 +17,7 @@ from envsolve.errors import IndexUnavailableError
 from envsolve.facts.evidence import Evidence
 from envsolve.facts.hardware import CompilerPackages, Ptxas, Toolkit, TritonRelease
 from envsolve.machine.model import Driver, Machine
+from envsolve.packages.model import MetadataUnavailableError
 from envsolve.packages.requirements import Need
 from envsolve.planning.pinning import Pinned
 from envsolve.rules.nvidia import Facts
@@ -24,12 +25,12 @@ from envsolve.rules.nvidia.code import TRITON, chosen_ptxas, triton_runs
 from envsolve.rules.nvidia.driver import lifted
 from envsolve.rules.nvidia.toolchain import ptxas_packages
 from envsolve.rules.verdict import Reason
-from envsolve.solve.candidate_selector import Ready, ready, torches_served
+from envsolve.solve.candidate_selector import CandidateSelector, Ready, ready, torches_served
 from envsolve.solve.family import Family, Option
 from envsolve.solve.limits import Limits
 from envsolve.solve.outcome import Conflict, PlannedPackage, PlanWarning
 from envsolve.solve.provider import Provider
-from envsolve.solve.resolver import Solution
+from envsolve.solve.resolver import Budget, Solution, solve
 from envsolve.toolchain.model import (
     SITE_PACKAGES,
     Compiled,
@@ -209,6 +210,21 @@ class NothingFitsError(Exception):
     def __init__(self, conflict: Callable[[], Conflict]) -> None:
         super().__init__("nothing fits")
         self.conflict = conflict
+
+
+def solved(
+    provider: Provider,
+    selector: CandidateSelector,
+    needs: Sequence[Need],
+    variant: str | None,
+    budget: Budget | None = None,
+) -> Solution:
+    """As :func:`solve`, without the files whose metadata cannot be had."""
+    while True:
+        try:
+            return solve(provider, needs, variant, budget)
+        except MetadataUnavailableError as failure:
+            selector.leave_out(failure)
 
 
 def with_torch(found: Resolved, resolve: Resolve) -> Resolved:

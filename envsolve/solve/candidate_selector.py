@@ -6,7 +6,6 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Generic, TypeVar
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
@@ -19,42 +18,17 @@ from envsolve.facts.builds import Build
 from envsolve.machine.model import Machine
 from envsolve.packages.client import IndexClient
 from envsolve.packages.links import hashed
-from envsolve.packages.model import IndexFile, read_version
+from envsolve.packages.model import IndexFile, MetadataUnavailableError, read_version
 from envsolve.packages.pages import Listing
 from envsolve.packages.requirements import Need
 from envsolve.rules.platform import Environment
 from envsolve.rules.verdict import Level
 from envsolve.solve.family import Family, Option
+from envsolve.solve.needs import Walk
+from envsolve.solve.outcome import PlanWarning
 from envsolve.solve.preferences import Preferences, in_front, too_late
+from envsolve.system.limits import ODD_FILES
 from envsolve.values import CudaVersion
-
-# A search for things in order, begun once and gone on with by whoever wants more of them.
-
-
-Thing = TypeVar("Thing")
-
-
-class Walk(Generic[Thing]):
-    """The items of an iterator, computed on first use, any number of times from the start.
-
-    Backtracking comes back to the same package with the same specifiers thousands of times, and takes the first.
-    """
-
-    def __init__(self, source: Iterator[Thing]) -> None:
-        self._source = source
-        self._found: list[Thing] = []
-
-    def __iter__(self) -> Iterator[Thing]:
-        place = 0
-        while True:
-            if place == len(self._found):
-                try:
-                    self._found.append(next(self._source))
-                except StopIteration:
-                    return
-            yield self._found[place]
-            place += 1
-
 
 _SDIST = re.compile(r"\.(?:tar\.gz|zip|tar\.bz2|tgz)$")
 
@@ -70,6 +44,7 @@ class CandidateSelector(msgspec.Struct, eq=False):
         prereleases: Whether pre-releases are wanted even where no specifier names one.
         preferences: Versions to choose if the request and the machines allow them.
         visited: How many versions of all packages were looked at for a file.
+        left_out: Why files are not taken that could have been.
     """
 
     client: IndexClient
@@ -80,6 +55,7 @@ class CandidateSelector(msgspec.Struct, eq=False):
     prereleases: bool = False
     preferences: Preferences = {}
     visited: int = 0
+    left_out: list[MetadataUnavailableError] = []
     _listed: dict[str, tuple[Listing, Sequence[int]]] = {}
     _chosen: dict[tuple[str, int], IndexFile | None] = {}
     _takes: dict[tuple[str, Specifier], dict[int, bool]] = {}
@@ -100,12 +76,34 @@ class CandidateSelector(msgspec.Struct, eq=False):
             return any(specifier.contains(version, prereleases=True) for version in self.versions(name))
         return False
 
+    def leave_out(self, failure: MetadataUnavailableError) -> None:
+        """Choose another file in place of one whose metadata cannot be had: one odd file does not end a plan.
+
+        Raises:
+            MetadataUnavailableError: The failure, if the file was not chosen here, or after too many.
+        """
+        found = [key for key, file in self._chosen.items() if file is not None and file is failure.file]
+        if not found or len(self.left_out) >= ODD_FILES:
+            raise failure
+        self.left_out.append(failure)
+        for key in found:
+            del self._chosen[key]
+            for walk in [walk for walk in self._walks if walk[0] == key[0]]:
+                del self._walks[walk]
+
+    def about_left_out(self) -> Iterator[PlanWarning]:
+        """Warn of files that were left out."""
+        for failure in self.left_out:
+            yield PlanWarning("file-left-out", f"{failure.message}; it is left out", "delete it, or report it")
+
     def refuse_unread(self, needs: Iterable[Need], family: Family) -> None:
-        """Fail if a place of ``--find-links`` that cannot be read may have what no other place lists.
+        """Fail if a file, or a place of ``--find-links``, that cannot be read may be what no other place lists.
 
         Raises:
             IndexUnavailableError: Why it cannot be read.
         """
+        for failure in self.left_out:
+            raise failure
         for requirement in (need.requirement for need in needs):
             name, specifier = canonicalize_name(requirement.name), requirement.specifier
             known = family.owns(name) and family.knows(name, specifier)
@@ -192,6 +190,8 @@ class CandidateSelector(msgspec.Struct, eq=False):
         return self._listed[name]
 
     def _may_be(self, name: str, file: IndexFile) -> bool:
+        if any(file == odd.file for odd in self.left_out):
+            return False
         digests = self.digests.get(name)
         return not too_late(file.upload_time, self.exclude_newer) and taken(hashed(file) if digests else file, digests)
 
@@ -224,8 +224,7 @@ def _best(files: Sequence[IndexFile], environment: Environment) -> IndexFile | N
 # Wheels of extensions that are on no package index: on release pages and on pages of links.
 #
 # Each is made for one torch minor, one CUDA and one C++ ABI. Which is the right one is therefore a question that has
-# an
-# answer once torch is chosen; torch is never bent to them.
+# an answer once torch is chosen; torch is never bent to them.
 
 
 Ready = Mapping[str, Sequence[Option]]

@@ -22,7 +22,7 @@ from envsolve.facts.builds import ANY, Build, IndexPlace
 from envsolve.facts.catalogue import Catalogue
 from envsolve.packages.client import IndexClient
 from envsolve.packages.links import hashed
-from envsolve.packages.model import CoreMetadata, IndexFile
+from envsolve.packages.model import CoreMetadata, IndexFile, MetadataUnavailableError
 from envsolve.packages.urls import redact
 from envsolve.rules.platform import python_tag
 from envsolve.solve.needs import Candidate
@@ -85,8 +85,18 @@ class FamilyFiles:
         return file
 
     def _linked(self, build: Build) -> IndexFile | None:
-        """The file in a directory or on a page that the user names, which go before any index, as for pip."""
-        return self._client.linked(build.package).named(self.filename(build))
+        """The file in a directory or on a page that the user names, which go before any index, as for pip.
+
+        A damaged file is none: the catalogue has the metadata, so nothing else would read it before it is installed.
+        """
+        file = self._client.linked(build.package).named(self.filename(build))
+        if file is not None and file.url.startswith("file:"):
+            try:
+                self._client.metadata(file)
+            except MetadataUnavailableError as failure:
+                self._client.links.unread[file.url] = failure
+                return None
+        return file
 
     def missing(self, packages: Iterable[str]) -> frozenset[str]:
         """Without an index, the files of packages that no directory or page has; nothing if there are indexes."""

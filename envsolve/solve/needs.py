@@ -6,7 +6,8 @@ time at every start.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
 
 import msgspec
 from packaging.specifiers import SpecifierSet
@@ -61,6 +62,31 @@ class Conjunctions:
             # The specifiers are kept, so that no other one can come to have the id of one of them.
             self._known[key] = together, tuple(asked.values())
         return self._known[key][0]
+
+
+Thing = TypeVar("Thing")
+
+
+class Walk(Generic[Thing]):
+    """The items of an iterator, computed on first use, any number of times from the start.
+
+    Backtracking comes back to the same package with the same specifiers thousands of times, and takes the first.
+    """
+
+    def __init__(self, source: Iterator[Thing]) -> None:
+        self._source = source
+        self._found: list[Thing] = []
+
+    def __iter__(self) -> Iterator[Thing]:
+        place = 0
+        while True:
+            if place == len(self._found):
+                try:
+                    self._found.append(next(self._source))
+                except StopIteration:
+                    return
+            yield self._found[place]
+            place += 1
 
 
 class SameNeed(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from envsolve.errors import IndexUnavailableError
 from envsolve.packages.client import IndexClient
 from envsolve.packages.model import CoreMetadata, IndexFile
 from envsolve.rules.platform import Environment
-from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, Walk, only_for, parsed
+from envsolve.solve.candidate_selector import CandidateSelector, Likely, Ready, only_for, parsed
 from envsolve.solve.claims import claims_of, made_for
 from envsolve.solve.family import Family, Option
 from envsolve.solve.files import UNREAD, DirectReferences, FamilyFiles
@@ -39,6 +39,7 @@ from envsolve.solve.needs import (
     SameNeed,
     VariantCandidate,
     VariantNeed,
+    Walk,
 )
 
 if TYPE_CHECKING:
@@ -112,11 +113,10 @@ class Provider(AbstractProvider[AnyNeed, AnyCandidate, str]):
             s.operator for n in needs if isinstance(n.requirement, PackageNeed) for s in n.requirement.specifier
         }
         pinned, bounded = "==" in operators, bool(operators & {"==", "<", "<=", "~="})
-        asked = any(n.parent is None for n in needs)
         name = identifier.partition("[")[0]
         family = identifier == VARIANT or self.family.owns(name)
         # As in pip: what has an upper bound first, since what has none can give way to it by an older release.
-        return (name != "torch", not family, not pinned, not asked, not bounded)
+        return (name != "torch", not family, not pinned, all(n.parent for n in needs), not bounded)
 
     @staticmethod
     def preference(identifier: str, standing: tuple[object, ...], dead_ends: int, caused: bool) -> tuple[object, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,65 @@ def test_a_page_that_cannot_be_read_is_an_error_only_if_it_may_have_what_is_aske
         with pytest.raises(IndexUnavailableError, match="links"):
             planned(torch_world, down, "torch", asked)
     assert planned(torch_world, down, "torch==2.11.0", "torchvision==0.29.0").status == "impossible"
+
+
+def _fill(path: Path, content: str | bytes) -> None:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+ODD: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "no archive": ("demo-2.0-py3-none-any.whl", lambda path: _fill(path, b"\0" * 100), "no usable metadata"),
+    "empty": ("demo-2.0-py3-none-any.whl", lambda path: _fill(path, b""), "no usable metadata"),
+    "cut": (
+        "demo-2.0-py3-none-any.whl",
+        lambda path: _fill(path, make_wheel("demo", "2.0")[:99]),
+        "no usable metadata",
+    ),
+    "of another project": (
+        "demo-2.0-py3-none-any.whl",
+        lambda path: _fill(path, make_wheel("x", "1")),
+        "says that it is x",
+    ),
+    "no sdist": ("demo-2.0.tar.gz", lambda path: _fill(path, "x"), "no usable metadata"),
+    "pipe": ("demo-2.0-py3-none-any.whl", os.mkfifo, ""),
+    "loop of links": ("demo-2.0-py3-none-any.whl", lambda path: path.symlink_to(path), ""),
+    "not UTF-8": ("demo-2.0\udcff-py3-none-any.whl", lambda path: _fill(path, make_wheel("demo", "2.0")), ""),
+    "a line break": ("demo-2.0-py3-none-\nany.whl", lambda path: _fill(path, make_wheel("demo", "2.0")), ""),
+    "a page without end": ("page.html", lambda path: _fill(path, " " * (17 << 20)), "larger than"),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_an_odd_file_in_a_directory_is_left_out_and_said(torch_world: World, wheels: Path, kind: str) -> None:
+    name, write, said = ODD[kind]
+    put(wheels, "demo", "1.0", "py3-none-any")
+    write(wheels / name)
+    plan = planned(torch_world, wheels, "demo", no_index=True)
+    assert package(plan, "demo").version == "1.0"
+    told = [one.message for one in plan.warnings if one.code in ("file-left-out", "links-unreachable")]
+    assert [said in text for text in told] == [True] * bool(said)
+    if said and name.startswith("demo"):
+        with pytest.raises(IndexUnavailableError, match=said):
+            planned(torch_world, wheels, "demo==2.0", no_index=True)
+
+
+def test_a_damaged_file_leaves_the_version_to_the_index(torch_world: World, wheels: Path) -> None:
+    torch_world.default.wheel("demo", "2.0")
+    put(wheels, "demo", "1.0", "py3-none-any")
+    _fill(wheels / "demo-2.0-py3-none-any.whl", "x")
+    assert package(planned(torch_world, wheels, "demo"), "demo").url.startswith(torch_world.default.url[:20])
+    torch = next(one for one in planned(torch_world, wheels, "torch").packages if one.name == "torch")
+    _fill(wheels / str(torch.filename), "x")
+    plan = planned(torch_world, wheels, "torch")
+    assert package(plan, "torch").url == torch.url and "links-unreachable" in {one.code for one in plan.warnings}
+
+
+def test_after_twenty_damaged_files_a_plan_gives_up(torch_world: World, wheels: Path) -> None:
+    put(wheels, "demo", "1.0", "py3-none-any")
+    for number in range(21):
+        _fill(wheels / f"demo-2.{number}-py3-none-any.whl", "x")
+    with pytest.raises(IndexUnavailableError, match="no usable metadata"):
+        planned(torch_world, wheels, "demo", no_index=True)
 
 
 @pytest.mark.parametrize(
